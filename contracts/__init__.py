@@ -1,0 +1,1 @@
+"""What headrace promises, to whom: the words, bytes and files that its halves share."""

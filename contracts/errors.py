@@ -1,0 +1,94 @@
+"""Every error that headrace raises, drawn as one tree.
+
+    HeadraceError
+    |- YourFault                     something the user wrote; exit code 2
+    |  |- PipelineInvalid            a pipeline (file or object) that cannot work
+    |  |- DurationInvalid            text that is not a duration
+    |  |- SizeInvalid                text that is not a size
+    |  |- SelectorInvalid            text that selects nothing, or a function that cannot be found
+    |  `- TopologyRefused            a join, table or suppress that its proposal refuses
+    |- RecordUndecodable             one record's bytes; it goes to the dead-letter topic
+    |- BufferFull                    a buffer told to shut down when full is full; exit code 5
+    |- StateRefused                  state that this program must not touch; exit code 4
+    |  |- StateLayoutNewer           written by a newer headrace
+    |  |- StateLocked                held by another process
+    |  `- StateOfAnotherPipeline     written by another pipeline
+    |- StateCorrupt                  bytes that cannot be what was written; rebuilt from the changelog
+    `- KafkaUnreachable              no broker answers; exit code 3
+
+A leaf's docstring ends with what to do. Any other exception that leaves headrace is a bug.
+"""
+
+from __future__ import annotations
+
+
+class HeadraceError(Exception):
+    """The root of everything headrace raises on purpose."""
+
+    exit_code = 1
+
+
+class YourFault(HeadraceError):
+    """Something the user wrote cannot work. **Do:** what the sentence says."""
+
+    exit_code = 2
+
+
+class PipelineInvalid(YourFault):
+    """A pipeline cannot work as written. **Do:** change the place that the sentence names."""
+
+
+class DurationInvalid(YourFault, ValueError):
+    """Text is not a duration. **Do:** write a number and a unit, such as `30s` or `10m`."""
+
+
+class SizeInvalid(YourFault, ValueError):
+    """Text is not a size. **Do:** write a number and a unit, such as `64MiB`."""
+
+
+class SelectorInvalid(YourFault, ValueError):
+    """A selector selects nothing. **Do:** write `key`, `header.NAME`, `value.FIELD` or `module:function`."""
+
+
+class TopologyRefused(YourFault):
+    """A proposal refuses this combination of steps. **Do:** what the sentence says."""
+
+
+class RecordUndecodable(HeadraceError):
+    """A record's bytes are not what the pipeline expects. **Do:** read it in the dead-letter topic."""
+
+
+class BufferFull(HeadraceError):
+    """A buffer that must shut down when full is full. **Do:** raise its bounds, or choose another answer."""
+
+    exit_code = 5
+
+
+class StateRefused(HeadraceError):
+    """State on disk that must not be touched. **Do:** what the sentence says."""
+
+    exit_code = 4
+
+
+class StateLayoutNewer(StateRefused):
+    """A newer headrace wrote this state. **Do:** upgrade, or delete the folder to rebuild it from the changelog."""
+
+
+class StateLocked(StateRefused):
+    """Another process holds this state. **Do:** stop it, or give this one another folder."""
+
+
+class StateOfAnotherPipeline(StateRefused):
+    """Another pipeline wrote this state. **Do:** give each pipeline a folder of its own."""
+
+
+class StateCorrupt(HeadraceError):
+    """State on disk is damaged. **Do:** delete the folder; it is rebuilt from the changelog."""
+
+    exit_code = 4
+
+
+class KafkaUnreachable(HeadraceError):
+    """No broker answers. **Do:** check the address and that the broker runs."""
+
+    exit_code = 3

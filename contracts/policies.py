@@ -1,0 +1,208 @@
+"""What a user declares about each operator. The same classes read YAML and are written in Python.
+
+YAML spells a field by its alias (`grace: 30s`, `when-full: spill`), Python by its name
+(`grace_ms=30_000`, `when_full="spill"`). Every policy is frozen and refuses unknown keys.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from contracts.time import DurationMs, SizeBytes
+
+Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}$")]
+"""What Kafka accepts in a topic name, short enough to have a suffix."""
+
+
+def _kebab(name: str) -> str:
+    return name.removesuffix("_ms").replace("_", "-")
+
+
+class Policy(BaseModel):
+    """The manners of every policy."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=_kebab, validate_by_name=True, validate_by_alias=True
+    )
+
+
+class Tumbling(Policy):
+    """Windows `[start, start + size)`, aligned to zero."""
+
+    kind: Literal["tumbling"] = "tumbling"
+    size_ms: Annotated[DurationMs, Field(gt=0)]
+    grace_ms: DurationMs
+
+
+class Hopping(Policy):
+    """Windows `[start, start + size)` that begin every `advance`, aligned to zero."""
+
+    kind: Literal["hopping"] = "hopping"
+    size_ms: Annotated[DurationMs, Field(gt=0)]
+    advance_ms: Annotated[DurationMs, Field(gt=0)]
+    grace_ms: DurationMs
+
+    @model_validator(mode="after")
+    def _advance_within_size(self) -> Hopping:
+        if self.advance_ms > self.size_ms:
+            message = "`advance` is longer than `size`, so records would fall between windows; make it at most `size`"
+            raise ValueError(message)
+        return self
+
+
+class Session(Policy):
+    """Windows `[first, last]` of records no further apart than `gap`."""
+
+    kind: Literal["session"] = "session"
+    gap_ms: DurationMs
+    grace_ms: DurationMs
+
+
+class Sliding(Policy):
+    """Windows `[end - difference, end]` that begin or end at a record."""
+
+    kind: Literal["sliding"] = "sliding"
+    difference_ms: DurationMs
+    grace_ms: DurationMs
+
+
+class Unlimited(Policy):
+    """One window `[start, for ever)`."""
+
+    kind: Literal["unlimited"] = "unlimited"
+    start_ms: DurationMs = 0
+
+
+Window = Annotated[Tumbling | Hopping | Session | Sliding | Unlimited, Field(discriminator="kind")]
+
+
+class BufferPolicy(Policy):
+    """How much may be held, and what happens when it is full; without bounds it never is."""
+
+    records: Annotated[int, Field(ge=0)] | None = None
+    bytes: SizeBytes | None = None
+    when_full: Literal["emit-early", "shut-down", "spill"] | None = None
+
+    @model_validator(mode="after")
+    def _bound_and_answer_together(self) -> BufferPolicy:
+        bounded = self.records is not None or self.bytes is not None
+        if bounded and self.when_full is None:
+            message = "a bound needs an answer; add `when-full: emit-early`, `shut-down` or `spill`"
+            raise ValueError(message)
+        if not bounded and self.when_full is not None:
+            message = "`when-full` needs a bound; add `records` or `bytes`"
+            raise ValueError(message)
+        return self
+
+
+class OperatorPolicy(Policy):
+    """What every operator's policy may say."""
+
+    name: Name | None = None
+    """Unique in the pipeline; the operator's kind where nobody says more."""
+    store: Name | None = None
+    """The name of its state and changelog; its name where nobody says more."""
+
+
+class ReorderPolicy(OperatorPolicy):
+    """Hold records until no earlier one can come in time (KIP-923)."""
+
+    kind: Literal["reorder"] = "reorder"
+    grace_ms: DurationMs
+    late: Literal["forward", "drop", "topic"] = "forward"
+    buffer: BufferPolicy = BufferPolicy()
+    idle_ms: DurationMs | None = None
+    """Let go of everything when the source was silent that long by the wall clock; off by default."""
+
+
+class DeduplicatePolicy(OperatorPolicy):
+    """Forward the first record of an id, drop the others within the interval (KIP-655)."""
+
+    kind: Literal["deduplicate"] = "deduplicate"
+    by: Literal["key", "key+id", "id"] = "key"
+    id: str | None = None
+    """A selector: `value.event_id`, `header.id`, `key`, `module:function`."""
+    interval_ms: DurationMs
+    late: Literal["forward", "drop", "topic"] = "forward"
+    """For records older than the interval of which no duplicate is known."""
+
+    @model_validator(mode="after")
+    def _id_where_needed(self) -> DeduplicatePolicy:
+        if self.by == "key" and self.id is not None:
+            message = "`by: key` takes no `id`; remove it, or write `by: key+id`"
+            raise ValueError(message)
+        if self.by != "key" and self.id is None:
+            message = f"`by: {self.by}` needs an `id`, such as `id: value.event_id`"
+            raise ValueError(message)
+        return self
+
+
+class DistinctPolicy(OperatorPolicy):
+    """Forward the first record of each key and window (KIP-655's first proposal)."""
+
+    kind: Literal["distinct"] = "distinct"
+    window: Annotated[Tumbling | Session, Field(discriminator="kind")]
+    late: Literal["drop", "topic"] = "drop"
+
+
+class TablePolicy(OperatorPolicy):
+    """Latest value by key; what follows sees the old value beside the new one."""
+
+    kind: Literal["table"] = "table"
+
+
+class FilterPolicy(OperatorPolicy):
+    """Keep records for which a comparison or a function holds; a table's row that no longer holds becomes a tombstone."""
+
+    kind: Literal["filter"] = "filter"
+    where: str
+    """A comparison (`value.amount >= 3`, `header.type == "click"`) or `module:function`."""
+
+
+class AggregatePolicy(OperatorPolicy):
+    """One value for many records, by key and, where asked for, by window."""
+
+    kind: Literal["aggregate"] = "aggregate"
+    function: str
+    """count, sum, min, max, first, last, collect, or `module:name` of an object with initial, add and merge."""
+    of: str | None = None
+    """What is aggregated: a selector; the value itself where nobody says more."""
+    window: Window | None = None
+    retention_ms: DurationMs | None = None
+    """How long a closed window can still be looked up; at least what accepting late records needs."""
+    late: Literal["drop", "topic"] = "drop"
+
+
+class SuppressPolicy(OperatorPolicy):
+    """Hold updates until a time limit, or until their window is closed (KIP-328)."""
+
+    kind: Literal["suppress"] = "suppress"
+    until: Literal["time-limit", "window-closes"]
+    limit_ms: DurationMs | None = None
+    window: Window | None = None
+    """For windows that another service made; otherwise the aggregate before it says it."""
+    buffer: BufferPolicy = BufferPolicy()
+
+    @model_validator(mode="after")
+    def _limit_where_needed(self) -> SuppressPolicy:
+        if self.until == "time-limit" and self.limit_ms is None:
+            message = "`until: time-limit` needs a `limit`, such as `limit: 30s`"
+            raise ValueError(message)
+        if self.until == "window-closes" and self.limit_ms is not None:
+            message = "`until: window-closes` takes no `limit`: a window's grace decides; remove it"
+            raise ValueError(message)
+        if self.until == "window-closes" and self.buffer.when_full == "emit-early":
+            message = (
+                "final results cannot be emitted early (KIP-328);"
+                " use `when-full: shut-down` or `spill`, or `until: time-limit`"
+            )
+            raise ValueError(message)
+        return self
+
+
+AnyOperator = Annotated[
+    ReorderPolicy | DeduplicatePolicy | DistinctPolicy | TablePolicy | FilterPolicy | AggregatePolicy | SuppressPolicy,
+    Field(discriminator="kind"),
+]

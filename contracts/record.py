@@ -1,0 +1,26 @@
+"""The record: what enters headrace, and what leaves it, byte for byte the same."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Headers = tuple[tuple[str, bytes | None], ...]
+"""Kafka's headers: ordered, names may repeat, a value may be null."""
+
+NO_TIME_MS = -1
+"""Stream time before the first record, as Kafka Streams counts it."""
+
+
+class Record(NamedTuple):
+    """One Kafka record with its origin; a tuple, because operators handle hundreds of thousands.
+
+    `offset` is None for a record that never stood in a topic; such a record is never a replay.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: Headers
+    topic: str
+    partition: int
+    offset: int | None

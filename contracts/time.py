@@ -1,0 +1,65 @@
+"""Durations and sizes as people write them, and as headrace counts them: milliseconds and bytes."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from contracts.errors import DurationInvalid, SizeInvalid
+
+_UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_UNIT_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_UNIT_BYTES |= {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_DURATION = re.compile(r"(?:\d+(?:ms|s|m|h|d|w))+")
+_DURATION_PART = re.compile(r"(\d+)(ms|s|m|h|d|w)")
+_SIZE = re.compile(r"(\d+) ?([KMGT]i?B|B)")
+TIME_MS_MAX = (1 << 62) - 1
+"""Bound on every duration, so that a timestamp plus a few of them still fits 64 bits."""
+
+
+def parse_duration_ms(text: object) -> int:
+    """`30s`, `1h30m` or a number of milliseconds, in milliseconds."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        milliseconds = text
+    elif isinstance(text, str) and _DURATION.fullmatch(text.strip()):
+        parts = _DURATION_PART.findall(text)
+        milliseconds = sum(int(count) * _UNIT_MS[unit] for count, unit in parts)
+    else:
+        message = f"`{text}` is not a duration; write a number and a unit, such as 500ms, 30s, 10m, 1h30m or 7d"
+        raise DurationInvalid(message)
+    if not 0 <= milliseconds <= TIME_MS_MAX:
+        message = f"`{text}` is out of range; a duration is zero or more, at most {TIME_MS_MAX} ms"
+        raise DurationInvalid(message)
+    return milliseconds
+
+
+def format_duration_ms(milliseconds: int) -> str:
+    """The shortest exact way to write a duration: `90s`, not `90000ms`."""
+    for unit in ("w", "d", "h", "m", "s"):
+        if milliseconds and milliseconds % _UNIT_MS[unit] == 0:
+            return f"{milliseconds // _UNIT_MS[unit]}{unit}"
+    return f"{milliseconds}ms"
+
+
+def parse_size_bytes(text: object) -> int:
+    """`64MiB` or a number of bytes, in bytes."""
+    if isinstance(text, int) and not isinstance(text, bool) and text >= 0:
+        return text
+    match = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        message = f"`{text}` is not a size; write a number and a unit, such as 512KiB, 64MiB or 2GiB"
+        raise SizeInvalid(message)
+    return int(match[1]) * _UNIT_BYTES[match[2]]
+
+
+_DURATION_SCHEMA = {"type": ["string", "integer"], "examples": ["30s", "10m", "1h30m"], "minimum": 0}
+_SIZE_SCHEMA = {"type": ["string", "integer"], "examples": ["64MiB"], "minimum": 0}
+
+DurationMs = Annotated[
+    int, BeforeValidator(parse_duration_ms), Field(ge=0), WithJsonSchema(_DURATION_SCHEMA)
+]
+SizeBytes = Annotated[
+    int, BeforeValidator(parse_size_bytes), Field(ge=0), WithJsonSchema(_SIZE_SCHEMA)
+]

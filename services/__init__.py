@@ -1,0 +1,1 @@
+"""The sidecar: from a raw topic to a cleaned one."""

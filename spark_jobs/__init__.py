@@ -1,0 +1,1 @@
+"""What Spark makes of cleaned topics: joins and aggregations that remember versions."""
