@@ -12,7 +12,8 @@
     |- StateRefused                  state that this program must not touch; exit code 4
     |  |- StateLayoutNewer           written by a newer headrace
     |  |- StateLocked                held by another process
-    |  `- StateOfAnotherPipeline     written by another pipeline
+    |  |- StateOfAnotherPipeline     written by another pipeline
+    |  `- StateUnavailable           the disk is full, gone, or not ours to write
     |- StateCorrupt                  bytes that cannot be what was written; rebuilt from the changelog
     `- KafkaUnreachable              no broker answers; exit code 3
 
@@ -80,6 +81,10 @@ class StateLocked(StateRefused):
 
 class StateOfAnotherPipeline(StateRefused):
     """Another pipeline wrote this state. **Do:** give each pipeline a folder of its own."""
+
+
+class StateUnavailable(StateRefused):
+    """The disk under the state does not answer. **Do:** free space, or fix permissions."""
 
 
 class StateCorrupt(HeadraceError):

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from contracts.time import DurationMs, SizeBytes
+from contracts.selector_text import check_aggregate_function, check_selector, check_where
+from contracts.time import DurationMs, SizeBytes, format_duration_ms
 
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}$")]
 """What Kafka accepts in a topic name, short enough to have a suffix."""
+
+SelectorText = Annotated[str, AfterValidator(check_selector)]
 
 
 def _kebab(name: str) -> str:
@@ -24,7 +27,12 @@ class Policy(BaseModel):
     """The manners of every policy."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=_kebab, validate_by_name=True, validate_by_alias=True
+        frozen=True,
+        extra="forbid",
+        alias_generator=_kebab,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
     )
 
 
@@ -34,6 +42,7 @@ class Tumbling(Policy):
     kind: Literal["tumbling"] = "tumbling"
     size_ms: Annotated[DurationMs, Field(gt=0)]
     grace_ms: DurationMs
+    """How long after its end a window still takes records."""
 
 
 class Hopping(Policy):
@@ -42,12 +51,17 @@ class Hopping(Policy):
     kind: Literal["hopping"] = "hopping"
     size_ms: Annotated[DurationMs, Field(gt=0)]
     advance_ms: Annotated[DurationMs, Field(gt=0)]
+    """How far apart two windows begin; at most `size`."""
     grace_ms: DurationMs
+    """How long after its end a window still takes records."""
 
     @model_validator(mode="after")
     def _advance_within_size(self) -> Hopping:
         if self.advance_ms > self.size_ms:
-            message = "`advance` is longer than `size`, so records would fall between windows; make it at most `size`"
+            message = (
+                "`advance` is longer than `size`, so records would fall between windows;"
+                " make it at most `size`"
+            )
             raise ValueError(message)
         return self
 
@@ -57,7 +71,9 @@ class Session(Policy):
 
     kind: Literal["session"] = "session"
     gap_ms: DurationMs
+    """The longest silence within a session."""
     grace_ms: DurationMs
+    """How long after its end and the gap a session still takes records."""
 
 
 class Sliding(Policy):
@@ -65,7 +81,9 @@ class Sliding(Policy):
 
     kind: Literal["sliding"] = "sliding"
     difference_ms: DurationMs
+    """How far apart the first and the last record of a window may be."""
     grace_ms: DurationMs
+    """How long after its end a window still takes records."""
 
 
 class Unlimited(Policy):
@@ -73,17 +91,38 @@ class Unlimited(Policy):
 
     kind: Literal["unlimited"] = "unlimited"
     start_ms: DurationMs = 0
+    """Records before it are in no window."""
 
 
 Window = Annotated[Tumbling | Hopping | Session | Sliding | Unlimited, Field(discriminator="kind")]
+
+WINDOW_KINDS: dict[str, type[Policy]] = {
+    "tumbling": Tumbling,
+    "hopping": Hopping,
+    "session": Session,
+    "sliding": Sliding,
+    "unlimited": Unlimited,
+}
+
+
+def retention_needed_ms(window: Tumbling | Hopping | Session | Sliding) -> int:
+    """How long a window must be kept so that every record in time still finds it."""
+    if isinstance(window, Session):
+        return window.gap_ms + window.grace_ms
+    if isinstance(window, Sliding):
+        return 2 * window.difference_ms + window.grace_ms
+    return window.size_ms + window.grace_ms
 
 
 class BufferPolicy(Policy):
     """How much may be held, and what happens when it is full; without bounds it never is."""
 
     records: Annotated[int, Field(ge=0)] | None = None
+    """At most so many records a partition."""
     bytes: SizeBytes | None = None
+    """At most so many bytes a partition, counted as Kafka Streams counts them."""
     when_full: Literal["emit-early", "shut-down", "spill"] | None = None
+    """Let the oldest go, stop the service, or keep the rest on disk alone."""
 
     @model_validator(mode="after")
     def _bound_and_answer_together(self) -> BufferPolicy:
@@ -111,10 +150,12 @@ class ReorderPolicy(OperatorPolicy):
 
     kind: Literal["reorder"] = "reorder"
     grace_ms: DurationMs
+    """How late a record may come; so long every record waits."""
     late: Literal["forward", "drop", "topic"] = "forward"
+    """What becomes of a record that comes later than that."""
     buffer: BufferPolicy = BufferPolicy()
     idle_ms: DurationMs | None = None
-    """Let go of everything when the source was silent that long by the wall clock; off by default."""
+    """Let go of everything when the source was silent that long by the wall clock; else never."""
 
 
 class DeduplicatePolicy(OperatorPolicy):
@@ -122,9 +163,11 @@ class DeduplicatePolicy(OperatorPolicy):
 
     kind: Literal["deduplicate"] = "deduplicate"
     by: Literal["key", "key+id", "id"] = "key"
-    id: str | None = None
+    """What two duplicates have in common; `id` looks across all partitions."""
+    id: SelectorText | None = None
     """A selector: `value.event_id`, `header.id`, `key`, `module:function`."""
     interval_ms: DurationMs
+    """How far apart two duplicates may be in time, both ends included."""
     late: Literal["forward", "drop", "topic"] = "forward"
     """For records older than the interval of which no duplicate is known."""
 
@@ -145,6 +188,25 @@ class DistinctPolicy(OperatorPolicy):
     kind: Literal["distinct"] = "distinct"
     window: Annotated[Tumbling | Session, Field(discriminator="kind")]
     late: Literal["drop", "topic"] = "drop"
+    """For records whose window is closed."""
+
+    @field_validator("window", mode="before")
+    @classmethod
+    def _window_of_one(cls, window: object) -> object:
+        kind = window.get("kind") if isinstance(window, dict) else getattr(window, "kind", None)
+        if kind in {"hopping", "sliding"}:
+            message = (
+                f"a record stands in several {kind} windows at once, so it would be the first"
+                " in one and a duplicate in another; use a tumbling or a session window"
+            )
+            raise ValueError(message)
+        if kind == "unlimited":
+            message = (
+                "an unlimited window never closes, so no key could ever be forgotten;"
+                " use a tumbling or a session window, or `deduplicate` with a long interval"
+            )
+            raise ValueError(message)
+        return window
 
 
 class TablePolicy(OperatorPolicy):
@@ -154,10 +216,13 @@ class TablePolicy(OperatorPolicy):
 
 
 class FilterPolicy(OperatorPolicy):
-    """Keep records for which a comparison or a function holds; a table's row that no longer holds becomes a tombstone."""
+    """Keep records for which a comparison or a function holds.
+
+    A table's row for which it no longer holds becomes a tombstone.
+    """
 
     kind: Literal["filter"] = "filter"
-    where: str
+    where: Annotated[str, AfterValidator(check_where)]
     """A comparison (`value.amount >= 3`, `header.type == "click"`) or `module:function`."""
 
 
@@ -165,14 +230,46 @@ class AggregatePolicy(OperatorPolicy):
     """One value for many records, by key and, where asked for, by window."""
 
     kind: Literal["aggregate"] = "aggregate"
-    function: str
-    """count, sum, min, max, first, last, collect, or `module:name` of an object with initial, add and merge."""
-    of: str | None = None
+    function: Annotated[str, AfterValidator(check_aggregate_function)]
+    """count, sum, min, max, first, last, collect, or `module:name` of one of yours.
+
+    Yours is an object with initial, add and merge.
+    """
+    of: SelectorText | None = None
     """What is aggregated: a selector; the value itself where nobody says more."""
     window: Window | None = None
+    """One result a key and window; without it one result a key, for ever."""
     retention_ms: DurationMs | None = None
-    """How long a closed window can still be looked up; at least what accepting late records needs."""
+    """How long a window can be looked up; at least what accepting late records needs."""
     late: Literal["drop", "topic"] = "drop"
+    """For records all of whose windows are closed."""
+
+    @model_validator(mode="after")
+    def _nothing_of_count(self) -> AggregatePolicy:
+        if self.function == "count" and self.of is not None:
+            message = "`function: count` counts records, not what is in them; remove `of`"
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _retention_covers_grace(self) -> AggregatePolicy:
+        if self.retention_ms is None:
+            return self
+        if self.window is None or isinstance(self.window, Unlimited):
+            message = (
+                "`retention` says how long closed windows are kept, and here no window ever closes;"
+                " remove it, or add a `window` that closes"
+            )
+            raise ValueError(message)
+        needed_ms = retention_needed_ms(self.window)
+        if self.retention_ms < needed_ms:
+            message = (
+                f"`retention: {format_duration_ms(self.retention_ms)}` is shorter than this"
+                f" {self.window.kind} window accepts records for;"
+                f" make it at least {format_duration_ms(needed_ms)}, or remove it"
+            )
+            raise ValueError(message)
+        return self
 
 
 class SuppressPolicy(OperatorPolicy):
@@ -180,7 +277,9 @@ class SuppressPolicy(OperatorPolicy):
 
     kind: Literal["suppress"] = "suppress"
     until: Literal["time-limit", "window-closes"]
+    """`time-limit`: one update a key and limit; `window-closes`: one final result a window."""
     limit_ms: DurationMs | None = None
+    """How long the first held update of a key waits; later ones take its place, not its time."""
     window: Window | None = None
     """For windows that another service made; otherwise the aggregate before it says it."""
     buffer: BufferPolicy = BufferPolicy()
@@ -203,6 +302,22 @@ class SuppressPolicy(OperatorPolicy):
 
 
 AnyOperator = Annotated[
-    ReorderPolicy | DeduplicatePolicy | DistinctPolicy | TablePolicy | FilterPolicy | AggregatePolicy | SuppressPolicy,
+    ReorderPolicy
+    | DeduplicatePolicy
+    | DistinctPolicy
+    | TablePolicy
+    | FilterPolicy
+    | AggregatePolicy
+    | SuppressPolicy,
     Field(discriminator="kind"),
 ]
+
+OPERATOR_KINDS: dict[str, type[OperatorPolicy]] = {
+    "reorder": ReorderPolicy,
+    "deduplicate": DeduplicatePolicy,
+    "distinct": DistinctPolicy,
+    "table": TablePolicy,
+    "filter": FilterPolicy,
+    "aggregate": AggregatePolicy,
+    "suppress": SuppressPolicy,
+}

@@ -49,12 +49,18 @@ def parse_size_bytes(text: object) -> int:
         return text
     match = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
-        message = f"`{text}` is not a size; write a number and a unit, such as 512KiB, 64MiB or 2GiB"
+        message = (
+            f"`{text}` is not a size; write a number and a unit, such as 512KiB, 64MiB or 2GiB"
+        )
         raise SizeInvalid(message)
     return int(match[1]) * _UNIT_BYTES[match[2]]
 
 
-_DURATION_SCHEMA = {"type": ["string", "integer"], "examples": ["30s", "10m", "1h30m"], "minimum": 0}
+_DURATION_SCHEMA = {
+    "type": ["string", "integer"],
+    "examples": ["30s", "10m", "1h30m"],
+    "minimum": 0,
+}
 _SIZE_SCHEMA = {"type": ["string", "integer"], "examples": ["64MiB"], "minimum": 0}
 
 DurationMs = Annotated[

@@ -1,0 +1,132 @@
+"""What works, and still may not be what was meant: sentences for `plan`, never errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from contracts.policies import (
+    AggregatePolicy,
+    AnyOperator,
+    DeduplicatePolicy,
+    DistinctPolicy,
+    ReorderPolicy,
+    SuppressPolicy,
+    TablePolicy,
+)
+from contracts.time import format_duration_ms
+from contracts.topics import keeps_state
+
+
+def warnings(operators: Sequence[AnyOperator], max_future_ms: int | None) -> list[str]:
+    """All that is worth a thought, in the order of the operators."""
+    sentences = []
+    if max_future_ms is None and any(keeps_state(policy) for policy in operators):
+        sentences.append(
+            "One record with a timestamp far in the future makes every later record late."
+            " Add `max-future: 1h` to the source, and such a record goes dead instead."
+        )
+    for policy in operators:
+        sentences += _about_one(policy)
+    for before, after in combinations(operators, 2):
+        sentences += _about_two(before, after)
+    for index, policy in enumerate(operators):
+        if isinstance(policy, DeduplicatePolicy) and policy.by == "id":
+            sentences += _about_repartition(policy, operators[:index], operators[index + 1 :])
+    return sentences
+
+
+def _about_one(policy: AnyOperator) -> Iterator[str]:
+    if not isinstance(policy, ReorderPolicy):
+        return
+    if policy.buffer.when_full == "emit-early":
+        yield (
+            f"`{policy.name}` lets records go early when its buffer is full: then the output is"
+            " not in order. `when-full: spill` keeps the order at any size."
+        )
+    if policy.idle_ms is not None:
+        yield (
+            f"`{policy.name}` looks at the clock (`idle: {format_duration_ms(policy.idle_ms)}`):"
+            " two runs over the same records may differ."
+        )
+
+
+def _about_two(before: AnyOperator, after: AnyOperator) -> Iterator[str]:
+    first, second = (f"`{policy.name}`" for policy in (before, after))
+    match before, after:
+        case DeduplicatePolicy() | DistinctPolicy(), ReorderPolicy():
+            yield (
+                f"{first} stands before {second}: of two duplicates the one with the lower offset"
+                " wins, to KIP-655's letter, so the output depends on the order of arrival."
+                f" Behind {second} the earlier by time would win."
+            )
+        case SuppressPolicy(), ReorderPolicy():
+            yield (
+                f"{first} stands before {second}: it keeps the update that came last, which need"
+                " not be the latest by time, and what it lets go is held once more."
+            )
+        case AggregatePolicy(), ReorderPolicy():
+            yield (
+                f"{second} stands behind {first}, which has refused late records by then."
+                f" Put {second} first, and they are in time."
+            )
+        case AggregatePolicy(), DeduplicatePolicy() | DistinctPolicy():
+            yield (
+                f"{second} stands behind {first}: duplicates are in its results already, and two"
+                f" updates of one result may look like duplicates. Put {second} first."
+            )
+        case SuppressPolicy(), DeduplicatePolicy() | DistinctPolicy():
+            yield (
+                f"{first} stands before {second}: a duplicate takes the place of the update that"
+                f" is held. Put {second} first."
+            )
+        case _:
+            pass
+    yield from _forgets_too_early(before, after)
+
+
+def _forgets_too_early(before: AnyOperator, after: AnyOperator) -> Iterator[str]:
+    match before, after:
+        case (ReorderPolicy() as reorder, DeduplicatePolicy() as deduplicate):
+            pass
+        case (DeduplicatePolicy() as deduplicate, ReorderPolicy() as reorder):
+            pass
+        case _:
+            return
+    if deduplicate.interval_ms < reorder.grace_ms:
+        interval = format_duration_ms(deduplicate.interval_ms)
+        grace = format_duration_ms(reorder.grace_ms)
+        yield (
+            f"`{deduplicate.name}` forgets an id after {interval}, yet `{reorder.name}` expects"
+            f" records up to {grace} late: a duplicate that comes late may pass."
+            f" Make `interval` at least {grace}."
+        )
+
+
+def _about_repartition(
+    policy: DeduplicatePolicy, before: Sequence[AnyOperator], after: Sequence[AnyOperator]
+) -> Iterator[str]:
+    stateful = [f"`{other.name}`" for other in before if keeps_state(other)]
+    if stateful:
+        yield (
+            f"`{policy.name}` spreads records anew, by id. What stands before it"
+            f" ({', '.join(stateful)}) works on each partition of the source by itself."
+        )
+    if any(isinstance(other, ReorderPolicy) for other in before):
+        yield (
+            f"`{policy.name}` mixes partitions of the source, so the order that a reorder before it"
+            " made does not last. Put the reorder behind it."
+        )
+    by_key = [f"`{other.name}`" for other in after if _works_by_key(other)]
+    if by_key:
+        yield (
+            f"Behind `{policy.name}` the records of one key may stand in several partitions, so"
+            f" {', '.join(by_key)} may see only some of them. That is right only if a key's"
+            " records all have the same id."
+        )
+
+
+def _works_by_key(policy: AnyOperator) -> bool:
+    if isinstance(policy, DeduplicatePolicy):
+        return policy.by != "id"
+    return isinstance(policy, DistinctPolicy | TablePolicy | AggregatePolicy | SuppressPolicy)

@@ -1,0 +1,117 @@
+"""How a dead record lies in the dead-letter topic, and how it comes back.
+
+Key, value and headers are the record's own, byte for byte, and so is the timestamp. Behind its
+headers stand ours, in this order; whoever reads takes the last such block, so a record that died
+before, here or in Kafka Streams, keeps the old block as headers of its own.
+
+    __streams.errors.exception     the class of what was raised      names and meaning as in
+    __streams.errors.message       one clause for people             Kafka Streams (KIP-1034), so
+    __streams.errors.stacktrace    empty where nothing was raised    that its tools read ours,
+    __streams.errors.topic         where the record stood            and ours read its
+    __streams.errors.partition     in ASCII decimals
+    __streams.errors.offset        in ASCII decimals; empty if it never stood in a topic
+    headrace.operator              which operator gave it up; `intake` before all of them
+    headrace.reason                a word of contracts.decision
+
+A record that is put back into its source carries `headrace.replays`, how often that was done, so
+that one that dies again and again does not go round for ever.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from contracts.decision import Reason
+from contracts.record import Headers, Record
+
+EXCEPTION_HEADER = "__streams.errors.exception"
+MESSAGE_HEADER = "__streams.errors.message"
+STACKTRACE_HEADER = "__streams.errors.stacktrace"
+TOPIC_HEADER = "__streams.errors.topic"
+PARTITION_HEADER = "__streams.errors.partition"
+OFFSET_HEADER = "__streams.errors.offset"
+OPERATOR_HEADER = "headrace.operator"
+REASON_HEADER = "headrace.reason"
+REPLAYS_HEADER = "headrace.replays"
+INTAKE = "intake"
+
+
+class DeadLetter(NamedTuple):
+    """A dead record, and why it is dead."""
+
+    record: Record
+    """As it stood in its topic."""
+    operator: str
+    reason: Reason | None
+    """None in a letter that Kafka Streams wrote."""
+    detail: str
+    exception: str = ""
+    stacktrace: str = ""
+
+
+def dead_headers(letter: DeadLetter) -> Headers:
+    """The headers that a dead record has in the dead-letter topic."""
+    record = letter.record
+    offset = "" if record.offset is None else str(record.offset)
+    ours = (
+        (EXCEPTION_HEADER, letter.exception),
+        (MESSAGE_HEADER, letter.detail),
+        (STACKTRACE_HEADER, letter.stacktrace),
+        (TOPIC_HEADER, record.topic),
+        (PARTITION_HEADER, str(record.partition)),
+        (OFFSET_HEADER, offset),
+        (OPERATOR_HEADER, letter.operator),
+        (REASON_HEADER, letter.reason or ""),
+    )
+    return (*record.headers, *((name, text.encode(errors=_LOSSLESS)) for name, text in ours))
+
+
+def read_dead(dead: Record) -> DeadLetter | None:
+    """The letter in a record of a dead-letter topic, None where there is none."""
+    names = [name for name, _ in dead.headers]
+    if EXCEPTION_HEADER not in names:
+        return None
+    start = len(names) - 1 - names[::-1].index(EXCEPTION_HEADER)
+    ours = {name: (value or b"").decode(errors=_LOSSLESS) for name, value in dead.headers[start:]}
+    partition, offset = ours.get(PARTITION_HEADER, ""), ours.get(OFFSET_HEADER, "")
+    reason = ours.get(REASON_HEADER, "")
+    if not _is_number(partition) or TOPIC_HEADER not in ours:
+        return None
+    record = dead._replace(
+        headers=dead.headers[:start],
+        topic=ours[TOPIC_HEADER],
+        partition=int(partition),
+        offset=int(offset) if _is_number(offset) else None,
+    )
+    return DeadLetter(
+        record,
+        operator=ours.get(OPERATOR_HEADER, ""),
+        reason=Reason(reason) if reason in _REASONS else None,
+        detail=ours.get(MESSAGE_HEADER, ""),
+        exception=ours[EXCEPTION_HEADER],
+        stacktrace=ours.get(STACKTRACE_HEADER, ""),
+    )
+
+
+def replays(record: Record) -> int:
+    """How often a record was put back into its source."""
+    for name, value in reversed(record.headers):
+        if name == REPLAYS_HEADER:
+            text = (value or b"").decode(errors=_LOSSLESS)
+            return int(text) if _is_number(text) else 0
+    return 0
+
+
+def replay_headers(record: Record) -> Headers:
+    """The headers of a record that is put back once more: its own, and the new count."""
+    own = tuple(header for header in record.headers if header[0] != REPLAYS_HEADER)
+    return (*own, (REPLAYS_HEADER, b"%d" % (replays(record) + 1)))
+
+
+_LOSSLESS = "surrogateescape"
+"""Bytes that are not UTF-8 survive being read and written again."""
+_REASONS = frozenset(Reason)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

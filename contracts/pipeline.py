@@ -1,0 +1,182 @@
+"""A whole pipeline, as one object: what `clicks.yaml` says, and the same in Python.
+
+    PipelineSpec(
+        pipeline="clicks",
+        source=Source(topic="clicks.raw"),
+        operators=[ReorderPolicy(grace_ms=30_000)],
+        sink=Topic(topic="clicks.cleaned"),
+    )
+
+An operator in YAML is a mapping with its kind as the only key, `reorder: {grace: 30s}`. Names of
+operators and stores come from what is written, never from the place in the list: state keeps its
+owner when an operator is put in before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    WrapSerializer,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from contracts import advice
+from contracts.policies import OPERATOR_KINDS, AnyOperator, Name, OperatorPolicy, Policy
+from contracts.selector_text import RECORD_TIMESTAMP, check_timestamp
+from contracts.time import DurationMs
+from contracts.topics import (
+    TOPIC_CHARACTERS_MAX,
+    TopicSpec,
+    cleaned_topic,
+    dead_topic,
+    dead_topic_name,
+    late_topic,
+    late_topic_name,
+    operator_topics,
+    progress_topic,
+)
+from contracts.topology import Problem, operator_problems, with_names
+
+TopicName = Annotated[
+    str,
+    Field(pattern=r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$"),
+    Field(max_length=TOPIC_CHARACTERS_MAX - len(".decisions")),
+]
+
+
+class Source(Policy):
+    """Where records come from."""
+
+    topic: TopicName
+    timestamp: Annotated[str, AfterValidator(check_timestamp)] = RECORD_TIMESTAMP
+    """`record`, or where in the record the event time stands, such as `value.created_at`.
+
+    Milliseconds since 1970 as a whole number, or ISO 8601 text with an offset.
+    """
+    max_future_ms: DurationMs | None = None
+    """Further ahead of the clock a record goes dead; without it any timestamp is believed."""
+
+
+class Topic(Policy):
+    """Where records go to."""
+
+    topic: TopicName
+
+
+def _read_operator(written: object) -> object:
+    if isinstance(written, OperatorPolicy):
+        return written
+    if isinstance(written, str) and written in OPERATOR_KINDS:
+        message = f"an operator is a mapping; write `{written}: {{...}}` with its options"
+        raise ValueError(message)
+    if not isinstance(written, dict) or len(written) != 1:
+        message = "an operator is a mapping with one key, such as `reorder: {grace: 30s}`"
+        raise ValueError(message)
+    ((kind, options),) = written.items()
+    if kind not in OPERATOR_KINDS:
+        near = get_close_matches(str(kind), OPERATOR_KINDS, n=1)
+        guess = (
+            f"did you mean `{near[0]}`?" if near else "write one of " + ", ".join(OPERATOR_KINDS)
+        )
+        message = f"`{kind}` is not an operator; {guess}"
+        raise ValueError(message)
+    if options is not None and not isinstance(options, dict):
+        message = f"the options of `{kind}` are a mapping; write `{kind}: {{...}}`"
+        raise ValueError(message)
+    return {**(options or {}), "kind": kind}
+
+
+def _write_operator(policy: object, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    options: dict[str, Any] = write(policy)
+    return {options.pop("kind"): options}
+
+
+def _refuse(problems: Sequence[Problem], written: object) -> None:
+    if problems:
+        details = [
+            InitErrorDetails(
+                type=PydanticCustomError("refused", "{sentence}", {"sentence": problem.sentence}),
+                loc=problem.path,
+                input=written,
+            )
+            for problem in problems
+        ]
+        raise ValidationError.from_exception_data(PipelineSpec.__name__, details)
+
+
+def _checked(operators: tuple[AnyOperator, ...]) -> tuple[AnyOperator, ...]:
+    named = with_names(operators)
+    _refuse(list(operator_problems(named)), operators)
+    return named
+
+
+Operator = Annotated[AnyOperator, BeforeValidator(_read_operator), WrapSerializer(_write_operator)]
+
+
+def _beside(name: Callable[[str], str]) -> Callable[[dict[str, Any]], Topic]:
+    return lambda written: Topic(topic=name(written["sink"].topic))
+
+
+class PipelineSpec(Policy):
+    """From a source topic through operators to a cleaned topic."""
+
+    pipeline: Name
+    """Names the consumer group, the state's folder and the internal topics."""
+    source: Source
+    operators: Annotated[tuple[Operator, ...], Field(min_length=1), AfterValidator(_checked)]
+    """What happens to each record, in this order."""
+    sink: Topic
+    late: Topic = Field(default_factory=_beside(late_topic_name))
+    """Where operators with `late: topic` send late records; `<sink>.late` if absent."""
+    dead: Topic = Field(default_factory=_beside(dead_topic_name))
+    """Where records go that cannot be read; `<sink>.dead` if absent."""
+
+    @model_validator(mode="after")
+    def _topics_apart(self) -> PipelineSpec:
+        _refuse(list(self._topic_problems()), None)
+        return self
+
+    def topics(self) -> list[TopicSpec]:
+        """Every topic that the pipeline makes where it is missing."""
+        return [
+            cleaned_topic(self.sink.topic),
+            progress_topic(self.sink.topic),
+            *([late_topic(self.late.topic)] if self.sends_late() else []),
+            dead_topic(self.dead.topic),
+            *operator_topics(self.pipeline, self.operators),
+        ]
+
+    def sends_late(self) -> bool:
+        """Whether any operator sends late records to the late topic."""
+        return any(getattr(policy, "late", None) == "topic" for policy in self.operators)
+
+    def warnings(self) -> list[str]:
+        """What works, and still may not be what was meant."""
+        return advice.warnings(self.operators, self.source.max_future_ms)
+
+    def _topic_problems(self) -> Iterator[Problem]:
+        owners = {self.source.topic: "the source"}
+        for role, topic in (("sink", self.sink), ("late", self.late), ("dead", self.dead)):
+            if topic.topic in owners:
+                sentence = f"`{topic.topic}` is {owners[topic.topic]} already; name another topic"
+                yield Problem((role, "topic"), sentence)
+            owners.setdefault(topic.topic, f"the {role} topic")
+        internal = [progress_topic(self.sink.topic)]
+        internal += operator_topics(self.pipeline, self.operators)
+        for topic_spec in internal:
+            if topic_spec.name in owners:
+                sentence = (
+                    f"`{topic_spec.name}` would be a {topic_spec.role} topic that headrace makes,"
+                    f" and is {owners[topic_spec.name]} already; choose other names"
+                )
+                yield Problem((), sentence)
+            owners.setdefault(topic_spec.name, f"a {topic_spec.role} topic")

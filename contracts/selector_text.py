@@ -1,0 +1,133 @@
+"""How selectors, comparisons and aggregate functions are written; nothing is loaded here.
+
+key                  the record's key
+value                the whole value
+value.order.id       a field of a JSON object
+header.NAME          the last header of that name; everything behind the first dot is the name
+module:function      the user's own, called with the record
+value.amount >= 3    a comparison: selector, one of == != < <= > >=, a JSON literal
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Literal, NamedTuple, NoReturn, cast
+
+from contracts.errors import SelectorInvalid
+
+AGGREGATE_FUNCTIONS = ("count", "sum", "min", "max", "first", "last", "collect")
+RECORD_TIMESTAMP = "record"
+_FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+_COMPARISON = re.compile(r"(.+?)\s*(==|!=|<=|>=|<|>)\s*(.+)", re.DOTALL)
+_FORMS = "write `key`, `value.FIELD`, `header.NAME` or `module:function`"
+_EXAMPLES = '`value.amount >= 3` or `header.type == "click"`'
+
+Sign = Literal["==", "!=", "<", "<=", ">", ">="]
+Literals = str | int | float | bool | None
+
+
+class Selector(NamedTuple):
+    """Where in a record to look."""
+
+    text: str
+    place: Literal["key", "value", "header", "function"]
+    path: tuple[str, ...]
+    """Field names; or the header's name; or module and function."""
+
+
+class Comparison(NamedTuple):
+    """What must hold of a record."""
+
+    text: str
+    left: Selector
+    sign: Sign
+    right: Literals
+
+
+def parse_selector(text: str) -> Selector:
+    """Take a selector apart."""
+    place, _, rest = text.partition(".")
+    if text in {"key", "value"}:
+        return Selector(text, "key" if text == "key" else "value", ())
+    if place == "header" and rest:
+        return Selector(text, "header", (rest,))
+    if place == "value" and all(rest.split(".")):
+        return Selector(text, "value", tuple(rest.split(".")))
+    function = _FUNCTION.fullmatch(text)
+    if function and place not in {"value", "header"}:
+        return Selector(text, "function", (function[1], function[2]))
+    message = f"`{text}` selects nothing in a record; {_FORMS}"
+    raise SelectorInvalid(message)
+
+
+def parse_where(text: str) -> Comparison | Selector:
+    """Take a filter's `where` apart: a comparison, or a function's selector."""
+    parts = _COMPARISON.fullmatch(text.strip())
+    if parts is None:
+        return _parse_function_alone(text)
+    left, sign, right = parse_selector(parts[1]), parts[2], _parse_literal(parts[3])
+    if left.place == "function":
+        message = (
+            f"`{text}` compares what a function returns; let `{left.text}` itself say yes or no"
+        )
+        raise SelectorInvalid(message)
+    if left.place in {"key", "header"} and isinstance(right, bool):
+        message = f'`{text}`: keys and headers are text; write "{parts[3]}" in double quotes'
+        raise SelectorInvalid(message)
+    if sign not in {"==", "!="} and (right is None or isinstance(right, bool)):
+        message = f"`{text}`: {parts[3]} has no order; compare it with == or !="
+        raise SelectorInvalid(message)
+    return Comparison(text, left, cast("Sign", sign), right)
+
+
+def check_selector(text: str) -> str:
+    """The text itself, if it is a selector."""
+    return parse_selector(text).text
+
+
+def check_timestamp(text: str) -> str:
+    """The text itself, if it says where a record's timestamp stands."""
+    return text if text == RECORD_TIMESTAMP else check_selector(text)
+
+
+def check_where(text: str) -> str:
+    """The text itself, if it is a comparison or a function."""
+    return parse_where(text).text
+
+
+def check_aggregate_function(text: str) -> str:
+    """The text itself, if it names one of our functions or can name one of the user's."""
+    if text not in AGGREGATE_FUNCTIONS and _FUNCTION.fullmatch(text) is None:
+        message = (
+            f"`{text}` is not a function; write one of {', '.join(AGGREGATE_FUNCTIONS)},"
+            " or `module:name` for one of yours"
+        )
+        raise SelectorInvalid(message)
+    return text
+
+
+def _parse_function_alone(text: str) -> Selector:
+    function = _FUNCTION.fullmatch(text.strip())
+    if function is None:
+        message = (
+            f"`{text}` is not a comparison; write one such as {_EXAMPLES}, or `module:function`"
+        )
+        raise SelectorInvalid(message)
+    return Selector(text.strip(), "function", (function[1], function[2]))
+
+
+def _parse_literal(text: str) -> Literals:
+    try:
+        literal = json.loads(text, parse_constant=_refuse_constant)
+    except ValueError:
+        message = f'`{text}` is not a JSON literal; write a number, true, false, null or "text"'
+        raise SelectorInvalid(message) from None
+    if isinstance(literal, str | int | float | None):
+        return literal
+    message = f"`{text}` is a list or an object; compare with a number, true, false, null or text"
+    raise SelectorInvalid(message)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)

@@ -1,0 +1,299 @@
+"""Selectors made into fast functions of a record, once for a pipeline.
+
+What an id is: bytes. A key, a header and a whole value are taken as they are. Text in a JSON
+value gives its UTF-8 bytes, so the text "1" and the number 1 are the same id, as are a header `1`
+and a field "1"; everything else gives its canonical JSON (sorted keys, no spaces). Whole numbers
+are exact at any length; numbers with a fraction count as the nearest double, and 1.0 is not 1. A
+missing field, a null and a null value are no id at all. What cannot be read raises
+RecordUndecodable with the place and never with the content, and the record goes to the dead-letter
+topic; so it does when a user's function raises.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+from typing import Any
+
+from contracts.errors import RecordUndecodable, SelectorInvalid
+from contracts.record import Record
+from contracts.selector_text import (
+    RECORD_TIMESTAMP,
+    Comparison,
+    Literals,
+    Selector,
+    Sign,
+    parse_selector,
+    parse_where,
+)
+from contracts.serde.json import KINDS, Json, decode_json, decode_json_field, encode_json
+
+Number = int | float
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_COMPARE: dict[Sign, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def select(text: str) -> Callable[[Record], bytes | None]:
+    """The id that a selector finds in a record, as bytes."""
+    selector = parse_selector(text)
+    if selector.place == "function":
+        return _function_id(selector)
+    if selector.place == "value" and selector.path:
+        return _field_id(selector.path)
+    return _raw_bytes(selector)
+
+
+def select_json(text: str) -> Callable[[Record], Json]:
+    """What a selector finds, as JSON: fields as they are, keys and headers as text."""
+    selector = parse_selector(text)
+    if selector.place == "value":
+        return _field(selector.path)
+    if selector.place == "function":
+        return _call(selector)
+    return _text(selector)
+
+
+def select_number(text: str) -> Callable[[Record], Number | None]:
+    """The number that a selector finds; keys and headers are read as JSON numbers."""
+    selector = parse_selector(text)
+    as_text = selector.place in {"key", "header"}
+    find = _parsed_text(selector) if as_text else select_json(text)
+
+    def number(record: Record) -> Number | None:
+        found = find(record)
+        if found is None or type(found) is int or type(found) is float:
+            return found
+        message = f"`{text}` is {_kind(found)}, not a number"
+        raise RecordUndecodable(message)
+
+    return number
+
+
+def select_timestamp_ms(text: str) -> Callable[[Record], int]:
+    """A record's event time: its own, milliseconds since 1970, or ISO 8601 text with an offset."""
+    if text == RECORD_TIMESTAMP:
+        return operator.attrgetter("timestamp_ms")
+    selector = parse_selector(text)
+    find = select_json(text)
+
+    def timestamp_ms(record: Record) -> int:
+        found = find(record)
+        if type(found) is int:
+            return found
+        if isinstance(found, str):
+            return _parse_timestamp_ms(found, selector)
+        message = f"`{text}` is {_kind(found)}, not a timestamp"
+        raise RecordUndecodable(message)
+
+    return timestamp_ms
+
+
+def predicate(where: str) -> Callable[[Record], bool]:
+    """Whether a comparison, or the user's function, holds for a record.
+
+    A missing field equals null, and has no order: `<` and `>` do not hold for it. Two kinds are
+    never equal (true is not 1, "1" is not 1); to order them cannot be done, and is undecodable.
+    """
+    parsed = parse_where(where)
+    if isinstance(parsed, Comparison):
+        return _comparison(parsed)
+    call = _call(parsed)
+    return lambda record: bool(call(record))
+
+
+def load_function(text: str) -> Callable[..., Any]:
+    """The user's own function, from the installed packages or the working folder."""
+    found = load_object(text)
+    if not callable(found):
+        message = f"`{text}` is not a function; name something that can be called"
+        raise SelectorInvalid(message)
+    return found
+
+
+def load_object(text: str) -> object:
+    """Whatever `module:name` names, from the installed packages or the working folder."""
+    selector = parse_selector(text)
+    if selector.place != "function":
+        message = f"`{text}` names nothing in a module; write `module:name`"
+        raise SelectorInvalid(message)
+    module_name, path = selector.path
+    # At the end, so that a file of the user's never stands before a library; "" is the folder.
+    if "" not in sys.path:
+        sys.path.append("")
+    found: object = _import_module(text, module_name)
+    for name in path.split("."):
+        if not hasattr(found, name):
+            message = f"`{text}`: module `{module_name}` has no `{path}`; check the spelling"
+            raise SelectorInvalid(message)
+        found = getattr(found, name)
+    return found
+
+
+def _import_module(text: str, module_name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except Exception as error:
+        message = f"`{text}`: {_import_failure(module_name, error)}"
+        raise SelectorInvalid(message) from error
+
+
+def _import_failure(module_name: str, error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        if f"{module_name}.".startswith(f"{error.name}."):
+            return (
+                f"there is no module `{error.name}`, neither installed nor in the folder"
+                " that headrace was started in"
+            )
+        return f"module `{module_name}` needs `{error.name}`, which is not installed"
+    return f"module `{module_name}` fails when imported ({type(error).__name__}: {error})"
+
+
+def _raw_bytes(selector: Selector) -> Callable[[Record], bytes | None]:
+    if selector.place in {"key", "value"}:
+        return operator.attrgetter(selector.place)
+    (wanted,) = selector.path
+
+    def last_header(record: Record) -> bytes | None:
+        for name, content in reversed(record.headers):
+            if name == wanted:
+                return content
+        return None
+
+    return last_header
+
+
+def _field(path: tuple[str, ...]) -> Callable[[Record], Json]:
+    def field(record: Record) -> Json:
+        return None if record.value is None else decode_json_field(record.value, path)
+
+    return field
+
+
+def _field_id(path: tuple[str, ...]) -> Callable[[Record], bytes | None]:
+    find = _field(path)
+
+    def field_id(record: Record) -> bytes | None:
+        found = find(record)
+        if type(found) is str:
+            return found.encode()
+        return None if found is None else encode_json(found)
+
+    return field_id
+
+
+def _text(selector: Selector) -> Callable[[Record], str | None]:
+    find = _raw_bytes(selector)
+
+    def text(record: Record) -> str | None:
+        found = find(record)
+        if found is None:
+            return None
+        try:
+            return found.decode()
+        except UnicodeDecodeError as error:
+            message = f"`{selector.text}` is not UTF-8 text"
+            raise RecordUndecodable(message) from error
+
+    return text
+
+
+def _parsed_text(selector: Selector) -> Callable[[Record], Json]:
+    find = _raw_bytes(selector)
+
+    def parsed(record: Record) -> Json:
+        found = find(record)
+        try:
+            return None if found is None else decode_json(found)
+        except RecordUndecodable as error:
+            message = f"`{selector.text}` is not a number"
+            raise RecordUndecodable(message) from error
+
+    return parsed
+
+
+def _call(selector: Selector) -> Callable[[Record], Json]:
+    function = load_function(selector.text)
+
+    def call(record: Record) -> Json:
+        try:
+            found: Json = function(record)
+        except Exception as error:
+            message = f"`{selector.text}` raised {type(error).__name__}"
+            raise RecordUndecodable(message) from error
+        return found
+
+    return call
+
+
+def _function_id(selector: Selector) -> Callable[[Record], bytes | None]:
+    call = _call(selector)
+
+    def function_id(record: Record) -> bytes | None:
+        found: object = call(record)
+        if found is None or isinstance(found, bytes):
+            return found
+        if isinstance(found, str):
+            return found.encode(errors="surrogatepass")
+        if type(found) is int:
+            return b"%d" % found
+        message = f"`{selector.text}` returned {type(found).__name__}, not bytes, str, int or None"
+        raise RecordUndecodable(message)
+
+    return function_id
+
+
+def _parse_timestamp_ms(text: str, selector: Selector) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        message = f"`{selector.text}` is text, but not ISO 8601"
+        raise RecordUndecodable(message) from error
+    if moment.tzinfo is None:
+        message = f"`{selector.text}` is a time without an offset, such as Z or +02:00"
+        raise RecordUndecodable(message)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _comparison(comparison: Comparison) -> Callable[[Record], bool]:
+    selector, sign, right = comparison.left, comparison.sign, comparison.right
+    compare = _COMPARE[sign]
+    if selector.place in {"key", "header"} and _kind(right) == "a number":
+        find = _parsed_text(selector)
+    else:
+        find = select_json(selector.text)
+
+    def equal(record: Record) -> bool:
+        found = find(record)
+        if _kind(found) != _kind(right):
+            return sign == "!="
+        return compare(found, right)
+
+    def ordered(record: Record) -> bool:
+        found = find(record)
+        if found is None:
+            return False
+        if _kind(found) != _kind(right):
+            message = f"`{selector.text}` is {_kind(found)}, and {_shown(right)} is {_kind(right)}"
+            raise RecordUndecodable(message)
+        return compare(found, right)
+
+    return equal if sign in {"==", "!="} else ordered
+
+
+def _kind(found: object) -> str:
+    return KINDS.get(type(found), type(found).__name__)
+
+
+def _shown(literal: Literals) -> str:
+    return encode_json(literal).decode()

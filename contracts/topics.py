@@ -1,0 +1,120 @@
+"""Every topic of a pipeline: its name, and the settings without which it would lose records.
+
+Event time may be older than any retention, and a broker deletes by a record's timestamp, so a
+topic that carries event time is never deleted by age. A broker also refuses timestamps more than
+an hour ahead of its clock unless told otherwise; how far ahead is too far is the pipeline's
+`max-future` to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from contracts.policies import AnyOperator, DeduplicatePolicy, FilterPolicy, ReorderPolicy
+
+TOPIC_CHARACTERS_MAX = 249
+"""Kafka's own limit."""
+FOREVER_MS = -1
+DECISIONS_RETENTION_MS = 7 * 86_400_000
+_TIMESTAMP_MS_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """One topic that headrace makes where it is missing."""
+
+    name: str
+    role: Literal["cleaned", "late", "dead", "changelog", "repartition", "progress", "decisions"]
+    cleanup_policy: Literal["delete", "compact"]
+    retention_ms: int
+    """How long records stay; FOREVER_MS where age deletes none."""
+    why: str
+    """One sentence for people."""
+    broker_time: bool = False
+    """Timestamps are the broker's, not the records' event time."""
+
+    def settings(self) -> dict[str, str]:
+        """What Kafka is asked for, in its own words."""
+        settings = {
+            "cleanup.policy": self.cleanup_policy,
+            "message.timestamp.type": "LogAppendTime" if self.broker_time else "CreateTime",
+        }
+        if self.cleanup_policy == "delete":
+            settings["retention.ms"] = str(self.retention_ms)
+        if not self.broker_time:
+            settings["message.timestamp.after.max.ms"] = str(_TIMESTAMP_MS_MAX)
+        return settings
+
+
+def late_topic_name(cleaned: str) -> str:
+    """Where late records go if nobody says otherwise."""
+    return f"{cleaned}.late"
+
+
+def dead_topic_name(cleaned: str) -> str:
+    """Where dead records go if nobody says otherwise."""
+    return f"{cleaned}.dead"
+
+
+def cleaned_topic(name: str) -> TopicSpec:
+    """The topic that the pipeline writes."""
+    why = "event time may be old, so age deletes nothing; delete by size, or by hand"
+    return TopicSpec(name, "cleaned", "delete", FOREVER_MS, why)
+
+
+def late_topic(name: str) -> TopicSpec:
+    """Records that came too late, as they came."""
+    why = "late records are old by their timestamps, so age deletes nothing"
+    return TopicSpec(name, "late", "delete", FOREVER_MS, why)
+
+
+def dead_topic(name: str) -> TopicSpec:
+    """Records that cannot be read, as they came, with the cause in headers."""
+    why = "dead records keep their timestamps, so age deletes nothing"
+    return TopicSpec(name, "dead", "delete", FOREVER_MS, why)
+
+
+def progress_topic(cleaned: str) -> TopicSpec:
+    """How far each partition of the cleaned topic is."""
+    why = "one row a partition: the lowest timestamp that can still come in time"
+    return TopicSpec(f"{cleaned}.progress", "progress", "compact", FOREVER_MS, why)
+
+
+def decisions_topic(cleaned: str) -> TopicSpec:
+    """What became of each record, for those who ask to have it written out."""
+    why = "kept for a week from when it was written"
+    name = f"{cleaned}.decisions"
+    return TopicSpec(name, "decisions", "delete", DECISIONS_RETENTION_MS, why, broker_time=True)
+
+
+def changelog_topic(pipeline: str, store: str) -> TopicSpec:
+    """The rows of one store, from which it is restored."""
+    why = "the newest row of each key is the state; age deletes none of it"
+    return TopicSpec(f"{pipeline}-{store}-changelog", "changelog", "compact", FOREVER_MS, why)
+
+
+def repartition_topic(pipeline: str, operator: str) -> TopicSpec:
+    """The records again, spread by id."""
+    why = "records of one id meet in one partition; event time may be old, so age deletes none"
+    name = f"{pipeline}-{operator}-repartition"
+    return TopicSpec(name, "repartition", "delete", FOREVER_MS, why)
+
+
+def keeps_state(policy: AnyOperator) -> bool:
+    """Whether an operator remembers anything."""
+    if isinstance(policy, ReorderPolicy):
+        return policy.grace_ms > 0
+    return not isinstance(policy, FilterPolicy)
+
+
+def operator_topics(pipeline: str, operators: Sequence[AnyOperator]) -> list[TopicSpec]:
+    """What the operators of a pipeline keep in Kafka, in their order."""
+    topics = []
+    for policy in operators:
+        if isinstance(policy, DeduplicatePolicy) and policy.by == "id":
+            topics.append(repartition_topic(pipeline, str(policy.name)))
+        if keeps_state(policy):
+            topics.append(changelog_topic(pipeline, str(policy.store)))
+    return topics

@@ -1,0 +1,106 @@
+"""What no single operator's policy can see: whether the operators of a pipeline fit each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from contracts.policies import (
+    AggregatePolicy,
+    AnyOperator,
+    SuppressPolicy,
+    Tumbling,
+    Unlimited,
+    Window,
+)
+from contracts.time import format_duration_ms
+
+
+class Problem(NamedTuple):
+    """Something that cannot work, and where it stands."""
+
+    path: tuple[int | str, ...]
+    sentence: str
+
+
+def with_names(operators: Sequence[AnyOperator]) -> tuple[AnyOperator, ...]:
+    """The operators with the names that they have where nobody said more."""
+    named = []
+    for policy in operators:
+        name = policy.name or policy.kind
+        named.append(policy.model_copy(update={"name": name, "store": policy.store or name}))
+    return tuple(named)
+
+
+def operator_problems(operators: Sequence[AnyOperator]) -> Iterator[Problem]:
+    """Why these operators cannot stand in one pipeline, in their order."""
+    names: set[str | None] = set()
+    stores: set[str | None] = set()
+    aggregate: AggregatePolicy | None = None
+    for index, policy in enumerate(operators):
+        path = (index, policy.kind)
+        if policy.name in names:
+            yield Problem(path, _same_name(policy))
+        elif policy.store in stores:
+            yield Problem(path, f"the store `{policy.store}` has an owner; give another `store`")
+        names.add(policy.name)
+        stores.add(policy.store)
+        if isinstance(policy, SuppressPolicy) and policy.until == "window-closes":
+            sentence = _window_problem(policy, aggregate)
+            if sentence is not None:
+                yield Problem(path, sentence)
+        if isinstance(policy, AggregatePolicy):
+            aggregate = policy
+
+
+def window_of_suppress(operators: Sequence[AnyOperator], index: int) -> Window | None:
+    """The window whose end the suppress at this place waits for."""
+    policy = operators[index]
+    if isinstance(policy, SuppressPolicy) and policy.window is not None:
+        return policy.window
+    for before in reversed(operators[:index]):
+        if isinstance(before, AggregatePolicy):
+            return before.window
+    return None
+
+
+def describe_window(window: Window) -> str:
+    """A window as it is written in a pipeline file."""
+    options = window.model_dump(by_alias=True, exclude={"kind"})
+    written = [f"{name}: {format_duration_ms(value)}" for name, value in options.items()]
+    return "{" + ", ".join([f"kind: {window.kind}", *written]) + "}"
+
+
+def _same_name(policy: AnyOperator) -> str:
+    return (
+        f"two operators are called `{policy.name}`, and state is found by name;"
+        f" give one of them another, such as `name: {policy.name}-again`"
+    )
+
+
+def _window_problem(policy: SuppressPolicy, aggregate: AggregatePolicy | None) -> str | None:
+    window = policy.window
+    if aggregate is not None:
+        if aggregate.window is None:
+            return (
+                f"`until: window-closes` needs windows, and `{aggregate.name}` before it makes"
+                " none; give that one a `window`, or use `until: time-limit`"
+            )
+        if window is not None and window != aggregate.window:
+            return (
+                f"its `window` differs from that of `{aggregate.name}` before it, which is"
+                f" {describe_window(aggregate.window)}; remove it here"
+            )
+        window = aggregate.window
+    if window is None:
+        example = describe_window(Tumbling(size_ms=3_600_000, grace_ms=600_000))
+        return (
+            "`until: window-closes` needs to know the window; put an aggregate with a `window`"
+            f" before it, or write whose windows the source has, such as `window: {example}`"
+        )
+    if isinstance(window, Unlimited):
+        return (
+            "an unlimited window never closes, so nothing would ever leave;"
+            " use `until: time-limit`, or another window"
+        )
+    return None

@@ -1,0 +1,79 @@
+"""The commands: our own in the table below, others by entry point.
+
+A command is a function whose docstring and type hints are its help. It is loaded when it is asked
+for, so that `headrace plan` starts without Faust, and works where Faust is not installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from contracts.errors import YourFault
+
+GROUP = "headrace.commands"
+OWN_COMMANDS = {
+    "plan": "services.cli.plan:plan",
+}
+_EXTRAS = {"services": "sidecar", "spark_jobs": "spark"}
+_OWN_PACKAGES = frozenset({"contracts", *_EXTRAS})
+
+
+def make_app(words: Sequence[str]) -> App:
+    """The application for these arguments, with the commands that they may need."""
+    app = App(
+        name="headrace",
+        help="Clean Kafka topics for Spark: deduplicate, reorder and suppress.",
+        version=_version(),
+    )
+    commands = find_commands()
+    needed = words[:1] if words and words[0] in commands else sorted(commands)
+    for name in needed:
+        app.command(load_command(commands[name]), name=name)
+    return app
+
+
+def find_commands() -> dict[str, EntryPoint]:
+    """Every command by name."""
+    own = {name: EntryPoint(name, value, GROUP) for name, value in OWN_COMMANDS.items()}
+    return own | {command.name: command for command in entry_points(group=GROUP)}
+
+
+def load_command(command: EntryPoint) -> Callable[..., Any]:
+    """A command's function; where its libraries are missing, one that says what to install."""
+    try:
+        function: Callable[..., Any] = command.load()
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        # A module of ours that is missing is a mistake of ours, and no extra brings it.
+        if package in _OWN_PACKAGES:
+            raise
+        return _unavailable(command, package)
+    return function
+
+
+def _unavailable(command: EntryPoint, package: str) -> Callable[..., None]:
+    extra = _EXTRAS.get(command.module.partition(".")[0])
+    requirement = package if extra is None else f"'headrace[{extra}]'"
+    sentence = (
+        f"`headrace {command.name}` needs {package}, which is not installed;"
+        f" run: pip install {requirement}"
+    )
+
+    def unavailable(
+        *_words: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
+    ) -> None:
+        raise YourFault(sentence)
+
+    unavailable.__doc__ = f"(not installed: pip install {requirement})"
+    return unavailable
+
+
+def _version() -> str:
+    try:
+        return version("headrace")
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,82 @@
+"""`headrace plan`: what a pipeline would do, and what it costs; touches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from contracts.pipeline import PipelineSpec
+from contracts.policies import AnyOperator
+from contracts.topics import TopicSpec
+from services.cli.pipeline_file import load_pipeline
+from services.cli.plan_text import Line, explain_operator, explain_source
+
+_NAME_STYLE = "bold"
+
+
+def plan(pipeline: Path) -> None:
+    """Check a pipeline file, and say what it would do; touches nothing.
+
+    Args:
+        pipeline: The pipeline's YAML file.
+    """
+    print_plan(load_pipeline(pipeline), Console(highlight=False))
+
+
+def print_plan(spec: PipelineSpec, console: Console) -> None:
+    """Print topology, topics and warnings."""
+    console.print(_topology(spec))
+    console.print()
+    _print_topics(spec.topics(), console)
+    sentences = spec.warnings()
+    if sentences:
+        console.print()
+        console.print(Text("Worth a thought", style=_NAME_STYLE))
+        console.print(_numbered(sentences))
+
+
+def _topology(spec: PipelineSpec) -> Tree:
+    tree = Tree(Text(spec.pipeline, style=_NAME_STYLE))
+    _branch(tree, f"reads {spec.source.topic}", explain_source(spec.source))
+    for policy in spec.operators:
+        _branch(tree, _title(policy), explain_operator(policy, spec))
+    tree.add(Text(f"writes {spec.sink.topic}", style=_NAME_STYLE))
+    return tree
+
+
+def _title(policy: AnyOperator) -> str:
+    return policy.kind if policy.name == policy.kind else f"{policy.kind} `{policy.name}`"
+
+
+def _branch(tree: Tree, title: str, lines: Iterable[Line]) -> None:
+    options = Table.grid(padding=(0, 2))
+    for line in lines:
+        options.add_row(Text(line.option), Text(line.meaning))
+    tree.add(Text(title, style=_NAME_STYLE)).add(options)
+
+
+def _print_topics(topics: list[TopicSpec], console: Console) -> None:
+    console.print(Text("Topics that it makes where they are missing", style=_NAME_STYLE))
+    shared = set.intersection(*(set(topic.settings().items()) for topic in topics))
+    for topic in topics:
+        own = [setting for setting in topic.settings().items() if setting not in shared]
+        console.print(Text(f"{topic.name} ({topic.role}): {_written(own)}"))
+        console.print(Padding(Text(topic.why), (0, 0, 0, 4)))
+    console.print(Text(f"all of them: {_written(sorted(shared))}"))
+
+
+def _written(settings: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings)
+
+
+def _numbered(sentences: list[str]) -> Table:
+    table = Table.grid(padding=(0, 1))
+    for number, sentence in enumerate(sentences, start=1):
+        table.add_row(Text(f"{number}."), Text(sentence))
+    return table

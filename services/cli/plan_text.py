@@ -1,0 +1,211 @@
+"""What each option of a pipeline means and costs, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from contracts.pipeline import PipelineSpec, Source
+from contracts.policies import (
+    AggregatePolicy,
+    AnyOperator,
+    BufferPolicy,
+    DeduplicatePolicy,
+    DistinctPolicy,
+    FilterPolicy,
+    Hopping,
+    ReorderPolicy,
+    Session,
+    Sliding,
+    SuppressPolicy,
+    TablePolicy,
+    Tumbling,
+    Unlimited,
+    Window,
+)
+from contracts.selector_text import RECORD_TIMESTAMP, parse_selector
+from contracts.time import format_duration_ms as duration
+from contracts.topics import changelog_topic, keeps_state, repartition_topic
+from contracts.topology import window_of_suppress
+
+
+class Line(NamedTuple):
+    """One option as it is written, and what it means."""
+
+    option: str
+    meaning: str
+
+
+def explain_source(source: Source) -> Iterator[Line]:
+    """What the source's options mean."""
+    meaning = "each record's own timestamp counts"
+    if source.timestamp != RECORD_TIMESTAMP:
+        meaning = f"event time is {_selected(source.timestamp)}; a record without it goes dead"
+    yield Line(f"timestamp: {source.timestamp}", meaning)
+    if source.max_future_ms is not None:
+        ahead = duration(source.max_future_ms)
+        yield Line(
+            f"max-future: {ahead}", f"a record more than {ahead} ahead of the clock goes dead"
+        )
+
+
+def explain_operator(policy: AnyOperator, spec: PipelineSpec) -> Iterator[Line]:
+    """What an operator's options mean, and what it keeps."""
+    match policy:
+        case ReorderPolicy():
+            yield from _explain_reorder(policy, spec)
+        case DeduplicatePolicy():
+            yield from _explain_deduplicate(policy, spec)
+        case DistinctPolicy():
+            yield from _explain_distinct(policy, spec)
+        case TablePolicy():
+            yield Line("keeps", "the newest value of every key, until a tombstone removes it")
+        case FilterPolicy():
+            yield Line(f"where: {policy.where}", "a record for which this does not hold ends here")
+        case AggregatePolicy():
+            yield from _explain_aggregate(policy, spec)
+        case SuppressPolicy():
+            yield from _explain_suppress(policy, spec)
+    if keeps_state(policy):
+        changelog = changelog_topic(spec.pipeline, str(policy.store))
+        yield Line("state", f"on disk, and again in {changelog.name}")
+
+
+def _explain_reorder(policy: ReorderPolicy, spec: PipelineSpec) -> Iterator[Line]:
+    grace = duration(policy.grace_ms)
+    if policy.grace_ms == 0:
+        yield Line(f"grace: {grace}", "nothing waits, and nothing is kept")
+    else:
+        meaning = f"a record waits for one that is {grace} later by timestamp, then leaves in order"
+        yield Line(f"grace: {grace}", meaning)
+    yield Line(f"late: {policy.late}", f"a record that comes later {_late(policy.late, spec)}")
+    if policy.idle_ms is not None:
+        idle = duration(policy.idle_ms)
+        meaning = f"after {idle} of silence at the partition's end all that waits leaves"
+        yield Line(f"idle: {idle}", meaning)
+    yield from _explain_buffer(policy.buffer)
+    if policy.grace_ms > 0:
+        yield Line("keeps", f"every record of the last {grace} of event time")
+
+
+def _explain_deduplicate(policy: DeduplicatePolicy, spec: PipelineSpec) -> Iterator[Line]:
+    interval = duration(policy.interval_ms)
+    yield Line(f"by: {policy.by}", _DUPLICATES[policy.by])
+    if policy.by == "id":
+        topic = repartition_topic(spec.pipeline, str(policy.name))
+        meaning = f"every record is written to {topic.name} and read again: twice the traffic"
+        yield Line("costs", meaning)
+    if policy.id is not None:
+        meaning = f"the id is {_selected(policy.id)}; a record without one is forwarded"
+        yield Line(f"id: {policy.id}", meaning)
+    meaning = f"at most {interval} apart by timestamp; the first is forwarded, the rest is dropped"
+    yield Line(f"interval: {interval}", meaning)
+    meaning = (
+        f"a record older than the interval that has no known duplicate {_late(policy.late, spec)}"
+    )
+    yield Line(f"late: {policy.late}", meaning)
+    yield Line("keeps", f"one small row for each id of the last {interval} of event time")
+
+
+_DUPLICATES = {
+    "key": "two records with one key are duplicates",
+    "key+id": "two records with one key and one id are duplicates",
+    "id": "two records with one id are duplicates, whatever their keys and partitions",
+}
+
+
+def _explain_distinct(policy: DistinctPolicy, spec: PipelineSpec) -> Iterator[Line]:
+    yield _explain_window(policy.window)
+    yield Line("keeps", "one small row for each key and open window; the first record is forwarded")
+    meaning = f"a record whose window is closed {_late(policy.late, spec)}"
+    yield Line(f"late: {policy.late}", meaning)
+
+
+def _explain_aggregate(policy: AggregatePolicy, spec: PipelineSpec) -> Iterator[Line]:
+    results = "one result a key" if policy.window is None else "one result a key and window"
+    yield Line(f"function: {policy.function}", f"{results}, written anew at each record")
+    if policy.of is not None:
+        yield Line(f"of: {policy.of}", f"what is taken from a record: {_selected(policy.of)}")
+    if policy.window is None:
+        yield Line("keeps", "one result for every key there ever was")
+        return
+    yield _explain_window(policy.window)
+    meaning = f"a record all of whose windows are closed {_late(policy.late, spec)}"
+    yield Line(f"late: {policy.late}", meaning)
+    if policy.retention_ms is None:
+        yield Line("keeps", "one result for each key and window that can still change")
+    else:
+        retention = duration(policy.retention_ms)
+        meaning = f"one result for each key and window of the last {retention}, to be looked up"
+        yield Line(f"retention: {retention}", meaning)
+
+
+def _explain_suppress(policy: SuppressPolicy, spec: PipelineSpec) -> Iterator[Line]:
+    if policy.limit_ms is not None:
+        limit = duration(policy.limit_ms)
+        meaning = f"a key's update waits for {limit} of event time; a later one takes its place"
+        yield Line(f"until: {policy.until}", "at most one update a key and limit leaves, the last")
+        yield Line(f"limit: {limit}", meaning)
+    else:
+        yield Line(f"until: {policy.until}", "one final result a key and window, and no other")
+        window = window_of_suppress(spec.operators, spec.operators.index(policy))
+        if window is not None:
+            yield _explain_window(window)
+    yield from _explain_buffer(policy.buffer)
+    yield Line("keeps", "the last update of each key that waits")
+
+
+def _explain_buffer(buffer: BufferPolicy) -> Iterator[Line]:
+    bounds = []
+    if buffer.records is not None:
+        bounds.append(f"{buffer.records} records")
+    if buffer.bytes is not None:
+        bounds.append(f"{buffer.bytes} bytes")
+    if buffer.when_full is None:
+        yield Line("buffer", "without a bound; what does not fit into memory lies on disk")
+        return
+    yield Line("buffer", f"at most {' and '.join(bounds)} a partition")
+    yield Line(f"when-full: {buffer.when_full}", _WHEN_FULL[buffer.when_full])
+
+
+_WHEN_FULL = {
+    "emit-early": "the oldest leaves before its time",
+    "shut-down": "the service stops with exit code 5, and nothing is lost",
+    "spill": "the bound is one on memory; the rest lies on disk alone, which is slower",
+}
+
+
+def _explain_window(window: Window) -> Line:
+    match window:
+        case Tumbling():
+            text = f"{duration(window.size_ms)} each, one after another"
+        case Hopping():
+            text = f"{duration(window.size_ms)} each, a new one every {duration(window.advance_ms)}"
+        case Session():
+            text = f"as long as no silence is longer than {duration(window.gap_ms)}"
+        case Sliding():
+            text = f"records at most {duration(window.difference_ms)} apart"
+        case Unlimited():
+            return Line("window: unlimited", "one window that never closes")
+    text += f"; open for {duration(window.grace_ms)} more, for records that come late"
+    return Line(f"window: {window.kind}", text)
+
+
+def _late(policy: str, spec: PipelineSpec) -> str:
+    if policy == "topic":
+        return f"goes to {spec.late.topic}"
+    return "leaves at once" if policy == "forward" else "is dropped, and counted"
+
+
+def _selected(text: str) -> str:
+    selector = parse_selector(text)
+    match selector.place:
+        case "key":
+            return "the record's key"
+        case "header":
+            return f"the last header `{selector.path[0]}`"
+        case "function":
+            return f"what `{text}` returns"
+        case "value":
+            field = ".".join(selector.path)
+            return f"the field `{field}` of the JSON value" if field else "the whole value"

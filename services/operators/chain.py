@@ -1,0 +1,129 @@
+"""The chain: a pipeline's operators over one partition, each fed with what left the one before it.
+
+An operator that fails ends the batch: what left before goes through the operators behind it, the
+rest of the batch was never decided, and the chain must be thrown away with its views' changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import sub
+
+from contracts.decision import Decision, Verdict
+from contracts.policies import (
+    AggregatePolicy,
+    AnyOperator,
+    DeduplicatePolicy,
+    DistinctPolicy,
+    FilterPolicy,
+    ReorderPolicy,
+    SuppressPolicy,
+    TablePolicy,
+)
+from contracts.record import NO_TIME_MS
+from contracts.selectors import predicate, select
+from services.operators.aggregate import Aggregate
+from services.operators.deduplicate import Deduplicate
+from services.operators.distinct import Distinct
+from services.operators.filter import Filter
+from services.operators.functions import function_of
+from services.operators.operator import Batch, Operator, Step, View
+from services.operators.reorder import Reorder
+from services.operators.suppress import Suppress
+from services.operators.table import Table
+
+
+def build_operator(policy: AnyOperator, view: View, *, explain: bool = False) -> Operator:
+    """The operator that a policy describes, going on where its view was saved."""
+    match policy:
+        case ReorderPolicy():
+            return Reorder(policy, view, explain=explain)
+        case DeduplicatePolicy():
+            return Deduplicate(policy, view, select(policy.id or "key"), explain=explain)
+        case DistinctPolicy():
+            return Distinct(policy, view, explain=explain)
+        case TablePolicy():
+            return Table(policy, view, explain=explain)
+        case FilterPolicy():
+            return Filter(policy, predicate(policy.where), explain=explain)
+        case AggregatePolicy():
+            return Aggregate(policy, view, function_of(policy), explain=explain)
+        case SuppressPolicy():
+            return Suppress(policy, view, explain=explain)
+
+
+@dataclass(slots=True)
+class Lateness:
+    """How late records came, against the latest time before each (rule A6)."""
+
+    time_ms: int = NO_TIME_MS
+    records: int = 0
+    sum_ms: int = 0
+    max_ms: int = 0
+
+    def take(self, timestamps_ms: list[int]) -> None:
+        """A batch of records; what a running maximum exceeds a timestamp by is its lateness."""
+        if not timestamps_ms:
+            return
+        times_ms = list(accumulate(timestamps_ms, max, initial=self.time_ms))[1:]
+        self.records += len(timestamps_ms)
+        self.sum_ms += sum(times_ms) - sum(timestamps_ms)
+        self.max_ms = max(self.max_ms, max(map(sub, times_ms, timestamps_ms)))
+        self.time_ms = times_ms[-1]
+
+
+class Chain:
+    """Operators in their order over one partition."""
+
+    def __init__(
+        self,
+        policies: Sequence[AnyOperator],
+        view_of: Callable[[str], View],
+        *,
+        explain: bool = False,
+    ) -> None:
+        """Build every operator over the view of its store."""
+        self.operators = [
+            build_operator(policy, view_of(policy.store or policy.name or policy.kind), explain=explain)
+            for policy in policies
+        ]
+        self._explain = explain
+        self.lateness = Lateness()
+
+    def process(self, batch: Batch) -> Step:
+        """Take a batch from the source through all operators."""
+        self.lateness.take([record[2] for record in batch.records])
+        return self.process_from(0, batch)
+
+    def process_from(self, first: int, batch: Batch) -> Step:
+        """Take a batch through the operators from `first` on."""
+        whole = Step(batch)
+        for operator in self.operators[first:]:
+            step = operator.process(whole.forwarded)
+            whole.forwarded = step.forwarded
+            whole.late += step.late
+            whole.dead += step.dead
+            whole.decisions += step.decisions
+            if step.failure is not None:
+                whole.failure = step.failure
+        if self._explain:
+            whole.decisions += [
+                Decision(dead.operator, dead.record, Verdict.DEAD, dead.reason, (), dead.cause)
+                for dead in whole.dead
+            ]
+        return whole
+
+    def save(self) -> None:
+        """Put all that was not put yet; called before every commit."""
+        for operator in self.operators:
+            operator.save()
+
+    def imbalance(self) -> dict[str, int]:
+        """Operators at which records were lost or invented; empty, or there is a bug."""
+        return {
+            operator.name: balance
+            for operator in self.operators
+            if (balance := operator.counts.balance()) != 0
+        }

@@ -1,0 +1,215 @@
+"""Deduplicate: forward the first record of an id, drop the others within the interval (KIP-655).
+
+The first received wins; a dropped duplicate leaves no trace. Both ends of the interval count, on
+both sides of the record. A record older than stream time less the interval is late: it is dropped
+where its duplicate is still known, otherwise it follows the late policy and is not remembered.
+A record without id is forwarded. The record that was saved, read again after a crash, is
+forwarded again. Rules K1 to K9.
+
+State
+    0x00                      stream time (8)
+    0x01 segment (8) id       timestamp (8) | offset (8, left out where there is none)
+                              id = the key; by key and id: length of the key (4) | key | id.
+                              A segment is a stretch of time a little longer than the interval.
+
+At most one entry of an id is live, and it stands in one of the two latest segments: two look-ups
+answer every question, one of them nearly always stopped by a bloom filter, and purging is
+dropping a segment whole. A time index would write, and later delete, a second row a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from struct import Struct
+
+from contracts.decision import Decision, Reason, Verdict
+from contracts.policies import DeduplicatePolicy
+from contracts.record import NO_TIME_MS, Record
+from services.operators.operator import Aside, Batch, Counts, Step, View
+from services.operators.readable import read_batch
+from services.operators.rows import pack_time, unpack_time
+
+Select = Callable[[Record], bytes | None]
+_HEADER_KEY = b"\x00"
+_SPACE = b"\x01"
+_ID_AT = len(_SPACE) + 8
+_SEGMENT_MS_MIN = 1_000
+_pack_length = Struct(">I").pack
+_entry = Struct(">qq")
+_pack_entry = _entry.pack
+_time_of_entry = Struct(">q")
+
+
+class Deduplicate:
+    """The operator over one partition."""
+
+    def __init__(
+        self, policy: DeduplicatePolicy, view: View, select: Select, *, explain: bool = False
+    ) -> None:
+        """Go on where an earlier instance over the view saved; `select` gives a record's id."""
+        self.name = policy.name or policy.kind
+        self.counts = Counts(0)
+        self._policy = policy
+        self._view = view
+        self._id_of = id_function(policy.by, select)
+        self._explain = explain
+        self._segment_ms = max(policy.interval_ms + 1, _SEGMENT_MS_MIN)
+        header = view.get_many([_HEADER_KEY])[0]
+        self._time_ms = NO_TIME_MS if header is None else unpack_time(header)
+        self._oldest_segment = self._oldest_live_segment()
+
+    def process(self, batch: Batch) -> Step:
+        """Forward what is new, drop what is known."""
+        step = Step(Batch([], []))
+        records, causes, ids = read_batch(batch, self._id_of, self.name, step, self.counts)
+        known = self._recall(ids)
+        rows: dict[bytes, bytes | None] = {}
+        out, because = step.forwarded.records.append, step.forwarded.causes.append
+        decide = self._decide if self._explain else None
+        interval_ms, segment_ms = self._policy.interval_ms, self._segment_ms
+        time_ms = self._time_ms
+        segment_start_ms = segment_end_ms = 0
+        prefix = b""
+        duplicates = 0
+        for record, record_id, cause in zip(records, ids, causes, strict=True):
+            timestamp_ms = record[2]
+            if timestamp_ms > time_ms:
+                time_ms = timestamp_ms
+            reason = Reason.FIRST
+            if record_id is None:
+                reason = Reason.NULL_ID
+            elif (entry := known.get(record_id)) is not None and (
+                duplicate := self._compare(record, entry, time_ms)
+            ):
+                reason = duplicate
+                if reason is Reason.DUPLICATE:
+                    duplicates += 1
+                    if decide:
+                        decide(step, record, Verdict.DROPPED, reason, cause, time_ms, entry)
+                    continue
+            elif timestamp_ms >= time_ms - interval_ms:
+                if not segment_start_ms <= timestamp_ms < segment_end_ms:
+                    segment_start_ms = timestamp_ms // segment_ms * segment_ms
+                    segment_end_ms = segment_start_ms + segment_ms
+                    prefix = _SPACE + pack_time(segment_start_ms)
+                offset = record[6]
+                entry = timestamp_ms.to_bytes(8, "big", signed=True) if offset is None else (
+                    _pack_entry(timestamp_ms, offset)
+                )
+                known[record_id] = rows[prefix + record_id] = entry
+            else:
+                reason = Reason.PAST_INTERVAL
+                if self._policy.late != "forward":
+                    self._put_aside(step, record, cause, time_ms)
+                    continue
+            out(record)
+            because(cause)
+            if decide:
+                decide(step, record, Verdict.FORWARDED, reason, cause, time_ms, None)
+        self._time_ms = time_ms
+        if duplicates:
+            self.counts.drop(Reason.DUPLICATE, duplicates)
+        self.counts.forwarded += len(step.forwarded.records)
+        self._view.put_many(rows)
+        self._purge()
+        return step
+
+    def _compare(self, record: Record, entry: bytes, time_ms: int) -> Reason | None:
+        """DUPLICATE or REPLAY where the entry speaks against the record, None where it does not."""
+        interval_ms = self._policy.interval_ms
+        saved_ms = _time_of_entry.unpack_from(entry)[0]
+        if saved_ms < time_ms - interval_ms or abs(record.timestamp_ms - saved_ms) > interval_ms:
+            return None
+        if len(entry) == _entry.size and record.offset == _entry.unpack(entry)[1]:
+            return Reason.REPLAY
+        return Reason.DUPLICATE
+
+    def _recall(self, ids: list[bytes | None]) -> dict[bytes, bytes]:
+        """The latest entry of each id, from the segments that can hold a live one."""
+        wanted = [record_id for record_id in dict.fromkeys(ids) if record_id is not None]
+        known: dict[bytes, bytes] = {}
+        newest = self._time_ms // self._segment_ms
+        for segment in range(self._oldest_live_segment(), newest + 1):
+            prefix = self._prefix(segment)
+            entries = self._view.get_many([prefix + record_id for record_id in wanted])
+            for record_id, entry in zip(wanted, entries, strict=True):
+                if entry is not None:
+                    known[record_id] = entry
+        return known
+
+    def _purge(self) -> None:
+        """Drop the segments in which nothing can be live any more."""
+        oldest = self._oldest_live_segment()
+        if oldest > self._oldest_segment:
+            self._view.drop(_SPACE, self._prefix(oldest))
+            self._oldest_segment = oldest
+
+    def _oldest_live_segment(self) -> int:
+        return (self._time_ms - self._policy.interval_ms) // self._segment_ms
+
+    def _prefix(self, segment: int) -> bytes:
+        return _SPACE + pack_time(segment * self._segment_ms)
+
+    def _put_aside(self, step: Step, record: Record, cause: int, time_ms: int) -> None:
+        """A late record that the policy does not forward."""
+        verdict = Verdict.LATE
+        if self._policy.late == "drop":
+            verdict = Verdict.DROPPED
+            self.counts.drop(Reason.PAST_INTERVAL)
+        else:
+            self.counts.late += 1
+            by_ms = time_ms - self._policy.interval_ms - record.timestamp_ms
+            detail = f"{by_ms} ms past the interval of {self._policy.interval_ms} ms"
+            step.late.append(Aside(cause, self.name, record, Reason.PAST_INTERVAL, detail))
+        if self._explain:
+            self._decide(step, record, verdict, Reason.PAST_INTERVAL, cause, time_ms, None)
+
+    def live_ids(self) -> Iterator[tuple[bytes, int]]:
+        """Every id that is remembered now, with its timestamp; a scan, for people."""
+        oldest_ms = self._time_ms - self._policy.interval_ms
+        for row_key, entry in self._view.range(_SPACE, bytes([_SPACE[0] + 1])):
+            saved_ms = _time_of_entry.unpack_from(entry)[0]
+            if saved_ms >= oldest_ms:
+                yield row_key[_ID_AT:], saved_ms
+
+    def save(self) -> None:
+        """Put stream time; the entries were put with their batch."""
+        self._view.put_many({_HEADER_KEY: pack_time(self._time_ms)})
+
+    def _decide(
+        self,
+        step: Step,
+        record: Record,
+        verdict: Verdict,
+        reason: Reason,
+        cause: int,
+        time_ms: int,
+        entry: bytes | None,
+    ) -> None:
+        evidence: tuple[tuple[str, int | str], ...] = (
+            ("stream_time_ms", time_ms),
+            ("interval_ms", self._policy.interval_ms),
+        )
+        if entry is not None:
+            evidence += (("first_timestamp_ms", _time_of_entry.unpack_from(entry)[0]),)
+            if len(entry) == _entry.size:
+                evidence += (("first_offset", _entry.unpack(entry)[1]),)
+        step.decisions.append(Decision(self.name, record, verdict, reason, evidence, cause))
+
+
+def id_function(by: str, select: Select) -> Select:
+    """What two duplicates have in common, as bytes; None where a record cannot have one."""
+    if by == "key":
+        return itemgetter(0)
+    if by == "id":
+        return select
+
+    def key_and_id(record: Record) -> bytes | None:
+        key = record.key
+        record_id = None if key is None else select(record)
+        if key is None or record_id is None:
+            return None
+        return _pack_length(len(key)) + key + record_id
+
+    return key_and_id

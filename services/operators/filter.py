@@ -1,0 +1,86 @@
+"""Filter: keep records for which a predicate holds.
+
+Behind a table or an aggregate a row that no longer holds becomes a tombstone, and one that never
+held stays away: what follows must see its table change, not its history. Rule F5 for plain tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from contracts.decision import Decision, Reason, Verdict
+from contracts.errors import RecordUndecodable
+from contracts.policies import FilterPolicy
+from contracts.record import Record
+from services.operators.operator import Aside, Batch, Counts, Step
+from services.operators.readable import read_batch, set_aside_dead
+
+Predicate = Callable[[Record], bool]
+
+
+class Filter:
+    """The operator; it has no state."""
+
+    def __init__(
+        self, policy: FilterPolicy, predicate: Predicate, *, explain: bool = False
+    ) -> None:
+        """Keep the records for which `predicate` holds."""
+        self.name = policy.name or policy.kind
+        self.counts = Counts(0)
+        self._predicate = predicate
+        self._explain = explain
+
+    def process(self, batch: Batch) -> Step:
+        """Forward what holds."""
+        if batch.olds is None:
+            step = self._process_events(batch)
+        else:
+            step = self._process_table(batch, batch.olds)
+        self.counts.forwarded += len(step.forwarded.records)
+        return step
+
+    def _process_events(self, batch: Batch) -> Step:
+        forwarded = Batch([], [])
+        step = Step(forwarded)
+        records, causes, holds = read_batch(batch, self._predicate, self.name, step, self.counts)
+        for record, cause, hold in zip(records, causes, holds, strict=True):
+            if hold:
+                forwarded.records.append(record)
+                forwarded.causes.append(cause)
+            self._settle(step, record, cause, kept=hold)
+        return step
+
+    def _process_table(self, batch: Batch, olds: list[bytes | None]) -> Step:
+        forwarded = Batch([], [], [])
+        step = Step(forwarded)
+        self.counts.taken += len(batch.records)
+        for record, cause, old_value in zip(batch.records, batch.causes, olds, strict=True):
+            old_record = record._replace(value=old_value)
+            try:
+                new = record if self._holds(record) else record._replace(value=None)
+                old = old_value if self._holds(old_record) else None
+            except RecordUndecodable as problem:
+                dead = Aside(cause, self.name, record, Reason.UNDECODABLE, str(problem))
+                set_aside_dead(step, self.counts, dead)
+                continue
+            kept = new.value is not None or old is not None
+            if kept:
+                forwarded.append(new, cause, old)
+            self._settle(step, record, cause, kept=kept)
+        return step
+
+    def _holds(self, record: Record) -> bool:
+        """Whether a table's row is there and holds; a deleted row is not there."""
+        return record.value is not None and self._predicate(record)
+
+    def _settle(self, step: Step, record: Record, cause: int, *, kept: bool) -> None:
+        if not kept:
+            self.counts.drop(Reason.FILTERED)
+        if self._explain:
+            verdict, reason = (
+                (Verdict.FORWARDED, Reason.KEPT) if kept else (Verdict.DROPPED, Reason.FILTERED)
+            )
+            step.decisions.append(Decision(self.name, record, verdict, reason, (), cause))
+
+    def save(self) -> None:
+        """Nothing to do: a filter remembers nothing."""

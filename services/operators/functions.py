@@ -1,0 +1,144 @@
+"""What aggregates compute. A function reads one thing off each record and adds it to an aggregate.
+
+An aggregate is bytes, or None where there is none yet:
+    count         8 bytes, big-endian, signed: what Kafka's LongDeserializer reads
+    sum           a JSON number
+    min, max      the smallest or largest JSON number
+    first, last   the bytes that came first or last, in order of arrival
+    collect       a JSON array, in order of arrival
+A record in which there is nothing to add (no such field, null) leaves the aggregate as it is.
+
+A user's function is an object with `initial()`, `add(aggregate, record)` and `merge(one, other)`,
+the last for session windows alone. It gets and gives bytes or None, and must not change what it
+was given. A record on which it raises is dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from struct import Struct
+from typing import Any, NamedTuple
+
+from contracts.errors import RecordUndecodable, SelectorInvalid
+from contracts.policies import AggregatePolicy
+from contracts.record import Record
+from contracts.selectors import load_object, select, select_json, select_number
+from contracts.serde.json import decode_json, encode_json
+
+Aggregated = bytes | None
+_count = Struct(">q")
+_ZERO = _count.pack(0)
+
+
+class Function(NamedTuple):
+    """How an aggregate begins, grows and, for sessions, joins another."""
+
+    read: Callable[[Record], Any]
+    """What is read off each record, before anything is decided."""
+    initial: Callable[[], Aggregated]
+    add: Callable[[Aggregated, Any], Aggregated]
+    merge: Callable[[Aggregated, Aggregated], Aggregated]
+
+
+def function_of(policy: AggregatePolicy) -> Function:
+    """The function that a policy names."""
+    of = policy.of or "value"
+    if policy.function == "count":
+        return Function(attrgetter("offset"), lambda: _ZERO, _count_one, _add_counts)
+    if policy.function in {"sum", "min", "max"}:
+        combine = _COMBINE[policy.function]
+        return Function(select_number(of), _nothing, _adder(combine), _merger(combine))
+    if policy.function in {"first", "last"}:
+        keep = _keep_first if policy.function == "first" else _keep_last
+        return Function(select(of), _nothing, keep, keep)
+    if policy.function == "collect":
+        return Function(select_json(of), _nothing, _collect, _concatenate)
+    return user_function(policy.function, load_object(policy.function))
+
+
+def user_function(name: str, of_user: Any) -> Function:
+    """A user's object as a function."""
+    missing = [part for part in ("initial", "add") if not callable(getattr(of_user, part, None))]
+    if missing:
+        message = f"`{name}` has no `{missing[0]}`; an aggregate needs `initial`, `add` and `merge`"
+        raise SelectorInvalid(message)
+    initial = of_user() if isinstance(of_user, type) else of_user
+
+    def add(aggregate: Aggregated, record: Record) -> Aggregated:
+        try:
+            return initial.add(aggregate, record)  # type: ignore[no-any-return]
+        except Exception as problem:
+            message = f"`{name}` raised {type(problem).__name__} in `add`"
+            raise RecordUndecodable(message) from problem
+
+    def merge(one: Aggregated, other: Aggregated) -> Aggregated:
+        try:
+            return initial.merge(one, other)  # type: ignore[no-any-return]
+        except Exception as problem:
+            message = f"`{name}` raised {type(problem).__name__} in `merge`"
+            raise RecordUndecodable(message) from problem
+
+    return Function(_itself, initial.initial, add, merge)
+
+
+def _itself(record: Record) -> Record:
+    return record
+
+
+def _nothing() -> Aggregated:
+    return None
+
+
+def _count_one(aggregate: Aggregated, _: object) -> Aggregated:
+    return _count.pack(_count.unpack(aggregate or _ZERO)[0] + 1)
+
+
+def _add_counts(one: Aggregated, other: Aggregated) -> Aggregated:
+    return _count.pack(_count.unpack(one or _ZERO)[0] + _count.unpack(other or _ZERO)[0])
+
+
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": lambda one, other: one + other,
+    "min": min,
+    "max": max,
+}
+
+
+def _adder(combine: Callable[[Any, Any], Any]) -> Callable[[Aggregated, Any], Aggregated]:
+    def add(aggregate: Aggregated, found: float | None) -> Aggregated:
+        if found is None:
+            return aggregate
+        return encode_json(found if aggregate is None else combine(decode_json(aggregate), found))
+
+    return add
+
+
+def _merger(combine: Callable[[Any, Any], Any]) -> Callable[[Aggregated, Aggregated], Aggregated]:
+    add = _adder(combine)
+
+    def merge(one: Aggregated, other: Aggregated) -> Aggregated:
+        return one if other is None else add(one, decode_json(other))
+
+    return merge
+
+
+def _keep_first(one: Aggregated, other: Aggregated) -> Aggregated:
+    return other if one is None else one
+
+
+def _keep_last(one: Aggregated, other: Aggregated) -> Aggregated:
+    return one if other is None else other
+
+
+def _collect(aggregate: Aggregated, found: Any) -> Aggregated:
+    if found is None:
+        return aggregate
+    one = encode_json(found)
+    return b"[%s]" % one if aggregate is None else b"%s,%s]" % (aggregate[:-1], one)
+
+
+def _concatenate(one: Aggregated, other: Aggregated) -> Aggregated:
+    if one is None or other is None:
+        return other if one is None else one
+    return b"%s,%s" % (one[:-1], other[1:])

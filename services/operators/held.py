@@ -1,0 +1,224 @@
+"""Items held until their time, in the order in which they leave.
+
+An item's place is its row key: space | time (8 bytes) | order (any bytes). The earliest items
+stand in memory, every one on disk once `save` was called, so a fresh `Held` goes on where another
+stopped. Memory is a calendar: the earliest slot is sorted, later ones are lists that are sorted
+when their turn comes, so holding and releasing an item costs one append and its share of a sort.
+
+Invariants
+    1. `_ready[_position:]` is sorted and before every slot; every slot is before `_horizon`.
+    2. Items at or behind `_horizon` stand on disk (or in `_unsaved`) alone; None: none do.
+    3. What left by time is not deleted row by row: its time is over for good, so whole stretches
+       are dropped now and then, and `load` begins behind that time.
+    4. An item that comes and goes between two saves never touches the disk.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from operator import itemgetter
+from typing import Generic, NamedTuple, TypeVar
+
+from services.operators.operator import View
+from services.operators.rows import pack_time, unpack_time
+
+Item = TypeVar("Item")
+UNBOUNDED = (1 << 63) - 1
+NEVER_MS = 1 << 63
+_SLOTS_PER_SPAN = 16
+_DROP_AFTER_ITEMS = 50_000
+"""A range deletion costs readers a little; rows of the past cost disk. This many rows are worth one."""
+_row_key_of = itemgetter(0)
+
+
+class Codec(NamedTuple, Generic[Item]):
+    """How an item becomes a row, and a row at its place becomes an item."""
+
+    encode: Callable[[Item], bytes]
+    decode: Callable[[bytes, bytes], Item]
+
+
+class Held(Generic[Item]):
+    """A time-ordered buffer, the earliest part in memory."""
+
+    def __init__(self, view: View, space: bytes, span_ms: int, codec: Codec[Item]) -> None:
+        """Hold items for about `span_ms` each, in the rows that begin with `space`."""
+        self._view = view
+        self._space = space
+        self._end = space[:-1] + bytes([space[-1] + 1])
+        self._codec = codec
+        self._slot_ms = max(1, span_ms // _SLOTS_PER_SPAN)
+        self._ready: list[tuple[bytes, Item]] = []
+        self._position = 0
+        self._ready_slot = -NEVER_MS
+        self._slots: dict[int, list[tuple[bytes, Item]]] = {}
+        self._slot_order: list[int] = []
+        self._horizon: bytes | None = None
+        self._unsaved: dict[bytes, Item | None] = {}
+        self.released_through_ms = 1 - NEVER_MS
+        """Nothing is held of this time or before."""
+        self._released_since_drop = 0
+        self.recalled: Callable[[bytes, Item], None] | None = None
+        """Told of every item that comes from disk into memory."""
+        self.in_memory_max = UNBOUNDED
+        self.count = 0
+        self.in_memory = 0
+        self.next_ms = NEVER_MS
+        """No item's time is before this one."""
+
+    def load(self, count: int, released_through_ms: int) -> None:
+        """Take up what was saved: `count` items, all behind `released_through_ms`."""
+        self.released_through_ms = released_through_ms
+        self.count = count
+        if count:
+            self._recall(self.row_key(released_through_ms + 1, b""))
+
+    def row_key(self, time_ms: int, order: bytes) -> bytes:
+        """The place of an item."""
+        return self._space + pack_time(time_ms) + order
+
+    def add(self, time_ms: int, row_key: bytes, item: Item) -> None:
+        """Hold an item at a place of its own, whose time is not over."""
+        self._unsaved[row_key] = item
+        self.count += 1
+        if time_ms < self.next_ms:
+            self.next_ms = time_ms
+        if self._horizon is not None and row_key >= self._horizon:
+            return
+        self.in_memory += 1
+        slot = time_ms // self._slot_ms
+        if slot <= self._ready_slot:
+            insort(self._ready, (row_key, item), self._position)
+        elif (items := self._slots.get(slot)) is not None:
+            items.append((row_key, item))
+        else:
+            self._slots[slot] = [(row_key, item)]
+            heappush(self._slot_order, slot)
+
+    def changed(self, row_key: bytes, item: Item) -> None:
+        """An item that is held was changed in place."""
+        self._unsaved[row_key] = item
+
+    def is_in_memory(self, row_key: bytes) -> bool:
+        """Whether an item at this place stands in memory, not on disk alone."""
+        return self._horizon is None or row_key < self._horizon
+
+    def release_through(self, time_ms: int) -> list[Item]:
+        """Let go of every item up to and with this time, which is over from now on."""
+        if time_ms > self.released_through_ms:
+            self.released_through_ms = time_ms
+        released: list[Item] = []
+        if time_ms < self.next_ms:
+            return released
+        end = self.row_key(time_ms + 1, b"")
+        while self._advance():
+            ready = self._ready
+            position = self._position
+            while position < len(ready) and ready[position][0] < end:
+                released.append(ready[position][1])
+                position += 1
+            self.in_memory -= position - self._position
+            self.count -= position - self._position
+            self._released_since_drop += position - self._position
+            self._position = position
+            if position < len(ready):
+                break
+        self._set_next()
+        return released
+
+    def release_first(self) -> Item:
+        """Let go of the earliest item, before its time."""
+        if not self._advance():
+            message = "nothing is held"
+            raise AssertionError(message)
+        row_key, item = self._ready[self._position]
+        self._position += 1
+        self.count -= 1
+        self.in_memory -= 1
+        self._unsaved[row_key] = None
+        self._set_next()
+        return item
+
+    def _advance(self) -> bool:
+        """Make the earliest item stand at `_position`; False where nothing is held."""
+        if self._position < len(self._ready):
+            return True
+        self._position = 0
+        if self._slot_order:
+            self._ready_slot = heappop(self._slot_order)
+            self._ready = self._slots.pop(self._ready_slot)
+            self._ready.sort(key=_row_key_of)
+            return True
+        self._ready = []
+        if self._horizon is not None:
+            self._recall(self._horizon)
+        return bool(self._ready)
+
+    def _set_next(self) -> None:
+        if self._position < len(self._ready):
+            self.next_ms = self._time_of(self._ready[self._position][0])
+        elif self._slot_order:
+            self.next_ms = self._slot_order[0] * self._slot_ms
+        elif self._horizon is not None:
+            self.next_ms = self._time_of(self._horizon)
+        else:
+            self.next_ms = NEVER_MS
+
+    def _time_of(self, row_key: bytes) -> int:
+        return unpack_time(row_key, len(self._space))
+
+    def _recall(self, start: bytes) -> None:
+        """Bring the next items from disk into memory, at most half of what memory may hold."""
+        self.save()
+        self._horizon = None
+        for row_key, row in self._view.range(start, self._end):
+            if len(self._ready) >= max(1, self.in_memory_max // 2):
+                self._horizon = row_key
+                break
+            self._ready.append((row_key, self._codec.decode(row_key, row)))
+        self.in_memory = len(self._ready)
+        if self._ready:
+            self._ready_slot = self._time_of(self._ready[-1][0]) // self._slot_ms
+        self._set_next()
+        if self.recalled is not None:
+            for row_key, item in self._ready:
+                self.recalled(row_key, item)
+
+    def spill(self) -> list[Item]:
+        """Leave the latest items on disk alone, until memory is half full; returns them."""
+        keep = self.in_memory_max // 2
+        spilled: list[tuple[bytes, Item]] = []
+        for slot in sorted(self._slots, reverse=True):
+            if self.in_memory <= keep:
+                break
+            self.in_memory -= len(self._slots[slot])
+            spilled += self._slots.pop(slot)
+        self._slot_order = list(self._slots)
+        heapify(self._slot_order)
+        if self.in_memory > keep:
+            spilled += self._ready[self._position + keep :]
+            del self._ready[self._position + keep :]
+            self.in_memory = keep
+        self._horizon = min(row_key for row_key, _ in spilled)
+        self.save()
+        self._set_next()
+        return [item for _, item in spilled]
+
+    def save(self) -> None:
+        """Put what is held and was not put yet; drop what left."""
+        if self._unsaved:
+            encode = self._codec.encode
+            held_from = self.row_key(self.released_through_ms + 1, b"")
+            self._view.put_many(
+                {
+                    row_key: None if item is None else encode(item)
+                    for row_key, item in self._unsaved.items()
+                    if row_key >= held_from
+                }
+            )
+            self._unsaved = {}
+        if self._released_since_drop >= _DROP_AFTER_ITEMS:
+            self._view.drop(self._space, self.row_key(self.released_through_ms + 1, b""))
+            self._released_since_drop = 0

@@ -1,0 +1,139 @@
+"""The protocol of every operator, and what passes between two of them.
+
+The law of this folder
+    1. An operator decides; it never acts. No clock, randomness, log, thread or I/O of its own:
+       the same batches over the same state give the same steps, byte for byte.
+    2. It works on batches. How the input is cut into batches shows in no output.
+    3. All it remembers is in its view once `save` was called. A fresh operator over the same
+       store goes on as if nothing had happened. Whoever throws away a view's changes throws the
+       operator away with them.
+    4. Every output names the input that caused it, as an index into the batch the chain was given.
+    5. Every record gets exactly one final verdict, or is held: `Counts.balance` is zero after
+       every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from contracts.decision import Decision, Reason
+from contracts.record import Record
+
+
+class View(Protocol):
+    """One operator's state: rows of bytes in byte order, seen with its own changes."""
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        """The row of each key, None where there is none."""
+
+    def put_many(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Set rows; None deletes."""
+
+    def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Rows with start <= key < end, in order; the view must not change meanwhile."""
+
+    def drop(self, start: bytes, end: bytes) -> None:
+        """Forget start <= key < end whole, rows that were put before in this view included."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Records on their way to an operator, in order.
+
+    `causes[i]` is the index, in the batch the chain was given, of the record that caused
+    `records[i]`. `olds` is None where records are events; behind a table or an aggregate
+    `olds[i]` is the value that `records[i]` replaces.
+    """
+
+    records: list[Record]
+    causes: list[int]
+    olds: list[bytes | None] | None = None
+
+    @classmethod
+    def of(cls, records: list[Record]) -> Batch:
+        """A batch fresh from the source: every record is its own cause."""
+        return cls(records, list(range(len(records))))
+
+    def append(self, record: Record, cause: int, old: bytes | None) -> None:
+        """One more update of a table."""
+        self.records.append(record)
+        self.causes.append(cause)
+        if self.olds is not None:
+            self.olds.append(old)
+
+
+class Aside(NamedTuple):
+    """A record that leaves by the side: to the late topic or the dead-letter topic."""
+
+    cause: int
+    operator: str
+    record: Record
+    reason: Reason
+    detail: str
+    """A clause for people: what was wrong with it."""
+
+
+class Failure(NamedTuple):
+    """The operator cannot go on: what it let go before stands in the step, the rest is discarded."""
+
+    cause: int
+    """Index of the record that could not be held."""
+    operator: str
+    sentence: str
+
+
+@dataclass(slots=True)
+class Step:
+    """What leaves an operator (or a chain of them) for one batch."""
+
+    forwarded: Batch
+    late: list[Aside] = field(default_factory=list)
+    dead: list[Aside] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    failure: Failure | None = None
+
+
+class Operator(Protocol):
+    """One operator over one partition."""
+
+    name: str
+    counts: Counts
+
+    def process(self, batch: Batch) -> Step:
+        """Decide about every record of the batch."""
+
+    def save(self) -> None:
+        """Put into the view all that was not put yet. Called before every commit."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many records got which verdict since the operator was made."""
+
+    held: int
+    """Held now. What was held when the operator was made is `held_before`."""
+    held_before: int = field(init=False)
+    taken: int = 0
+    forwarded: int = 0
+    merged: int = 0
+    late: int = 0
+    dead: int = 0
+    emitted: int = 0
+    """New records that an aggregate made; nobody brought them in."""
+    dropped: dict[Reason, int] = field(default_factory=dict)
+    windows_refused: int = 0
+    """Closed windows that a record could not enter, one count a window (KIP-328's dropped records)."""
+
+    def __post_init__(self) -> None:
+        self.held_before = self.held
+
+    def drop(self, reason: Reason, records: int = 1) -> None:
+        """Count records that end here."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + records
+
+    def balance(self) -> int:
+        """Zero, or a record was lost or invented."""
+        final = self.forwarded + self.merged + self.late + self.dead + sum(self.dropped.values())
+        return self.held_before + self.taken - final - self.held

@@ -1,0 +1,47 @@
+"""Reads one thing off every record of a batch, and sets aside the records that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from contracts.decision import Reason
+from contracts.errors import RecordUndecodable
+from contracts.record import Record
+from services.operators.operator import Aside, Batch, Counts, Step
+
+What = TypeVar("What")
+
+
+def read_batch(
+    batch: Batch, read: Callable[[Record], What], name: str, step: Step, counts: Counts
+) -> tuple[list[Record], list[int], list[What]]:
+    """Readable records, their causes, and what was read; the others leave the step as dead."""
+    counts.taken += len(batch.records)
+    try:
+        return batch.records, batch.causes, list(map(read, batch.records))
+    except RecordUndecodable:
+        return _read_one_by_one(batch, read, name, step, counts)
+
+
+def _read_one_by_one(
+    batch: Batch, read: Callable[[Record], What], name: str, step: Step, counts: Counts
+) -> tuple[list[Record], list[int], list[What]]:
+    records: list[Record] = []
+    causes: list[int] = []
+    found: list[What] = []
+    for record, cause in zip(batch.records, batch.causes, strict=True):
+        try:
+            found.append(read(record))
+        except RecordUndecodable as problem:
+            set_aside_dead(step, counts, Aside(cause, name, record, Reason.UNDECODABLE, str(problem)))
+        else:
+            records.append(record)
+            causes.append(cause)
+    return records, causes, found
+
+
+def set_aside_dead(step: Step, counts: Counts, aside: Aside) -> None:
+    """A record leaves for the dead-letter topic."""
+    counts.dead += 1
+    step.dead.append(aside)

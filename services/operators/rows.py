@@ -1,0 +1,161 @@
+"""The bytes of rows that several operators write.
+
+Every integer is big-endian. A row's first byte is its format; a reader refuses formats it does
+not know, so that no newer state is misread.
+
+time      8 bytes   milliseconds + 2^63, so that byte order is time order, negative times included
+
+record    1 byte    format, 1
+          8 bytes   timestamp_ms, signed
+          4 bytes   partition, signed
+          8 bytes   offset, signed; the smallest number for a record without offset
+          4 bytes   length of the key, -1 for null
+          4 bytes   length of the value, -1 for null
+          2 bytes   length of the topic in UTF-8
+          2 bytes   number of headers
+                    topic, key, value
+                    and for each header, in order:
+          4 bytes   length of the name in UTF-8
+          4 bytes   length of the value, -1 for null
+                    name, value
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+
+from contracts.errors import StateCorrupt, StateLayoutNewer
+from contracts.record import Headers, Record
+
+RECORD_FORMAT = 1
+_TIME_BIAS = 1 << 63
+_NO_OFFSET = -(1 << 63)
+_time = Struct(">Q")
+_record = Struct(">BqiqiiHH")
+_header = Struct(">ii")
+pack_time_biased = _time.pack
+
+
+def pack_time(time_ms: int) -> bytes:
+    """Eight bytes whose order is time order."""
+    return pack_time_biased(time_ms + _TIME_BIAS)
+
+
+def unpack_time(row: bytes, start: int = 0) -> int:
+    """The time that stands at `start`."""
+    return int.from_bytes(row[start : start + 8], "big") - _TIME_BIAS
+
+
+def encode_record(record: Record) -> bytes:
+    """A record as its row."""
+    key, value, timestamp_ms, headers, topic, partition, offset = record
+    topic_bytes = topic.encode()
+    head = _record.pack(
+        RECORD_FORMAT,
+        timestamp_ms,
+        partition,
+        _NO_OFFSET if offset is None else offset,
+        -1 if key is None else len(key),
+        -1 if value is None else len(value),
+        len(topic_bytes),
+        len(headers),
+    )
+    row = head + topic_bytes + (key or b"") + (value or b"")
+    return row + _encode_headers(headers) if headers else row
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    parts = []
+    for name, value in headers:
+        name_bytes = name.encode()
+        parts.append(_header.pack(len(name_bytes), -1 if value is None else len(value)))
+        parts.append(name_bytes)
+        if value is not None:
+            parts.append(value)
+    return b"".join(parts)
+
+
+def decode_record(row: bytes, start: int = 0) -> Record:
+    """The record that begins at `start` and ends with the row."""
+    require_format(row, start, RECORD_FORMAT, "record")
+    try:
+        head = _record.unpack_from(row, start)
+    except error:
+        message = f"a record's row ends after {len(row) - start} bytes, before its header does"
+        raise StateCorrupt(message) from None
+    _, timestamp_ms, partition, offset, key_length, value_length, topic_length, count = head
+    reader = RowReader(row, start + _record.size)
+    topic = reader.take(topic_length)
+    key = reader.take_nullable(key_length)
+    value = reader.take_nullable(value_length)
+    headers = tuple(_decode_header(reader) for _ in range(count)) if count else ()
+    reader.require_end()
+    return Record(
+        key,
+        value,
+        timestamp_ms,
+        headers,
+        topic.decode(),
+        partition,
+        None if offset == _NO_OFFSET else offset,
+    )
+
+
+def _decode_header(reader: RowReader) -> tuple[str, bytes | None]:
+    name_length, value_length = _header.unpack(reader.take(_header.size))
+    name = reader.take(name_length).decode()
+    return name, reader.take_nullable(value_length)
+
+
+def require_format(row: bytes, start: int, known: int, what: str) -> None:
+    """Refuse a row that a newer program wrote."""
+    if len(row) <= start:
+        message = f"a {what}'s row is empty"
+        raise StateCorrupt(message)
+    if row[start] > known:
+        message = (
+            f"a {what}'s row has format {row[start]}, this program reads up to {known};"
+            " upgrade headrace, or delete the state folder to rebuild it from the changelog"
+        )
+        raise StateLayoutNewer(message)
+    if row[start] == 0:
+        message = f"a {what}'s row begins with a zero byte, which no format does"
+        raise StateCorrupt(message)
+
+
+class RowReader:
+    """Takes fields off a row, and refuses one that ends too early or too late."""
+
+    __slots__ = ("_position", "_row")
+
+    def __init__(self, row: bytes, position: int) -> None:
+        self._row = row
+        self._position = position
+
+    def take(self, length: int) -> bytes:
+        """The next `length` bytes."""
+        end = self._position + length
+        if length < 0 or end > len(self._row):
+            message = f"a row of {len(self._row)} bytes ends inside a field of {length}"
+            raise StateCorrupt(message)
+        field = self._row[self._position : end]
+        self._position = end
+        return field
+
+    def take_nullable(self, length: int) -> bytes | None:
+        """The next `length` bytes; null where the length is -1."""
+        return None if length == -1 else self.take(length)
+
+    def rest(self) -> bytes:
+        """All bytes that were not taken."""
+        return self.take(len(self._row) - self._position)
+
+    def has_more(self) -> bool:
+        """Whether bytes are left."""
+        return self._position < len(self._row)
+
+    def require_end(self) -> None:
+        """Refuse bytes after the last field."""
+        if self._position != len(self._row):
+            message = f"a row has {len(self._row) - self._position} bytes after its last field"
+            raise StateCorrupt(message)

@@ -1,0 +1,71 @@
+"""Every byte of a partition's database that is not an operator's own row.
+
+One database holds the whole state of one partition of one pipeline, so that one write batch can
+move all of it. Integers are big-endian.
+
+key                                 value
+0x00 'layout'                       the layout's version (4)
+0x00 'pipeline'                     the pipeline's name, UTF-8
+0x00 'store' 0x00 name              number of that store (2), given when it is first opened,
+                                    never given again
+0x00 'position' 0x00 name           a position (8, signed): the offset up to which something is
+                                    part of this state; whoever writes it names it
+0x01 number (2) key                 a row of that store; what stands in it, its operator says
+
+Version 1 is the first. A program reads its own version and older ones, and refuses newer ones.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+LAYOUT_VERSION = 1
+LAYOUT_KEY = b"\x00layout"
+PIPELINE_KEY = b"\x00pipeline"
+STORE_KEY = b"\x00store\x00"
+POSITION_KEY = b"\x00position\x00"
+_ROW_SPACE = b"\x01"
+_version = Struct(">I")
+_number = Struct(">H")
+_position = Struct(">q")
+STORES_MAX = 1 << 16
+
+
+def row_prefix(number: int) -> bytes:
+    """What every row key of a store begins with."""
+    return _ROW_SPACE + _number.pack(number)
+
+
+def end_of(prefix: bytes) -> bytes:
+    """The first key behind all that begin with `prefix`; the prefix must not end in 0xff."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def pack_version(version: int) -> bytes:
+    """A layout's version as its row."""
+    return _version.pack(version)
+
+
+def unpack_version(row: bytes) -> int:
+    """A layout's version from its row."""
+    return int.from_bytes(row, "big")
+
+
+def pack_number(number: int) -> bytes:
+    """A store's number as its row."""
+    return _number.pack(number)
+
+
+def unpack_number(row: bytes) -> int:
+    """A store's number from its row."""
+    return int.from_bytes(row, "big")
+
+
+def pack_position(position: int) -> bytes:
+    """A position as its row."""
+    return _position.pack(position)
+
+
+def unpack_position(row: bytes) -> int:
+    """A position from its row."""
+    return int.from_bytes(row, "big", signed=True)

@@ -1,0 +1,193 @@
+"""What operators changed and nobody committed yet, over a store.
+
+Operators read through views of the overlay, so they see their own changes at once; the store sees
+none before `commit`. The changes are the changelog: `changes()` gives what must go to Kafka, in
+the transaction that also carries the output and the source's offsets; then `commit` gives the
+same to the store as one write batch, with the positions that this state has reached. So the store
+is never ahead of the changelog, and whoever throws the overlay away has changed nothing.
+
+What was dropped is in no changelog: its time is over, and every operator that drops does so from
+the beginning of its rows, so the next drop after a restore takes what an earlier one took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from heapq import merge
+from operator import itemgetter
+from typing import NamedTuple
+
+from contracts.errors import StateCorrupt, StateLayoutNewer, StateOfAnotherPipeline
+from services.state import layout
+from services.state.store import Store, Stretch
+
+
+class Change(NamedTuple):
+    """One changelog record: a row of a store was set, or deleted."""
+
+    store: str
+    key: bytes
+    row: bytes | None
+
+
+class Overlay:
+    """Uncommitted changes of one partition."""
+
+    def __init__(self, store: Store, pipeline: str) -> None:
+        """Stamp a new store; refuse one that another pipeline or a newer program wrote."""
+        self._store = store
+        self._meta: dict[bytes, bytes | None] = {}
+        self._views: dict[str, StoreView] = {}
+        self._open(pipeline)
+
+    def _open(self, pipeline: str) -> None:
+        version, owner = self._store.get_many([layout.LAYOUT_KEY, layout.PIPELINE_KEY])
+        if version is None:
+            self._meta[layout.LAYOUT_KEY] = layout.pack_version(layout.LAYOUT_VERSION)
+            self._meta[layout.PIPELINE_KEY] = pipeline.encode()
+            return
+        if layout.unpack_version(version) > layout.LAYOUT_VERSION:
+            message = (
+                f"this state has layout {layout.unpack_version(version)}, this program reads up to"
+                f" {layout.LAYOUT_VERSION}; upgrade headrace, or delete the state folder to"
+                " rebuild it from the changelog"
+            )
+            raise StateLayoutNewer(message)
+        if owner != pipeline.encode():
+            message = (
+                f"this state belongs to pipeline `{(owner or b'').decode(errors='replace')}`, not"
+                f" `{pipeline}`; give each pipeline a state folder of its own"
+            )
+            raise StateOfAnotherPipeline(message)
+
+    def view(self, name: str) -> StoreView:
+        """The view of the store with this name."""
+        view = self._views.get(name)
+        if view is None:
+            prefix = layout.row_prefix(self._number(name))
+            view = self._views[name] = StoreView(self._store, prefix)
+        return view
+
+    def _number(self, name: str) -> int:
+        key = layout.STORE_KEY + name.encode()
+        row = self._store.get_many([key])[0] or self._meta.get(key)
+        if row is not None:
+            return layout.unpack_number(row)
+        end = layout.end_of(layout.STORE_KEY)
+        known = dict(self._store.range(layout.STORE_KEY, end))
+        known |= {
+            key: row
+            for key, row in self._meta.items()
+            if row is not None and key.startswith(layout.STORE_KEY)
+        }
+        number = len(known)
+        if number >= layout.STORES_MAX or number in map(layout.unpack_number, known.values()):
+            message = f"the directory of stores is damaged: {len(known)} names, but {number} is taken"
+            raise StateCorrupt(message)
+        self._meta[key] = layout.pack_number(number)
+        return number
+
+    def position(self, name: str) -> int | None:
+        """A position as of the last commit."""
+        row = self._store.get_many([layout.POSITION_KEY + name.encode()])[0]
+        return None if row is None else layout.unpack_position(row)
+
+    def changes(self) -> Iterator[Change]:
+        """Everything that was set or deleted since the last commit, each row once."""
+        for name, view in self._views.items():
+            for key, row in view.pending.items():
+                yield Change(name, key, row)
+
+    def commit(self, positions: Mapping[str, int]) -> None:
+        """Give all changes and these positions to the store, as one write batch."""
+        rows = self._meta
+        for name, position in positions.items():
+            rows[layout.POSITION_KEY + name.encode()] = layout.pack_position(position)
+        drops: list[Stretch] = []
+        for view in self._views.values():
+            drops += view.prefixed_drops()
+            rows |= view.prefixed_rows()
+        self._store.write(drops, rows)
+        self.discard()
+
+    def discard(self) -> None:
+        """Forget all changes; the operators over the views must be thrown away too."""
+        self._meta = {}
+        for view in self._views.values():
+            view.forget()
+
+
+class StoreView:
+    """One store's rows as its operator sees them."""
+
+    def __init__(self, store: Store, prefix: bytes) -> None:
+        """See the rows of `store` that begin with `prefix`, without it."""
+        self._store = store
+        self._prefix = prefix
+        self._drops: list[Stretch] = []
+        self.pending: dict[bytes, bytes | None] = {}
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        """The row of each key, None where there is none."""
+        pending = self.pending
+        if pending and not pending.keys().isdisjoint(keys):
+            stored = iter(self._read([key for key in keys if key not in pending]))
+            return [pending[key] if key in pending else next(stored) for key in keys]
+        return self._read(keys)
+
+    def _read(self, keys: list[bytes]) -> list[bytes | None]:
+        prefix = self._prefix
+        rows = self._store.get_many([prefix + key for key in keys]) if keys else []
+        if self._drops:
+            return [
+                None if self._is_dropped(key) else row for key, row in zip(keys, rows, strict=True)
+            ]
+        return rows
+
+    def _is_dropped(self, key: bytes) -> bool:
+        return any(start <= key < end for start, end in self._drops)
+
+    def put_many(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Set rows; None deletes."""
+        self.pending.update(rows)
+
+    def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Rows with start <= key < end, in order."""
+        pending = self.pending
+        length = len(self._prefix)
+        stored = (
+            (row_key[length:], row)
+            for row_key, row in self._store.range(self._prefix + start, self._prefix + end)
+        )
+        unchanged = (
+            (key, row)
+            for key, row in stored
+            if key not in pending and not (self._drops and self._is_dropped(key))
+        )
+        changed = sorted(
+            (key, row) for key, row in pending.items() if row is not None and start <= key < end
+        )
+        return merge(unchanged, changed, key=_key_of) if changed else unchanged
+
+    def drop(self, start: bytes, end: bytes) -> None:
+        """Forget start <= key < end whole."""
+        self._drops.append((start, end))
+        for key in [key for key in self.pending if start <= key < end]:
+            del self.pending[key]
+
+    def prefixed_drops(self) -> list[Stretch]:
+        """The dropped stretches as the store knows them."""
+        return [(self._prefix + start, self._prefix + end) for start, end in self._drops]
+
+    def prefixed_rows(self) -> dict[bytes, bytes | None]:
+        """The changed rows as the store knows them."""
+        prefix = self._prefix
+        return {prefix + key: row for key, row in self.pending.items()}
+
+    def forget(self) -> None:
+        """Begin anew, because the changes are in the store, or shall never be."""
+        self.pending = {}
+        self._drops = []
+
+
+_key_of = itemgetter(0)

@@ -1,0 +1,155 @@
+"""A store on disk: RocksDB through rocksdict, one database a partition.
+
+Memory is bounded for the whole process, not for each database: one `RocksMemory` holds the block
+cache, indexes and blooms live in it, and the write buffers of all databases count against it.
+The write-ahead log is on but not synced: a killed process loses nothing, a lost machine loses its
+latest batches whole, and the changelog in Kafka has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DbClosedError,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteBufferManager,
+)
+
+from contracts.errors import StateCorrupt, StateLocked, StateUnavailable
+from services.state.store import Stretch
+
+MEMORY_BYTES = 512 << 20
+_WRITE_BUFFERS_SHARE = 4
+_WRITE_BUFFER_BYTES_MAX = 64 << 20
+_BLOOM_BITS_PER_KEY = 10
+_MEMTABLE_BLOOM_SHARE = 0.1
+
+
+class RocksMemory:
+    """The memory that all databases of a process share."""
+
+    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
+        """Blocks, indexes, blooms and write buffers together stay near `memory_bytes`."""
+        self.cache = Cache(memory_bytes)
+        buffers_bytes = memory_bytes // _WRITE_BUFFERS_SHARE
+        self.write_buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
+            buffers_bytes, allow_stall=False, cache=self.cache
+        )
+        self.write_buffer_bytes = min(buffers_bytes, _WRITE_BUFFER_BYTES_MAX)
+
+    def usage_bytes(self) -> int:
+        """What is in use now."""
+        return self.cache.get_usage()
+
+
+class RocksStore:
+    """The rows of one partition."""
+
+    def __init__(self, path: Path, memory: RocksMemory) -> None:
+        """Open or create the database in the folder `path`."""
+        self._path = path
+        with _told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._database = Rdict(str(path), _options(memory))
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        """The row of each key, None where there is none."""
+        if not keys:
+            return []
+        with _told(self._path):
+            rows: list[bytes | None] = self._database.get(keys)  # type: ignore[arg-type, assignment]
+        return rows
+
+    def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Rows with start <= key < end, in order, as they were when the first was asked for."""
+        options = ReadOptions()
+        options.set_iterate_upper_bound(end)
+        with _told(self._path):
+            iterator = self._database.iter(options)
+            iterator.seek(start)
+            while iterator.valid():
+                yield iterator.key(), iterator.value()
+                iterator.next()
+            # A damaged block ends the iteration as if there were no more rows; only this tells.
+            iterator.status()
+
+    def write(self, drops: Sequence[Stretch], rows: Mapping[bytes, bytes | None]) -> None:
+        """Drop stretches, then set rows (None deletes): all of it, or nothing."""
+        batch = WriteBatch(raw_mode=True)
+        for start, end in drops:
+            batch.delete_range(start, end)
+        put = batch.put
+        for key, row in rows.items():
+            if row is None:
+                batch.delete(key)
+            else:
+                put(key, row)
+        with _told(self._path):
+            self._database.write(batch)
+
+    def flush(self) -> None:
+        """Move what is in write buffers to files, so that it can be measured."""
+        with _told(self._path):
+            self._database.flush()
+
+    def close(self) -> None:
+        """Let go of files and locks."""
+        self._database.close()
+
+
+def _options(memory: RocksMemory) -> Options:
+    blocks = BlockBasedOptions()
+    blocks.set_block_cache(memory.cache)
+    blocks.set_bloom_filter(_BLOOM_BITS_PER_KEY, block_based=False)
+    blocks.set_cache_index_and_filter_blocks(True)
+    blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    blocks.set_format_version(5)
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_block_based_table_factory(blocks)
+    options.set_write_buffer_manager(memory.write_buffers)
+    options.set_write_buffer_size(memory.write_buffer_bytes)
+    options.set_memtable_whole_key_filtering(True)
+    options.set_memtable_prefix_bloom_ratio(_MEMTABLE_BLOOM_SHARE)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_max_background_jobs(2)
+    options.set_keep_log_file_num(2)
+    return options
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say what is wrong with a database in words that tell what to do; rocksdict has one exception."""
+    try:
+        yield
+    except (DbClosedError, GeneratorExit):
+        raise
+    except Exception as problem:
+        raise _translated(path, str(problem)) from problem
+
+
+def _translated(path: Path, problem: str) -> StateCorrupt | StateLocked | StateUnavailable:
+    lowered = problem.lower()
+    if "corruption" in lowered:
+        return StateCorrupt(
+            f"the state in {path} is damaged ({problem});"
+            " delete the folder, it is rebuilt from the changelog"
+        )
+    if "lock" in lowered:
+        return StateLocked(
+            f"the state in {path} is held by another process;"
+            " stop it, or give this one another state folder"
+        )
+    return StateUnavailable(
+        f"the state in {path} cannot be read or written ({problem});"
+        " check that the disk has room and the folder may be written to"
+    )

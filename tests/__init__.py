@@ -1,0 +1,1 @@
+"""What shows that headrace keeps its promises."""

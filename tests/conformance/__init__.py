@@ -1,0 +1,1 @@
+"""What must come out, record by record, and the runners that compare."""

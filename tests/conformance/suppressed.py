@@ -1,0 +1,145 @@
+"""The sidecar's suppress as a step of a table, for vectors that have one behind a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from contracts.policies import BufferPolicy, SuppressPolicy
+from contracts.record import Record
+from services.operators.operator import Batch
+from services.operators.suppress import BufferSamples, Suppress
+from spark_jobs.versioned.arrival import Arrival
+from spark_jobs.versioned.history import Version, VersionedStore
+from spark_jobs.versioned.tables import Change, Table, refuse_suppress
+
+ANSWERS = {"emit": "emit-early", "shutdown": "shut-down"}
+
+
+class Rows:
+    """An operator's view over a dict."""
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, bytes] = {}
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        """The row of each key."""
+        return [self._rows.get(key) for key in keys]
+
+    def put_many(self, rows: Mapping[bytes, bytes | None]) -> None:
+        """Set rows; None deletes."""
+        for key, row in rows.items():
+            if row is None:
+                self._rows.pop(key, None)
+            else:
+                self._rows[key] = row
+
+    def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Rows with start <= key < end, in order."""
+        return iter([(key, self._rows[key]) for key in sorted(self._rows) if start <= key < end])
+
+    def drop(self, start: bytes, end: bytes) -> None:
+        """Forget start <= key < end."""
+        for key, _ in self.range(start, end):
+            del self._rows[key]
+
+
+class SuppressedState:
+    """What outlives a batch: the rows, and what was measured."""
+
+    def __init__(self) -> None:
+        self.rows = Rows()
+        self.operator: Suppress | None = None
+        self.samples = BufferSamples()
+        self.emitted = 0
+        self.failed = False
+
+    @property
+    def held(self) -> int:
+        """Updates that wait."""
+        return 0 if self.operator is None else self.operator.counts.held
+
+    @property
+    def held_bytes(self) -> int:
+        """What they weigh."""
+        return 0 if self.operator is None else self.operator.weight
+
+    def save(self) -> None:
+        """Write out what the operator remembers."""
+        if self.operator is not None:
+            self.operator.save()
+
+    def metrics(self) -> dict[str, float]:
+        """KIP-328's metrics as they stand now."""
+        if self.operator is None:
+            return {}
+        samples = self.samples
+        return {
+            "suppression_emit_total": self.emitted,
+            "suppression_buffer_size_avg": samples.size_sum / samples.samples,
+            "suppression_buffer_size_max": samples.size_max,
+            "suppression_buffer_count_avg": samples.count_sum / samples.samples,
+            "suppression_buffer_count_max": samples.count_max,
+        }
+
+
+class Suppressed:
+    """`suppress` behind a table."""
+
+    versioned = False
+    retention_ms: int | None = None
+
+    def __init__(
+        self, state: SuppressedState, name: str, parent: Table, step: dict[str, Any]
+    ) -> None:
+        refuse_suppress(parent, name)
+        parent.send_old(force=True)
+        given = step["buffer"]
+        bounds = {"records": given["max_records"], "bytes": given["max_bytes"]}
+        answer = {"when_full": ANSWERS.get(given["when_full"])}
+        policy = SuppressPolicy(
+            until="time-limit",
+            limit_ms=step["time_limit_ms"],
+            buffer=BufferPolicy.model_validate(bounds | answer),
+        )
+        self.name = name
+        self._parent = parent
+        self._state = state
+        self._operator = state.operator = Suppress(policy, state.rows)
+        self._operator.samples = state.samples
+
+    def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
+        """What an arrival lets go of."""
+        changes: list[Change] = []
+        for change in self._parent.take(cause, arrival):
+            update = change.record._replace(
+                key=change.key, value=change.new, timestamp_ms=change.timestamp_ms
+            )
+            step = self._operator.process(Batch([update], [cause], [change.old]))
+            self._state.failed = self._state.failed or step.failure is not None
+            self._state.emitted += len(step.forwarded.records)
+            changes += [
+                Change(cause, each.key or b"", each.value, None, each.timestamp_ms, True, each)  # noqa: FBT003
+                for each in step.forwarded.records
+            ]
+        return changes
+
+    def latest(self, key: bytes) -> Version | None:
+        """Nothing looks up behind suppress in the vectors."""
+        raise NotImplementedError
+
+    def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
+        """Nothing looks up behind suppress in the vectors."""
+        raise NotImplementedError
+
+    def send_old(self, *, force: bool) -> bool:
+        """Old values are not told behind suppress."""
+        return self._parent.send_old(force=force)
+
+    def make_readable(self) -> None:
+        """Nothing looks up behind suppress in the vectors."""
+        raise NotImplementedError
+
+    def versioned_stores(self) -> list[VersionedStore]:
+        """Those above."""
+        return self._parent.versioned_stores()

@@ -1,0 +1,49 @@
+"""Where vectors come from: a folder of JSON files, or the public ones, packed beside this file."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Vector = dict[str, Any]
+FORMAT = 1
+PUBLIC = Path(__file__).parent / "vectors.tar.xz"
+
+
+def load(folder: Path | None = None, area: str | None = None) -> list[Vector]:
+    """All vectors of a folder, or the public ones; of one area if asked."""
+    texts = _packed(PUBLIC) if folder is None else _unpacked(folder)
+    return [
+        vector
+        for name, text in texts
+        for vector in _vectors(name, text)
+        if area is None or vector["area"] == area
+    ]
+
+
+def _vectors(name: str, text: bytes) -> list[Vector]:
+    content = json.loads(text)
+    if content.get("format") != FORMAT:
+        message = f"{name} has format {content.get('format')}; this program reads {FORMAT}"
+        raise SystemExit(message)
+    return content["vectors"]  # type: ignore[no-any-return]
+
+
+def _packed(archive: Path) -> Iterator[tuple[str, bytes]]:
+    with tarfile.open(archive) as files:
+        for member in sorted(files.getmembers(), key=lambda member: member.name):
+            content = files.extractfile(member)
+            if content is not None:
+                yield member.name, content.read()
+
+
+def _unpacked(folder: Path) -> Iterator[tuple[str, bytes]]:
+    files = sorted(folder.rglob("*.json"))
+    if not files:
+        message = f"there are no vectors in {folder}; name a folder with JSON files"
+        raise SystemExit(message)
+    for file in files:
+        yield str(file.relative_to(folder)), file.read_bytes()
