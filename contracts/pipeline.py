@@ -3,13 +3,14 @@
     PipelineSpec(
         pipeline="clicks",
         source=Source(topic="clicks.raw"),
-        operators=[ReorderPolicy(grace_ms=30_000)],
-        sink=Topic(topic="clicks.cleaned"),
+        operators=(ReorderPolicy(grace_ms=30_000),),
+        sink=Sink(topic="clicks.cleaned"),
     )
 
 An operator in YAML is a mapping with its kind as the only key, `reorder: {grace: 30s}`. Names of
 operators and stores come from what is written, never from the place in the list: state keeps its
-owner when an operator is put in before it.
+owner when an operator is put in before it. In `operators` names and stores are filled in, and so is
+the window whose end a suppress waits for.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ from contracts.topics import (
     operator_topics,
     progress_topic,
 )
-from contracts.topology import Problem, operator_problems, with_names
+from contracts.topology import Problem, operator_problems, with_names, with_windows
 
 TopicName = Annotated[
     str,
     Field(pattern=r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$"),
-    Field(max_length=TOPIC_CHARACTERS_MAX - len(".decisions")),
+    Field(max_length=TOPIC_CHARACTERS_MAX),
 ]
 
 
@@ -67,9 +68,16 @@ class Source(Policy):
 
 
 class Topic(Policy):
-    """Where records go to."""
+    """Where records go that are late or dead."""
 
     topic: TopicName
+
+
+class Sink(Policy):
+    """Where cleaned records go."""
+
+    topic: Annotated[TopicName, Field(max_length=TOPIC_CHARACTERS_MAX - len(".decisions"))]
+    """Other topics are named after it."""
 
 
 def _read_operator(written: object) -> object:
@@ -91,6 +99,9 @@ def _read_operator(written: object) -> object:
         raise ValueError(message)
     if options is not None and not isinstance(options, dict):
         message = f"the options of `{kind}` are a mapping; write `{kind}: {{...}}`"
+        raise ValueError(message)
+    if options and "kind" in options:
+        message = f"`kind` is not known in the options of `{kind}`; remove it"
         raise ValueError(message)
     return {**(options or {}), "kind": kind}
 
@@ -116,7 +127,7 @@ def _refuse(problems: Sequence[Problem], written: object) -> None:
 def _checked(operators: tuple[AnyOperator, ...]) -> tuple[AnyOperator, ...]:
     named = with_names(operators)
     _refuse(list(operator_problems(named)), operators)
-    return named
+    return with_windows(named)
 
 
 Operator = Annotated[AnyOperator, BeforeValidator(_read_operator), WrapSerializer(_write_operator)]
@@ -134,7 +145,7 @@ class PipelineSpec(Policy):
     source: Source
     operators: Annotated[tuple[Operator, ...], Field(min_length=1), AfterValidator(_checked)]
     """What happens to each record, in this order."""
-    sink: Topic
+    sink: Sink
     late: Topic = Field(default_factory=_beside(late_topic_name))
     """Where operators with `late: topic` send late records; `<sink>.late` if absent."""
     dead: Topic = Field(default_factory=_beside(dead_topic_name))

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from contracts.errors import PipelineInvalid
-from contracts.pipeline import PipelineSpec, Source, Topic
+from contracts.pipeline import PipelineSpec, Sink, Source, Topic
 from contracts.policies import OPERATOR_KINDS, WINDOW_KINDS, BufferPolicy, Policy
 
 Path = tuple[int | str, ...]
@@ -48,7 +48,7 @@ EXAMPLES = {
 
 _MAPPINGS: Mapping[str, type[Policy]] = {
     "source": Source,
-    "sink": Topic,
+    "sink": Sink,
     "late": Topic,
     "dead": Topic,
     "buffer": BufferPolicy,
@@ -212,10 +212,7 @@ def _not_name(details: ErrorDetails) -> str:
 
 def _too_long(details: ErrorDetails) -> str:
     characters_max = details["ctx"]["max_length"]
-    return (
-        f"{show(details['input'])} is too long, for other topics are named after it;"
-        f" write at most {characters_max} characters"
-    )
+    return f"{show(details['input'])} is too long; write at most {characters_max} characters"
 
 
 def _not_list(details: ErrorDetails) -> str:
@@ -239,7 +236,8 @@ def _not_number(details: ErrorDetails) -> str:
 
 
 def _own_words(details: ErrorDetails) -> str:
-    return str(details["ctx"]["error"])
+    # A Python object is nothing that stands in a file, and a long text is nothing for one line.
+    return str(details["ctx"]["error"]).replace(f"`{details['input']}`", show(details["input"]))
 
 
 def _refused(details: ErrorDetails) -> str:

@@ -102,8 +102,8 @@ def select_timestamp_ms(text: str) -> Callable[[Record], int]:
 def predicate(where: str) -> Callable[[Record], bool]:
     """Whether a comparison, or the user's function, holds for a record.
 
-    A missing field equals null, and has no order: `<` and `>` do not hold for it. Two kinds are
-    never equal (true is not 1, "1" is not 1); to order them cannot be done, and is undecodable.
+    For a missing field and for null nothing holds but `== null`. Two kinds are never equal (true is
+    not 1, "1" is not 1); to order them cannot be done, and is undecodable.
     """
     parsed = parse_where(where)
     if isinstance(parsed, Comparison):
@@ -275,6 +275,8 @@ def _comparison(comparison: Comparison) -> Callable[[Record], bool]:
 
     def equal(record: Record) -> bool:
         found = find(record)
+        if found is None and right is not None:
+            return False
         if _kind(found) != _kind(right):
             return sign == "!="
         return compare(found, right)

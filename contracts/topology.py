@@ -53,15 +53,19 @@ def operator_problems(operators: Sequence[AnyOperator]) -> Iterator[Problem]:
             aggregate = policy
 
 
-def window_of_suppress(operators: Sequence[AnyOperator], index: int) -> Window | None:
-    """The window whose end the suppress at this place waits for."""
-    policy = operators[index]
-    if isinstance(policy, SuppressPolicy) and policy.window is not None:
-        return policy.window
-    for before in reversed(operators[:index]):
-        if isinstance(before, AggregatePolicy):
-            return before.window
-    return None
+def with_windows(operators: Sequence[AnyOperator]) -> tuple[AnyOperator, ...]:
+    """The operators, each suppress with the window whose end it waits for."""
+    settled: list[AnyOperator] = []
+    window: Window | None = None
+    for policy in operators:
+        if isinstance(policy, AggregatePolicy):
+            window = policy.window
+        waits = isinstance(policy, SuppressPolicy) and policy.until == "window-closes"
+        if waits and window is not None:
+            settled.append(policy.model_copy(update={"window": window}))
+        else:
+            settled.append(policy)
+    return tuple(settled)
 
 
 def describe_window(window: Window) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -13,25 +16,37 @@ from rich.tree import Tree
 
 from contracts.pipeline import PipelineSpec
 from contracts.policies import AnyOperator
+from contracts.time import parse_size_bytes
 from contracts.topics import TopicSpec
 from services.cli.pipeline_file import load_pipeline
-from services.cli.plan_text import Line, explain_operator, explain_source
+from services.cli.plan_text import Line, explain_operator, explain_size, explain_source
+from services.cli.state_size import Traffic
 
 _NAME_STYLE = "bold"
 
 
-def plan(pipeline: Path) -> None:
+def plan(
+    pipeline: Path,
+    *,
+    records_per_second: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    record_size: str = "500B",
+) -> None:
     """Check a pipeline file, and say what it would do; touches nothing.
 
     Args:
         pipeline: The pipeline's YAML file.
+        records_per_second: How many records come, to say how much state there would be at most.
+        record_size: How large a record is, for the same.
     """
-    print_plan(load_pipeline(pipeline), Console(highlight=False))
+    traffic = None
+    if records_per_second is not None:
+        traffic = Traffic(records_per_second, parse_size_bytes(record_size))
+    print_plan(load_pipeline(pipeline), Console(highlight=False), traffic)
 
 
-def print_plan(spec: PipelineSpec, console: Console) -> None:
+def print_plan(spec: PipelineSpec, console: Console, traffic: Traffic | None = None) -> None:
     """Print topology, topics and warnings."""
-    console.print(_topology(spec))
+    console.print(_topology(spec, traffic))
     console.print()
     _print_topics(spec.topics(), console)
     sentences = spec.warnings()
@@ -41,11 +56,12 @@ def print_plan(spec: PipelineSpec, console: Console) -> None:
         console.print(_numbered(sentences))
 
 
-def _topology(spec: PipelineSpec) -> Tree:
+def _topology(spec: PipelineSpec, traffic: Traffic | None) -> Tree:
     tree = Tree(Text(spec.pipeline, style=_NAME_STYLE))
     _branch(tree, f"reads {spec.source.topic}", explain_source(spec.source))
     for policy in spec.operators:
-        _branch(tree, _title(policy), explain_operator(policy, spec))
+        lines = [*explain_operator(policy, spec), *explain_size(policy, traffic)]
+        _branch(tree, _title(policy), lines)
     tree.add(Text(f"writes {spec.sink.topic}", style=_NAME_STYLE))
     return tree
 

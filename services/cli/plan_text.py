@@ -26,7 +26,7 @@ from contracts.policies import (
 from contracts.selector_text import RECORD_TIMESTAMP, parse_selector
 from contracts.time import format_duration_ms as duration
 from contracts.topics import changelog_topic, keeps_state, repartition_topic
-from contracts.topology import window_of_suppress
+from services.cli.state_size import Traffic, format_bytes, state_bytes_max
 
 
 class Line(NamedTuple):
@@ -61,14 +61,21 @@ def explain_operator(policy: AnyOperator, spec: PipelineSpec) -> Iterator[Line]:
         case TablePolicy():
             yield Line("keeps", "the newest value of every key, until a tombstone removes it")
         case FilterPolicy():
-            yield Line(f"where: {policy.where}", "a record for which this does not hold ends here")
+            yield _explain_filter(policy, spec)
         case AggregatePolicy():
             yield from _explain_aggregate(policy, spec)
         case SuppressPolicy():
-            yield from _explain_suppress(policy, spec)
+            yield from _explain_suppress(policy)
     if keeps_state(policy):
         changelog = changelog_topic(spec.pipeline, str(policy.store))
         yield Line("state", f"on disk, and again in {changelog.name}")
+
+
+def explain_size(policy: AnyOperator, traffic: Traffic | None) -> Iterator[Line]:
+    """How much an operator keeps, if somebody said how many records come."""
+    size = None if traffic is None else state_bytes_max(policy, traffic)
+    if size is not None:
+        yield Line("size", f"at most about {format_bytes(size)} over all partitions")
 
 
 def _explain_reorder(policy: ReorderPolicy, spec: PipelineSpec) -> Iterator[Line]:
@@ -121,6 +128,14 @@ def _explain_distinct(policy: DistinctPolicy, spec: PipelineSpec) -> Iterator[Li
     yield Line(f"late: {policy.late}", meaning)
 
 
+def _explain_filter(policy: FilterPolicy, spec: PipelineSpec) -> Line:
+    before = spec.operators[: spec.operators.index(policy)]
+    meaning = "a record for which this does not hold ends here"
+    if any(isinstance(other, TablePolicy | AggregatePolicy) for other in before):
+        meaning = "a row for which it holds no more becomes a tombstone; others end here"
+    return Line(f"where: {policy.where}", meaning)
+
+
 def _explain_aggregate(policy: AggregatePolicy, spec: PipelineSpec) -> Iterator[Line]:
     results = "one result a key" if policy.window is None else "one result a key and window"
     yield Line(f"function: {policy.function}", f"{results}, written anew at each record")
@@ -140,7 +155,7 @@ def _explain_aggregate(policy: AggregatePolicy, spec: PipelineSpec) -> Iterator[
         yield Line(f"retention: {retention}", meaning)
 
 
-def _explain_suppress(policy: SuppressPolicy, spec: PipelineSpec) -> Iterator[Line]:
+def _explain_suppress(policy: SuppressPolicy) -> Iterator[Line]:
     if policy.limit_ms is not None:
         limit = duration(policy.limit_ms)
         meaning = f"a key's update waits for {limit} of event time; a later one takes its place"
@@ -148,9 +163,8 @@ def _explain_suppress(policy: SuppressPolicy, spec: PipelineSpec) -> Iterator[Li
         yield Line(f"limit: {limit}", meaning)
     else:
         yield Line(f"until: {policy.until}", "one final result a key and window, and no other")
-        window = window_of_suppress(spec.operators, spec.operators.index(policy))
-        if window is not None:
-            yield _explain_window(window)
+        if policy.window is not None:
+            yield _explain_window(policy.window)
     yield from _explain_buffer(policy.buffer)
     yield Line("keeps", "the last update of each key that waits")
 

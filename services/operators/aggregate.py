@@ -16,20 +16,18 @@ from typing import Any
 
 from contracts.decision import Decision, Reason, Verdict
 from contracts.errors import RecordUndecodable
-from contracts.policies import AggregatePolicy, Session, Sliding, Unlimited
+from contracts.policies import AggregatePolicy, Session, Sliding, Tumbling, Unlimited
 from contracts.record import NO_TIME_MS, Record
-from contracts.window import WindowBounds, window_header, windowed_key
 from services.operators.functions import Function
 from services.operators.operator import Aside, Batch, Counts, Step, View
 from services.operators.readable import read_batch, set_aside_dead
 from services.operators.rows import pack_time, unpack_time
 from services.operators.session_windows import SessionWindows
 from services.operators.sliding_windows import SlidingWindows
-from services.operators.time_windows import OneWindow, TimeWindows
-from services.operators.windows import Update, Windows
+from services.operators.time_windows import OneWindow, TimeWindows, TumblingWindows
+from services.operators.windows import Windows
 
 _HEADER_KEY = b"\x00"
-_WINDOWS_CACHED_MAX = 10_000
 
 
 class Aggregate:
@@ -47,29 +45,51 @@ class Aggregate:
         self._explain = explain
         self._windows = windows_of(policy, view, function)
         self._needs_value = policy.window is None or isinstance(policy.window, Sliding)
-        self._headers: dict[WindowBounds, tuple[str, bytes]] = {}
-        header = view.get_many([_HEADER_KEY])[0]
+        self._header_key = view.prefix + _HEADER_KEY
+        header = view.get_many([self._header_key])[0]
         self._time_ms = NO_TIME_MS if header is None else unpack_time(header)
 
     def process(self, batch: Batch) -> Step:
         """Put every record into its windows."""
-        step = Step(Batch([], [], []))
-        read = self._function.read
-        records, causes, found = read_batch(batch, read, self.name, step, self.counts)
-        self._windows.recall(records, self._time_ms)
-        for record, cause, content in zip(records, causes, found, strict=True):
-            reason = self._refusal(record)
-            if reason is not None:
-                self._drop(step, record, cause, reason)
-                continue
-            self._time_ms = max(self._time_ms, record[2])
+        forwarded = Batch([], [], [])
+        step = Step(forwarded)
+        records, causes, contents = self._read(batch, step)
+        windows, time_ms = self._windows, self._time_ms
+        windows.recall(records, time_ms)
+        merged = 0
+        for record, cause, content in zip(records, causes, contents, strict=True):
+            if record[0] is None or record[2] < 0 or record[1] is None:
+                reason = self._refusal(record)
+                if reason is not None:
+                    self._drop(step, record, cause, reason)
+                    continue
+            if record[2] > time_ms:
+                time_ms = self._time_ms = record[2]
+            emitted = len(forwarded.causes)
             try:
-                self._take(step, record, cause, content)
+                refused = windows.take(record, content, time_ms, cause, forwarded)
             except RecordUndecodable as problem:
                 dead = Aside(cause, self.name, record, Reason.UNDECODABLE, str(problem))
                 set_aside_dead(step, self.counts, dead)
-        self._windows.save(self._time_ms)
+                continue
+            self.counts.windows_refused += refused
+            if len(forwarded.causes) == emitted:
+                self._late(step, record, cause, refused)
+                continue
+            merged += 1
+            if self._explain:
+                self._decide(step, record, Verdict.MERGED, Reason.AGGREGATED, cause)
+        windows.save(time_ms)
+        self.counts.merged += merged
+        self.counts.emitted += len(forwarded.causes)
         return step
+
+    def _read(self, batch: Batch, step: Step) -> tuple[list[Record], list[int], list[Any]]:
+        """What the function wants of each record that can be read."""
+        if self._function.read is None:
+            self.counts.taken += len(batch.records)
+            return batch.records, batch.causes, batch.records
+        return read_batch(batch, self._function.read, self.name, step, self.counts)
 
     def _refusal(self, record: Record) -> Reason | None:
         """Why a record has no part in anything."""
@@ -81,34 +101,6 @@ class Aggregate:
         if timestamp_ms < 0 and self._policy.window is not None:
             return Reason.NEGATIVE_TIMESTAMP
         return None
-
-    def _take(self, step: Step, record: Record, cause: int, content: Any) -> None:
-        updates, refused = self._windows.take(record, content, self._time_ms)
-        self.counts.windows_refused += refused
-        if not updates:
-            self._late(step, record, cause, refused)
-            return
-        self.counts.merged += 1
-        self.counts.emitted += len(updates)
-        for update in updates:
-            step.forwarded.append(self._result(record, update), cause, update.old)
-        if self._explain:
-            self._decide(step, record, Verdict.MERGED, Reason.AGGREGATED, cause)
-
-    def _result(self, record: Record, update: Update) -> Record:
-        """What leaves for an update: the cause's headers and origin, the window's key and time."""
-        key, _, _, headers, topic, partition, offset = record
-        window, _, new, timestamp_ms = update
-        assert key is not None
-        if window is not None:
-            header = self._headers.get(window)
-            if header is None:
-                if len(self._headers) >= _WINDOWS_CACHED_MAX:
-                    self._headers.clear()
-                header = self._headers[window] = window_header(window)
-            key = windowed_key(key, window)
-            headers = (*headers, header)
-        return Record(key, new, timestamp_ms, headers, topic, partition, offset)
 
     def _late(self, step: Step, record: Record, cause: int, refused: int) -> None:
         if refused == 0:
@@ -129,7 +121,7 @@ class Aggregate:
 
     def save(self) -> None:
         """Put stream time; results were put with their batch."""
-        self._view.put_many({_HEADER_KEY: pack_time(self._time_ms)})
+        self._view.put_many({self._header_key: pack_time(self._time_ms)})
 
     def _decide(
         self, step: Step, record: Record, verdict: Verdict, reason: Reason, cause: int
@@ -147,4 +139,6 @@ def windows_of(policy: AggregatePolicy, view: View, function: Function) -> Windo
         return SessionWindows(window, retention_ms, view, function)
     if isinstance(window, Sliding):
         return SlidingWindows(window, retention_ms, view, function)
+    if isinstance(window, Tumbling):
+        return TumblingWindows(window, retention_ms, view, function)
     return TimeWindows(window, retention_ms, view, function)

@@ -33,7 +33,7 @@ from services.operators.rows import pack_time, unpack_time
 Select = Callable[[Record], bytes | None]
 _HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
-_ID_AT = len(_SPACE) + 8
+_SPACE_END = b"\x02"
 _SEGMENT_MS_MIN = 1_000
 _pack_length = Struct(">I").pack
 _entry = Struct(">qq")
@@ -55,7 +55,9 @@ class Deduplicate:
         self._id_of = id_function(policy.by, select)
         self._explain = explain
         self._segment_ms = max(policy.interval_ms + 1, _SEGMENT_MS_MIN)
-        header = view.get_many([_HEADER_KEY])[0]
+        self._header_key = view.prefix + _HEADER_KEY
+        self._space = view.prefix + _SPACE
+        header = view.get_many([self._header_key])[0]
         self._time_ms = NO_TIME_MS if header is None else unpack_time(header)
         self._oldest_segment = self._oldest_live_segment()
 
@@ -92,7 +94,7 @@ class Deduplicate:
                 if not segment_start_ms <= timestamp_ms < segment_end_ms:
                     segment_start_ms = timestamp_ms // segment_ms * segment_ms
                     segment_end_ms = segment_start_ms + segment_ms
-                    prefix = _SPACE + pack_time(segment_start_ms)
+                    prefix = self._space + pack_time(segment_start_ms)
                 offset = record[6]
                 entry = timestamp_ms.to_bytes(8, "big", signed=True) if offset is None else (
                     _pack_entry(timestamp_ms, offset)
@@ -142,14 +144,14 @@ class Deduplicate:
         """Drop the segments in which nothing can be live any more."""
         oldest = self._oldest_live_segment()
         if oldest > self._oldest_segment:
-            self._view.drop(_SPACE, self._prefix(oldest))
+            self._view.drop(self._space, self._prefix(oldest))
             self._oldest_segment = oldest
 
     def _oldest_live_segment(self) -> int:
         return (self._time_ms - self._policy.interval_ms) // self._segment_ms
 
     def _prefix(self, segment: int) -> bytes:
-        return _SPACE + pack_time(segment * self._segment_ms)
+        return self._space + pack_time(segment * self._segment_ms)
 
     def _put_aside(self, step: Step, record: Record, cause: int, time_ms: int) -> None:
         """A late record that the policy does not forward."""
@@ -168,14 +170,14 @@ class Deduplicate:
     def live_ids(self) -> Iterator[tuple[bytes, int]]:
         """Every id that is remembered now, with its timestamp; a scan, for people."""
         oldest_ms = self._time_ms - self._policy.interval_ms
-        for row_key, entry in self._view.range(_SPACE, bytes([_SPACE[0] + 1])):
+        for row_key, entry in self._view.range(self._space, self._view.prefix + _SPACE_END):
             saved_ms = _time_of_entry.unpack_from(entry)[0]
             if saved_ms >= oldest_ms:
-                yield row_key[_ID_AT:], saved_ms
+                yield row_key[len(self._space) + 8 :], saved_ms
 
     def save(self) -> None:
         """Put stream time; the entries were put with their batch."""
-        self._view.put_many({_HEADER_KEY: pack_time(self._time_ms)})
+        self._view.put_many({self._header_key: pack_time(self._time_ms)})
 
     def _decide(
         self,

@@ -20,12 +20,14 @@ from contracts.policies import DistinctPolicy, Session as SessionPolicy, Tumblin
 from contracts.record import NO_TIME_MS, Record
 from contracts.window import WindowBounds, window_header, windowed_key
 from services.operators.operator import Aside, Batch, Counts, Step, View
-from services.operators.rows import pack_time, unpack_time
-from services.operators.sessions import Session, Sessions
+from services.operators.rows import make_record, pack_time, unpack_time
+from services.operators.sessions import Session, Sessions, joined
+from services.operators.time_windows import Frames
 
 _HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
 _SEEN = b"\x01"
+_DROP_EVERY_MS_MIN = 1_000
 
 
 class Distinct:
@@ -42,43 +44,45 @@ class Distinct:
         self._windows: _Windows = (
             _Sessions(window, view) if isinstance(window, SessionPolicy) else _Tumbling(window, view)
         )
-        header = view.get_many([_HEADER_KEY])[0]
+        self._header_key = view.prefix + _HEADER_KEY
+        header = view.get_many([self._header_key])[0]
         self._time_ms = NO_TIME_MS if header is None else unpack_time(header)
 
     def process(self, batch: Batch) -> Step:
         """Forward what is first in its window."""
-        step = Step(Batch([], []))
+        forwarded = Batch([], [])
+        step = Step(forwarded)
         self.counts.taken += len(batch.records)
-        self._windows.recall(batch.records, self._time_ms)
+        windows = self._windows
+        windows.recall(batch.records, self._time_ms)
+        duplicates = 0
         for record, cause in zip(batch.records, batch.causes, strict=True):
-            key, _, timestamp_ms, _, _, _, _ = record
-            if key is None:
-                self._drop(step, record, cause, Reason.NULL_KEY)
+            key, timestamp_ms = record[0], record[2]
+            if key is None or timestamp_ms < 0:
+                reason = Reason.NULL_KEY if key is None else Reason.NEGATIVE_TIMESTAMP
+                self._drop(step, record, cause, reason)
                 continue
-            if timestamp_ms < 0:
-                self._drop(step, record, cause, Reason.NEGATIVE_TIMESTAMP)
-                continue
-            self._time_ms = max(self._time_ms, timestamp_ms)
-            found = self._windows.enter(key, timestamp_ms, self._time_ms)
-            if isinstance(found, WindowBounds):
-                self._forward(step, record, cause, found)
-            elif found is Reason.PAST_GRACE and self._policy.late == "topic":
+            if timestamp_ms > self._time_ms:
+                self._time_ms = timestamp_ms
+            found = windows.enter(record, self._time_ms)
+            if isinstance(found, tuple):
+                forwarded.records.append(found)
+                forwarded.causes.append(cause)
+                if self._explain:
+                    self._decide(step, record, Verdict.FORWARDED, Reason.FIRST, cause)
+            elif found is Reason.DUPLICATE:
+                duplicates += 1
+                if self._explain:
+                    self._decide(step, record, Verdict.DROPPED, found, cause)
+            elif self._policy.late == "topic":
                 self._late(step, record, cause)
             else:
                 self._drop(step, record, cause, found)
-        self._windows.save(self._time_ms)
+        windows.save(self._time_ms)
+        self.counts.forwarded += len(forwarded.records)
+        if duplicates:
+            self.counts.drop(Reason.DUPLICATE, duplicates)
         return step
-
-    def _forward(self, step: Step, record: Record, cause: int, window: WindowBounds) -> None:
-        key, _, _, headers, _, _, _ = record
-        assert key is not None
-        result = record._replace(
-            key=windowed_key(key, window), headers=(*headers, window_header(window))
-        )
-        step.forwarded.append(result, cause, None)
-        self.counts.forwarded += 1
-        if self._explain:
-            self._decide(step, record, Verdict.FORWARDED, Reason.FIRST, cause)
 
     def _late(self, step: Step, record: Record, cause: int) -> None:
         self.counts.late += 1
@@ -94,7 +98,7 @@ class Distinct:
 
     def save(self) -> None:
         """Put stream time; windows were put with their batch."""
-        self._view.put_many({_HEADER_KEY: pack_time(self._time_ms)})
+        self._view.put_many({self._header_key: pack_time(self._time_ms)})
 
     def _decide(
         self, step: Step, record: Record, verdict: Verdict, reason: Reason, cause: int
@@ -109,8 +113,8 @@ class _Windows(Protocol):
     def recall(self, records: list[Record], time_ms: int) -> None:
         """Bring into reach all rows that these records can touch."""
 
-    def enter(self, key: bytes, timestamp_ms: int, time_ms: int) -> WindowBounds | Reason:
-        """The window that the record is first in, or why it is in none."""
+    def enter(self, record: Record, time_ms: int) -> Record | Reason:
+        """The record keyed by the window that it is first in, or why it is first in none."""
 
     def save(self, time_ms: int) -> None:
         """Put what the batch changed, and drop what is over."""
@@ -121,40 +125,42 @@ class _Tumbling:
 
     def __init__(self, policy: Tumbling, view: View) -> None:
         self._view = view
+        self._space = view.prefix + _SPACE
         self._size_ms = policy.size_ms
-        self._grace_ms = policy.grace_ms
-        self._drop_every_ms = max(policy.size_ms, policy.grace_ms // 4, 1_000)
+        self._open_ms = policy.size_ms + policy.grace_ms
+        self._drop_every_ms = max(policy.size_ms, policy.grace_ms // 4, _DROP_EVERY_MS_MIN)
         self._dropped = 0
-        self._seen: dict[bytes, bytes | None] = {}
+        self._frames = Frames(view, policy.kind, policy.size_ms)
+        self._seen: set[bytes] = set()
         self._new: dict[bytes, bytes | None] = {}
-
-    def _row_key(self, key: bytes, timestamp_ms: int) -> bytes:
-        return _SPACE + pack_time(timestamp_ms // self._size_ms * self._size_ms) + key
 
     def recall(self, records: list[Record], time_ms: int) -> None:
         del time_ms
-        wanted = list(
-            {self._row_key(record[0], record[2]) for record in records if record[0] is not None}
-        )
-        self._seen = dict(zip(wanted, self._view.get_many(wanted), strict=True))
+        wanted = self._frames.row_keys(records)
+        rows = self._view.get_many(wanted)
+        self._seen = {key for key, row in zip(wanted, rows, strict=True) if row is not None}
 
-    def enter(self, key: bytes, timestamp_ms: int, time_ms: int) -> WindowBounds | Reason:
-        start_ms = timestamp_ms // self._size_ms * self._size_ms
-        end_ms = start_ms + self._size_ms
-        if end_ms <= time_ms - self._grace_ms:
+    def enter(self, record: Record, time_ms: int) -> Record | Reason:
+        key, value, timestamp_ms, headers, topic, partition, offset = record
+        assert key is not None
+        start_ms = timestamp_ms - timestamp_ms % self._size_ms
+        if start_ms <= time_ms - self._open_ms:
             return Reason.PAST_GRACE
-        row_key = _SPACE + pack_time(start_ms) + key
-        if self._seen[row_key] is not None:
+        frame = self._frames.at(start_ms)
+        row_key = frame[0] + key
+        if row_key in self._seen:
             return Reason.DUPLICATE
-        self._seen[row_key] = self._new[row_key] = _SEEN
-        return WindowBounds("tumbling", start_ms, end_ms)
+        self._seen.add(row_key)
+        self._new[row_key] = _SEEN
+        headers = headers + frame[2] if headers else frame[2]
+        return make_record((key + frame[1], value, timestamp_ms, headers, topic, partition, offset))
 
     def save(self, time_ms: int) -> None:
         self._view.put_many(self._new)
         self._new = {}
-        drop = (time_ms - self._grace_ms - self._size_ms) // self._drop_every_ms
+        drop = (time_ms - self._open_ms) // self._drop_every_ms
         if drop > self._dropped:
-            self._view.drop(_SPACE, _SPACE + pack_time(drop * self._drop_every_ms))
+            self._view.drop(self._space, self._space + pack_time(drop * self._drop_every_ms))
             self._dropped = drop
 
 
@@ -166,13 +172,17 @@ class _Sessions:
         self.recall = self._sessions.recall
         self.save = self._sessions.save
 
-    def enter(self, key: bytes, timestamp_ms: int, time_ms: int) -> WindowBounds | Reason:
+    def enter(self, record: Record, time_ms: int) -> Record | Reason:
+        key, value, timestamp_ms, headers, topic, partition, offset = record
+        assert key is not None
         near = self._sessions.near(key, timestamp_ms, time_ms)
-        start_ms = min([timestamp_ms, *(session.start_ms for session in near)])
-        end_ms = max([timestamp_ms, *(session.end_ms for session in near)])
+        start_ms, end_ms = joined(near, timestamp_ms)
         if self._sessions.is_closed(end_ms, time_ms):
             return Reason.PAST_GRACE
         self._sessions.replace(key, near, Session(end_ms, start_ms, None))
         if near:
             return Reason.DUPLICATE
-        return WindowBounds("session", timestamp_ms, timestamp_ms)
+        window = WindowBounds("session", timestamp_ms, timestamp_ms)
+        headers = (*headers, window_header(window))
+        key = windowed_key(key, window)
+        return make_record((key, value, timestamp_ms, headers, topic, partition, offset))

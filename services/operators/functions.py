@@ -16,7 +16,6 @@ was given. A record on which it raises is dead.
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import attrgetter
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -28,14 +27,15 @@ from contracts.serde.json import decode_json, encode_json
 
 Aggregated = bytes | None
 _count = Struct(">q")
-_ZERO = _count.pack(0)
+_pack_count = _count.pack
+_ZERO = _pack_count(0)
 
 
 class Function(NamedTuple):
     """How an aggregate begins, grows and, for sessions, joins another."""
 
-    read: Callable[[Record], Any]
-    """What is read off each record, before anything is decided."""
+    read: Callable[[Record], Any] | None
+    """What is read off each record, before anything is decided; None: the record itself."""
     initial: Callable[[], Aggregated]
     add: Callable[[Aggregated, Any], Aggregated]
     merge: Callable[[Aggregated, Aggregated], Aggregated]
@@ -45,7 +45,7 @@ def function_of(policy: AggregatePolicy) -> Function:
     """The function that a policy names."""
     of = policy.of or "value"
     if policy.function == "count":
-        return Function(attrgetter("offset"), lambda: _ZERO, _count_one, _add_counts)
+        return Function(None, _zero, _count_one, _add_counts)
     if policy.function in {"sum", "min", "max"}:
         combine = _COMBINE[policy.function]
         return Function(select_number(of), _nothing, _adder(combine), _merger(combine))
@@ -79,11 +79,11 @@ def user_function(name: str, of_user: Any) -> Function:
             message = f"`{name}` raised {type(problem).__name__} in `merge`"
             raise RecordUndecodable(message) from problem
 
-    return Function(_itself, initial.initial, add, merge)
+    return Function(None, initial.initial, add, merge)
 
 
-def _itself(record: Record) -> Record:
-    return record
+def _zero() -> Aggregated:
+    return _ZERO
 
 
 def _nothing() -> Aggregated:
@@ -91,7 +91,7 @@ def _nothing() -> Aggregated:
 
 
 def _count_one(aggregate: Aggregated, _: object) -> Aggregated:
-    return _count.pack(_count.unpack(aggregate or _ZERO)[0] + 1)
+    return _pack_count(int.from_bytes(aggregate or _ZERO, "big") + 1)
 
 
 def _add_counts(one: Aggregated, other: Aggregated) -> Aggregated:

@@ -3,11 +3,11 @@
 An item's place is its row key: space | time (8 bytes) | order (any bytes). The earliest items
 stand in memory, every one on disk once `save` was called, so a fresh `Held` goes on where another
 stopped. Memory is a calendar: the earliest slot is sorted, later ones are lists that are sorted
-when their turn comes, so holding and releasing an item costs one append and its share of a sort.
+when their turn comes, so holding and releasing an item costs its share of an append and a sort.
 
 Invariants
     1. `_ready[_position:]` is sorted and before every slot; every slot is before `_horizon`.
-    2. Items at or behind `_horizon` stand on disk (or in `_unsaved`) alone; None: none do.
+    2. Items at or behind `_horizon` stand on disk (or in `unsaved`) alone; None: none do.
     3. What left by time is not deleted row by row: its time is over for good, so whole stretches
        are dropped now and then, and `load` begins behind that time.
     4. An item that comes and goes between two saves never touches the disk.
@@ -25,12 +25,14 @@ from services.operators.operator import View
 from services.operators.rows import pack_time, unpack_time
 
 Item = TypeVar("Item")
+Entry = tuple[bytes, int, Item]
+"""Row key, time, item. Row keys are unique, so entries sort by them alone."""
 UNBOUNDED = (1 << 63) - 1
 NEVER_MS = 1 << 63
 _SLOTS_PER_SPAN = 16
 _DROP_AFTER_ITEMS = 50_000
-"""A range deletion costs readers a little; rows of the past cost disk. This many rows are worth one."""
-_row_key_of = itemgetter(0)
+"""A range deletion costs readers a little, rows of the past cost disk; so many are worth one."""
+_time_of = itemgetter(1)
 
 
 class Codec(NamedTuple, Generic[Item]):
@@ -50,16 +52,17 @@ class Held(Generic[Item]):
         self._end = space[:-1] + bytes([space[-1] + 1])
         self._codec = codec
         self._slot_ms = max(1, span_ms // _SLOTS_PER_SPAN)
-        self._ready: list[tuple[bytes, Item]] = []
+        self._ready: list[Entry[Item]] = []
         self._position = 0
         self._ready_slot = -NEVER_MS
-        self._slots: dict[int, list[tuple[bytes, Item]]] = {}
+        self._slots: dict[int, list[Entry[Item]]] = {}
         self._slot_order: list[int] = []
         self._horizon: bytes | None = None
-        self._unsaved: dict[bytes, Item | None] = {}
+        self._released_since_drop = 0
+        self.unsaved: dict[bytes, Item | None] = {}
+        """What `save` must put, by row key; None where a row must go."""
         self.released_through_ms = 1 - NEVER_MS
         """Nothing is held of this time or before."""
-        self._released_since_drop = 0
         self.recalled: Callable[[bytes, Item], None] | None = None
         """Told of every item that comes from disk into memory."""
         self.in_memory_max = UNBOUNDED
@@ -73,33 +76,48 @@ class Held(Generic[Item]):
         self.released_through_ms = released_through_ms
         self.count = count
         if count:
-            self._recall(self.row_key(released_through_ms + 1, b""))
+            self._recall(self.row_key(released_through_ms + 1))
 
-    def row_key(self, time_ms: int, order: bytes) -> bytes:
-        """The place of an item."""
-        return self._space + pack_time(time_ms) + order
+    def row_key(self, time_ms: int) -> bytes:
+        """The first place of a time."""
+        return self._space + pack_time(time_ms)
 
-    def add(self, time_ms: int, row_key: bytes, item: Item) -> None:
-        """Hold an item at a place of its own, whose time is not over."""
-        self._unsaved[row_key] = item
-        self.count += 1
-        if time_ms < self.next_ms:
-            self.next_ms = time_ms
-        if self._horizon is not None and row_key >= self._horizon:
+    def add_many(self, entries: list[Entry[Item]]) -> None:
+        """Hold items at places of their own, whose times are not over."""
+        self.count += len(entries)
+        self.unsaved.update([(row_key, item) for row_key, _, item in entries])
+        if self._horizon is not None:
+            entries = [entry for entry in entries if entry[0] < self._horizon]
+        if entries:
+            self.in_memory += len(entries)
+            self._add_in_memory(entries)
+        self._set_next()
+
+    def _add_in_memory(self, entries: list[Entry[Item]]) -> None:
+        """A batch mostly falls into one slot, and then goes there in one piece."""
+        times_ms = list(map(_time_of, entries))
+        slot = min(times_ms) // self._slot_ms
+        if slot > self._ready_slot and max(times_ms) // self._slot_ms == slot:
+            self._slot(slot).extend(entries)
             return
-        self.in_memory += 1
-        slot = time_ms // self._slot_ms
-        if slot <= self._ready_slot:
-            insort(self._ready, (row_key, item), self._position)
-        elif (items := self._slots.get(slot)) is not None:
-            items.append((row_key, item))
-        else:
-            self._slots[slot] = [(row_key, item)]
-            heappush(self._slot_order, slot)
+        for entry in entries:
+            slot = entry[1] // self._slot_ms
+            if slot <= self._ready_slot:
+                insort(self._ready, entry, self._position)
+            else:
+                self._slot(slot).append(entry)
 
-    def changed(self, row_key: bytes, item: Item) -> None:
-        """An item that is held was changed in place."""
-        self._unsaved[row_key] = item
+    def _slot(self, slot: int) -> list[Entry[Item]]:
+        entries = self._slots.get(slot)
+        if entries is None:
+            entries = self._slots[slot] = []
+            heappush(self._slot_order, slot)
+        return entries
+
+    @property
+    def is_all_in_memory(self) -> bool:
+        """Whether no item stands on disk alone."""
+        return self._horizon is None
 
     def is_in_memory(self, row_key: bytes) -> bool:
         """Whether an item at this place stands in memory, not on disk alone."""
@@ -107,25 +125,20 @@ class Held(Generic[Item]):
 
     def release_through(self, time_ms: int) -> list[Item]:
         """Let go of every item up to and with this time, which is over from now on."""
-        if time_ms > self.released_through_ms:
-            self.released_through_ms = time_ms
         released: list[Item] = []
-        if time_ms < self.next_ms:
-            return released
-        end = self.row_key(time_ms + 1, b"")
-        while self._advance():
+        while time_ms >= self.next_ms and self._advance():
             ready = self._ready
             position = self._position
-            while position < len(ready) and ready[position][0] < end:
-                released.append(ready[position][1])
+            while position < len(ready) and ready[position][1] <= time_ms:
+                released.append(ready[position][2])
                 position += 1
             self.in_memory -= position - self._position
             self.count -= position - self._position
-            self._released_since_drop += position - self._position
             self._position = position
-            if position < len(ready):
-                break
-        self._set_next()
+            self._set_next()
+        self._released_since_drop += len(released)
+        if time_ms > self.released_through_ms:
+            self.released_through_ms = time_ms
         return released
 
     def release_first(self) -> Item:
@@ -133,11 +146,11 @@ class Held(Generic[Item]):
         if not self._advance():
             message = "nothing is held"
             raise AssertionError(message)
-        row_key, item = self._ready[self._position]
+        row_key, _, item = self._ready[self._position]
         self._position += 1
         self.count -= 1
         self.in_memory -= 1
-        self._unsaved[row_key] = None
+        self.unsaved[row_key] = None
         self._set_next()
         return item
 
@@ -149,7 +162,7 @@ class Held(Generic[Item]):
         if self._slot_order:
             self._ready_slot = heappop(self._slot_order)
             self._ready = self._slots.pop(self._ready_slot)
-            self._ready.sort(key=_row_key_of)
+            self._ready.sort()
             return True
         self._ready = []
         if self._horizon is not None:
@@ -158,15 +171,15 @@ class Held(Generic[Item]):
 
     def _set_next(self) -> None:
         if self._position < len(self._ready):
-            self.next_ms = self._time_of(self._ready[self._position][0])
+            self.next_ms = self._ready[self._position][1]
         elif self._slot_order:
             self.next_ms = self._slot_order[0] * self._slot_ms
         elif self._horizon is not None:
-            self.next_ms = self._time_of(self._horizon)
+            self.next_ms = self._time_at(self._horizon)
         else:
             self.next_ms = NEVER_MS
 
-    def _time_of(self, row_key: bytes) -> int:
+    def _time_at(self, row_key: bytes) -> int:
         return unpack_time(row_key, len(self._space))
 
     def _recall(self, start: bytes) -> None:
@@ -177,19 +190,20 @@ class Held(Generic[Item]):
             if len(self._ready) >= max(1, self.in_memory_max // 2):
                 self._horizon = row_key
                 break
-            self._ready.append((row_key, self._codec.decode(row_key, row)))
+            item = self._codec.decode(row_key, row)
+            self._ready.append((row_key, self._time_at(row_key), item))
         self.in_memory = len(self._ready)
         if self._ready:
-            self._ready_slot = self._time_of(self._ready[-1][0]) // self._slot_ms
+            self._ready_slot = self._ready[-1][1] // self._slot_ms
         self._set_next()
         if self.recalled is not None:
-            for row_key, item in self._ready:
+            for row_key, _, item in self._ready:
                 self.recalled(row_key, item)
 
     def spill(self) -> list[Item]:
         """Leave the latest items on disk alone, until memory is half full; returns them."""
         keep = self.in_memory_max // 2
-        spilled: list[tuple[bytes, Item]] = []
+        spilled: list[Entry[Item]] = []
         for slot in sorted(self._slots, reverse=True):
             if self.in_memory <= keep:
                 break
@@ -201,24 +215,24 @@ class Held(Generic[Item]):
             spilled += self._ready[self._position + keep :]
             del self._ready[self._position + keep :]
             self.in_memory = keep
-        self._horizon = min(row_key for row_key, _ in spilled)
+        self._horizon = min(spilled)[0]
         self.save()
         self._set_next()
-        return [item for _, item in spilled]
+        return [item for _, _, item in spilled]
 
     def save(self) -> None:
         """Put what is held and was not put yet; drop what left."""
-        if self._unsaved:
+        if self.unsaved:
             encode = self._codec.encode
-            held_from = self.row_key(self.released_through_ms + 1, b"")
+            held_from = self.row_key(self.released_through_ms + 1)
             self._view.put_many(
                 {
                     row_key: None if item is None else encode(item)
-                    for row_key, item in self._unsaved.items()
+                    for row_key, item in self.unsaved.items()
                     if row_key >= held_from
                 }
             )
-            self._unsaved = {}
+            self.unsaved.clear()
         if self._released_since_drop >= _DROP_AFTER_ITEMS:
-            self._view.drop(self._space, self.row_key(self.released_through_ms + 1, b""))
+            self._view.drop(self._space, self.row_key(self.released_through_ms + 1))
             self._released_since_drop = 0

@@ -23,7 +23,12 @@ from contracts.record import Record
 
 
 class View(Protocol):
-    """One operator's state: rows of bytes in byte order, seen with its own changes."""
+    """One operator's state: rows of bytes in byte order, seen with its own changes.
+
+    Every key that it takes and gives begins with `prefix`: operators make a key whole, once.
+    """
+
+    prefix: bytes
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         """The row of each key, None where there is none."""

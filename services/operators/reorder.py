@@ -15,15 +15,16 @@ State
 
 from __future__ import annotations
 
+from operator import itemgetter
 from struct import Struct
 
 from contracts.decision import Decision, Reason, Verdict
 from contracts.policies import ReorderPolicy
 from contracts.record import NO_TIME_MS, Record
-from services.operators.held import UNBOUNDED, Codec, Held
+from services.operators.held import UNBOUNDED, Codec, Entry, Held
 from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
 from services.operators.rows import decode_record, encode_record, pack_time
-from services.operators.weight import record_weight
+from services.operators.weight import records_weight
 
 _HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
@@ -45,12 +46,14 @@ class Reorder:
         self._policy = policy
         self._view = view
         self._explain = explain
+        self._header_key = view.prefix + _HEADER_KEY
+        self._space = view.prefix + _SPACE
         buffer = policy.buffer
         self._records_max = UNBOUNDED if buffer.records is None else buffer.records
         self._bytes_max = UNBOUNDED if buffer.bytes is None else buffer.bytes
         self._time_ms, self._weight, self._arrivals = NO_TIME_MS, 0, 0
-        self._held = Held(view, _SPACE, policy.grace_ms, Codec(encode_record, _decode))
-        if policy.grace_ms and (header := view.get_many([_HEADER_KEY])[0]) is not None:
+        self._held = Held(view, self._space, policy.grace_ms, Codec(encode_record, self._decode))
+        if policy.grace_ms and (header := view.get_many([self._header_key])[0]) is not None:
             self._load(header)
         self.counts = Counts(self._held.count)
 
@@ -60,57 +63,98 @@ class Reorder:
             self._held.in_memory_max = self._in_memory_max(held)
         self._held.load(held, through_ms)
 
+    def _decode(self, place: bytes, row: bytes) -> Record:
+        order = place[len(self._space) + 8 : -4]
+        return decode_record(None if order == _NULL_KEY else order[1:], row)
+
     def process(self, batch: Batch) -> Step:
         """Hold what is early, let go of what is due."""
         self.counts.taken += len(batch.records)
         step = Step(Batch([], []))
         if self._policy.grace_ms == 0:
-            self._release(step, batch.records, batch.causes, Reason.NO_GRACE)
-            return step
-        held = self._held
-        due_ms = max(self._time_ms - self._policy.grace_ms, held.released_through_ms)
+            self._forward(step, batch.records, batch.causes, Reason.NO_GRACE)
+        elif self._explain or self._policy.buffer.when_full in {"emit-early", "shut-down"}:
+            self._process_one_by_one(step, batch)
+        elif batch.records:
+            self._take(step, batch.records, batch.causes)
+        if self._policy.buffer.when_full == "spill":
+            self._spill()
+        self.counts.held = self._held.count
+        return step
+
+    def _process_one_by_one(self, step: Step, batch: Batch) -> None:
+        """Bounds are looked at after every record, and explanations have one cause each."""
         for record, cause in zip(batch.records, batch.causes, strict=True):
-            timestamp_ms = record[2]
-            if timestamp_ms < due_ms:
-                self._late(step, record, cause)
-                continue
-            if timestamp_ms == due_ms:
-                self._release(step, [record], [cause], Reason.GRACE_OVER)
-                continue
-            self._hold(step, record, cause)
-            if timestamp_ms > self._time_ms:
-                self._time_ms = timestamp_ms
-                due_ms = max(due_ms, timestamp_ms - self._policy.grace_ms)
-                if due_ms >= held.next_ms:
-                    self._release_held(step, held.release_through(due_ms), cause)
+            self._take(step, [record], [cause])
             if self._is_full():
                 self._make_room(step, cause)
                 if step.failure is not None:
-                    break
-        if self._policy.buffer.when_full == "spill":
-            self._spill()
-        self.counts.held = held.count
-        return step
+                    return
 
-    def _hold(self, step: Step, record: Record, cause: int) -> None:
-        key = record[0]
-        order = _NULL_KEY if key is None else _KEY + key
-        place = _SPACE + pack_time(record[2]) + order + _pack_arrival(self._arrivals)
-        self._arrivals = (self._arrivals + 1) % _ARRIVALS
-        self._held.add(record[2], place, record)
-        self._weight += record_weight(record)
+    def _take(self, step: Step, records: list[Record], causes: list[int]) -> None:
+        """Hold records, then let go of all that is due.
+
+        What is released by the end of a batch is the same as record by record: an item's cause is
+        the first record that moved the due time to it, and none is held at a time that is due.
+        """
+        space, grace_ms, time_ms = self._space, self._policy.grace_ms, self._time_ms
+        due_ms = max(time_ms - grace_ms, self._held.released_through_ms)
+        arrival = self._arrivals
+        moves = [(due_ms, causes[0])]
+        entries: list[Entry[Record]] = []
+        held: list[Record] = []
+        passed: list[tuple[int, Record]] = []
+        for record, cause in zip(records, causes, strict=True):
+            key, timestamp_ms = record[0], record[2]
+            if timestamp_ms <= due_ms:
+                if timestamp_ms >= time_ms - grace_ms or self._policy.late == "forward":
+                    passed.append((cause, record))
+                else:
+                    self._put_aside(step, record, cause, time_ms)
+                continue
+            order = _NULL_KEY if key is None else _KEY + key
+            place = space + pack_time(timestamp_ms) + order + _pack_arrival(arrival)
+            arrival = (arrival + 1) % _ARRIVALS
+            entries.append((place, timestamp_ms, record))
+            held.append(record)
+            if timestamp_ms > time_ms:
+                time_ms = timestamp_ms
+                if time_ms - grace_ms > due_ms:
+                    due_ms = time_ms - grace_ms
+                    moves.append((due_ms, cause))
+        self._time_ms, self._arrivals = time_ms, arrival
+        if entries:
+            self._held.add_many(entries)
+            self._weight += records_weight(held)
         if self._explain:
-            self._decide(step, record, Verdict.HELD, Reason.WITHIN_GRACE, cause)
+            self._decide(step, held, Verdict.HELD, Reason.WITHIN_GRACE, causes[0])
+        self._release_due(step, due_ms, moves, passed)
 
-    def _release_held(
-        self, step: Step, records: list[Record], cause: int, reason: Reason = Reason.GRACE_OVER
+    def _release_due(
+        self,
+        step: Step,
+        due_ms: int,
+        moves: list[tuple[int, int]],
+        passed: list[tuple[int, Record]],
     ) -> None:
-        self._weight -= sum(map(record_weight, records))
+        """Records that are due leave with the move that reached them, among those that passed."""
+        released = self._held.release_through(due_ms)
+        self._weight -= records_weight(released)
         if self._held.count == 0:
             self._arrivals = 0
-        self._release(step, records, [cause] * len(records), reason)
+        causes: list[int] = []
+        move = 0
+        for record in released:
+            while moves[move][0] < record[2]:
+                move += 1
+            causes.append(moves[move][1])
+        if passed:
+            both = sorted([*zip(causes, released, strict=True), *passed], key=itemgetter(0))
+            causes = [cause for cause, _ in both]
+            released = [record for _, record in both]
+        self._forward(step, released, causes, Reason.GRACE_OVER)
 
-    def _release(
+    def _forward(
         self, step: Step, records: list[Record], causes: list[int], reason: Reason
     ) -> None:
         step.forwarded.records += records
@@ -118,23 +162,23 @@ class Reorder:
         self.counts.forwarded += len(records)
         if self._explain:
             for record, cause in zip(records, causes, strict=True):
-                self._decide(step, record, Verdict.FORWARDED, reason, cause)
+                is_late = record.timestamp_ms < self._time_ms - self._policy.grace_ms
+                why = Reason.PAST_GRACE if is_late and reason is Reason.GRACE_OVER else reason
+                self._decide(step, [record], Verdict.FORWARDED, why, cause)
 
-    def _late(self, step: Step, record: Record, cause: int) -> None:
-        if self._policy.late == "forward":
-            self._release(step, [record], [cause], Reason.PAST_GRACE)
-            return
+    def _put_aside(self, step: Step, record: Record, cause: int, time_ms: int) -> None:
+        """A late record that the policy does not forward."""
+        verdict = Verdict.LATE
         if self._policy.late == "drop":
-            self.counts.drop(Reason.PAST_GRACE)
             verdict = Verdict.DROPPED
+            self.counts.drop(Reason.PAST_GRACE)
         else:
             self.counts.late += 1
-            verdict = Verdict.LATE
-            by_ms = self._time_ms - self._policy.grace_ms - record.timestamp_ms
+            by_ms = time_ms - self._policy.grace_ms - record.timestamp_ms
             detail = f"{by_ms} ms past the grace of {self._policy.grace_ms} ms"
             step.late.append(Aside(cause, self.name, record, Reason.PAST_GRACE, detail))
         if self._explain:
-            self._decide(step, record, verdict, Reason.PAST_GRACE, cause)
+            self._decide(step, [record], verdict, Reason.PAST_GRACE, cause)
 
     def _is_full(self) -> bool:
         """Whether the bounds are crossed; a buffer that spills never is, its bounds are memory's."""
@@ -143,16 +187,17 @@ class Reorder:
         return self._held.count > self._records_max or self._weight > self._bytes_max
 
     def _make_room(self, step: Step, cause: int) -> None:
-        held = self._held
         if self._policy.buffer.when_full == "shut-down":
             sentence = (
-                f"operator `{self.name}` holds {held.count} records of {self._weight} bytes, more"
-                " than its buffer may; raise its bounds, or let it spill or emit early"
+                f"operator `{self.name}` holds {self._held.count} records of {self._weight} bytes,"
+                " more than its buffer may; raise its bounds, or let it spill or emit early"
             )
             step.failure = Failure(cause, self.name, sentence)
             return
         while self._is_full():
-            self._release_held(step, [held.release_first()], cause, Reason.BUFFER_FULL)
+            record = self._held.release_first()
+            self._weight -= records_weight([record])
+            self._forward(step, [record], [cause], Reason.BUFFER_FULL)
 
     def _spill(self) -> None:
         held = self._held
@@ -174,7 +219,8 @@ class Reorder:
         step = Step(Batch([], []))
         self._time_ms += self._policy.grace_ms
         released = self._held.release_through(self._time_ms - self._policy.grace_ms)
-        self._release_held(step, released, NO_CAUSE, Reason.IDLE)
+        self._weight, self._arrivals = 0, 0
+        self._forward(step, released, [NO_CAUSE] * len(released), Reason.IDLE)
         self.counts.held = self._held.count
         return step
 
@@ -182,19 +228,17 @@ class Reorder:
         """Put what is held, and the header."""
         if self._policy.grace_ms == 0:
             return
-        self._held.save()
         held = self._held
+        held.save()
         header = _header.pack(
             self._time_ms, held.released_through_ms, held.count, self._weight, self._arrivals
         )
-        self._view.put_many({_HEADER_KEY: header})
+        self._view.put_many({self._header_key: header})
 
     def _decide(
-        self, step: Step, record: Record, verdict: Verdict, reason: Reason, cause: int
+        self, step: Step, records: list[Record], verdict: Verdict, reason: Reason, cause: int
     ) -> None:
         evidence = (("stream_time_ms", self._time_ms), ("grace_ms", self._policy.grace_ms))
-        step.decisions.append(Decision(self.name, record, verdict, reason, evidence, cause))
-
-
-def _decode(_order: bytes, row: bytes) -> Record:
-    return decode_record(row)
+        step.decisions += [
+            Decision(self.name, record, verdict, reason, evidence, cause) for record in records
+        ]

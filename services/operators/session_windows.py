@@ -12,9 +12,9 @@ from contracts.policies import Session as SessionPolicy
 from contracts.record import Record
 from contracts.window import WindowBounds
 from services.operators.functions import Function
-from services.operators.operator import View
-from services.operators.sessions import Session, Sessions
-from services.operators.windows import Taken, Update
+from services.operators.operator import Batch, View
+from services.operators.sessions import Session, Sessions, joined
+from services.operators.windows import append_result
 
 
 class SessionWindows:
@@ -29,29 +29,23 @@ class SessionWindows:
         self.recall = self._sessions.recall
         self.save = self._sessions.save
 
-    def take(self, record: Record, read: Any, time_ms: int) -> Taken:
+    def take(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
         """Join the record and the sessions near it."""
-        key, _, timestamp_ms, _, _, _, _ = record
+        key, timestamp_ms = record[0], record[2]
         assert key is not None
         near = self._sessions.near(key, timestamp_ms, time_ms)
-        start_ms = min([timestamp_ms, *(session.start_ms for session in near)])
-        end_ms = max([timestamp_ms, *(session.end_ms for session in near)])
+        start_ms, end_ms = joined(near, timestamp_ms)
         if self._sessions.is_closed(end_ms, time_ms):
-            return Taken([], 1)
+            return 1
         aggregate = self._function.initial()
         for session in near:
             aggregate = self._function.merge(aggregate, session.aggregate)
-        aggregate = self._function.add(aggregate, read)
+        aggregate = self._function.add(aggregate, content)
         self._sessions.replace(key, near, Session(end_ms, start_ms, aggregate))
-        updates = []
-        if (start_ms, end_ms) != (timestamp_ms, timestamp_ms):
-            updates = [
-                Update(_bounds(old.start_ms, old.end_ms), old.aggregate, None, old.end_ms)
-                for old in near
-            ]
-        updates.append(Update(_bounds(start_ms, end_ms), None, aggregate, end_ms))
-        return Taken(updates, 0)
-
-
-def _bounds(start_ms: int, end_ms: int) -> WindowBounds:
-    return WindowBounds("session", start_ms, end_ms)
+        if start_ms < end_ms:
+            for old in near:
+                window = WindowBounds("session", old.start_ms, old.end_ms)
+                append_result(into, cause, record, window, old.aggregate, None, old.end_ms)
+        window = WindowBounds("session", start_ms, end_ms)
+        append_result(into, cause, record, window, None, aggregate, end_ms)
+        return 0

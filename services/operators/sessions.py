@@ -46,6 +46,7 @@ class Sessions:
     def __init__(self, policy: SessionPolicy, retention_ms: int | None, view: View) -> None:
         """Keep sessions for as long as they can change, or longer if asked."""
         self._view = view
+        self._space = view.prefix + _SPACE
         self._gap_ms = policy.gap_ms
         self._change_ms = policy.gap_ms + policy.grace_ms
         self._keep_ms = max(retention_ms or 0, self._change_ms)
@@ -78,7 +79,7 @@ class Sessions:
 
     def _row_key(self, place: Place) -> bytes:
         segment, key = place
-        return _SPACE + pack_time(segment * self._segment_ms) + key
+        return self._space + pack_time(segment * self._segment_ms) + key
 
     def near(self, key: bytes, timestamp_ms: int, time_ms: int) -> list[Session]:
         """The sessions that a record joins, the earliest first; closed ones are forgotten."""
@@ -116,8 +117,17 @@ class Sessions:
         self._changed = set()
         drop = (time_ms - self._keep_ms) // self._segment_ms
         if drop > self._dropped:
-            self._view.drop(_SPACE, _SPACE + pack_time(drop * self._segment_ms))
+            self._view.drop(self._space, self._space + pack_time(drop * self._segment_ms))
             self._dropped = drop
+
+
+def joined(near: list[Session], timestamp_ms: int) -> tuple[int, int]:
+    """The start and the end of the session that a record makes of those near it."""
+    start_ms = end_ms = timestamp_ms
+    for session in near:
+        start_ms = min(start_ms, session.start_ms)
+        end_ms = max(end_ms, session.end_ms)
+    return start_ms, end_ms
 
 
 def _end_of(session: Session) -> int:

@@ -25,9 +25,9 @@ from contracts.policies import Sliding
 from contracts.record import NO_TIME_MS, Record
 from contracts.window import WindowBounds
 from services.operators.functions import Aggregated, Function
-from services.operators.operator import View
+from services.operators.operator import Batch, View
 from services.operators.rows import RowReader, pack_time, unpack_time
-from services.operators.windows import Taken, Update
+from services.operators.windows import append_result
 
 _LATEST_KEY = b"\x00\x01"
 _SPACE = b"\x01"
@@ -54,13 +54,15 @@ class SlidingWindows:
     ) -> None:
         """Keep windows for as long as they can change, or longer if asked."""
         self._view = view
+        self._space = view.prefix + _SPACE
+        self._latest_key = view.prefix + _LATEST_KEY
         self._function = function
         self._difference_ms = policy.difference_ms
         self._grace_ms = policy.grace_ms
         self._reach_ms = 2 * policy.difference_ms + policy.grace_ms
         self._keep_ms = max(retention_ms or 0, self._reach_ms)
         self._segment_ms = max(2 * policy.difference_ms + 2, _SEGMENT_MS_MIN)
-        latest = view.get_many([_LATEST_KEY])[0]
+        latest = view.get_many([self._latest_key])[0]
         self._latest_start_ms = NO_TIME_MS if latest is None else unpack_time(latest)
         self._dropped = 0
         self._rows: dict[Place, dict[int, Result]] = {}
@@ -91,7 +93,7 @@ class SlidingWindows:
 
     def _row_key(self, place: Place) -> bytes:
         segment, key = place
-        return _SPACE + pack_time(segment * self._segment_ms) + key
+        return self._space + pack_time(segment * self._segment_ms) + key
 
     def _near(self, key: bytes, timestamp_ms: int) -> list[tuple[int, Result]]:
         """The windows that begin between two differences before and right behind, in order."""
@@ -107,28 +109,29 @@ class SlidingWindows:
             if first_ms <= start_ms <= timestamp_ms + 1
         )
 
-    def take(self, record: Record, read: Any, time_ms: int) -> Taken:
+    def take(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
         """Update the windows around the record, and make those that it needs."""
-        key, _, timestamp_ms, _, _, _, _ = record
+        key, timestamp_ms = record[0], record[2]
         assert key is not None
         if timestamp_ms + self._difference_ms < time_ms - self._grace_ms:
-            return Taken([], 1)
+            return 1
         near = self._near(key, timestamp_ms)
-        step = _Step(self._function, read, timestamp_ms, self._difference_ms)
+        step = _Step(self._function, content, timestamp_ms, self._difference_ms)
         step.closed_before_ms = time_ms - self._grace_ms
         if timestamp_ms < self._difference_ms:
             step.take_early(near)
         else:
             step.take(near)
-        for update in step.updates:
-            self._put(key, update)
-        return Taken(step.updates, step.refused)
+        for start_ms, old, result in step.results:
+            self._put(key, start_ms, result)
+            window = WindowBounds("sliding", start_ms, start_ms + self._difference_ms)
+            aggregate, latest_ms = result
+            append_result(into, cause, record, window, old, aggregate, latest_ms)
+        return step.refused
 
-    def _put(self, key: bytes, update: Update) -> None:
-        assert update.window is not None
-        start_ms = update.window.start_ms
+    def _put(self, key: bytes, start_ms: int, result: Result) -> None:
         place = (start_ms // self._segment_ms, key)
-        self._rows.setdefault(place, {})[start_ms] = Result(update.new, update.timestamp_ms)
+        self._rows.setdefault(place, {})[start_ms] = result
         self._changed.add(place)
         self._latest_start_ms = max(self._latest_start_ms, start_ms)
 
@@ -140,11 +143,11 @@ class SlidingWindows:
         self._view.put_many(
             {self._row_key(place): _encode(self._rows[place]) for place in self._changed}
         )
-        self._view.put_many({_LATEST_KEY: pack_time(self._latest_start_ms)})
+        self._view.put_many({self._latest_key: pack_time(self._latest_start_ms)})
         self._changed = set()
         drop = (self._latest_start_ms - self._keep_ms) // self._segment_ms
         if drop > self._dropped:
-            self._view.drop(_SPACE, _SPACE + pack_time(drop * self._segment_ms))
+            self._view.drop(self._space, self._space + pack_time(drop * self._segment_ms))
             self._dropped = drop
 
 
@@ -152,14 +155,15 @@ class _Step:
     """What one record does to the windows around it."""
 
     def __init__(
-        self, function: Function, read: Any, timestamp_ms: int, difference_ms: int
+        self, function: Function, content: Any, timestamp_ms: int, difference_ms: int
     ) -> None:
         self._function = function
-        self._read = read
+        self._content = content
         self._timestamp_ms = timestamp_ms
         self._difference_ms = difference_ms
         self.closed_before_ms = NO_TIME_MS
-        self.updates: list[Update] = []
+        self.results: list[tuple[int, Aggregated, Result]] = []
+        """Start of each window that gets a result, the result it had, and the new one."""
         self.refused = 0
 
     def take(self, near: list[tuple[int, Result]]) -> None:
@@ -223,23 +227,19 @@ class _Step:
         start_ms = self._timestamp_ms + 1
         if start_ms in starts or right is None or right.timestamp_ms <= self._timestamp_ms:
             return
-        window = self._window(start_ms)
-        self.updates.append(Update(window, None, right.aggregate, right.timestamp_ms))
+        self.results.append((start_ms, None, right))
 
     def _grow(self, start_ms: int, result: Result | None) -> None:
         """Add the record to a window, unless it is closed."""
-        window = self._window(start_ms)
-        if window.end_ms < self.closed_before_ms:
+        if start_ms + self._difference_ms < self.closed_before_ms:
             self.refused += 1
             return
         timestamp_ms = self._timestamp_ms
         old = self._function.initial() if result is None else result.aggregate
         if result is not None:
             timestamp_ms = max(timestamp_ms, result.timestamp_ms)
-        self.updates.append(Update(window, old, self._function.add(old, self._read), timestamp_ms))
-
-    def _window(self, start_ms: int) -> WindowBounds:
-        return WindowBounds("sliding", start_ms, start_ms + self._difference_ms)
+        new = Result(self._function.add(old, self._content), timestamp_ms)
+        self.results.append((start_ms, old, new))
 
 
 def _encode(results: dict[int, Result]) -> bytes:

@@ -24,7 +24,7 @@ from contracts.errors import PipelineInvalid
 from contracts.policies import Hopping, Session, Sliding, SuppressPolicy, Tumbling
 from contracts.record import NO_TIME_MS, Headers, Record
 from contracts.window import WINDOW_HEADER, parse_window
-from services.operators.held import UNBOUNDED, Codec, Held
+from services.operators.held import UNBOUNDED, Codec, Entry, Held
 from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
 from services.operators.readable import set_aside_dead
 from services.operators.rows import (
@@ -40,7 +40,6 @@ UPDATE_FORMAT = 1
 _HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
 _PLACE_SPACE = b"\x02"
-_KEY_AT = len(_SPACE) + 8
 _header = Struct(">qqqq?")
 _update = Struct(">Bii")
 _NULL = -1
@@ -99,13 +98,16 @@ class Suppress:
         self._wait_ms = waiting_time_ms(policy)
         self._records_max = UNBOUNDED if policy.buffer.records is None else policy.buffer.records
         self._bytes_max = UNBOUNDED if policy.buffer.bytes is None else policy.buffer.bytes
+        self._header_key = view.prefix + _HEADER_KEY
+        self._space = view.prefix + _SPACE
+        self._place_space = view.prefix + _PLACE_SPACE
         self.samples = BufferSamples()
         self._ends: dict[bytes | None, int | None] = {}
         self._updates: dict[bytes, Update] = {}
         self._time_ms, self.weight = NO_TIME_MS, 0
-        self._held = Held(view, _SPACE, self._wait_ms, Codec(_encode, _decode))
+        self._held = Held(view, self._space, self._wait_ms, Codec(_encode, self._decode))
         self._held.recalled = self._recalled
-        if (header := view.get_many([_HEADER_KEY])[0]) is not None:
+        if (header := view.get_many([self._header_key])[0]) is not None:
             self._load(header)
         self.counts = Counts(self._held.count)
 
@@ -119,57 +121,92 @@ class Suppress:
     def process(self, batch: Batch) -> Step:
         """Hold every update, let go of what is due."""
         self.counts.taken += len(batch.records)
-        olds = batch.olds if batch.olds is not None else [None] * len(batch.records)
         step = Step(Batch([], [], None if batch.olds is None else []))
+        olds: list[bytes | None] = batch.olds or [None] * len(batch.records)
         held = self._held
-        if held.in_memory < held.count:
+        if not held.is_all_in_memory:
             self._recall_keys(batch)
-        for record, cause, old in zip(batch.records, batch.causes, olds, strict=True):
-            due_ms = self._due_ms(record, cause, step)
-            if due_ms is None:
-                continue
-            self._hold(step, record, cause, old, due_ms)
-            self.samples.take(self.weight, held.count)
-            through_ms = max(self._time_ms - self._wait_ms, held.released_through_ms)
-            if through_ms >= held.next_ms:
-                self._release(step, held.release_through(through_ms), cause, self._reason)
-            if self._is_full():
-                self._make_room(step, cause)
-                if step.failure is not None:
-                    break
+        self._hold_all(step, batch, olds)
         if self._spills:
             self._spill(batch)
         self.counts.held = held.count
         return step
 
+    def _hold_all(self, step: Step, batch: Batch, olds: list[bytes | None]) -> None:
+        """The loop that sees every update: enter or replace, let go of what is due, make room."""
+        held, updates, wait_ms = self._held, self._updates, self._wait_ms
+        unsaved, samples, space = held.unsaved, self.samples, self._space
+        bounded = not self._spills and self._policy.buffer.when_full is not None
+        through_ms = max(self._time_ms - wait_ms, held.released_through_ms)
+        entered: list[Entry[Update]] = []
+        next_ms, count = held.next_ms, held.count
+        for record, cause, old in zip(batch.records, batch.causes, olds, strict=True):
+            key = record[0]
+            due_ms = self._end_ms(record[3]) if self._final else record[2]
+            if key is None or due_ms is None:
+                self._refuse(step, record, cause)
+                continue
+            if record[2] > self._time_ms:
+                self._time_ms = record[2]
+                through_ms = max(self._time_ms - wait_ms, held.released_through_ms)
+            update = updates.get(key)
+            if update is None:
+                place = space + pack_time(due_ms) + key
+                weight = update_weight(record, old, old)
+                update = updates[key] = Update(place, old, old, record, weight, False)
+                entered.append((place, due_ms, update))
+                count += 1
+                if due_ms < next_ms:
+                    next_ms = due_ms
+            else:
+                self._merge(step, update, cause)
+                weight = update_weight(record, update.prior, old)
+                self.weight -= update.weight
+                update.old, update.record, update.weight = old, record, weight
+                unsaved[update.place] = update
+            self.weight += weight
+            samples.take(self.weight, count)
+            if self._explain:
+                self._decide(step, record, Verdict.HELD, Reason.WAITING, cause)
+            is_full = bounded and (count > self._records_max or self.weight > self._bytes_max)
+            if through_ms >= next_ms or is_full:
+                if entered:
+                    held.add_many(entered)
+                    entered = []
+                self._release(step, held.release_through(through_ms), cause, self._reason)
+                if is_full and not self._make_room(step, cause):
+                    return
+                next_ms, count = held.next_ms, held.count
+        if entered:
+            held.add_many(entered)
+
+    def _merge(self, step: Step, update: Update, cause: int) -> None:
+        """A later update takes the place of the one that is held."""
+        self.counts.merged += 1
+        if self._explain:
+            self._decide(step, update.record, Verdict.MERGED, Reason.UPDATED, cause)
+
+    def _refuse(self, step: Step, record: Record, cause: int) -> None:
+        """An update without key, or one that says nowhere which window it belongs to."""
+        if record.key is None:
+            self.counts.drop(Reason.NULL_KEY)
+            if self._explain:
+                self._decide(step, record, Verdict.DROPPED, Reason.NULL_KEY, cause)
+            return
+        detail = f"it has no header `{WINDOW_HEADER}` that names its window"
+        dead = Aside(cause, self.name, record, Reason.NO_WINDOW, detail)
+        set_aside_dead(step, self.counts, dead)
+
     @property
     def _reason(self) -> Reason:
         return Reason.WINDOW_CLOSED if self._final else Reason.TIME_LIMIT
 
-    def _due_ms(self, record: Record, cause: int, step: Step) -> int | None:
-        """From when the update counts its waiting; None where it cannot be held."""
-        key, _, timestamp_ms, headers, _, _, _ = record
-        if key is None:
-            self.counts.drop(Reason.NULL_KEY)
-            if self._explain:
-                self._decide(step, record, Verdict.DROPPED, Reason.NULL_KEY, cause)
-            return None
-        if self._final:
-            end_ms = self._end_ms(headers)
-            if end_ms is None:
-                detail = f"it has no header `{WINDOW_HEADER}` that names its window"
-                dead = Aside(cause, self.name, record, Reason.NO_WINDOW, detail)
-                set_aside_dead(step, self.counts, dead)
-                return None
-        else:
-            end_ms = timestamp_ms
-        if timestamp_ms > self._time_ms:
-            self._time_ms = timestamp_ms
-        return end_ms
-
     def _end_ms(self, headers: Headers) -> int | None:
-        """The end of the window that the headers name; the same few windows come again and again."""
-        value = next((value for name, value in reversed(headers) if name == WINDOW_HEADER), None)
+        """The end of the window that the headers name; the same few windows come again."""
+        value = None
+        for name, content in headers:
+            if name == WINDOW_HEADER:
+                value = content
         if value not in self._ends:
             if len(self._ends) >= _ENDS_MAX:
                 self._ends.clear()
@@ -177,39 +214,17 @@ class Suppress:
             self._ends[value] = None if window is None else window.end_ms
         return self._ends[value]
 
-    def _hold(self, step: Step, record: Record, cause: int, old: bytes | None, due_ms: int) -> None:
-        key = record[0]
-        assert key is not None
-        update = self._updates.get(key)
-        if update is None:
-            place = _SPACE + pack_time(due_ms) + key
-            weight = update_weight(record, old, old)
-            update = Update(place, old, old, record, weight, has_place_row=False)
-            self._held.add(due_ms, place, update)
-            self._updates[key] = update
-        else:
-            if self._explain:
-                self._decide(step, update.record, Verdict.MERGED, Reason.UPDATED, cause)
-            self.counts.merged += 1
-            weight = update_weight(record, update.prior, old)
-            self.weight -= update.weight
-            update.old, update.record, update.weight = old, record, weight
-            self._held.changed(update.place, update)
-        self.weight += weight
-        if self._explain:
-            self._decide(step, record, Verdict.HELD, Reason.WAITING, cause)
-
     def _release(self, step: Step, updates: list[Update], cause: int, reason: Reason) -> None:
         """Updates leave as the records that they are; an empty final result is dropped."""
         forwarded = step.forwarded
         places: dict[bytes, bytes | None] = {}
         for update in updates:
             record = update.record
-            key = update.place[_KEY_AT:]
+            key = record[0] or b""
             del self._updates[key]
             self.weight -= update.weight
             if update.has_place_row:
-                places[_PLACE_SPACE + key] = None
+                places[self._place_space + key] = None
             if self._final and record.value is None:
                 self.counts.drop(Reason.EMPTY_WINDOW)
                 verdict, why = Verdict.DROPPED, Reason.EMPTY_WINDOW
@@ -224,43 +239,38 @@ class Suppress:
         if updates:
             self.samples.take(self.weight, self._held.count)
 
-    def _is_full(self) -> bool:
-        """Whether the bounds are crossed; a buffer that spills never is, its bounds are memory's."""
-        return not self._spills and (
-            self._held.count > self._records_max or self.weight > self._bytes_max
-        )
-
-    def _make_room(self, step: Step, cause: int) -> None:
-        if self._policy.buffer.when_full == "shut-down":
-            sentence = (
-                f"operator `{self.name}` holds {self._held.count} updates of {self.weight} bytes,"
-                " more than its buffer may; raise its bounds, or let it spill"
-            )
-            step.failure = Failure(cause, self.name, sentence)
-            return
-        evicted = []
+    def _make_room(self, step: Step, cause: int) -> bool:
+        """Do what the policy says where the buffer is still full; False where it must shut down."""
         count, weight = self._held.count, self.weight
+        evicted = []
         while count > self._records_max or weight > self._bytes_max:
-            update = self._held.release_first()
-            evicted.append(update)
+            if self._policy.buffer.when_full == "shut-down":
+                sentence = (
+                    f"operator `{self.name}` holds {count} updates of {weight} bytes, more than"
+                    " its buffer may; raise its bounds, or let it spill"
+                )
+                step.failure = Failure(cause, self.name, sentence)
+                return False
+            evicted.append(self._held.release_first())
             count -= 1
-            weight -= update.weight
+            weight -= evicted[-1].weight
         self._release(step, evicted, cause, Reason.BUFFER_FULL)
+        return True
 
     def _spill(self, batch: Batch) -> None:
         """Keep memory within its bounds, and updates that stand on disk alone out of it."""
         held = self._held
         held.in_memory_max = self._in_memory_max(held.count)
         outside = held.spill() if held.in_memory > held.in_memory_max else []
-        for key in {record[0] for record in batch.records if record[0] in self._updates}:
-            update = self._updates[key]
-            if not held.is_in_memory(update.place):
-                outside.append(update)
+        if not held.is_all_in_memory:
+            keys = self._updates.keys() & {record[0] or b"" for record in batch.records}
+            updates = [self._updates[key] for key in keys]
+            outside += [update for update in updates if not held.is_in_memory(update.place)]
         places: dict[bytes, bytes | None] = {}
         for update in outside:
-            key = update.place[_KEY_AT:]
+            time, key = self._time_and_key(update.place)
             if self._updates.pop(key, None) is not None:
-                places[_PLACE_SPACE + key] = update.place[len(_SPACE) : _KEY_AT]
+                places[self._place_space + key] = time
         self._view.put_many(places)
 
     def _recall_keys(self, batch: Batch) -> None:
@@ -268,17 +278,30 @@ class Suppress:
         self._held.save()
         keys = {record[0] for record in batch.records}
         wanted = [key for key in keys if key is not None and key not in self._updates]
-        times = self._view.get_many([_PLACE_SPACE + key for key in wanted])
+        times = self._view.get_many([self._place_space + key for key in wanted])
         places = [
-            _SPACE + time + key for key, time in zip(wanted, times, strict=True) if time is not None
+            self._space + time + key for key, time in zip(wanted, times, strict=True) if time is not None
         ]
-        held_from = self._held.row_key(self._held.released_through_ms + 1, b"")
+        held_from = self._held.row_key(self._held.released_through_ms + 1)
         for place, row in zip(places, self._view.get_many(places), strict=True):
             if row is not None and place >= held_from:
-                self._recalled(place, _decode(place, row))
+                self._recalled(place, self._decode(place, row))
+
+    def _decode(self, place: bytes, row: bytes) -> Update:
+        require_format(row, UPDATE_FORMAT, "suppressed update")
+        reader = RowReader(row, 0)
+        _, prior_length, old_length = _update.unpack(reader.take(_update.size))
+        prior = reader.take_nullable(prior_length)
+        old = prior if old_length == _AS_PRIOR else reader.take_nullable(old_length)
+        record = decode_record(self._time_and_key(place)[1], reader.rest())
+        return Update(place, prior, old, record, update_weight(record, prior, old), True)
 
     def _recalled(self, place: bytes, update: Update) -> None:
-        self._updates[place[_KEY_AT:]] = update
+        self._updates[self._time_and_key(place)[1]] = update
+
+    def _time_and_key(self, place: bytes) -> tuple[bytes, bytes]:
+        start = len(self._space)
+        return place[start : start + 8], place[start + 8 :]
 
     def _in_memory_max(self, held: int) -> int:
         """How many updates of the average weight memory may hold."""
@@ -292,7 +315,7 @@ class Suppress:
         header = _header.pack(
             self._time_ms, held.released_through_ms, held.count, self.weight, self._spills
         )
-        self._view.put_many({_HEADER_KEY: header})
+        self._view.put_many({self._header_key: header})
 
     def _decide(
         self, step: Step, record: Record, verdict: Verdict, reason: Reason, cause: int
@@ -330,14 +353,3 @@ def _encode(update: Update) -> bytes:
         old_length = len(old)
     head = _update.pack(UPDATE_FORMAT, _NULL if prior is None else len(prior), old_length)
     return head + (prior or b"") + (old or b"") + encode_record(update.record)
-
-
-def _decode(place: bytes, row: bytes) -> Update:
-    require_format(row, 0, UPDATE_FORMAT, "suppressed update")
-    reader = RowReader(row, 0)
-    _, prior_length, old_length = _update.unpack(reader.take(_update.size))
-    prior = reader.take_nullable(prior_length)
-    old = prior if old_length == _AS_PRIOR else reader.take_nullable(old_length)
-    record = decode_record(reader.rest())
-    weight = update_weight(record, prior, old)
-    return Update(place, prior, old, record, weight, has_place_row=True)

@@ -24,6 +24,7 @@ class Table:
         self.name = policy.name or policy.kind
         self.counts = Counts(0)
         self._view = view
+        self._space = view.prefix + _SPACE
         self._explain = explain
 
     def process(self, batch: Batch) -> Step:
@@ -38,7 +39,7 @@ class Table:
             if key is None:
                 self.counts.drop(Reason.NULL_KEY)
             else:
-                row_key = _SPACE + key
+                row_key = self._space + key
                 olds.append(latest[row_key])
                 latest[row_key] = changed[row_key] = record[1]
                 forwarded.records.append(record)
@@ -57,7 +58,8 @@ class Table:
 
     def _recall(self, batch: Batch) -> dict[bytes, bytes | None]:
         """The rows of all keys of the batch."""
-        row_keys = list({_SPACE + record[0] for record in batch.records if record[0] is not None})
+        keys = {record[0] for record in batch.records}
+        row_keys = [self._space + key for key in keys if key is not None]
         return dict(zip(row_keys, self._view.get_many(row_keys), strict=True))
 
     def save(self) -> None:

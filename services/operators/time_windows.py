@@ -1,7 +1,7 @@
 """Tumbling, hopping and unlimited windows, and no windows at all.
 
 State
-    0x01 start (8) key    timestamp (8, signed) | aggregate
+    0x01 start (8) key    the latest timestamp in it (8, signed) | aggregate
 
 Rows of one window stand together and windows stand in order of time, so those that are over leave
 as one stretch, and a result is found by one look-up. Without windows, and for unlimited ones,
@@ -11,19 +11,67 @@ there is one start and nothing is ever over. Rules C1 and C4.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from contracts.policies import Hopping, Tumbling, Unlimited
-from contracts.record import NO_TIME_MS, Record
-from contracts.window import UNLIMITED_END_MS, WindowBounds
-from services.operators.functions import Function
-from services.operators.operator import View
-from services.operators.rows import pack_time
-from services.operators.windows import Taken, Update
+from contracts.record import Record
+from contracts.window import UNLIMITED_END_MS, WindowBounds, window_header, windowed_key
+from services.operators.functions import Aggregated, Function
+from services.operators.operator import Batch, View
+from services.operators.rows import make_record, pack_time
 
 _SPACE = b"\x01"
-_timestamp = Struct(">q")
+_pack_timestamp = Struct(">q").pack
+_TIMESTAMP_BYTES = 8
 _DROP_EVERY_MS_MIN = 1_000
+_FRAMES_MAX = 1_000
+
+
+class Frame(NamedTuple):
+    """What is the same for all keys of one window."""
+
+    row_prefix: bytes
+    key_suffix: bytes
+    headers: tuple[tuple[str, bytes], ...]
+
+
+class Frames:
+    """The frames of the windows in use; the same few come again and again."""
+
+    def __init__(self, view: View, kind: str, size_ms: int) -> None:
+        """Frames of windows of one kind and size, over the rows of one view."""
+        self._space = view.prefix + _SPACE
+        self._kind = kind
+        self._size_ms = size_ms
+        self._frames: dict[int, Frame] = {}
+
+    def at(self, start_ms: int) -> Frame:
+        """The frame of the window that starts then."""
+        frame = self._frames.get(start_ms)
+        if frame is None:
+            if len(self._frames) >= _FRAMES_MAX:
+                self._frames.clear()
+            window = WindowBounds(self._kind, start_ms, start_ms + self._size_ms)
+            prefix = self._space + pack_time(start_ms)
+            frame = Frame(prefix, windowed_key(b"", window), (window_header(window),))
+            self._frames[start_ms] = frame
+        return frame
+
+    def row_keys(self, records: list[Record]) -> list[bytes]:
+        """Where the rows of records stand, if windows do not overlap."""
+        size_ms = self._size_ms
+        keys = []
+        start_ms, end_ms, prefix = 0, 0, b""
+        for record in records:
+            key, timestamp_ms = record[0], record[2]
+            if key is None:
+                continue
+            if not start_ms <= timestamp_ms < end_ms:
+                start_ms = timestamp_ms - timestamp_ms % size_ms
+                end_ms = start_ms + size_ms
+                prefix = self.at(start_ms)[0]
+            keys.append(prefix + key)
+        return keys
 
 
 class TimeWindows:
@@ -38,27 +86,30 @@ class TimeWindows:
     ) -> None:
         """Keep rows for as long as late records can change them, or longer if asked."""
         self._view = view
+        self._space = view.prefix + _SPACE
         self._function = function
-        self._kind = policy.kind
         self._size_ms = policy.size_ms
         self._advance_ms = policy.advance_ms if isinstance(policy, Hopping) else policy.size_ms
-        self._grace_ms = policy.grace_ms
-        self._keep_ms = max(retention_ms or 0, policy.size_ms + policy.grace_ms)
+        self._open_ms = policy.size_ms + policy.grace_ms
+        self._keep_ms = max(retention_ms or 0, self._open_ms)
         self._drop_every_ms = max(policy.size_ms, self._keep_ms // 4, _DROP_EVERY_MS_MIN)
         self._dropped = 0
+        self._frames = Frames(view, policy.kind, policy.size_ms)
         self._rows: dict[bytes, bytes | None] = {}
         self._changed: dict[bytes, bytes | None] = {}
 
     def _starts(self, timestamp_ms: int) -> range:
-        first = max(0, timestamp_ms - self._size_ms + self._advance_ms)
-        return range(first // self._advance_ms * self._advance_ms, timestamp_ms + 1, self._advance_ms)
+        """The starts of the windows that hold a timestamp, the earliest first."""
+        advance_ms = self._advance_ms
+        first_ms = max(0, timestamp_ms - self._size_ms + advance_ms) // advance_ms * advance_ms
+        return range(first_ms, timestamp_ms + 1, advance_ms)
 
     def recall(self, records: list[Record], time_ms: int) -> None:
         """Look up every open window of every record."""
-        closed_ms = time_ms - self._grace_ms - self._size_ms
+        closed_ms = time_ms - self._open_ms
         wanted = list(
             {
-                _SPACE + pack_time(start_ms) + record[0]
+                self._frames.at(start_ms)[0] + record[0]
                 for record in records
                 if record[0] is not None
                 for start_ms in self._starts(record[2])
@@ -67,26 +118,27 @@ class TimeWindows:
         )
         self._rows = dict(zip(wanted, self._view.get_many(wanted), strict=True))
 
-    def take(self, record: Record, read: Any, time_ms: int) -> Taken:
+    def take(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
         """Update every open window that the record falls into, the earliest first."""
-        key, _, timestamp_ms, _, _, _, _ = record
-        assert key is not None
-        updates = []
-        changed: dict[bytes, bytes | None] = {}
-        refused = 0
-        open_after_ms = time_ms - self._grace_ms - self._size_ms
-        for start_ms in self._starts(timestamp_ms):
-            if start_ms <= open_after_ms:
-                refused += 1
-                continue
-            row_key = _SPACE + pack_time(start_ms) + key
-            window = WindowBounds(self._kind, start_ms, start_ms + self._size_ms)
-            update = grow(self._function, window, self._rows[row_key], read, timestamp_ms)
-            updates.append(update)
-            changed[row_key] = result_row(update)
-        self._rows |= changed
-        self._changed |= changed
-        return Taken(updates, refused)
+        closed_ms = time_ms - self._open_ms
+        starts_ms = self._starts(record[2])
+        frames = [self._frames.at(start_ms) for start_ms in starts_ms if start_ms > closed_ms]
+        grown = [self._grow(frame, record, content) for frame in frames]
+        for frame, (old, new, timestamp_ms) in zip(frames, grown, strict=True):
+            self._put(frame, record, new, timestamp_ms)
+            append_framed(into, cause, record, frame, old, new, timestamp_ms)
+        return len(starts_ms) - len(frames)
+
+    def _grow(
+        self, frame: Frame, record: Record, content: Any
+    ) -> tuple[Aggregated, Aggregated, int]:
+        row = self._rows[frame[0] + (record[0] or b"")]
+        return grow(self._function, row, content, record[2])
+
+    def _put(self, frame: Frame, record: Record, new: Aggregated, timestamp_ms: int) -> None:
+        row_key = frame[0] + (record[0] or b"")
+        row = None if new is None else _pack_timestamp(timestamp_ms) + new
+        self._rows[row_key] = self._changed[row_key] = row
 
     def save(self, time_ms: int) -> None:
         """Put what the batch changed; drop the windows that nobody may ask for any more."""
@@ -94,8 +146,47 @@ class TimeWindows:
         self._changed = {}
         drop = (time_ms - self._keep_ms) // self._drop_every_ms
         if drop > self._dropped:
-            self._view.drop(_SPACE, _SPACE + pack_time(drop * self._drop_every_ms))
+            self._view.drop(self._space, self._space + pack_time(drop * self._drop_every_ms))
             self._dropped = drop
+
+
+class TumblingWindows(TimeWindows):
+    """Hopping windows of which a record falls into one alone, which is worth a shorter way."""
+
+    def recall(self, records: list[Record], time_ms: int) -> None:
+        """Look up the window of every record; of closed ones too, which are few."""
+        del time_ms
+        wanted = self._frames.row_keys(records)
+        self._rows = dict(zip(wanted, self._view.get_many(wanted), strict=True))
+
+    def take(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
+        """Update the window that the record falls into, if it is open."""
+        key, _, timestamp_ms, headers, topic, partition, offset = record
+        assert key is not None
+        start_ms = timestamp_ms - timestamp_ms % self._size_ms
+        if start_ms <= time_ms - self._open_ms:
+            return 1
+        frame = self._frames.at(start_ms)
+        row_key = frame[0] + key
+        function, row = self._function, self._rows[row_key]
+        if row is None:
+            old = function[1]()
+        else:
+            old = row[_TIMESTAMP_BYTES:]
+            latest_ms = int.from_bytes(row[:_TIMESTAMP_BYTES], "big")
+            if latest_ms > timestamp_ms:
+                timestamp_ms = latest_ms
+        new = function[2](old, content)
+        row = None if new is None else _pack_timestamp(timestamp_ms) + new
+        self._rows[row_key] = self._changed[row_key] = row
+        headers = headers + frame[2] if headers else frame[2]
+        into.records.append(
+            make_record((key + frame[1], new, timestamp_ms, headers, topic, partition, offset))
+        )
+        into.causes.append(cause)
+        if into.olds is not None:
+            into.olds.append(old)
+        return 0
 
 
 class OneWindow:
@@ -105,32 +196,36 @@ class OneWindow:
         """`policy` is None where there are no windows."""
         self._view = view
         self._function = function
-        self._start_ms = NO_TIME_MS if policy is None else policy.start_ms
-        self._window = (
-            None if policy is None else WindowBounds(policy.kind, policy.start_ms, UNLIMITED_END_MS)
-        )
-        self._prefix = _SPACE + pack_time(self._start_ms)
+        self._start_ms = 0 if policy is None else policy.start_ms
+        self._frame = Frame(view.prefix + _SPACE + pack_time(self._start_ms), b"", ())
+        if policy is not None:
+            window = WindowBounds(policy.kind, policy.start_ms, UNLIMITED_END_MS)
+            suffix, header = windowed_key(b"", window), window_header(window)
+            self._frame = Frame(self._frame.row_prefix, suffix, (header,))
+        self._is_windowed = policy is not None
         self._rows: dict[bytes, bytes | None] = {}
         self._changed: dict[bytes, bytes | None] = {}
 
     def recall(self, records: list[Record], time_ms: int) -> None:
         """Look up every key."""
         del time_ms
-        prefix = self._prefix
-        wanted = list({prefix + record[0] for record in records if record[0] is not None})
+        prefix = self._frame.row_prefix
+        wanted = [prefix + record[0] for record in records if record[0] is not None]
         self._rows = dict(zip(wanted, self._view.get_many(wanted), strict=True))
 
-    def take(self, record: Record, read: Any, time_ms: int) -> Taken:
+    def take(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
         """Update the result of the key, unless the record is from before the window."""
         del time_ms
-        key, _, timestamp_ms, _, _, _, _ = record
+        key = record[0]
         assert key is not None
-        if self._window is not None and timestamp_ms < self._start_ms:
-            return Taken([], 0)
-        row_key = self._prefix + key
-        update = grow(self._function, self._window, self._rows[row_key], read, timestamp_ms)
-        self._rows[row_key] = self._changed[row_key] = result_row(update)
-        return Taken([update], 0)
+        if self._is_windowed and record[2] < self._start_ms:
+            return 0
+        row_key = self._frame.row_prefix + key
+        old, new, timestamp_ms = grow(self._function, self._rows[row_key], content, record[2])
+        row = None if new is None else _pack_timestamp(timestamp_ms) + new
+        self._rows[row_key] = self._changed[row_key] = row
+        append_framed(into, cause, record, self._frame, old, new, timestamp_ms)
+        return 0
 
     def save(self, time_ms: int) -> None:
         """Put what the batch changed."""
@@ -140,21 +235,31 @@ class OneWindow:
 
 
 def grow(
-    function: Function,
-    window: WindowBounds | None,
-    row: bytes | None,
-    read: Any,
-    timestamp_ms: int,
-) -> Update:
-    """The result of a window after one more record."""
+    function: Function, row: bytes | None, content: Any, timestamp_ms: int
+) -> tuple[Aggregated, Aggregated, int]:
+    """The old result of a window, the new one, and the latest timestamp in it."""
     if row is None:
         old = function.initial()
     else:
-        old = row[_timestamp.size :]
-        timestamp_ms = max(timestamp_ms, _timestamp.unpack_from(row)[0])
-    return Update(window, old, function.add(old, read), timestamp_ms)
+        old = row[_TIMESTAMP_BYTES:]
+        latest_ms = int.from_bytes(row[:_TIMESTAMP_BYTES], "big", signed=True)
+        timestamp_ms = max(timestamp_ms, latest_ms)
+    return old, function.add(old, content), timestamp_ms
 
 
-def result_row(update: Update) -> bytes | None:
-    """The row of a result; none where there is no result."""
-    return None if update.new is None else _timestamp.pack(update.timestamp_ms) + update.new
+def append_framed(
+    into: Batch,
+    cause: int,
+    record: Record,
+    frame: Frame,
+    old: Aggregated,
+    new: Aggregated,
+    timestamp_ms: int,
+) -> None:
+    """A result leaves with the key and time of its window, the headers and origin of its cause."""
+    key, _, _, headers, topic, partition, offset = record
+    key = (key or b"") + frame.key_suffix
+    headers = headers + frame.headers
+    into.append(
+        make_record((key, new, timestamp_ms, headers, topic, partition, offset)), cause, old
+    )

@@ -13,11 +13,18 @@ _HELD_RECORD = 13 + 8 + 8 + 4
 _HELD_UPDATE = 8 + 8 + 8 + 4
 
 
-def record_weight(record: Record) -> int:
-    """The weight of a record held for its time."""
-    key, value, _, headers, topic, _, _ = record
-    weight = _HELD_RECORD + len(key or b"") + len(value or b"") + len(topic)
-    return weight + headers_weight(headers) if headers else weight
+def records_weight(records: list[Record]) -> int:
+    """The weight of records held for their time."""
+    weight = _HELD_RECORD * len(records)
+    for key, value, _, headers, topic, _, _ in records:
+        weight += len(topic)
+        if key is not None:
+            weight += len(key)
+        if value is not None:
+            weight += len(value)
+        if headers:
+            weight += headers_weight(headers)
+    return weight
 
 
 def update_weight(record: Record, prior: bytes | None, old: bytes | None) -> int:

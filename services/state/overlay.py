@@ -95,8 +95,9 @@ class Overlay:
     def changes(self) -> Iterator[Change]:
         """Everything that was set or deleted since the last commit, each row once."""
         for name, view in self._views.items():
+            length = len(view.prefix)
             for key, row in view.pending.items():
-                yield Change(name, key, row)
+                yield Change(name, key[length:], row)
 
     def commit(self, positions: Mapping[str, int]) -> None:
         """Give all changes and these positions to the store, as one write batch."""
@@ -105,8 +106,8 @@ class Overlay:
             rows[layout.POSITION_KEY + name.encode()] = layout.pack_position(position)
         drops: list[Stretch] = []
         for view in self._views.values():
-            drops += view.prefixed_drops()
-            rows |= view.prefixed_rows()
+            drops += view.drops
+            rows |= view.pending
         self._store.write(drops, rows)
         self.discard()
 
@@ -121,10 +122,10 @@ class StoreView:
     """One store's rows as its operator sees them."""
 
     def __init__(self, store: Store, prefix: bytes) -> None:
-        """See the rows of `store` that begin with `prefix`, without it."""
+        """See the rows of `store` that begin with `prefix`."""
         self._store = store
-        self._prefix = prefix
-        self._drops: list[Stretch] = []
+        self.prefix = prefix
+        self.drops: list[Stretch] = []
         self.pending: dict[bytes, bytes | None] = {}
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
@@ -136,16 +137,15 @@ class StoreView:
         return self._read(keys)
 
     def _read(self, keys: list[bytes]) -> list[bytes | None]:
-        prefix = self._prefix
-        rows = self._store.get_many([prefix + key for key in keys]) if keys else []
-        if self._drops:
+        rows = self._store.get_many(keys) if keys else []
+        if self.drops:
             return [
                 None if self._is_dropped(key) else row for key, row in zip(keys, rows, strict=True)
             ]
         return rows
 
     def _is_dropped(self, key: bytes) -> bool:
-        return any(start <= key < end for start, end in self._drops)
+        return any(start <= key < end for start, end in self.drops)
 
     def put_many(self, rows: Mapping[bytes, bytes | None]) -> None:
         """Set rows; None deletes."""
@@ -154,15 +154,10 @@ class StoreView:
     def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Rows with start <= key < end, in order."""
         pending = self.pending
-        length = len(self._prefix)
-        stored = (
-            (row_key[length:], row)
-            for row_key, row in self._store.range(self._prefix + start, self._prefix + end)
-        )
         unchanged = (
             (key, row)
-            for key, row in stored
-            if key not in pending and not (self._drops and self._is_dropped(key))
+            for key, row in self._store.range(start, end)
+            if key not in pending and not (self.drops and self._is_dropped(key))
         )
         changed = sorted(
             (key, row) for key, row in pending.items() if row is not None and start <= key < end
@@ -171,23 +166,14 @@ class StoreView:
 
     def drop(self, start: bytes, end: bytes) -> None:
         """Forget start <= key < end whole."""
-        self._drops.append((start, end))
+        self.drops.append((start, end))
         for key in [key for key in self.pending if start <= key < end]:
             del self.pending[key]
-
-    def prefixed_drops(self) -> list[Stretch]:
-        """The dropped stretches as the store knows them."""
-        return [(self._prefix + start, self._prefix + end) for start, end in self._drops]
-
-    def prefixed_rows(self) -> dict[bytes, bytes | None]:
-        """The changed rows as the store knows them."""
-        prefix = self._prefix
-        return {prefix + key: row for key, row in self.pending.items()}
 
     def forget(self) -> None:
         """Begin anew, because the changes are in the store, or shall never be."""
         self.pending = {}
-        self._drops = []
+        self.drops = []
 
 
 _key_of = itemgetter(0)

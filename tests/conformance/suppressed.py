@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from contracts.policies import BufferPolicy, SuppressPolicy
 from contracts.record import Record
 from services.operators.operator import Batch
 from services.operators.suppress import BufferSamples, Suppress
+from services.state.memory import MemoryStore
+from services.state.overlay import Overlay
 from spark_jobs.versioned.arrival import Arrival
 from spark_jobs.versioned.history import Version, VersionedStore
 from spark_jobs.versioned.tables import Change, Table, refuse_suppress
@@ -16,39 +18,12 @@ from spark_jobs.versioned.tables import Change, Table, refuse_suppress
 ANSWERS = {"emit": "emit-early", "shutdown": "shut-down"}
 
 
-class Rows:
-    """An operator's view over a dict."""
-
-    def __init__(self) -> None:
-        self._rows: dict[bytes, bytes] = {}
-
-    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """The row of each key."""
-        return [self._rows.get(key) for key in keys]
-
-    def put_many(self, rows: Mapping[bytes, bytes | None]) -> None:
-        """Set rows; None deletes."""
-        for key, row in rows.items():
-            if row is None:
-                self._rows.pop(key, None)
-            else:
-                self._rows[key] = row
-
-    def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Rows with start <= key < end, in order."""
-        return iter([(key, self._rows[key]) for key in sorted(self._rows) if start <= key < end])
-
-    def drop(self, start: bytes, end: bytes) -> None:
-        """Forget start <= key < end."""
-        for key, _ in self.range(start, end):
-            del self._rows[key]
-
-
 class SuppressedState:
-    """What outlives a batch: the rows, and what was measured."""
+    """What outlives a batch: the store, and what was measured."""
 
     def __init__(self) -> None:
-        self.rows = Rows()
+        self.store = MemoryStore()
+        self.overlay = Overlay(self.store, "conformance")
         self.operator: Suppress | None = None
         self.samples = BufferSamples()
         self.emitted = 0
@@ -68,6 +43,7 @@ class SuppressedState:
         """Write out what the operator remembers."""
         if self.operator is not None:
             self.operator.save()
+            self.overlay.commit({})
 
     def metrics(self) -> dict[str, float]:
         """KIP-328's metrics as they stand now."""
@@ -105,7 +81,8 @@ class Suppressed:
         self.name = name
         self._parent = parent
         self._state = state
-        self._operator = state.operator = Suppress(policy, state.rows)
+        state.overlay = Overlay(state.store, "conformance")
+        self._operator = state.operator = Suppress(policy, state.overlay.view("suppress"))
         self._operator.samples = state.samples
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
