@@ -14,7 +14,7 @@
     |  |- StateLocked                held by another process
     |  |- StateOfAnotherPipeline     written by another pipeline
     |  `- StateUnavailable           the disk is full, gone, or not ours to write
-    |- StateCorrupt                  bytes that cannot be what was written; rebuilt from the changelog
+    |- StateCorrupt                  bytes that nobody wrote; rebuilt from the changelog
     `- KafkaUnreachable              no broker answers; exit code 3
 
 A leaf's docstring ends with what to do. Any other exception that leaves headrace is a bug.
@@ -48,7 +48,10 @@ class SizeInvalid(YourFault, ValueError):
 
 
 class SelectorInvalid(YourFault, ValueError):
-    """A selector selects nothing. **Do:** write `key`, `header.NAME`, `value.FIELD` or `module:function`."""
+    """A selector selects nothing.
+
+    **Do:** write `key`, `header.NAME`, `value.FIELD` or `module:function`.
+    """
 
 
 class TopologyRefused(YourFault):
@@ -56,11 +59,11 @@ class TopologyRefused(YourFault):
 
 
 class RecordUndecodable(HeadraceError):
-    """A record's bytes are not what the pipeline expects. **Do:** read it in the dead-letter topic."""
+    """A record's bytes are not what was expected. **Do:** read it in the dead-letter topic."""
 
 
 class BufferFull(HeadraceError):
-    """A buffer that must shut down when full is full. **Do:** raise its bounds, or choose another answer."""
+    """A buffer that must shut down is full. **Do:** raise its bounds, or choose another answer."""
 
     exit_code = 5
 
@@ -72,7 +75,10 @@ class StateRefused(HeadraceError):
 
 
 class StateLayoutNewer(StateRefused):
-    """A newer headrace wrote this state. **Do:** upgrade, or delete the folder to rebuild it from the changelog."""
+    """A newer headrace wrote this state.
+
+    **Do:** upgrade, or delete the folder to rebuild it from the changelog.
+    """
 
 
 class StateLocked(StateRefused):

@@ -27,7 +27,10 @@ def parse_duration_ms(text: object) -> int:
         parts = _DURATION_PART.findall(text)
         milliseconds = sum(int(count) * _UNIT_MS[unit] for count, unit in parts)
     else:
-        message = f"`{text}` is not a duration; write a number and a unit, such as 500ms, 30s, 10m, 1h30m or 7d"
+        message = (
+            f"`{text}` is not a duration; write a number and a unit,"
+            " such as 500ms, 30s, 10m, 1h30m or 7d"
+        )
         raise DurationInvalid(message)
     if not 0 <= milliseconds <= TIME_MS_MAX:
         message = f"`{text}` is out of range; a duration is zero or more, at most {TIME_MS_MAX} ms"

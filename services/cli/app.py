@@ -16,6 +16,7 @@ from contracts.errors import YourFault
 
 GROUP = "headrace.commands"
 OWN_COMMANDS = {
+    "demo": "services.cli.demo:demo",
     "plan": "services.cli.plan:plan",
 }
 _EXTRAS = {"services": "sidecar", "spark_jobs": "spark"}

@@ -1,1 +1,1 @@
-"""Pure operators: a batch of records in, what leaves out; state through a view; no clock, no log, no I/O."""
+"""Pure operators: a batch of records in, what leaves out; no clock, no log, no I/O."""

@@ -70,7 +70,7 @@ class Lateness:
         times_ms = list(accumulate(timestamps_ms, max, initial=self.time_ms))[1:]
         self.records += len(timestamps_ms)
         self.sum_ms += sum(times_ms) - sum(timestamps_ms)
-        self.max_ms = max(self.max_ms, max(map(sub, times_ms, timestamps_ms)))
+        self.max_ms = max(self.max_ms, *map(sub, times_ms, timestamps_ms))
         self.time_ms = times_ms[-1]
 
 
@@ -86,7 +86,9 @@ class Chain:
     ) -> None:
         """Build every operator over the view of its store."""
         self.operators = [
-            build_operator(policy, view_of(policy.store or policy.name or policy.kind), explain=explain)
+            build_operator(
+                policy, view_of(policy.store or policy.name or policy.kind), explain=explain
+            )
             for policy in policies
         ]
         self._explain = explain

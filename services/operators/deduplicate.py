@@ -68,60 +68,66 @@ class Deduplicate:
         known = self._recall(ids)
         rows: dict[bytes, bytes | None] = {}
         out, because = step.forwarded.records.append, step.forwarded.causes.append
-        decide = self._decide if self._explain else None
-        interval_ms, segment_ms = self._policy.interval_ms, self._segment_ms
-        time_ms = self._time_ms
-        segment_start_ms = segment_end_ms = 0
-        prefix = b""
-        duplicates = 0
+        interval_ms, time_ms = self._policy.interval_ms, self._time_ms
+        prefix, prefix_from_ms, prefix_to_ms = b"", 0, 0
         for record, record_id, cause in zip(records, ids, causes, strict=True):
             timestamp_ms = record[2]
             if timestamp_ms > time_ms:
-                time_ms = timestamp_ms
-            reason = Reason.FIRST
+                time_ms = self._time_ms = timestamp_ms
             if record_id is None:
                 reason = Reason.NULL_ID
             elif (entry := known.get(record_id)) is not None and (
-                duplicate := self._compare(record, entry, time_ms)
+                duplicate := self._compare(record, entry)
             ):
                 reason = duplicate
-                if reason is Reason.DUPLICATE:
-                    duplicates += 1
-                    if decide:
-                        decide(step, record, Verdict.DROPPED, reason, cause, time_ms, entry)
-                    continue
             elif timestamp_ms >= time_ms - interval_ms:
-                if not segment_start_ms <= timestamp_ms < segment_end_ms:
-                    segment_start_ms = timestamp_ms // segment_ms * segment_ms
-                    segment_end_ms = segment_start_ms + segment_ms
-                    prefix = self._space + pack_time(segment_start_ms)
-                offset = record[6]
-                entry = timestamp_ms.to_bytes(8, "big", signed=True) if offset is None else (
-                    _pack_entry(timestamp_ms, offset)
-                )
-                known[record_id] = rows[prefix + record_id] = entry
+                reason = Reason.FIRST
+                if not prefix_from_ms <= timestamp_ms < prefix_to_ms:
+                    prefix_from_ms = timestamp_ms // self._segment_ms * self._segment_ms
+                    prefix_to_ms = prefix_from_ms + self._segment_ms
+                    prefix = self._space + pack_time(prefix_from_ms)
+                known[record_id] = rows[prefix + record_id] = _entry_of(timestamp_ms, record[6])
             else:
                 reason = Reason.PAST_INTERVAL
-                if self._policy.late != "forward":
-                    self._put_aside(step, record, cause, time_ms)
-                    continue
+            if reason is Reason.DUPLICATE or (
+                reason is Reason.PAST_INTERVAL and self._policy.late != "forward"
+            ):
+                self._stop(step, record, cause, reason, known.get(record_id or b""))
+                continue
             out(record)
             because(cause)
-            if decide:
-                decide(step, record, Verdict.FORWARDED, reason, cause, time_ms, None)
-        self._time_ms = time_ms
-        if duplicates:
-            self.counts.drop(Reason.DUPLICATE, duplicates)
+            if self._explain:
+                self._decide(step, record, Verdict.FORWARDED, reason, cause)
         self.counts.forwarded += len(step.forwarded.records)
         self._view.put_many(rows)
         self._purge()
         return step
 
-    def _compare(self, record: Record, entry: bytes, time_ms: int) -> Reason | None:
+    def _stop(
+        self, step: Step, record: Record, cause: int, reason: Reason, entry: bytes | None
+    ) -> None:
+        """A duplicate, or a late record that the policy does not forward."""
+        verdict = Verdict.DROPPED
+        if reason is Reason.PAST_INTERVAL and self._policy.late == "topic":
+            verdict = Verdict.LATE
+            self.counts.late += 1
+            by_ms = self._time_ms - self._policy.interval_ms - record.timestamp_ms
+            detail = f"{by_ms} ms past the interval of {self._policy.interval_ms} ms"
+            step.late.append(Aside(cause, self.name, record, reason, detail))
+        else:
+            self.counts.drop(reason)
+        if self._explain:
+            first = entry if reason is Reason.DUPLICATE else None
+            self._decide(step, record, verdict, reason, cause, first)
+
+    def _compare(self, record: Record, entry: bytes) -> Reason | None:
         """DUPLICATE or REPLAY where the entry speaks against the record, None where it does not."""
         interval_ms = self._policy.interval_ms
         saved_ms = _time_of_entry.unpack_from(entry)[0]
-        if saved_ms < time_ms - interval_ms or abs(record.timestamp_ms - saved_ms) > interval_ms:
+        if (
+            saved_ms < self._time_ms - interval_ms
+            or abs(record.timestamp_ms - saved_ms) > interval_ms
+        ):
             return None
         if len(entry) == _entry.size and record.offset == _entry.unpack(entry)[1]:
             return Reason.REPLAY
@@ -135,9 +141,8 @@ class Deduplicate:
         for segment in range(self._oldest_live_segment(), newest + 1):
             prefix = self._prefix(segment)
             entries = self._view.get_many([prefix + record_id for record_id in wanted])
-            for record_id, entry in zip(wanted, entries, strict=True):
-                if entry is not None:
-                    known[record_id] = entry
+            found = zip(wanted, entries, strict=True)
+            known |= {record_id: entry for record_id, entry in found if entry is not None}
         return known
 
     def _purge(self) -> None:
@@ -152,20 +157,6 @@ class Deduplicate:
 
     def _prefix(self, segment: int) -> bytes:
         return self._space + pack_time(segment * self._segment_ms)
-
-    def _put_aside(self, step: Step, record: Record, cause: int, time_ms: int) -> None:
-        """A late record that the policy does not forward."""
-        verdict = Verdict.LATE
-        if self._policy.late == "drop":
-            verdict = Verdict.DROPPED
-            self.counts.drop(Reason.PAST_INTERVAL)
-        else:
-            self.counts.late += 1
-            by_ms = time_ms - self._policy.interval_ms - record.timestamp_ms
-            detail = f"{by_ms} ms past the interval of {self._policy.interval_ms} ms"
-            step.late.append(Aside(cause, self.name, record, Reason.PAST_INTERVAL, detail))
-        if self._explain:
-            self._decide(step, record, verdict, Reason.PAST_INTERVAL, cause, time_ms, None)
 
     def live_ids(self) -> Iterator[tuple[bytes, int]]:
         """Every id that is remembered now, with its timestamp; a scan, for people."""
@@ -186,18 +177,21 @@ class Deduplicate:
         verdict: Verdict,
         reason: Reason,
         cause: int,
-        time_ms: int,
-        entry: bytes | None,
+        first: bytes | None = None,
     ) -> None:
-        evidence: tuple[tuple[str, int | str], ...] = (
-            ("stream_time_ms", time_ms),
-            ("interval_ms", self._policy.interval_ms),
-        )
-        if entry is not None:
-            evidence += (("first_timestamp_ms", _time_of_entry.unpack_from(entry)[0]),)
-            if len(entry) == _entry.size:
-                evidence += (("first_offset", _entry.unpack(entry)[1]),)
-        step.decisions.append(Decision(self.name, record, verdict, reason, evidence, cause))
+        evidence = [("stream_time_ms", self._time_ms), ("interval_ms", self._policy.interval_ms)]
+        if first is not None:
+            evidence.append(("first_timestamp_ms", _time_of_entry.unpack_from(first)[0]))
+            if len(first) == _entry.size:
+                evidence.append(("first_offset", _entry.unpack(first)[1]))
+        decision = Decision(self.name, record, verdict, reason, tuple(evidence), cause)
+        step.decisions.append(decision)
+
+
+def _entry_of(timestamp_ms: int, offset: int | None) -> bytes:
+    if offset is None:
+        return _time_of_entry.pack(timestamp_ms)
+    return _pack_entry(timestamp_ms, offset)
 
 
 def id_function(by: str, select: Select) -> Select:

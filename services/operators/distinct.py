@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from contracts.decision import Decision, Reason, Verdict
-from contracts.policies import DistinctPolicy, Session as SessionPolicy, Tumbling
+from contracts.policies import DistinctPolicy, Tumbling
+from contracts.policies import Session as SessionPolicy
 from contracts.record import NO_TIME_MS, Record
 from contracts.window import WindowBounds, window_header, windowed_key
 from services.operators.operator import Aside, Batch, Counts, Step, View
@@ -42,7 +43,9 @@ class Distinct:
         self._explain = explain
         window = policy.window
         self._windows: _Windows = (
-            _Sessions(window, view) if isinstance(window, SessionPolicy) else _Tumbling(window, view)
+            _Sessions(window, view)
+            if isinstance(window, SessionPolicy)
+            else _Tumbling(window, view)
         )
         self._header_key = view.prefix + _HEADER_KEY
         header = view.get_many([self._header_key])[0]

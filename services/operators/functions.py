@@ -8,8 +8,8 @@ An aggregate is bytes, or None where there is none yet:
     collect       a JSON array, in order of arrival
 A record in which there is nothing to add (no such field, null) leaves the aggregate as it is.
 
-A user's function is an object with `initial()`, `add(aggregate, record)` and `merge(one, other)`,
-the last for session windows alone. It gets and gives bytes or None, and must not change what it
+A user's function is an object with `initial()`, `add(aggregate, record)` and `merge(one, other)`
+(for session windows). It gets and gives bytes or None, and must not change what it
 was given. A record on which it raises is dead.
 """
 
@@ -59,27 +59,27 @@ def function_of(policy: AggregatePolicy) -> Function:
 
 def user_function(name: str, of_user: Any) -> Function:
     """A user's object as a function."""
-    missing = [part for part in ("initial", "add") if not callable(getattr(of_user, part, None))]
-    if missing:
-        message = f"`{name}` has no `{missing[0]}`; an aggregate needs `initial`, `add` and `merge`"
-        raise SelectorInvalid(message)
-    initial = of_user() if isinstance(of_user, type) else of_user
+    for part in ("initial", "add", "merge"):
+        if not callable(getattr(of_user, part, None)):
+            message = f"`{name}` has no `{part}`; an aggregate needs `initial`, `add` and `merge`"
+            raise SelectorInvalid(message)
+    user = of_user() if isinstance(of_user, type) else of_user
 
     def add(aggregate: Aggregated, record: Record) -> Aggregated:
         try:
-            return initial.add(aggregate, record)  # type: ignore[no-any-return]
+            return user.add(aggregate, record)  # type: ignore[no-any-return]
         except Exception as problem:
             message = f"`{name}` raised {type(problem).__name__} in `add`"
             raise RecordUndecodable(message) from problem
 
     def merge(one: Aggregated, other: Aggregated) -> Aggregated:
         try:
-            return initial.merge(one, other)  # type: ignore[no-any-return]
+            return user.merge(one, other)  # type: ignore[no-any-return]
         except Exception as problem:
             message = f"`{name}` raised {type(problem).__name__} in `merge`"
             raise RecordUndecodable(message) from problem
 
-    return Function(None, initial.initial, add, merge)
+    return Function(None, user.initial, add, merge)
 
 
 def _zero() -> Aggregated:

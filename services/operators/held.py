@@ -29,6 +29,7 @@ Entry = tuple[bytes, int, Item]
 """Row key, time, item. Row keys are unique, so entries sort by them alone."""
 UNBOUNDED = (1 << 63) - 1
 NEVER_MS = 1 << 63
+_TIME_MS_MAX = (1 << 63) - 1
 _SLOTS_PER_SPAN = 16
 _DROP_AFTER_ITEMS = 50_000
 """A range deletion costs readers a little, rows of the past cost disk; so many are worth one."""
@@ -71,16 +72,19 @@ class Held(Generic[Item]):
         self.next_ms = NEVER_MS
         """No item's time is before this one."""
 
-    def load(self, count: int, released_through_ms: int) -> None:
+    def load(self, count: int, released_through_ms: int, in_memory_min: int = 0) -> None:
         """Take up what was saved: `count` items, all behind `released_through_ms`."""
         self.released_through_ms = released_through_ms
         self.count = count
         if count:
-            self._recall(self.row_key(released_through_ms + 1))
+            self._recall(self.first_place, in_memory_min)
 
-    def row_key(self, time_ms: int) -> bytes:
-        """The first place of a time."""
-        return self._space + pack_time(time_ms)
+    @property
+    def first_place(self) -> bytes:
+        """No item's row key is before this one."""
+        if self.released_through_ms >= _TIME_MS_MAX:
+            return self._end
+        return self._space + pack_time(self.released_through_ms + 1)
 
     def add_many(self, entries: list[Entry[Item]]) -> None:
         """Hold items at places of their own, whose times are not over."""
@@ -182,12 +186,13 @@ class Held(Generic[Item]):
     def _time_at(self, row_key: bytes) -> int:
         return unpack_time(row_key, len(self._space))
 
-    def _recall(self, start: bytes) -> None:
-        """Bring the next items from disk into memory, at most half of what memory may hold."""
+    def _recall(self, start: bytes, in_memory_min: int = 1) -> None:
+        """Bring the next items from disk into memory, about half of what memory may hold."""
         self.save()
         self._horizon = None
+        limit = max(1, in_memory_min, self.in_memory_max // 2)
         for row_key, row in self._view.range(start, self._end):
-            if len(self._ready) >= max(1, self.in_memory_max // 2):
+            if len(self._ready) >= limit:
                 self._horizon = row_key
                 break
             item = self._codec.decode(row_key, row)
@@ -224,15 +229,15 @@ class Held(Generic[Item]):
         """Put what is held and was not put yet; drop what left."""
         if self.unsaved:
             encode = self._codec.encode
-            held_from = self.row_key(self.released_through_ms + 1)
+            first = self.first_place
             self._view.put_many(
                 {
                     row_key: None if item is None else encode(item)
                     for row_key, item in self.unsaved.items()
-                    if row_key >= held_from
+                    if row_key >= first
                 }
             )
             self.unsaved.clear()
         if self._released_since_drop >= _DROP_AFTER_ITEMS:
-            self._view.drop(self._space, self.row_key(self.released_through_ms + 1))
+            self._view.drop(self._space, self.first_place)
             self._released_since_drop = 0

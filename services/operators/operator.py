@@ -81,7 +81,7 @@ class Aside(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The operator cannot go on: what it let go before stands in the step, the rest is discarded."""
+    """The operator cannot go on: what left before stands in the step, the rest is discarded."""
 
     cause: int
     """Index of the record that could not be held."""
@@ -129,7 +129,7 @@ class Counts:
     """New records that an aggregate made; nobody brought them in."""
     dropped: dict[Reason, int] = field(default_factory=dict)
     windows_refused: int = 0
-    """Closed windows that a record could not enter, one count a window (KIP-328's dropped records)."""
+    """Closed windows that a record could not enter, one count a window, as KIP-328 counts."""
 
     def __post_init__(self) -> None:
         self.held_before = self.held

@@ -34,7 +34,9 @@ def _read_one_by_one(
         try:
             found.append(read(record))
         except RecordUndecodable as problem:
-            set_aside_dead(step, counts, Aside(cause, name, record, Reason.UNDECODABLE, str(problem)))
+            set_aside_dead(
+                step, counts, Aside(cause, name, record, Reason.UNDECODABLE, str(problem))
+            )
         else:
             records.append(record)
             causes.append(cause)

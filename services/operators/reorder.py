@@ -6,8 +6,8 @@ passed it by grace, ordered by (timestamp, key bytes, arrival); one at that very
 leaves in one step. Without grace nothing is held and there is no state. Rules D3 and D8.
 
 State
-    0x00                   stream time (8) | released through (8) | held (8) | their weight (8)
-                           | next arrival (4)
+    0x00                   stream time (8) | released through (8) | held (8) | their weight (8),
+                           kept where bytes are bounded | next arrival (4)
     0x01 time (8) order    record; order = 0x00 for a null key, else 0x01 and the key; then the
                            arrival (4), so that equal times leave by key bytes, then arrival.
                            Arrivals start again whenever nothing is held.
@@ -23,7 +23,7 @@ from contracts.policies import ReorderPolicy
 from contracts.record import NO_TIME_MS, Record
 from services.operators.held import UNBOUNDED, Codec, Entry, Held
 from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
-from services.operators.rows import decode_record, encode_record, pack_time
+from services.operators.rows import TIME_BIAS, decode_record, encode_record
 from services.operators.weight import records_weight
 
 _HEADER_KEY = b"\x00"
@@ -31,6 +31,7 @@ _SPACE = b"\x01"
 _NULL_KEY = b"\x00"
 _KEY = b"\x01"
 _header = Struct(">qqqqI")
+_pack_time = Struct(">Q").pack
 _pack_arrival = Struct(">I").pack
 _ARRIVALS = 1 << 32
 NO_CAUSE = -1
@@ -61,7 +62,13 @@ class Reorder:
         self._time_ms, through_ms, held, self._weight, self._arrivals = _header.unpack(header)
         if self._policy.buffer.when_full == "spill":
             self._held.in_memory_max = self._in_memory_max(held)
+        self._held.recalled = self._reweigh if self._weight == 0 else None
         self._held.load(held, through_ms)
+        self._held.recalled = None
+
+    def _reweigh(self, _place: bytes, record: Record) -> None:
+        """Take up a weight that was not kept before the policy bounded it."""
+        self._weigh([record], 1)
 
     def _decode(self, place: bytes, row: bytes) -> Record:
         order = place[len(self._space) + 8 : -4]
@@ -72,7 +79,7 @@ class Reorder:
         self.counts.taken += len(batch.records)
         step = Step(Batch([], []))
         if self._policy.grace_ms == 0:
-            self._forward(step, batch.records, batch.causes, Reason.NO_GRACE)
+            self._pass_through(step, batch)
         elif self._explain or self._policy.buffer.when_full in {"emit-early", "shut-down"}:
             self._process_one_by_one(step, batch)
         elif batch.records:
@@ -81,6 +88,12 @@ class Reorder:
             self._spill()
         self.counts.held = self._held.count
         return step
+
+    def _pass_through(self, step: Step, batch: Batch) -> None:
+        self._forward(step, batch.records, batch.causes)
+        if self._explain:
+            for record, cause in zip(batch.records, batch.causes, strict=True):
+                self._decide(step, [record], Verdict.FORWARDED, Reason.NO_GRACE, cause)
 
     def _process_one_by_one(self, step: Step, batch: Batch) -> None:
         """Bounds are looked at after every record, and explanations have one cause each."""
@@ -102,7 +115,6 @@ class Reorder:
         arrival = self._arrivals
         moves = [(due_ms, causes[0])]
         entries: list[Entry[Record]] = []
-        held: list[Record] = []
         passed: list[tuple[int, Record]] = []
         for record, cause in zip(records, causes, strict=True):
             key, timestamp_ms = record[0], record[2]
@@ -113,10 +125,9 @@ class Reorder:
                     self._put_aside(step, record, cause, time_ms)
                 continue
             order = _NULL_KEY if key is None else _KEY + key
-            place = space + pack_time(timestamp_ms) + order + _pack_arrival(arrival)
+            place = space + _pack_time(timestamp_ms + TIME_BIAS) + order + _pack_arrival(arrival)
             arrival = (arrival + 1) % _ARRIVALS
             entries.append((place, timestamp_ms, record))
-            held.append(record)
             if timestamp_ms > time_ms:
                 time_ms = timestamp_ms
                 if time_ms - grace_ms > due_ms:
@@ -125,9 +136,10 @@ class Reorder:
         self._time_ms, self._arrivals = time_ms, arrival
         if entries:
             self._held.add_many(entries)
-            self._weight += records_weight(held)
-        if self._explain:
-            self._decide(step, held, Verdict.HELD, Reason.WITHIN_GRACE, causes[0])
+            held = list(map(itemgetter(2), entries))
+            self._weigh(held, 1)
+            if self._explain:
+                self._decide(step, held, Verdict.HELD, Reason.WITHIN_GRACE, causes[0])
         self._release_due(step, due_ms, moves, passed)
 
     def _release_due(
@@ -139,7 +151,7 @@ class Reorder:
     ) -> None:
         """Records that are due leave with the move that reached them, among those that passed."""
         released = self._held.release_through(due_ms)
-        self._weight -= records_weight(released)
+        self._weigh(released, -1)
         if self._held.count == 0:
             self._arrivals = 0
         causes: list[int] = []
@@ -148,23 +160,27 @@ class Reorder:
             while moves[move][0] < record[2]:
                 move += 1
             causes.append(moves[move][1])
+        if self._explain:
+            self._decide(step, released, Verdict.FORWARDED, Reason.GRACE_OVER, moves[-1][1])
+            for cause, record in passed:
+                is_late = record.timestamp_ms < self._time_ms - self._policy.grace_ms
+                why = Reason.PAST_GRACE if is_late else Reason.GRACE_OVER
+                self._decide(step, [record], Verdict.FORWARDED, why, cause)
         if passed:
             both = sorted([*zip(causes, released, strict=True), *passed], key=itemgetter(0))
             causes = [cause for cause, _ in both]
             released = [record for _, record in both]
-        self._forward(step, released, causes, Reason.GRACE_OVER)
+        self._forward(step, released, causes)
 
-    def _forward(
-        self, step: Step, records: list[Record], causes: list[int], reason: Reason
-    ) -> None:
+    def _weigh(self, records: list[Record], sign: int) -> None:
+        """Weight costs every record something, so it is kept where it is bounded."""
+        if self._policy.buffer.bytes is not None:
+            self._weight += sign * records_weight(records)
+
+    def _forward(self, step: Step, records: list[Record], causes: list[int]) -> None:
         step.forwarded.records += records
         step.forwarded.causes += causes
         self.counts.forwarded += len(records)
-        if self._explain:
-            for record, cause in zip(records, causes, strict=True):
-                is_late = record.timestamp_ms < self._time_ms - self._policy.grace_ms
-                why = Reason.PAST_GRACE if is_late and reason is Reason.GRACE_OVER else reason
-                self._decide(step, [record], Verdict.FORWARDED, why, cause)
 
     def _put_aside(self, step: Step, record: Record, cause: int, time_ms: int) -> None:
         """A late record that the policy does not forward."""
@@ -181,7 +197,7 @@ class Reorder:
             self._decide(step, [record], verdict, Reason.PAST_GRACE, cause)
 
     def _is_full(self) -> bool:
-        """Whether the bounds are crossed; a buffer that spills never is, its bounds are memory's."""
+        """Whether bounds are crossed; where a buffer spills they are memory's, and never are."""
         if self._policy.buffer.when_full == "spill":
             return False
         return self._held.count > self._records_max or self._weight > self._bytes_max
@@ -196,8 +212,10 @@ class Reorder:
             return
         while self._is_full():
             record = self._held.release_first()
-            self._weight -= records_weight([record])
-            self._forward(step, [record], [cause], Reason.BUFFER_FULL)
+            self._weigh([record], -1)
+            self._forward(step, [record], [cause])
+            if self._explain:
+                self._decide(step, [record], Verdict.FORWARDED, Reason.BUFFER_FULL, cause)
 
     def _spill(self) -> None:
         held = self._held
@@ -220,7 +238,9 @@ class Reorder:
         self._time_ms += self._policy.grace_ms
         released = self._held.release_through(self._time_ms - self._policy.grace_ms)
         self._weight, self._arrivals = 0, 0
-        self._forward(step, released, [NO_CAUSE] * len(released), Reason.IDLE)
+        self._forward(step, released, [NO_CAUSE] * len(released))
+        if self._explain:
+            self._decide(step, released, Verdict.FORWARDED, Reason.IDLE, NO_CAUSE)
         self.counts.held = self._held.count
         return step
 

@@ -56,20 +56,16 @@ def encode_record(record: Record) -> bytes:
     """A record, but for its key, as a row."""
     _, value, timestamp_ms, headers, topic, partition, offset = record
     topic_bytes = topic.encode()
-    row = (
-        _pack_record(
-            RECORD_FORMAT,
-            timestamp_ms,
-            _NO_OFFSET if offset is None else offset,
-            partition,
-            len(topic_bytes),
-            len(headers),
-            -1 if value is None else len(value),
-        )
-        + topic_bytes
+    row = _pack_record(
+        RECORD_FORMAT,
+        timestamp_ms,
+        _NO_OFFSET if offset is None else offset,
+        partition,
+        len(topic_bytes),
+        len(headers),
+        -1 if value is None else len(value),
     )
-    if value is not None:
-        row += value
+    row += topic_bytes if value is None else topic_bytes + value
     return row + _encode_headers(headers) if headers else row
 
 

@@ -14,7 +14,7 @@ from contracts.window import WindowBounds
 from services.operators.functions import Function
 from services.operators.operator import Batch, View
 from services.operators.sessions import Session, Sessions, joined
-from services.operators.windows import append_result
+from services.operators.windows import Frame, Grown, append_result, frame_of
 
 
 class SessionWindows:
@@ -44,8 +44,12 @@ class SessionWindows:
         self._sessions.replace(key, near, Session(end_ms, start_ms, aggregate))
         if start_ms < end_ms:
             for old in near:
-                window = WindowBounds("session", old.start_ms, old.end_ms)
-                append_result(into, cause, record, window, old.aggregate, None, old.end_ms)
-        window = WindowBounds("session", start_ms, end_ms)
-        append_result(into, cause, record, window, None, aggregate, end_ms)
+                frame = _frame(old.start_ms, old.end_ms)
+                append_result(into, cause, record, frame, Grown(old.aggregate, None, old.end_ms))
+        frame = _frame(start_ms, end_ms)
+        append_result(into, cause, record, frame, Grown(None, aggregate, end_ms))
         return 0
+
+
+def _frame(start_ms: int, end_ms: int) -> Frame:
+    return frame_of(WindowBounds("session", start_ms, end_ms))

@@ -2,7 +2,8 @@
 
 State
     0x01 segment (8) key    the key's sessions that end in the segment, in order of their ends:
-                            start (8, signed) | end (8, signed) | length (4), -1 for none | aggregate
+                            start (8, signed) | end (8, signed) | length (4), -1 for none |
+                            aggregate
 
 A segment is a stretch of time a little longer than the gap, or an eighth of the time for which a
 session can still change if that is longer: a record on time touches one or two rows, a row stays
@@ -50,9 +51,7 @@ class Sessions:
         self._gap_ms = policy.gap_ms
         self._change_ms = policy.gap_ms + policy.grace_ms
         self._keep_ms = max(retention_ms or 0, self._change_ms)
-        self._segment_ms = max(
-            policy.gap_ms + 1, self._change_ms // _SEGMENTS + 1, _SEGMENT_MS_MIN
-        )
+        self._segment_ms = max(policy.gap_ms + 1, self._change_ms // _SEGMENTS + 1, _SEGMENT_MS_MIN)
         self._dropped = 0
         self._rows: dict[Place, list[Session]] = {}
         self._changed: set[Place] = set()

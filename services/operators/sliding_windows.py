@@ -27,7 +27,7 @@ from contracts.window import WindowBounds
 from services.operators.functions import Aggregated, Function
 from services.operators.operator import Batch, View
 from services.operators.rows import RowReader, pack_time, unpack_time
-from services.operators.windows import append_result
+from services.operators.windows import Grown, append_result, frame_of
 
 _LATEST_KEY = b"\x00\x01"
 _SPACE = b"\x01"
@@ -125,8 +125,7 @@ class SlidingWindows:
         for start_ms, old, result in step.results:
             self._put(key, start_ms, result)
             window = WindowBounds("sliding", start_ms, start_ms + self._difference_ms)
-            aggregate, latest_ms = result
-            append_result(into, cause, record, window, old, aggregate, latest_ms)
+            append_result(into, cause, record, frame_of(window), Grown(old, *result))
         return step.refused
 
     def _put(self, key: bytes, start_ms: int, result: Result) -> None:

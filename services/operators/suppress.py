@@ -8,7 +8,7 @@ follows. Rules B1 to B9.
 
 State
     0x00                      stream time (8) | released through (8) | held (8) | their weight (8)
-                              | whether rows 0x02 are kept (1)
+                              | how many of them, the earliest, have no row 0x02 (8)
     0x01 time (8) key         format 1 (1) | length of prior (4) | length of old (4) | prior | old
                               | record; a length is -1 for null, -2 for an old value that is prior
     0x02 key                  the time (8) of an update that stands, or stood, on disk alone
@@ -28,10 +28,10 @@ from services.operators.held import UNBOUNDED, Codec, Entry, Held
 from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
 from services.operators.readable import set_aside_dead
 from services.operators.rows import (
+    TIME_BIAS,
     RowReader,
     decode_record,
     encode_record,
-    pack_time,
     require_format,
 )
 from services.operators.weight import update_weight
@@ -40,11 +40,12 @@ UPDATE_FORMAT = 1
 _HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
 _PLACE_SPACE = b"\x02"
-_header = Struct(">qqqq?")
+_header = Struct(">qqqqq")
 _update = Struct(">Bii")
 _NULL = -1
 _AS_PRIOR = -2
 _ENDS_MAX = 10_000
+_pack_time = Struct(">Q").pack
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class Update:
     """The value before the latest update."""
     record: Record
     weight: int
-    has_place_row: bool
+    has_place_row: bool = False
     """Whether a row 0x02 of its key may stand on disk."""
 
 
@@ -112,16 +113,18 @@ class Suppress:
         self.counts = Counts(self._held.count)
 
     def _load(self, header: bytes) -> None:
-        """Go on; without rows 0x02 all must come into memory, to be spilled with them."""
-        self._time_ms, through_ms, held, self.weight, has_places = _header.unpack(header)
-        if self._spills and has_places:
+        """Go on; an update without row 0x02 must be in memory to be found by its key."""
+        self._time_ms, through_ms, held, self.weight, without_place = _header.unpack(header)
+        if self._spills:
             self._held.in_memory_max = self._in_memory_max(held)
-        self._held.load(held, through_ms)
+        self._held.load(held, through_ms, without_place)
 
     def process(self, batch: Batch) -> Step:
         """Hold every update, let go of what is due."""
         self.counts.taken += len(batch.records)
-        step = Step(Batch([], [], None if batch.olds is None else []))
+        # A final result replaces nothing: what follows sees events, as behind Kafka's toStream.
+        has_olds = batch.olds is not None and not self._final
+        step = Step(Batch([], [], [] if has_olds else None))
         olds: list[bytes | None] = batch.olds or [None] * len(batch.records)
         held = self._held
         if not held.is_all_in_memory:
@@ -132,51 +135,55 @@ class Suppress:
         self.counts.held = held.count
         return step
 
-    def _hold_all(self, step: Step, batch: Batch, olds: list[bytes | None]) -> None:
+    def _hold_all(  # noqa: C901 - every update passes here, and calls would cost more than ifs
+        self, step: Step, batch: Batch, olds: list[bytes | None]
+    ) -> None:
         """The loop that sees every update: enter or replace, let go of what is due, make room."""
-        held, updates, wait_ms = self._held, self._updates, self._wait_ms
-        unsaved, samples, space = held.unsaved, self.samples, self._space
+        held, updates, wait_ms, space = self._held, self._updates, self._wait_ms, self._space
+        unsaved, take_sample = held.unsaved, self.samples.take
         bounded = not self._spills and self._policy.buffer.when_full is not None
         through_ms = max(self._time_ms - wait_ms, held.released_through_ms)
+        weight, count, next_ms = self.weight, held.count, held.next_ms
         entered: list[Entry[Update]] = []
-        next_ms, count = held.next_ms, held.count
         for record, cause, old in zip(batch.records, batch.causes, olds, strict=True):
-            key = record[0]
-            due_ms = self._end_ms(record[3]) if self._final else record[2]
+            key, _, timestamp_ms, headers, _, _, _ = record
+            due_ms = self._end_ms(headers) if self._final else timestamp_ms
             if key is None or due_ms is None:
                 self._refuse(step, record, cause)
                 continue
-            if record[2] > self._time_ms:
-                self._time_ms = record[2]
-                through_ms = max(self._time_ms - wait_ms, held.released_through_ms)
+            if timestamp_ms > self._time_ms:
+                self._time_ms = timestamp_ms
+                through_ms = max(timestamp_ms - wait_ms, held.released_through_ms)
             update = updates.get(key)
             if update is None:
-                place = space + pack_time(due_ms) + key
-                weight = update_weight(record, old, old)
-                update = updates[key] = Update(place, old, old, record, weight, False)
+                place = space + _pack_time(due_ms + TIME_BIAS) + key
+                own_weight = update_weight(record, old, old)
+                update = updates[key] = Update(place, old, old, record, own_weight)
                 entered.append((place, due_ms, update))
                 count += 1
                 if due_ms < next_ms:
                     next_ms = due_ms
             else:
                 self._merge(step, update, cause)
-                weight = update_weight(record, update.prior, old)
-                self.weight -= update.weight
-                update.old, update.record, update.weight = old, record, weight
+                own_weight = update_weight(record, update.prior, old)
+                weight -= update.weight
+                update.old, update.record, update.weight = old, record, own_weight
                 unsaved[update.place] = update
-            self.weight += weight
-            samples.take(self.weight, count)
+            weight += own_weight
+            take_sample(weight, count)
             if self._explain:
                 self._decide(step, record, Verdict.HELD, Reason.WAITING, cause)
-            is_full = bounded and (count > self._records_max or self.weight > self._bytes_max)
+            is_full = bounded and (count > self._records_max or weight > self._bytes_max)
             if through_ms >= next_ms or is_full:
+                self.weight = weight
                 if entered:
                     held.add_many(entered)
                     entered = []
                 self._release(step, held.release_through(through_ms), cause, self._reason)
                 if is_full and not self._make_room(step, cause):
                     return
-                next_ms, count = held.next_ms, held.count
+                weight, count, next_ms = self.weight, held.count, held.next_ms
+        self.weight = weight
         if entered:
             held.add_many(entered)
 
@@ -280,11 +287,13 @@ class Suppress:
         wanted = [key for key in keys if key is not None and key not in self._updates]
         times = self._view.get_many([self._place_space + key for key in wanted])
         places = [
-            self._space + time + key for key, time in zip(wanted, times, strict=True) if time is not None
+            self._space + time + key
+            for key, time in zip(wanted, times, strict=True)
+            if time is not None
         ]
-        held_from = self._held.row_key(self._held.released_through_ms + 1)
+        first = self._held.first_place
         for place, row in zip(places, self._view.get_many(places), strict=True):
-            if row is not None and place >= held_from:
+            if row is not None and place >= first:
                 self._recalled(place, self._decode(place, row))
 
     def _decode(self, place: bytes, row: bytes) -> Update:
@@ -294,7 +303,9 @@ class Suppress:
         prior = reader.take_nullable(prior_length)
         old = prior if old_length == _AS_PRIOR else reader.take_nullable(old_length)
         record = decode_record(self._time_and_key(place)[1], reader.rest())
-        return Update(place, prior, old, record, update_weight(record, prior, old), True)
+        return Update(
+            place, prior, old, record, update_weight(record, prior, old), has_place_row=True
+        )
 
     def _recalled(self, place: bytes, update: Update) -> None:
         self._updates[self._time_and_key(place)[1]] = update
@@ -313,7 +324,7 @@ class Suppress:
         held = self._held
         held.save()
         header = _header.pack(
-            self._time_ms, held.released_through_ms, held.count, self.weight, self._spills
+            self._time_ms, held.released_through_ms, held.count, self.weight, held.in_memory
         )
         self._view.put_many({self._header_key: header})
 

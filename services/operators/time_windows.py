@@ -11,28 +11,21 @@ there is one start and nothing is ever over. Rules C1 and C4.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 from contracts.policies import Hopping, Tumbling, Unlimited
 from contracts.record import Record
-from contracts.window import UNLIMITED_END_MS, WindowBounds, window_header, windowed_key
-from services.operators.functions import Aggregated, Function
+from contracts.window import UNLIMITED_END_MS, WindowBounds
+from services.operators.functions import Function
 from services.operators.operator import Batch, View
 from services.operators.rows import make_record, pack_time
+from services.operators.windows import Frame, Grown, append_result, frame_of
 
 _SPACE = b"\x01"
 _pack_timestamp = Struct(">q").pack
 _TIMESTAMP_BYTES = 8
 _DROP_EVERY_MS_MIN = 1_000
 _FRAMES_MAX = 1_000
-
-
-class Frame(NamedTuple):
-    """What is the same for all keys of one window."""
-
-    row_prefix: bytes
-    key_suffix: bytes
-    headers: tuple[tuple[str, bytes], ...]
 
 
 class Frames:
@@ -52,8 +45,7 @@ class Frames:
             if len(self._frames) >= _FRAMES_MAX:
                 self._frames.clear()
             window = WindowBounds(self._kind, start_ms, start_ms + self._size_ms)
-            prefix = self._space + pack_time(start_ms)
-            frame = Frame(prefix, windowed_key(b"", window), (window_header(window),))
+            frame = frame_of(window, self._space + pack_time(start_ms))
             self._frames[start_ms] = frame
         return frame
 
@@ -64,7 +56,7 @@ class Frames:
         start_ms, end_ms, prefix = 0, 0, b""
         for record in records:
             key, timestamp_ms = record[0], record[2]
-            if key is None:
+            if key is None or timestamp_ms < 0:
                 continue
             if not start_ms <= timestamp_ms < end_ms:
                 start_ms = timestamp_ms - timestamp_ms % size_ms
@@ -124,20 +116,18 @@ class TimeWindows:
         starts_ms = self._starts(record[2])
         frames = [self._frames.at(start_ms) for start_ms in starts_ms if start_ms > closed_ms]
         grown = [self._grow(frame, record, content) for frame in frames]
-        for frame, (old, new, timestamp_ms) in zip(frames, grown, strict=True):
-            self._put(frame, record, new, timestamp_ms)
-            append_framed(into, cause, record, frame, old, new, timestamp_ms)
+        for frame, result in zip(frames, grown, strict=True):
+            self._put(frame, record, result)
+            append_result(into, cause, record, frame, result)
         return len(starts_ms) - len(frames)
 
-    def _grow(
-        self, frame: Frame, record: Record, content: Any
-    ) -> tuple[Aggregated, Aggregated, int]:
+    def _grow(self, frame: Frame, record: Record, content: Any) -> Grown:
         row = self._rows[frame[0] + (record[0] or b"")]
         return grow(self._function, row, content, record[2])
 
-    def _put(self, frame: Frame, record: Record, new: Aggregated, timestamp_ms: int) -> None:
+    def _put(self, frame: Frame, record: Record, grown: Grown) -> None:
         row_key = frame[0] + (record[0] or b"")
-        row = None if new is None else _pack_timestamp(timestamp_ms) + new
+        row = result_row(grown)
         self._rows[row_key] = self._changed[row_key] = row
 
     def save(self, time_ms: int) -> None:
@@ -197,11 +187,11 @@ class OneWindow:
         self._view = view
         self._function = function
         self._start_ms = 0 if policy is None else policy.start_ms
-        self._frame = Frame(view.prefix + _SPACE + pack_time(self._start_ms), b"", ())
+        prefix = view.prefix + _SPACE + pack_time(self._start_ms)
+        self._frame = Frame(prefix, b"", ())
         if policy is not None:
             window = WindowBounds(policy.kind, policy.start_ms, UNLIMITED_END_MS)
-            suffix, header = windowed_key(b"", window), window_header(window)
-            self._frame = Frame(self._frame.row_prefix, suffix, (header,))
+            self._frame = frame_of(window, prefix)
         self._is_windowed = policy is not None
         self._rows: dict[bytes, bytes | None] = {}
         self._changed: dict[bytes, bytes | None] = {}
@@ -221,10 +211,9 @@ class OneWindow:
         if self._is_windowed and record[2] < self._start_ms:
             return 0
         row_key = self._frame.row_prefix + key
-        old, new, timestamp_ms = grow(self._function, self._rows[row_key], content, record[2])
-        row = None if new is None else _pack_timestamp(timestamp_ms) + new
-        self._rows[row_key] = self._changed[row_key] = row
-        append_framed(into, cause, record, self._frame, old, new, timestamp_ms)
+        grown = grow(self._function, self._rows[row_key], content, record[2])
+        self._rows[row_key] = self._changed[row_key] = result_row(grown)
+        append_result(into, cause, record, self._frame, grown)
         return 0
 
     def save(self, time_ms: int) -> None:
@@ -234,32 +223,17 @@ class OneWindow:
         self._changed = {}
 
 
-def grow(
-    function: Function, row: bytes | None, content: Any, timestamp_ms: int
-) -> tuple[Aggregated, Aggregated, int]:
-    """The old result of a window, the new one, and the latest timestamp in it."""
+def grow(function: Function, row: bytes | None, content: Any, timestamp_ms: int) -> Grown:
+    """The result of a window after one more record."""
     if row is None:
         old = function.initial()
     else:
         old = row[_TIMESTAMP_BYTES:]
         latest_ms = int.from_bytes(row[:_TIMESTAMP_BYTES], "big", signed=True)
         timestamp_ms = max(timestamp_ms, latest_ms)
-    return old, function.add(old, content), timestamp_ms
+    return Grown(old, function.add(old, content), timestamp_ms)
 
 
-def append_framed(
-    into: Batch,
-    cause: int,
-    record: Record,
-    frame: Frame,
-    old: Aggregated,
-    new: Aggregated,
-    timestamp_ms: int,
-) -> None:
-    """A result leaves with the key and time of its window, the headers and origin of its cause."""
-    key, _, _, headers, topic, partition, offset = record
-    key = (key or b"") + frame.key_suffix
-    headers = headers + frame.headers
-    into.append(
-        make_record((key, new, timestamp_ms, headers, topic, partition, offset)), cause, old
-    )
+def result_row(grown: Grown) -> bytes | None:
+    """The row of a result; none where there is no result."""
+    return None if grown.new is None else _pack_timestamp(grown.timestamp_ms) + grown.new

@@ -43,6 +43,4 @@ def update_weight(record: Record, prior: bytes | None, old: bytes | None) -> int
 
 def headers_weight(headers: Headers) -> int:
     """The weight of headers: characters of each name, bytes of each value."""
-    return sum(
-        len(name) + len(value or b"") for name, value in headers if name != WINDOW_HEADER
-    )
+    return sum(len(name) + len(value or b"") for name, value in headers if name != WINDOW_HEADER)

@@ -7,7 +7,7 @@ function raises leaves no trace.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from contracts.record import Record
 from contracts.window import WindowBounds, window_header, windowed_key
@@ -32,19 +32,33 @@ class Windows(Protocol):
         """Put what the batch changed, and drop what is over."""
 
 
-def append_result(
-    into: Batch,
-    cause: int,
-    record: Record,
-    window: WindowBounds,
-    old: Aggregated,
-    new: Aggregated,
-    timestamp_ms: int,
-) -> None:
+class Grown(NamedTuple):
+    """One new result of one window."""
+
+    old: Aggregated
+    new: Aggregated
+    timestamp_ms: int
+
+
+class Frame(NamedTuple):
+    """What is the same for all keys of one window."""
+
+    row_prefix: bytes
+    """What its row keys begin with, where each of its keys has a row of its own."""
+    key_suffix: bytes
+    headers: tuple[tuple[str, bytes], ...]
+
+
+def frame_of(window: WindowBounds, row_prefix: bytes = b"") -> Frame:
+    """The frame of a window."""
+    return Frame(row_prefix, windowed_key(b"", window), (window_header(window),))
+
+
+def append_result(into: Batch, cause: int, record: Record, frame: Frame, grown: Grown) -> None:
     """A result leaves with the key and time of its window, the headers and origin of its cause."""
     key, _, _, headers, topic, partition, offset = record
-    assert key is not None
-    headers = (*headers, window_header(window))
-    key = windowed_key(key, window)
+    old, new, timestamp_ms = grown
+    key = (key or b"") + frame.key_suffix
+    headers = headers + frame.headers
     result = make_record((key, new, timestamp_ms, headers, topic, partition, offset))
     into.append(result, cause, old)

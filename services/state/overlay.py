@@ -12,7 +12,7 @@ the beginning of its rows, so the next drop after a restore takes what an earlie
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
 from operator import itemgetter
 from typing import NamedTuple
@@ -82,7 +82,9 @@ class Overlay:
         }
         number = len(known)
         if number >= layout.STORES_MAX or number in map(layout.unpack_number, known.values()):
-            message = f"the directory of stores is damaged: {len(known)} names, but {number} is taken"
+            message = (
+                f"the directory of stores is damaged: {len(known)} names, but {number} is taken"
+            )
             raise StateCorrupt(message)
         self._meta[key] = layout.pack_number(number)
         return number
@@ -98,6 +100,15 @@ class Overlay:
             length = len(view.prefix)
             for key, row in view.pending.items():
                 yield Change(name, key[length:], row)
+
+    def restore(self, changes: Iterable[Change]) -> None:
+        """Take up changes that a changelog kept, in its order; commit now and then."""
+        rows: dict[str, dict[bytes, bytes | None]] = {}
+        for name, key, row in changes:
+            rows.setdefault(name, {})[key] = row
+        for name, of_store in rows.items():
+            view = self.view(name)
+            view.put_many({view.prefix + key: row for key, row in of_store.items()})
 
     def commit(self, positions: Mapping[str, int]) -> None:
         """Give all changes and these positions to the store, as one write batch."""

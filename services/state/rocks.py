@@ -114,7 +114,7 @@ def _options(memory: RocksMemory) -> Options:
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
     blocks.set_format_version(5)
     options = Options(raw_mode=True)
-    options.create_if_missing(True)
+    options.create_if_missing(create_if_missing=True)
     options.set_block_based_table_factory(blocks)
     options.set_write_buffer_manager(memory.write_buffers)
     options.set_write_buffer_size(memory.write_buffer_bytes)
@@ -128,7 +128,7 @@ def _options(memory: RocksMemory) -> Options:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Say what is wrong with a database in words that tell what to do; rocksdict has one exception."""
+    """Say what is wrong with a database, and what to do; rocksdict has one exception for all."""
     try:
         yield
     except (DbClosedError, GeneratorExit):

@@ -1,4 +1,4 @@
-"""The protocol of a store: rows of bytes in byte order, and nothing that an operator would decide."""
+"""The protocol of a store: rows of bytes in byte order, and nothing of what they mean."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tests.bench.measure import Figures, measure
-from tests.bench.workloads import WORKLOADS
+from tests.bench.operators import BENCHES
 
 _MEMORY_BYTES = 512 << 20
 _RECORDS = 300_000
@@ -38,16 +38,14 @@ def main() -> None:
         (name,) = options.operators
         with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=options.folder) as folder:
             figures = measure(
-                name, WORKLOADS[name], options.ids[0], _RECORDS, Path(folder), _MEMORY_BYTES
+                name, BENCHES[name], options.ids[0], _RECORDS, Path(folder), _MEMORY_BYTES
             )
         print(json.dumps(figures))
         return
-    rows = [_HEADINGS]
     print(_line(_HEADINGS), flush=True)
-    for name in options.operators or WORKLOADS:
+    for name in options.operators or BENCHES:
         for ids in options.ids:
-            rows.append(_row(_in_own_process(name, ids, options.folder)))
-            print(_line(rows[-1]), flush=True)
+            print(_line(_row(_in_own_process(name, ids, options.folder))), flush=True)
 
 
 def _in_own_process(name: str, ids: int, folder: Path | None) -> Figures:
@@ -82,9 +80,11 @@ def _line(row: tuple[str, ...]) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("operators", nargs="*", help=f"of {', '.join(WORKLOADS)}; default: all")
+    parser.add_argument("operators", nargs="*", help=f"of {', '.join(BENCHES)}; default: all")
     parser.add_argument("--ids", type=int, nargs="+", default=[100_000, 10_000_000])
-    parser.add_argument("--folder", type=Path, help="where states are put (default: a temporary one)")
+    parser.add_argument(
+        "--folder", type=Path, help="where states are put (default: a temporary one)"
+    )
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     return parser
 

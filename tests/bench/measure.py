@@ -18,7 +18,7 @@ from services.operators.operator import Batch
 from services.state.overlay import Overlay
 from services.state.rocks import RocksMemory, RocksStore
 from services.state.store import Store, Stretch
-from tests.bench.workloads import Workload, records
+from tests.bench.operators import Workload, records
 
 BATCH_RECORDS = 1_000
 _FILL_COMMIT_BATCHES = 10

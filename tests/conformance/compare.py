@@ -37,14 +37,13 @@ def compare(vector: Vector, run: Run, batch_size: int) -> list[str]:
 
 
 def _errors(vector: Vector, run: Run) -> Iterator[str]:
-    error = vector.get("error")
-    phase = error["phase"] if error else None
-    if phase in {"build", "start"}:
+    error = vector.get("error") or {}
+    if error.get("phase") in {"build", "start"}:
         if run.refused is None:
             yield f"expected to be refused ({error['message']}), but it was not"
     elif run.refused is not None:
         yield f"was refused: {run.refused}"
-    elif (error["after_input"] if error else None) != run.failed_at:
+    elif error.get("after_input") != run.failed_at:
         expected = f"at input {error['after_input']}" if error else "nowhere"
         got = "nowhere" if run.failed_at is None else f"at input {run.failed_at}"
         yield f"expected to fail {expected}, failed {got}"
@@ -63,7 +62,7 @@ def _outputs(vector: Vector, run: Run) -> Iterator[str]:
 
 
 def _same(want: dict[str, Any], got: dict[str, Any]) -> bool:
-    return (
+    return bool(
         want["after_input"] == got["after_input"]
         and want["key"] == got["key"]
         and want["ts"] == got["ts"]

@@ -131,15 +131,14 @@ def _policies(operator: str, config: dict[str, Any]) -> list[AnyOperator]:
     if operator == "distinct":
         window = _window(config["window"])
         return [DistinctPolicy.model_validate({"window": window})]
-    suppressed = config.get("suppress")
     if operator == "suppress":
         source = AggregatePolicy(function="count") if config["source"] == "count" else TablePolicy()
-        return [source, _suppress(suppressed, None)]
+        return [source, _suppress(config["suppress"], None)]
     function = "count" if config["agg"] == "count" else f"{THIS}:Concatenate"
     aggregate = AggregatePolicy(function=function, window=_window(config["window"]))
-    if suppressed is None:
+    if config.get("suppress") is None:
         return [aggregate]
-    return [aggregate, _suppress(suppressed, aggregate.window)]
+    return [aggregate, _suppress(config["suppress"], aggregate.window)]
 
 
 def _deduplicate(config: dict[str, Any]) -> DeduplicatePolicy:

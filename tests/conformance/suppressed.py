@@ -96,7 +96,15 @@ class Suppressed:
             self._state.failed = self._state.failed or step.failure is not None
             self._state.emitted += len(step.forwarded.records)
             changes += [
-                Change(cause, each.key or b"", each.value, None, each.timestamp_ms, True, each)  # noqa: FBT003
+                Change(
+                    cause,
+                    each.key or b"",
+                    each.value,
+                    None,
+                    each.timestamp_ms,
+                    is_latest=True,
+                    record=each,
+                )
                 for each in step.forwarded.records
             ]
         return changes

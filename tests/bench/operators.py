@@ -26,8 +26,8 @@ from contracts.policies import (
 from contracts.record import Record
 
 _START_MS = 1_700_000_000_000
-_VALUE = b'{"event":"click","user":"somebody","amount":12.50,"page":"/a/long/path","text":"%s"}'
 _VALUE_BYTES = 100
+_VALUES = 1_000
 _LATE_SHARE = 0.1
 _LATE_MS_MAX = 100
 _DUPLICATES_SHARE = 0.25
@@ -45,13 +45,19 @@ class Workload(NamedTuple):
 def records(workload: Workload, ids: int) -> Iterator[Record]:
     """The endless stream of a workload."""
     random = Random(ids)
-    padding = b"x" * (_VALUE_BYTES - len(_VALUE) + 2)
-    value = _VALUE % padding
+    values = [_value(random) for _ in range(_VALUES)]
     for offset, key in enumerate(workload.keys(ids, random)):
         timestamp_ms = _START_MS + offset
         if random.random() < _LATE_SHARE:
             timestamp_ms -= random.randrange(_LATE_MS_MAX)
-        yield Record(key, value, timestamp_ms, (), "clicks.raw", 0, offset)
+        yield Record(key, values[offset % _VALUES], timestamp_ms, (), "clicks.raw", 0, offset)
+
+
+def _value(random: Random) -> bytes:
+    """A small JSON object, most of which no compression can guess."""
+    head = b'{"amount":%.2f,"text":"' % (random.random() * 100)
+    text = random.randbytes(_VALUE_BYTES).hex().encode()
+    return (head + text)[: _VALUE_BYTES - 2] + b'"}'
 
 
 def _new_keys(_ids: int, random: Random) -> Iterator[bytes]:
@@ -80,7 +86,7 @@ def _spilling() -> BufferPolicy:
     return BufferPolicy(records=_IN_MEMORY_MAX, when_full="spill")
 
 
-WORKLOADS: dict[str, Workload] = {
+BENCHES: dict[str, Workload] = {
     "reorder": Workload(
         lambda ids: ReorderPolicy(grace_ms=ids, buffer=_spilling()),
         _few_keys,

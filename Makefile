@@ -1,0 +1,109 @@
+# Everything a person runs here. Nothing has to be installed before: the first target that needs
+# Python sets up .venv by itself, from the lock, with pip alone.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+LOCK := requirements.lock
+VENV := .venv
+BIN := $(VENV)/bin
+CODE := contracts services spark_jobs tests
+
+# The first Python that really starts, is not too old or too new, and can make an environment.
+FITS := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
+	$$python -c '$(FITS)' 2>/dev/null && echo $$python && break; done)
+
+# A stamp's name is the hash of what it stands for, so a changed lock, and a moved checkout, are
+# set up anew and nothing else is.
+hash = $(shell { pwd; cat $(1); } | cksum | cut -d ' ' -f 1)
+LOCKED := $(VENV)/.locked-$(call hash,$(LOCK))
+INSTALLED := $(VENV)/.installed-$(call hash,pyproject.toml)
+
+.PHONY: help
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \
+		| while IFS='|' read -r target line; do printf '  make %-12s %s\n' "$$target" "$$line"; done
+
+.PHONY: setup
+setup: $(INSTALLED) ## Python environment in .venv (all other targets call it)
+	@:
+
+$(INSTALLED): $(LOCKED)
+	@rm -f $(VENV)/.installed-*
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(LOCKED):
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "headrace needs Python 3.11, 3.12 or 3.13 with its venv module; here python3 is" \
+			"$$(python3 --version 2>/dev/null || echo missing)." >&2; \
+		echo "Install one (on Debian and Ubuntu: python3 and python3-venv), or name it:" \
+			"make PYTHON=/path/to/python3.12 ..." >&2; \
+		exit 1; \
+	fi
+	@"$(PYTHON)" -c '$(FITS)' 2>/dev/null || { \
+		echo "$(PYTHON) is not Python 3.11, 3.12 or 3.13 with its venv module." >&2; exit 1; }
+	@echo "Setting up $(VENV) with $$("$(PYTHON)" --version); the first time takes a minute or two."
+	@"$(PYTHON)" -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --requirement $(LOCK)
+	@touch $@
+
+.PHONY: test
+test: lint types ## everything that must hold: lint, types, import rules, tests
+	@$(BIN)/python -m pytest -n auto
+
+.PHONY: thorough
+thorough: setup ## the tests with many more random examples (minutes)
+	@$(BIN)/python -m pytest -n auto --hypothesis-profile thorough
+
+.PHONY: lint
+lint: setup ## style and import rules
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/ruff format --check $(CODE)
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: types
+types: setup ## mypy, strict
+	@$(BIN)/mypy
+
+.PHONY: format
+format: setup ## put the code into the house's form
+	@$(BIN)/ruff check --fix --quiet $(CODE) || true
+	@$(BIN)/ruff format $(CODE)
+
+.PHONY: conformance
+conformance: setup ## replay Kafka Streams' own results, record by record
+	@$(BIN)/python -m tests.conformance
+
+.PHONY: bench
+bench: setup ## how fast the operators are, on this machine
+	@$(BIN)/python -m tests.bench
+
+.PHONY: demo
+demo: setup ## see it work
+	@$(BIN)/headrace demo
+
+.PHONY: wheel
+wheel: setup ## what is published, in dist/
+	@$(BIN)/python -m hatchling build --target wheel
+
+.PHONY: schema
+schema: setup ## the JSON Schema of pipeline files, after a change of the policies
+	@$(BIN)/python -m contracts.schemas > contracts/schemas/pipeline.schema.json
+
+.PHONY: lock
+lock: ## newest versions that pyproject.toml allows, with hashes (needs uv)
+	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
+	@{ echo "# Written by \`make lock\`: what the tests of every target run with, on any Python we support."; \
+		uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+			--no-emit-index-url --no-emit-find-links --no-header --no-annotate \
+			--extra sidecar --extra dev pyproject.toml; } > $(LOCK).new
+	@mv $(LOCK).new $(LOCK)
+
+.PHONY: clean
+clean: ## remove what was made here, the environment included
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

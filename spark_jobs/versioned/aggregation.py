@@ -1,0 +1,157 @@
+"""Aggregations of tables, with retraction: what leaves a group is subtracted (rule F6).
+
+    change of a row -> Regrouping -> change within groups -> Folding -> change of an aggregate
+
+A row that moves from one group to another is subtracted from the old one first, then added to the
+new one. In one task `Aggregated` does both; over many, `Regrouping` stands where
+the rows live and `Folding` where the groups do.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from spark_jobs.versioned.tables import Change, Plain, Storage, StoredTable, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from spark_jobs.versioned.arrival import Arrival
+    from spark_jobs.versioned.history import VersionedStore
+    from spark_jobs.versioned.state import TaskState
+
+    Regroup = Callable[[bytes, bytes], tuple[bytes, bytes] | None]
+    """The group of a row and its value there, None where it is in no group."""
+    Fold = Callable[[bytes, bytes, bytes], bytes]
+    """Group, value and aggregate so far; returns the aggregate then."""
+
+_long = Struct(">q")
+
+
+class Aggregation(NamedTuple):
+    """How values become one, and how one is taken out again."""
+
+    initial: Callable[[], bytes] | None
+    """The aggregate of nothing; None where the first value is the first aggregate."""
+    add: Fold
+    subtract: Fold
+
+
+def sum_of(number_of: Callable[[bytes], int]) -> Aggregation:
+    """The sum of a number in each value, as eight bytes, big-endian."""
+
+    def add(_: bytes, value: bytes, total: bytes) -> bytes:
+        return _long.pack(read_long(total) + number_of(value))
+
+    def subtract(_: bytes, value: bytes, total: bytes) -> bytes:
+        return _long.pack(read_long(total) - number_of(value))
+
+    return Aggregation(lambda: _long.pack(0), add, subtract)
+
+
+def count() -> Aggregation:
+    """How many rows a group has, as eight bytes, big-endian."""
+    return sum_of(lambda _: 1)
+
+
+def reduce(
+    adder: Callable[[bytes, bytes], bytes], subtractor: Callable[[bytes, bytes], bytes]
+) -> Aggregation:
+    """Two functions of the aggregate so far and a value; the first value is taken as it is."""
+    return Aggregation(
+        None,
+        lambda _, value, total: adder(total, value),
+        lambda _, value, total: subtractor(total, value),
+    )
+
+
+def read_long(packed: bytes) -> int:
+    """The number that a count or a sum is."""
+    number: int = _long.unpack(packed)[0]
+    return number
+
+
+class Regrouping:
+    """At the rows: what a change means within groups."""
+
+    def __init__(self, state: TaskState, name: str, regroup: Regroup) -> None:
+        self._state = state
+        self._name = name
+        self._regroup = regroup
+
+    def split(self, change: Change, *, versioned: bool) -> list[Change]:
+        """One change where the group stays, else the old group's, then the new one's."""
+        self._state.count(f"{self._name}:taken")
+        if versioned and not change.is_latest:
+            self._state.count(f"{self._name}:ignored")
+            return []
+        old = None if change.old is None else self._regroup(change.key, change.old)
+        new = None if change.new is None else self._regroup(change.key, change.new)
+        grouped = old is not None or new is not None
+        self._state.count(f"{self._name}:{'emitted' if grouped else 'ungrouped'}")
+        if old is not None and new is not None and old[0] == new[0]:
+            return [change._replace(key=new[0], old=old[1], new=new[1])]
+        changes: list[Change] = []
+        if old is not None:
+            changes.append(change._replace(key=old[0], old=old[1], new=None))
+        if new is not None:
+            changes.append(change._replace(key=new[0], old=None, new=new[1]))
+        return changes
+
+
+class Folding(StoredTable):
+    """At the groups: their aggregates."""
+
+    def __init__(
+        self, state: TaskState, name: str, aggregation: Aggregation, storage: Storage
+    ) -> None:
+        super().__init__(state, name, storage)
+        self._aggregation = aggregation
+
+    def fold(self, change: Change) -> Sequence[Change]:
+        """Subtract the old value, then add the new one."""
+        initial, add, subtract = self._aggregation
+        key, new, old = change.key, change.new, change.old
+        before = self._readable().latest(key)
+        aggregate = None if before is None else before.value
+        if aggregate is not None and old is not None:
+            aggregate = subtract(key, old, aggregate)
+        if new is not None:
+            start = initial() if aggregate is None and initial is not None else aggregate
+            aggregate = new if start is None else add(key, new, start)
+        touched = before is not None and (old is not None or new is not None)
+        time_ms = change.timestamp_ms
+        latest_ms = max(time_ms, before.valid_from_ms) if before and touched else time_ms
+        return self._accept(change._replace(new=aggregate, timestamp_ms=latest_ms))
+
+
+class Aggregated(Folding):
+    """A table grouped by something and aggregated; itself a table."""
+
+    def __init__(
+        self,
+        state: TaskState,
+        name: str,
+        parent: Table,
+        regroup: Regroup,
+        aggregation: Aggregation,
+        storage: Storage | None = None,
+    ) -> None:
+        super().__init__(state, name, aggregation, Plain() if storage is None else storage)
+        self._parent = parent
+        self._regrouping = Regrouping(state, f"{name}:rows", regroup)
+        parent.send_old(force=True)
+
+    def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
+        """What an arrival changes in the aggregates."""
+        return [
+            result
+            for change in self._parent.take(cause, arrival)
+            for within in self._regrouping.split(change, versioned=self._parent.versioned)
+            for result in self.fold(within)
+        ]
+
+    def versioned_stores(self) -> list[VersionedStore]:
+        """Its own and those above."""
+        return super().versioned_stores() + self._parent.versioned_stores()

@@ -1,0 +1,206 @@
+"""The stores behind tables: all versions within retention, or the latest one alone."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from contracts.record import NO_TIME_MS, Record
+from spark_jobs.versioned.layout import History, decode_versions, encode_versions
+from spark_jobs.versioned.state import Buckets, TaskState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LATEST = -1
+"""What `put` returns where the new version is the latest of its key."""
+REJECTED = -(1 << 63)
+"""What `put` returns where history retention is over, and nothing was put."""
+
+
+class Version(NamedTuple):
+    """One value of a key and the time it holds: `[valid_from_ms, valid_to_ms)`."""
+
+    value: bytes
+    valid_from_ms: int
+    valid_to_ms: int | None
+    """None while nothing later is known."""
+
+
+class VersionedStore:
+    """Every version of every key within history retention (rules E1 to E6).
+
+    Time is the largest timestamp ever put, over all keys; the horizon is time less retention.
+    Kept are, of each key, the points after the horizon and the last one before it, for a look-up
+    at or after the horizon can meet no other. What else a bucket holds is left out when the key
+    is put again or the bucket is written, which no answer can tell.
+    """
+
+    def __init__(self, state: TaskState, name: str, retention_ms: int) -> None:
+        self.retention_ms = retention_ms
+        self.follows_progress = False
+        """True where the join moves time by progress, and puts do not (see `stream_table`)."""
+        self._numbers = state.numbers
+        self._time_name = f"{name}:time_ms"
+        self._expired_name = f"{name}:dropped:expired"
+        self._expired = self._numbers.get(self._expired_name, 0)
+        self.time_ms = self._numbers.get(self._time_name, NO_TIME_MS)
+        self._buckets = Buckets(state, name, decode_versions, encode_versions)
+        state.add(self)
+
+    def put(self, key: bytes, value: bytes | None, timestamp_ms: int) -> int:
+        """Add a version (None: a tombstone); returns when the next one begins."""
+        horizon_ms = self.time_ms - self.retention_ms
+        if timestamp_ms < horizon_ms:
+            self._expired += 1
+            return REJECTED
+        if timestamp_ms > self.time_ms and not self.follows_progress:
+            self.time_ms = timestamp_ms
+            horizon_ms = timestamp_ms - self.retention_ms
+        bucket = self._buckets.to_change(key)
+        history = bucket.get(key)
+        if history is None:
+            bucket[key] = ([timestamp_ms], [value])
+            return LATEST
+        times, values = history
+        if timestamp_ms > times[-1]:
+            times.append(timestamp_ms)
+            values.append(value)
+            valid_to_ms = LATEST
+        else:
+            valid_to_ms = _insert(times, values, timestamp_ms, value)
+        if len(times) > 1 and times[1] <= horizon_ms:
+            _forget_before(times, values, horizon_ms)
+        return valid_to_ms
+
+    def latest(self, key: bytes) -> Version | None:
+        """The latest version by time, None where that is a tombstone; it never expires."""
+        history = self._buckets.to_read(key).get(key)
+        if history is None:
+            return None
+        value = history[1][-1]
+        return None if value is None else Version(value, history[0][-1], None)
+
+    def as_of(self, key: bytes, timestamp_ms: int) -> Version | None:
+        """The version that held at a time; before the horizon only the latest one can be told."""
+        history = self._buckets.to_read(key).get(key)
+        if history is None:
+            return None
+        times, values = history
+        place = self._place_as_of(times, timestamp_ms)
+        value = None if place < 0 else values[place]
+        if value is None:
+            return None
+        valid_to_ms = times[place + 1] if place + 1 < len(times) else None
+        return Version(value, times[place], valid_to_ms)
+
+    def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
+        """The value that held for the key and the time of each record; a null key has none."""
+        horizon_ms = self.time_ms - self.retention_ms
+        histories = self._buckets.find([record[0] for record in records])
+        found: list[bytes | None] = []
+        for history, record in zip(histories, records, strict=True):
+            if history is None:
+                found.append(None)
+                continue
+            times, values = history
+            timestamp_ms = record[2]
+            if timestamp_ms >= times[-1]:
+                found.append(values[-1])
+            elif timestamp_ms < horizon_ms or timestamp_ms < times[0]:
+                found.append(None)
+            else:
+                found.append(values[bisect_right(times, timestamp_ms) - 1])
+        return found
+
+    def delete(self, key: bytes, timestamp_ms: int) -> Version | None:
+        """Put a tombstone; returns what held until then at that time."""
+        if timestamp_ms < self.time_ms - self.retention_ms:
+            self._expired += 1
+            return None
+        before = self.as_of(key, timestamp_ms)
+        self.put(key, None, timestamp_ms)
+        return before
+
+    def save(self) -> None:
+        """Write out what changed."""
+        self._numbers[self._time_name] = self.time_ms
+        if self._expired:
+            self._numbers[self._expired_name] = self._expired
+        for bucket in self._buckets.changed():
+            self._clean(bucket)
+        self._buckets.save()
+
+    def _place_as_of(self, times: list[int], timestamp_ms: int) -> int:
+        if timestamp_ms >= times[-1]:
+            return len(times) - 1
+        if timestamp_ms < self.time_ms - self.retention_ms:
+            return -1
+        return bisect_right(times, timestamp_ms) - 1
+
+    def _clean(self, bucket: dict[bytes, History]) -> None:
+        horizon_ms = self.time_ms - self.retention_ms
+        over: list[bytes] = []
+        for key, (times, values) in bucket.items():
+            if len(times) > 1 and times[1] <= horizon_ms:
+                _forget_before(times, values, horizon_ms)
+            # A last tombstone before the horizon says what an unknown key says.
+            if values[-1] is None and times[-1] < horizon_ms:
+                over.append(key)
+        for key in over:
+            del bucket[key]
+
+
+class PlainStore:
+    """The latest version of every key by arrival, whatever its timestamp."""
+
+    def __init__(self, state: TaskState, name: str) -> None:
+        self._buckets = Buckets(state, name, decode_versions, encode_versions)
+        state.add(self)
+
+    def put(self, key: bytes, value: bytes | None, timestamp_ms: int) -> int:
+        """Set or (None) delete; what arrives last is always the latest."""
+        bucket = self._buckets.to_change(key)
+        if value is None:
+            bucket.pop(key, None)
+        else:
+            bucket[key] = ([timestamp_ms], [value])
+        return LATEST
+
+    def latest(self, key: bytes) -> Version | None:
+        """What was put last."""
+        history = self._buckets.to_read(key).get(key)
+        if history is None:
+            return None
+        ((timestamp_ms,), (value,)) = history
+        return None if value is None else Version(value, timestamp_ms, None)
+
+    def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
+        """What was put last for the key of each record: a plain table knows no time (rule D2)."""
+        histories = self._buckets.find([record.key for record in records])
+        return [None if history is None else history[1][0] for history in histories]
+
+    def save(self) -> None:
+        """Write out what changed."""
+        self._buckets.save()
+
+
+Store = VersionedStore | PlainStore
+
+
+def _insert(times: list[int], values: list[bytes | None], at_ms: int, value: bytes | None) -> int:
+    """Put a version that is not the last, or replaces the last; when the next one begins."""
+    place = bisect_left(times, at_ms)
+    if times[place] == at_ms:
+        values[place] = value
+    else:
+        times.insert(place, at_ms)
+        values.insert(place, value)
+    return times[place + 1] if place + 1 < len(times) else LATEST
+
+
+def _forget_before(times: list[int], values: list[bytes | None], horizon_ms: int) -> None:
+    """Forget all points before the last one at or before the horizon."""
+    dead = bisect_right(times, horizon_ms) - 1
+    del times[:dead]
+    del values[:dead]

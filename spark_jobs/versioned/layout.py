@@ -1,0 +1,307 @@
+"""The bytes of a task's state. Every format ever written stays readable for ever.
+
+    row               format (u8) | kind (u8) | columns | CRC-32 of all before it (u32)
+    integer column    count (u32) | count x i64
+    bytes column      count (u32) | count x i32 length, -1 is null | the bytes, end to end
+
+    kind 1  versions       keys (bytes) | versions of each key (integers)
+                           | timestamps (integers) | values (bytes, null is a tombstone)
+            Keys ascend, and within a key the timestamps do. A plain table's row has one version
+            for each key.
+    kind 2  held           timestamps | arrivals | partitions | offsets (integers)
+                           | topic numbers (integers) | topics (bytes, UTF-8)
+                           | keys | values | headers (bytes)
+            Rows ascend by timestamp, then arrival. The offset of a record that never stood in a
+            topic is the smallest i64. Headers: name length (u32) | name (UTF-8) | value length
+            (i32, -1 is null) | value, for each.
+    kind 3  subscriptions  foreign keys | primary keys | marks (bytes)
+            Rows ascend by foreign key, then primary key. A mark tells left values apart.
+    kind 4  numbers        names (bytes, UTF-8) | values (integers)
+    kind 5  slices         numbers of the slices that hold records (integers)
+
+All numbers are little-endian. Timestamps are milliseconds.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from itertools import accumulate
+from struct import Struct
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import numpy as np
+
+from contracts.errors import StateCorrupt, StateLayoutNewer
+from contracts.record import Headers, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+FORMAT = 1
+NO_OFFSET = -(1 << 63)
+
+History = tuple[list[int], list[bytes | None]]
+"""One key's timestamps, ascending, and the value that each of them begins."""
+
+HeldRow = tuple[int, Record]
+"""A held record behind its arrival number."""
+
+_start = Struct("<BB")
+_u32 = Struct("<I")
+_i32 = Struct("<i")
+
+
+class Kind(IntEnum):
+    """What a row holds."""
+
+    VERSIONS = 1
+    HELD = 2
+    SUBSCRIPTIONS = 3
+    NUMBERS = 4
+    SLICES = 5
+
+
+def encode_versions(histories: Mapping[bytes, History]) -> bytes:
+    """A bucket of a table; every history has a version or more."""
+    keys = sorted(histories)
+    times: list[int] = []
+    values: list[bytes | None] = []
+    counts: list[int] = []
+    for key in keys:
+        key_times, key_values = histories[key]
+        counts.append(len(key_times))
+        times += key_times
+        values += key_values
+    columns = (_strings(keys), _integers(counts), _integers(times), _strings(values))
+    return _row(Kind.VERSIONS, columns)
+
+
+def decode_versions(row: bytes) -> dict[bytes, History]:
+    """The histories of one bucket, in key order."""
+    reader = _Reader(row, Kind.VERSIONS)
+    keys, counts = reader.present(), reader.integers()
+    times, values = reader.integers(), reader.strings()
+    reader.finish()
+    reader.expect(len(keys) == len(counts), "every key has a count")
+    reader.expect(sum(counts) == len(times) == len(values), "every version has a key")
+    reader.expect(min(counts, default=1) > 0, "every key has a version")
+    places = zip(keys, counts, accumulate(counts), strict=True)
+    return {key: (times[end - n : end], values[end - n : end]) for key, n, end in places}
+
+
+def encode_held(rows: Sequence[HeldRow]) -> bytes:
+    """A slice of the records that wait, given by timestamp, then arrival."""
+    records = [record for _, record in rows]
+    topics = sorted({record.topic for record in records})
+    topic_numbers = {topic: number for number, topic in enumerate(topics)}
+    offsets = [NO_OFFSET if record.offset is None else record.offset for record in records]
+    columns = (
+        _integers([record.timestamp_ms for record in records]),
+        _integers([arrival for arrival, _ in rows]),
+        _integers([record.partition for record in records]),
+        _integers(offsets),
+        _integers([topic_numbers[record.topic] for record in records]),
+        _strings([topic.encode() for topic in topics]),
+        _strings([record.key for record in records]),
+        _strings([record.value for record in records]),
+        _strings([_encode_headers(record.headers) for record in records]),
+    )
+    return _row(Kind.HELD, columns)
+
+
+def decode_held(row: bytes) -> list[HeldRow]:
+    """The held records of one slice, by timestamp, then arrival."""
+    reader = _Reader(row, Kind.HELD)
+    times, arrivals = reader.integers(), reader.integers()
+    partitions, offsets, topic_numbers = reader.integers(), reader.integers(), reader.integers()
+    topics = [topic.decode() for topic in reader.present()]
+    keys, values = reader.strings(), reader.strings()
+    headers = [_decode_headers(packed) for packed in reader.present()]
+    reader.finish()
+    columns = (arrivals, partitions, offsets, topic_numbers, keys, values, headers)
+    reader.expect(all(len(column) == len(times) for column in columns), "rows are whole")
+    reader.expect(
+        min(topic_numbers, default=0) >= 0 and max(topic_numbers, default=-1) < len(topics),
+        "every topic number has a topic",
+    )
+    return [
+        (
+            arrivals[i],
+            Record(
+                key=keys[i],
+                value=values[i],
+                timestamp_ms=times[i],
+                headers=headers[i],
+                topic=topics[topic_numbers[i]],
+                partition=partitions[i],
+                offset=None if offsets[i] == NO_OFFSET else offsets[i],
+            ),
+        )
+        for i in range(len(times))
+    ]
+
+
+def encode_subscriptions(subscribers: Mapping[bytes, Mapping[bytes, bytes]]) -> bytes:
+    """A bucket of marks by foreign key, then primary key."""
+    rows = [
+        (foreign, primary, mark)
+        for foreign, marks in sorted(subscribers.items())
+        for primary, mark in sorted(marks.items())
+    ]
+    columns = [_strings([row[place] for row in rows]) for place in range(3)]
+    return _row(Kind.SUBSCRIPTIONS, columns)
+
+
+def decode_subscriptions(row: bytes) -> dict[bytes, dict[bytes, bytes]]:
+    """The marks of one bucket, by foreign key, then primary key."""
+    reader = _Reader(row, Kind.SUBSCRIPTIONS)
+    foreign, primary, marks = reader.present(), reader.present(), reader.present()
+    reader.finish()
+    reader.expect(len(foreign) == len(primary) == len(marks), "rows are whole")
+    subscribers: dict[bytes, dict[bytes, bytes]] = {}
+    for foreign_key, primary_key, mark in zip(foreign, primary, marks, strict=True):
+        subscribers.setdefault(foreign_key, {})[primary_key] = mark
+    return subscribers
+
+
+def encode_numbers(numbers: Mapping[str, int]) -> bytes:
+    """The header of a task: stream times and counts, by name."""
+    names = sorted(numbers)
+    columns = (
+        _strings([name.encode() for name in names]),
+        _integers([numbers[name] for name in names]),
+    )
+    return _row(Kind.NUMBERS, columns)
+
+
+def decode_numbers(row: bytes) -> dict[str, int]:
+    """The times and counts of a task's header."""
+    reader = _Reader(row, Kind.NUMBERS)
+    names, values = reader.present(), reader.integers()
+    reader.finish()
+    reader.expect(len(names) == len(values), "every name has a number")
+    return dict(zip((name.decode() for name in names), values, strict=True))
+
+
+def encode_slices(slices: Iterable[int]) -> bytes:
+    """Which slices of held records there are."""
+    return _row(Kind.SLICES, (_integers(sorted(slices)),))
+
+
+def decode_slices(row: bytes) -> list[int]:
+    """The slices of held records, ascending."""
+    reader = _Reader(row, Kind.SLICES)
+    slices = reader.integers()
+    reader.finish()
+    return slices
+
+
+class _Reader:
+    """Reads one row from front to back, and takes nothing that is not whole."""
+
+    def __init__(self, row: bytes, kind: Kind) -> None:
+        self._kind = kind
+        self.expect(len(row) >= _start.size + _u32.size, "it is not cut short")
+        written, found = _start.unpack_from(row)
+        if written > FORMAT:
+            message = (
+                f"this state has format {written}, and this headrace knows {FORMAT} at most;"
+                " upgrade headrace, or start the query from a new checkpoint"
+            )
+            raise StateLayoutNewer(message)
+        self.expect(written == FORMAT, f"format {written} was ever written")
+        end = len(row) - _u32.size
+        self.expect(
+            crc32(memoryview(row)[:end]) == _u32.unpack_from(row, end)[0], "its checksum holds"
+        )
+        self.expect(found == kind, f"it is of kind {kind.value} and not {found}")
+        self._row = row
+        self._place = _start.size
+        self._end = end
+
+    def expect(self, holds: object, what: str) -> None:
+        """Refuse the row unless this holds."""
+        if not holds:
+            message = (
+                f"a row of {self._kind.name.lower()} is damaged: it cannot be that {what};"
+                " start the query from an older or a new checkpoint"
+            )
+            raise StateCorrupt(message)
+
+    def integers(self) -> list[int]:
+        """The next column, of integers."""
+        numbers: list[int] = self._numbers("<i8").tolist()
+        return numbers
+
+    def strings(self) -> list[bytes | None]:
+        """The next column, of bytes or nulls."""
+        lengths = self._numbers("<i4")
+        ends = np.cumsum(np.maximum(lengths, 0), dtype=np.int64)
+        size = int(ends[-1]) if len(ends) else 0
+        data = self._take(size)
+        starts = (ends - np.maximum(lengths, 0)).tolist()
+        column: list[bytes | None] = [
+            data[start:end] for start, end in zip(starts, ends.tolist(), strict=True)
+        ]
+        for place in np.flatnonzero(lengths < 0).tolist():
+            column[place] = None
+        return column
+
+    def present(self) -> list[bytes]:
+        """The next column, of bytes that are never null."""
+        column = self.strings()
+        present = [each for each in column if each is not None]
+        self.expect(len(present) == len(column), "nothing is null")
+        return present
+
+    def finish(self) -> None:
+        """Refuse bytes that no column accounts for."""
+        self.expect(self._place == self._end, "nothing is left over")
+
+    def _numbers(self, dtype: str) -> NDArray[np.signedinteger]:
+        (count,) = _u32.unpack(self._take(_u32.size))
+        return np.frombuffer(self._take(count * np.dtype(dtype).itemsize), dtype)
+
+    def _take(self, size: int) -> bytes:
+        self.expect(size <= self._end - self._place, "it is not cut short")
+        self._place += size
+        return self._row[self._place - size : self._place]
+
+
+def _row(kind: Kind, columns: Iterable[bytes]) -> bytes:
+    body = b"".join((_start.pack(FORMAT, kind), *columns))
+    return body + _u32.pack(crc32(body))
+
+
+def _integers(column: Sequence[int]) -> bytes:
+    return _u32.pack(len(column)) + np.array(column, "<i8").tobytes()
+
+
+def _strings(column: Sequence[bytes | None]) -> bytes:
+    lengths = np.array([-1 if each is None else len(each) for each in column], "<i4")
+    return b"".join((_u32.pack(len(column)), lengths.tobytes(), *filter(None, column)))
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    parts: list[bytes] = []
+    for name, value in headers:
+        encoded = name.encode()
+        parts += (_u32.pack(len(encoded)), encoded, _i32.pack(-1 if value is None else len(value)))
+        parts.append(value or b"")
+    return b"".join(parts)
+
+
+def _decode_headers(packed: bytes) -> Headers:
+    headers: list[tuple[str, bytes | None]] = []
+    place = 0
+    while place < len(packed):
+        name_end = place + _u32.size + _u32.unpack_from(packed, place)[0]
+        name = packed[place + _u32.size : name_end].decode()
+        (length,) = _i32.unpack_from(packed, name_end)
+        start = name_end + _i32.size
+        place = start + max(length, 0)
+        headers.append((name, None if length < 0 else packed[start:place]))
+    return tuple(headers)

@@ -1,0 +1,166 @@
+"""A task's state: one header row of numbers, and rows of bytes that are read only when needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from zlib import crc32
+
+from spark_jobs.versioned.layout import decode_numbers, encode_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Entry = TypeVar("Entry")
+
+HEADER = "header"
+BUCKETS_DEFAULT = 64
+VERDICTS = ("kept", "joined", "unmatched", "emitted", "passed", "ignored", "ungrouped")
+"""What may become of a change or a record at a step, beside being dropped for a reason."""
+
+
+class Rows(Protocol):
+    """Where the rows stand: Spark's map state, or a dict."""
+
+    def get(self, name: str) -> bytes | None:
+        """The row of that name, None where there is none."""
+
+    def put(self, name: str, row: bytes) -> None:
+        """Set a row."""
+
+    def remove(self, name: str) -> None:
+        """Forget a row."""
+
+
+class MemoryRows(dict[str, bytes]):
+    """Rows in memory, for bounded runs and tests."""
+
+    def put(self, name: str, row: bytes) -> None:
+        """Set a row."""
+        self[name] = row
+
+    def remove(self, name: str) -> None:
+        """Forget a row."""
+        self.pop(name, None)
+
+
+class Part(Protocol):
+    """A piece of state that writes itself out."""
+
+    def save(self) -> None:
+        """Put what changed into the rows, and totals into the numbers."""
+
+
+class TaskState:
+    """All that one task remembers between two batches.
+
+    The number of buckets is fixed when the state is first written, for a key's bucket hangs on
+    it; what is asked for later is not heard.
+    """
+
+    def __init__(self, rows: Rows, buckets: int = BUCKETS_DEFAULT) -> None:
+        header = rows.get(HEADER)
+        self.rows = rows
+        self.numbers = {"buckets": buckets} if header is None else decode_numbers(header)
+        self.buckets = self.numbers["buckets"]
+        self._parts: list[Part] = []
+
+    def add(self, part: Part) -> None:
+        """Save this part with the rest."""
+        self._parts.append(part)
+
+    def count(self, name: str, records: int = 1) -> None:
+        """Add to a number that starts at zero."""
+        if records:
+            self.numbers[name] = self.numbers.get(name, 0) + records
+
+    def counter(self, name: str) -> str:
+        """The name of a number that may be added to at once."""
+        self.numbers.setdefault(name, 0)
+        return name
+
+    def balance(self, name: str, held: int = 0) -> int:
+        """What a step took less its verdicts and what it holds: zero, or something was lost."""
+        dropped = f"{name}:dropped:"
+        final = {f"{name}:{verdict}" for verdict in VERDICTS}
+        verdicts = sum(
+            number
+            for each, number in self.numbers.items()
+            if each in final or each.startswith(dropped)
+        )
+        return self.numbers.get(f"{name}:taken", 0) - verdicts - held
+
+    def save(self) -> None:
+        """Write out every row that changed."""
+        for part in self._parts:
+            part.save()
+        self.rows.put(HEADER, encode_numbers(self.numbers))
+
+
+class Buckets(Generic[Entry]):
+    """Entries by key; the buckets asked for are read, the changed ones written, no others."""
+
+    def __init__(
+        self,
+        state: TaskState,
+        name: str,
+        decode: Callable[[bytes], dict[bytes, Entry]],
+        encode: Callable[[dict[bytes, Entry]], bytes],
+    ) -> None:
+        self._rows = state.rows
+        self._buckets_max = state.buckets
+        self._name = name
+        self._decode = decode
+        self._encode = encode
+        self._read: dict[int, dict[bytes, Entry]] = {}
+        self._changed: set[int] = set()
+
+    def to_read(self, key: bytes) -> dict[bytes, Entry]:
+        """The bucket of a key, to look into."""
+        number = crc32(key) % self._buckets_max
+        bucket = self._read.get(number)
+        return self._load(number) if bucket is None else bucket
+
+    def find(self, keys: Iterable[bytes | None]) -> list[Entry | None]:
+        """The entry of each key: `to_read` for those who look up much. A null key has none."""
+        read = self._read
+        buckets_max = self._buckets_max
+        found: list[Entry | None] = []
+        for key in keys:
+            if key is None:
+                found.append(None)
+                continue
+            number = crc32(key) % buckets_max
+            bucket = read.get(number)
+            if bucket is None:
+                bucket = self._load(number)
+            found.append(bucket.get(key))
+        return found
+
+    def to_change(self, key: bytes) -> dict[bytes, Entry]:
+        """The bucket of a key, to be written out at the next save."""
+        number = crc32(key) % self._buckets_max
+        self._changed.add(number)
+        bucket = self._read.get(number)
+        return self._load(number) if bucket is None else bucket
+
+    def changed(self) -> list[dict[bytes, Entry]]:
+        """The buckets that the next save writes."""
+        return [self._read[number] for number in self._changed]
+
+    def save(self) -> None:
+        """Write out the buckets that changed; an empty one has no row."""
+        for number in sorted(self._changed):
+            if bucket := self._read[number]:
+                self._rows.put(self._row_name(number), self._encode(bucket))
+            else:
+                self._rows.remove(self._row_name(number))
+        self._changed.clear()
+
+    def _load(self, number: int) -> dict[bytes, Entry]:
+        row = self._rows.get(self._row_name(number))
+        bucket = {} if row is None else self._decode(row)
+        self._read[number] = bucket
+        return bucket
+
+    def _row_name(self, number: int) -> str:
+        return f"{self._name}/{number}"

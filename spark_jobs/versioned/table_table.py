@@ -1,0 +1,129 @@
+"""The table-table join by primary key, as a stream of changes (rule F3).
+
+Either side's change meets the other side's latest value. A versioned side's record that comes
+behind a later one of its key is dropped, so that the last result of a key is always the join of
+the latest of both sides (KIP-914). The result is not versioned.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from spark_jobs.versioned.history import Version
+from spark_jobs.versioned.tables import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from contracts.record import Record
+    from spark_jobs.versioned.arrival import Arrival
+    from spark_jobs.versioned.history import VersionedStore
+    from spark_jobs.versioned.state import TaskState
+    from spark_jobs.versioned.tables import Table
+
+    Joiner = Callable[[bytes | None, bytes | None], bytes | None]
+    """What becomes of a left and a right value; the missing side of an outer join is None."""
+
+
+class TableTableJoin:
+    """Two tables joined by their keys, inner, left or outer; itself a table without a store."""
+
+    versioned = False
+    retention_ms: int | None = None
+
+    def __init__(
+        self,
+        state: TaskState,
+        name: str,
+        left: Table,
+        right: Table,
+        *,
+        joiner: Joiner,
+        join: Literal["inner", "left", "outer"],
+    ) -> None:
+        self.name = name
+        self._state = state
+        self._left = left
+        self._right = right
+        self._joiner = joiner
+        self._left_alone = join != "inner"
+        self._right_alone = join == "outer"
+        self._sends_old = False
+        left.make_readable()
+        right.make_readable()
+        if self._left_alone:
+            left.send_old(force=True)
+        if self._right_alone:
+            right.send_old(force=True)
+
+    def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
+        """What an arrival of either side changes in the result."""
+        results: list[Change] = []
+        for change in self._left.take(cause, arrival):
+            results += self._meet(change, from_left=True)
+        for change in self._right.take(cause, arrival):
+            results += self._meet(change, from_left=False)
+        return results
+
+    def latest(self, key: bytes) -> Version | None:
+        """The join of both sides' latest values."""
+        left, right = self._left.latest(key), self._right.latest(key)
+        versions = [version for version in (left, right) if version is not None]
+        if (left is None and not self._right_alone) or (right is None and not self._left_alone):
+            return None
+        if not versions:
+            return None
+        value = self._joiner(left and left.value, right and right.value)
+        latest_ms = max(version.valid_from_ms for version in versions)
+        return None if value is None else Version(value, latest_ms, None)
+
+    def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
+        """The latest values: the result is not versioned."""
+        keys = [record.key for record in records]
+        versions = [None if key is None else self.latest(key) for key in keys]
+        return [None if version is None else version.value for version in versions]
+
+    def send_old(self, *, force: bool) -> bool:  # noqa: ARG002
+        """Tell old values: both sides have stores in any case."""
+        self._left.send_old(force=True)
+        self._right.send_old(force=True)
+        self._sends_old = True
+        return True
+
+    def make_readable(self) -> None:
+        """Nothing to do: both sides are readable."""
+
+    def versioned_stores(self) -> list[VersionedStore]:
+        """Those above both sides."""
+        return self._left.versioned_stores() + self._right.versioned_stores()
+
+    def _meet(self, change: Change, *, from_left: bool) -> Sequence[Change]:
+        own, other = (self._left, self._right) if from_left else (self._right, self._left)
+        self._state.count(f"{self.name}:taken")
+        if own.versioned and not change.is_latest:
+            self._state.count(f"{self.name}:dropped:out-of-order")
+            return ()
+        met = other.latest(change.key)
+        own_alone = self._left_alone if from_left else self._right_alone
+        other_alone = self._right_alone if from_left else self._left_alone
+        nothing_there = change.new is None and change.old is None
+        if met is None and (not own_alone or nothing_there):
+            self._state.count(f"{self.name}:unmatched")
+            return ()
+
+        def joined(value: bytes | None) -> bytes | None:
+            if value is None and (met is None or not other_alone):
+                return None
+            met_value = None if met is None else met.value
+            pair = (value, met_value) if from_left else (met_value, value)
+            return self._joiner(*pair)
+
+        self._state.count(f"{self.name}:emitted")
+        time_ms = change.timestamp_ms
+        return (
+            change._replace(
+                new=joined(change.new),
+                old=joined(change.old) if self._sends_old else None,
+                timestamp_ms=time_ms if met is None else max(time_ms, met.valid_from_ms),
+            ),
+        )

@@ -1,0 +1,325 @@
+"""Tables as streams of changes: sources, filters, mapped values, and what may be looked up.
+
+A table takes arrivals and says which of its values changed. Whether it is *versioned* (rule F1)
+is decided by what stands above it: a versioned store makes it so, a step without a store of its
+own hands it on, and a plain store, a join, an aggregation or `stream().toTable()` ends it.
+
+Old values cost a store, so a table knows them only where somebody below asks (`send_old`); being
+looked up costs one too (`make_readable`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from contracts.errors import TopologyRefused
+from spark_jobs.versioned.history import LATEST, REJECTED, PlainStore, Store, VersionedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from contracts.record import Record
+    from spark_jobs.versioned.arrival import Arrival
+    from spark_jobs.versioned.history import Version
+    from spark_jobs.versioned.state import TaskState
+
+
+class Plain(NamedTuple):
+    """A store of the latest value by arrival."""
+
+
+class Versioned(NamedTuple):
+    """A store of all values within retention."""
+
+    retention_ms: int
+
+
+Storage = Plain | Versioned
+
+
+class Change(NamedTuple):
+    """A key's new value beside the one it replaces."""
+
+    cause: int
+    """Index, in the batch, of the arrival that caused it."""
+    key: bytes
+    new: bytes | None
+    old: bytes | None
+    timestamp_ms: int
+    is_latest: bool
+    """False for a versioned table's record that comes behind a later one of its key."""
+    record: Record
+    """The record that caused it, for its headers and its origin."""
+
+
+class Table(Protocol):
+    """A table as the steps below see it."""
+
+    name: str
+    versioned: bool
+    retention_ms: int | None
+    """How far back `values_as_of` can tell, None where the table is not versioned."""
+
+    def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
+        """What an arrival changes here."""
+
+    def latest(self, key: bytes) -> Version | None:
+        """The value by which this table joins."""
+
+    def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
+        """The value for the key and time of each stream record; a plain table's latest."""
+
+    def send_old(self, *, force: bool) -> bool:
+        """Tell old values from now on, if need be by a store; whether they are told."""
+
+    def make_readable(self) -> None:
+        """Be ready to be looked up."""
+
+    def versioned_stores(self) -> list[VersionedStore]:
+        """The versioned stores at and above this table."""
+
+
+def open_store(state: TaskState, name: str, storage: Storage | None) -> Store | None:
+    """The store that a step was given."""
+    if storage is None:
+        return None
+    if isinstance(storage, Versioned):
+        return VersionedStore(state, name, storage.retention_ms)
+    return PlainStore(state, name)
+
+
+class StoredTable:
+    """A table that looks up in a store of its own, which it opens when it must."""
+
+    def __init__(self, state: TaskState, name: str, storage: Storage | None) -> None:
+        self.name = name
+        self.versioned = isinstance(storage, Versioned)
+        self.retention_ms = storage.retention_ms if isinstance(storage, Versioned) else None
+        self._state = state
+        self._store = open_store(state, name, storage)
+        self._sends_old = False
+
+    def latest(self, key: bytes) -> Version | None:
+        """The latest value."""
+        return self._readable().latest(key)
+
+    def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
+        """The value for the key and time of each record."""
+        return self._readable().values_as_of(records)
+
+    def send_old(self, *, force: bool) -> bool:
+        """Tell old values, where there is a store or one may be opened."""
+        if force:
+            self.make_readable()
+        self._sends_old = self._sends_old or self._store is not None
+        return self._sends_old
+
+    def make_readable(self) -> None:
+        """Open a plain store where there is none."""
+        self._readable()
+
+    def versioned_stores(self) -> list[VersionedStore]:
+        """The store, if it is versioned."""
+        return [self._store] if isinstance(self._store, VersionedStore) else []
+
+    def _readable(self) -> Store:
+        if self._store is None:
+            self._store = PlainStore(self._state, self.name)
+        return self._store
+
+    def _accept(self, change: Change) -> Sequence[Change]:
+        """Put a change whose old value is not known yet, and pass on what the store took."""
+        store = self._store
+        cause, key, new, _, time_ms, _, record = change
+        if store is None:
+            return (Change(cause, key, new, None, time_ms, is_latest=True, record=record),)
+        before = store.latest(key) if self._sends_old else None
+        valid_to_ms = store.put(key, new, time_ms)
+        if valid_to_ms == REJECTED:
+            return ()
+        old = None if before is None else before.value
+        return (Change(cause, key, new, old, time_ms, valid_to_ms == LATEST, record),)
+
+
+class Source(StoredTable):
+    """A table read from a topic, by `table()` or by `stream().toTable()`: they are one here."""
+
+    def __init__(self, state: TaskState, name: str, number: int, storage: Storage | None) -> None:
+        super().__init__(state, name, storage)
+        self._input = number
+        self._numbers = state.numbers
+        self._taken = state.counter(f"{name}:taken")
+        self._kept = state.counter(f"{name}:kept")
+
+    def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
+        """Every record of this input is a change, less those without a key (rule A5)."""
+        number, record = arrival
+        if number != self._input:
+            return ()
+        self._numbers[self._taken] += 1
+        key = record.key
+        if key is None:
+            self._state.count(f"{self.name}:dropped:null-key")
+            return ()
+        change = Change(
+            cause, key, record.value, None, record.timestamp_ms, is_latest=True, record=record
+        )
+        accepted = self._accept(change)
+        self._numbers[self._kept] += len(accepted)
+        return accepted
+
+
+class Restored(StoredTable):
+    """`toStream().toTable()`: the parent's changes read as if from a topic, versions forgotten."""
+
+    def __init__(self, state: TaskState, name: str, parent: Table, storage: Storage | None) -> None:
+        super().__init__(state, name, storage)
+        self._parent = parent
+
+    def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
+        """The parent's changes as this table sees them."""
+        changes = self._parent.take(cause, arrival)
+        return [each for change in changes for each in self._accept(change)]
+
+    def versioned_stores(self) -> list[VersionedStore]:
+        """Its own and those above."""
+        return super().versioned_stores() + self._parent.versioned_stores()
+
+
+class Derived:
+    """A table whose values are computed, one by one, from its parent's: filter and mapped values.
+
+    Without a store it looks up in its parent and computes on the fly.
+    """
+
+    def __init__(
+        self,
+        state: TaskState,
+        name: str,
+        parent: Table,
+        compute: Callable[[bytes, bytes], bytes | None],
+        storage: Storage | None,
+    ) -> None:
+        self.name = name
+        self._parent = parent
+        self._compute = compute
+        self._store = open_store(state, name, storage)
+        self._sends_old = False
+        if storage is None:
+            self.versioned = parent.versioned
+            self.retention_ms = parent.retention_ms
+        else:
+            self.versioned = isinstance(storage, Versioned)
+            self.retention_ms = storage.retention_ms if isinstance(storage, Versioned) else None
+
+    def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
+        """The parent's changes, computed."""
+        changes = self._parent.take(cause, arrival)
+        return [each for change in changes for each in self._derive(change)]
+
+    def latest(self, key: bytes) -> Version | None:
+        """The latest value."""
+        if self._store is not None:
+            return self._store.latest(key)
+        version = self._parent.latest(key)
+        value = None if version is None else self._compute(key, version.value)
+        return None if version is None or value is None else version._replace(value=value)
+
+    def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
+        """The value for the key and time of each record."""
+        if self._store is not None:
+            return self._store.values_as_of(records)
+        values = self._parent.values_as_of(records)
+        return [
+            self._computed(record.key or b"", value)
+            for record, value in zip(records, values, strict=True)
+        ]
+
+    def send_old(self, *, force: bool) -> bool:
+        """Tell old values: its store knows them, or its parent does."""
+        told = self._store is not None or self._parent.send_old(force=force)
+        self._sends_old = self._sends_old or told
+        return self._sends_old
+
+    def make_readable(self) -> None:
+        """Where it has no store its parent needs one."""
+        if self._store is None:
+            self._parent.make_readable()
+
+    def versioned_stores(self) -> list[VersionedStore]:
+        """Its own and those above."""
+        own = [self._store] if isinstance(self._store, VersionedStore) else []
+        return own + self._parent.versioned_stores()
+
+    def _computed(self, key: bytes, value: bytes | None) -> bytes | None:
+        return None if value is None else self._compute(key, value)
+
+    def _derive(self, change: Change) -> Sequence[Change]:
+        new = self._computed(change.key, change.new)
+        old = self._old(change) if self._sends_old else None
+        if self._is_needless(new, old):
+            return ()
+        if self._store is None:
+            return (change._replace(new=new, old=old),)
+        valid_to_ms = self._store.put(change.key, new, change.timestamp_ms)
+        if valid_to_ms == REJECTED:
+            return ()
+        return (change._replace(new=new, old=old, is_latest=valid_to_ms == LATEST),)
+
+    def _old(self, change: Change) -> bytes | None:
+        if self._store is None:
+            return self._computed(change.key, change.old)
+        before = self._store.latest(change.key)
+        return None if before is None else before.value
+
+    def _is_needless(self, new: bytes | None, old: bytes | None) -> bool:  # noqa: ARG002
+        return False
+
+
+class Filtered(Derived):
+    """A table of which only some values are kept; the others are tombstones."""
+
+    def __init__(
+        self,
+        state: TaskState,
+        name: str,
+        parent: Table,
+        keeps: Callable[[bytes, bytes], bool],
+        storage: Storage | None,
+    ) -> None:
+        def kept(key: bytes, value: bytes) -> bytes | None:
+            return value if keeps(key, value) else None
+
+        super().__init__(state, name, parent, kept, storage)
+        self._sends_old = parent.send_old(force=False)
+
+    def _is_needless(self, new: bytes | None, old: bytes | None) -> bool:
+        # A second tombstone says nothing, save in a version history, where it has its own time.
+        return new is None and old is None and self._sends_old and not self._parent.versioned
+
+
+def run(table: Table, arrivals: Iterable[Arrival]) -> list[Change]:
+    """All that a batch changes in a table."""
+    return [
+        change for cause, arrival in enumerate(arrivals) for change in table.take(cause, arrival)
+    ]
+
+
+def refuse_suppress(table: Table, step: str) -> None:
+    """Refuse to suppress a versioned table, also where it is so by its parents (rule F7)."""
+    if table.versioned:
+        message = (
+            f"`{step}` cannot suppress the versioned table `{table.name}`, for it would lose"
+            " versions; give the step before it a plain store, or suppress a stream of its updates"
+        )
+        raise TopologyRefused(message)
+
+
+def refuse_global(storage: Storage | None, step: str) -> None:
+    """Refuse a versioned global table, which no join could look up by time (rule F7)."""
+    if isinstance(storage, Versioned):
+        message = (
+            f"`{step}` cannot be a versioned global table; make it a plain one, or a versioned"
+            " table that is partitioned like the stream it joins"
+        )
+        raise TopologyRefused(message)

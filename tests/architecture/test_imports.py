@@ -1,0 +1,91 @@
+"""Who may import whom: import-linter for our folders, a list of what may be for libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.architecture.source import (
+    ROOT,
+    SHIPPED,
+    imports_of,
+    module_name,
+    path_of,
+    project,
+    python_files,
+)
+
+PYDANTIC = {"pydantic", "pydantic_core"}
+BARE = PYDANTIC | {"cyclopts", "orjson", "rich", "yaml"}
+"""What comes without any extra."""
+OURS = {"contracts", "services", "spark_jobs", "tests"}
+PURE = ("contracts", "services.operators", "services.group", "spark_jobs.versioned")
+COMMAND_LINE = PYDANTIC | {"cyclopts", "rich", "yaml"}
+LIBRARIES: dict[str, set[str]] = {
+    "contracts": PYDANTIC,
+    "contracts.serde": PYDANTIC | {"orjson", "fastavro"},
+    "services": set(),
+    "services.cli": COMMAND_LINE,
+    "services.observe": {"prometheus_client", "structlog"},
+    "services.runtime": {"aiokafka", "faust", "mode", "stamina"},
+    "services.settings": PYDANTIC | {"pydantic_settings"},
+    "services.state.rocks": {"rocksdict"},
+    "spark_jobs": {"delta", "numpy", "pandas", "pyarrow", "pyspark"},
+    "spark_jobs.cli": COMMAND_LINE,
+    "spark_jobs.versioned": {"numpy", "pyarrow"},
+    "tests.oracles": set(),
+}
+"""The longest name that fits a module counts."""
+
+WITHOUT_EXTRAS = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))
+sys.argv = ["headrace", "--help"]
+from services.cli import main
+main()
+"""
+
+
+def _allowed(module: str) -> set[str]:
+    fitting = [name for name in LIBRARIES if f"{module}.".startswith(f"{name}.")]
+    return LIBRARIES[max(fitting, key=len)]
+
+
+def _foreign(file: Path) -> set[str]:
+    imported = {name.partition(".")[0] for name in imports_of(file)}
+    return imported - OURS - sys.stdlib_module_names
+
+
+def test_folders_import_in_one_direction() -> None:
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-logo", "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_pure_folder_is_in_the_contract_of_pure_code() -> None:
+    rules = project()["tool"]["importlinter"]["contracts"]
+    guarded = next(rule["source_modules"] for rule in rules if rule["name"].startswith("Pure code"))
+    present = [name for name in PURE if (ROOT / name.replace(".", "/") / "__init__.py").exists()]
+    assert sorted(guarded) == sorted(present)
+
+
+def test_libraries_are_imported_where_they_may_be() -> None:
+    oracles = [
+        file
+        for file in python_files("tests")
+        if "oracles" in file.parts and not file.name.startswith("test_")
+    ]
+    wrong = {
+        path_of(file): sorted(_foreign(file) - _allowed(module_name(file)))
+        for file in [*python_files(*SHIPPED), *oracles]
+    }
+    assert {path: names for path, names in wrong.items() if names} == {}
+
+
+def test_the_command_starts_without_any_extra() -> None:
+    extras = {name for names in LIBRARIES.values() for name in names} - BARE
+    command = [sys.executable, "-c", WITHOUT_EXTRAS, ",".join(sorted(extras))]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "plan" in done.stdout

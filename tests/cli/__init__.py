@@ -1,0 +1,1 @@
+"""The command, as a person meets it."""

@@ -1,0 +1,1 @@
+"""What the contracts say is what they do."""

@@ -1,0 +1,117 @@
+"""Dead records come back byte for byte."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contracts.dead_letter import (
+    EXCEPTION_HEADER,
+    REPLAYS_HEADER,
+    DeadLetter,
+    dead_headers,
+    read_dead,
+    replay_headers,
+    replays,
+)
+from contracts.decision import Reason
+from contracts.record import Record
+
+OURS = [EXCEPTION_HEADER, "__streams.errors.topic", "headrace.reason", REPLAYS_HEADER]
+NAMES = st.text() | st.sampled_from(OURS)
+BYTES = st.none() | st.binary()
+RECORDS = st.builds(
+    Record,
+    key=BYTES,
+    value=BYTES,
+    timestamp_ms=st.integers(0, 2**62),
+    headers=st.lists(st.tuples(NAMES, BYTES)).map(tuple),
+    topic=st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True),
+    partition=st.integers(0, 2**31 - 1),
+    offset=st.none() | st.integers(0, 2**63 - 1),
+)
+LETTERS = st.builds(
+    DeadLetter,
+    RECORDS,
+    operator=st.text(),
+    reason=st.none() | st.sampled_from(Reason),
+    detail=st.text(),
+    exception=st.text(),
+    stacktrace=st.text(),
+)
+
+
+def lying(letter: DeadLetter, offset: int = 0) -> Record:
+    """The record that lies in the dead-letter topic."""
+    return letter.record._replace(
+        headers=dead_headers(letter), topic="dead", partition=0, offset=offset
+    )
+
+
+@given(LETTERS)
+def test_a_letter_is_read_as_it_was_written(letter: DeadLetter) -> None:
+    assert read_dead(lying(letter)) == letter
+
+
+@given(LETTERS, LETTERS)
+def test_a_record_may_die_twice(first: DeadLetter, second: DeadLetter) -> None:
+    again = second._replace(record=lying(first, offset=7))
+    read = read_dead(lying(again))
+    assert read == again
+    assert read is not None
+    assert read_dead(read.record) == first
+
+
+def test_headers_are_those_of_kafka_streams_and_ours() -> None:
+    record = Record(b"k", b"{", 5, (("trace", b"1"),), "clicks.raw", 3, 812345)
+    letter = DeadLetter(record, "intake", Reason.UNDECODABLE, "not JSON", "builtins.ValueError")
+    assert dead_headers(letter) == (
+        ("trace", b"1"),
+        ("__streams.errors.exception", b"builtins.ValueError"),
+        ("__streams.errors.message", b"not JSON"),
+        ("__streams.errors.stacktrace", b""),
+        ("__streams.errors.topic", b"clicks.raw"),
+        ("__streams.errors.partition", b"3"),
+        ("__streams.errors.offset", b"812345"),
+        ("headrace.operator", b"intake"),
+        ("headrace.reason", b"undecodable"),
+    )
+
+
+def test_a_letter_of_kafka_streams_is_read() -> None:
+    headers = (
+        ("own", None),
+        ("__streams.errors.exception", b"java.lang.RuntimeException"),
+        ("__streams.errors.message", b"\xff"),
+        ("__streams.errors.stacktrace", None),
+        ("__streams.errors.topic", b"in"),
+        ("__streams.errors.partition", b"2"),
+        ("__streams.errors.offset", b"9"),
+    )
+    letter = read_dead(Record(None, b"v", 5, headers, "dead", 0, 0))
+    assert letter is not None
+    assert letter.record == Record(None, b"v", 5, (("own", None),), "in", 2, 9)
+    assert letter.reason is None
+    assert letter.operator == ""
+
+
+def test_other_records_are_no_letters() -> None:
+    plain = Record(None, b"v", 5, (("a", b"b"),), "dead", 0, 0)
+    assert read_dead(plain) is None
+    assert read_dead(plain._replace(headers=((EXCEPTION_HEADER, b"x"),))) is None
+
+
+@given(RECORDS, st.integers(1, 4))
+def test_replays_are_counted(record: Record, times: int) -> None:
+    own = tuple(header for header in record.headers if header[0] != REPLAYS_HEADER)
+    record = record._replace(headers=own)
+    assert replays(record) == 0
+    for _ in range(times):
+        record = record._replace(headers=replay_headers(record))
+    assert replays(record) == times
+    assert record.headers[:-1] == own
+
+
+def test_a_count_that_is_no_number_is_none() -> None:
+    record = Record(None, None, 0, ((REPLAYS_HEADER, "\u00b2".encode()),), "t", 0, 0)
+    assert replays(record) == 0

@@ -1,0 +1,327 @@
+"""Selectors, comparisons and the user's own functions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contracts.errors import RecordUndecodable, SelectorInvalid
+from contracts.record import Headers, Record
+from contracts.selector_text import parse_selector, parse_where
+from contracts.selectors import (
+    load_function,
+    load_object,
+    predicate,
+    select,
+    select_json,
+    select_number,
+    select_timestamp_ms,
+)
+
+
+def record(value: bytes | None = None, key: bytes | None = None, headers: Headers = ()) -> Record:
+    """A record of which only this matters."""
+    return Record(key, value, 1_000, headers, "t", 0, 0)
+
+
+@pytest.fixture
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with the user's own module, not installed anywhere."""
+    (tmp_path / "mine.py").write_text(
+        "class Rules:\n"
+        "    @staticmethod\n"
+        "    def big(record): return len(record.value) > 3\n"
+        "def text(record): return 'a'\n"
+        "def number(record): return 12\n"
+        "def nothing(record): return None\n"
+        "def wrong(record): return [1]\n"
+        "def truth(record): return True\n"
+        "def fails(record): raise KeyError('secret')\n"
+        "constant = 3\n"
+    )
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "needy.py").write_text("import a_library_that_is_not_there\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("mine", "broken", "needy"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("key", b"k"),
+        ("value", b'{"a": {"b": "x"}, "n": 1, "f": 1.0, "l": [2, 1], "o": {"z": 1, "a": 2}}'),
+        ("header.h", b"2"),
+        ("header.with.dots", b"d"),
+        ("header.empty", None),
+        ("header.missing", None),
+        ("value.a.b", b"x"),
+        ("value.n", b"1"),
+        ("value.f", b"1.0"),
+        ("value.l", b"[2,1]"),
+        ("value.o", b'{"a":2,"z":1}'),
+        ("value.missing", None),
+        ("value.missing.too", None),
+    ],
+)
+def test_ids(selector: str, expected: bytes | None) -> None:
+    given_record = record(
+        b'{"a": {"b": "x"}, "n": 1, "f": 1.0, "l": [2, 1], "o": {"z": 1, "a": 2}}',
+        b"k",
+        (("h", b"1"), ("h", b"2"), ("with.dots", b"d"), ("empty", b"x"), ("empty", None)),
+    )
+    assert select(selector)(given_record) == expected
+
+
+@pytest.mark.parametrize("selector", ["value", "value.a", "key", "header.h"])
+def test_an_empty_record_has_no_id(selector: str) -> None:
+    assert select(selector)(record()) is None
+
+
+@given(st.text())
+def test_text_is_its_utf_8_bytes(text: str) -> None:
+    found = select("value.id")(record(json.dumps({"id": text}).encode()))
+    assert found == text.encode()
+
+
+@given(st.integers(), st.integers())
+def test_two_numbers_are_two_ids(one: int, other: int) -> None:
+    ids = [select("value.id")(record(b'{"id": %d}' % (n << 50))) for n in (one, other)]
+    assert (ids[0] == ids[1]) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"{", "the value is not JSON"),
+        (b"[]", "`value` is a list, not an object, so it has no `a`"),
+        (b'{"a": 1}', "`value.a` is a number, not an object, so it has no `b`"),
+    ],
+)
+def test_what_cannot_be_read_says_where(value: bytes, message: str) -> None:
+    with pytest.raises(RecordUndecodable, match=message):
+        select("value.a.b")(record(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("mine:text", b"a"), ("mine:number", b"12"), ("mine:nothing", None)]
+)
+@pytest.mark.usefixtures("functions")
+def test_a_function_gives_an_id(text: str, expected: bytes | None) -> None:
+    assert select(text)(record()) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("mine:wrong", "returned list"), ("mine:truth", "returned bool"), ("mine:fails", "KeyError$")],
+)
+@pytest.mark.usefixtures("functions")
+def test_a_function_that_fails_makes_a_record_dead(text: str, message: str) -> None:
+    with pytest.raises(RecordUndecodable, match=message):
+        select(text)(record())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "keys", "value.", "value..a", "header", "header.", "id", "module:", ":function",
+        "a b:c", "key ",
+    ],
+)  # fmt: skip
+def test_not_selectors(text: str) -> None:
+    with pytest.raises(SelectorInvalid, match="selects nothing"):
+        parse_selector(text)
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("value.n", 7),
+        ("value.f", 0.5),
+        ("value.missing", None),
+        ("key", 12),
+        ("header.h", -2.5),
+        ("header.missing", None),
+        ("value.long", 123456789012345678901234567890),
+    ],
+)
+def test_numbers(selector: str, expected: float | None) -> None:
+    value = b'{"n": 7, "f": 0.5, "long": 123456789012345678901234567890}'
+    assert select_number(selector)(record(value, b"12", (("h", b"-2.5"),))) == expected
+
+
+@pytest.mark.usefixtures("functions")
+def test_a_function_gives_numbers_and_timestamps_too() -> None:
+    assert select_number("mine:number")(record()) == 12
+    assert select_timestamp_ms("mine:number")(record()) == 12
+    with pytest.raises(RecordUndecodable, match="is text, not a number"):
+        select_number("mine:text")(record())
+
+
+@pytest.mark.parametrize("value", [b'"7"', b"true", b"[]"])
+def test_not_numbers(value: bytes) -> None:
+    with pytest.raises(RecordUndecodable, match="not a number"):
+        select_number("value")(record(value))
+    with pytest.raises(RecordUndecodable, match="not a number"):
+        select_number("header.n")(record(headers=(("n", value),)))
+
+
+def test_a_header_that_is_not_json_is_not_a_number() -> None:
+    with pytest.raises(RecordUndecodable, match=r"`header.n` is not a number"):
+        select_number("header.n")(record(headers=(("n", b"x"),)))
+
+
+def test_keys_and_headers_are_text() -> None:
+    assert select_json("key")(record(key=b"12")) == "12"
+    with pytest.raises(RecordUndecodable, match="not UTF-8"):
+        select_json("key")(record(key=b"\xff"))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"1700000000123", 1700000000123),
+        (b'"1970-01-01T00:00:01.500Z"', 1500),
+        (b'"1970-01-01T01:00:00+01:00"', 0),
+        (b'"1969-12-31T23:59:59.9999Z"', -1),
+    ],
+)
+def test_timestamps(value: bytes, expected: int) -> None:
+    assert select_timestamp_ms("value.t")(record(b'{"t": %s}' % value)) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"null", "is null, not a timestamp"),
+        (b"1.5", "is a number, not a timestamp"),
+        (b"true", "not a timestamp"),
+        (b'"yesterday"', "not ISO 8601"),
+        (b'"2026-01-01T00:00:00"', "without an offset"),
+    ],
+)
+def test_not_timestamps(value: bytes, message: str) -> None:
+    with pytest.raises(RecordUndecodable, match=message):
+        select_timestamp_ms("value.t")(record(b'{"t": %s}' % value))
+
+
+def test_a_records_own_timestamp() -> None:
+    assert select_timestamp_ms("record")(record(b"not JSON")) == 1_000
+
+
+@pytest.mark.parametrize(
+    ("where", "holds"),
+    [
+        ("value.n >= 3", True),
+        ("value.n>3", False),
+        ("value.n < 3.5", True),
+        ("value.n == 3", True),
+        ("value.n != 3", False),
+        ('value.n == "3"', False),
+        ('value.s == "3"', True),
+        ('value.s < "4"', True),
+        ("value.b == true", True),
+        ("value.b == 1", False),
+        ("value.b != 1", True),
+        ("value.one == true", False),
+        ("value.missing == null", True),
+        ("value.missing != null", False),
+        ("value.missing < 3", False),
+        ("value.missing > 3", False),
+        ("value.missing != 3", False),
+        ("value.n != null", True),
+        ("header.missing != 3", False),
+        ('header.missing == "x"', False),
+        ('key == "k"', True),
+        ('key != "k"', False),
+        ("header.attempt >= 2", True),
+        ("header.missing >= 2", False),
+        ('header.type == "a == b"', True),
+        ("mine:truth", True),
+        ("mine:nothing", False),
+        ("mine:Rules.big", True),
+    ],
+)
+@pytest.mark.usefixtures("functions")
+def test_comparisons(where: str, *, holds: bool) -> None:
+    value = b'{"n": 3, "s": "3", "b": true, "one": 1}'
+    headers = (("attempt", b"2"), ("type", b"a == b"))
+    assert predicate(where)(record(value, b"k", headers)) is holds
+
+
+@given(st.integers() | st.floats(allow_nan=False), st.integers(-100, 100))
+def test_numbers_compare_as_numbers(found: float, literal: int) -> None:
+    if found in {float("inf"), float("-inf")}:
+        found = 0
+    given_record = record(json.dumps({"n": found}).encode())
+    assert predicate(f"value.n >= {literal}")(given_record) == (found >= literal)
+    assert predicate(f"value.n == {literal}")(given_record) == (found == literal)
+
+
+def test_what_has_no_order_is_undecodable() -> None:
+    with pytest.raises(RecordUndecodable, match=r"`value.n` is text, and 3 is a number"):
+        predicate("value.n < 3")(record(b'{"n": "secret"}'))
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("", "is not a comparison"),
+        ("value.n", "is not a comparison"),
+        ("value.n = 3", "is not a comparison"),
+        ("value.n == three", "is not a JSON literal"),
+        ("value.n == 'three'", "is not a JSON literal"),
+        ("value.n == NaN", "is not a JSON literal"),
+        ("value.n == [1]", "is a list or an object"),
+        ("value.n < null", "has no order"),
+        ("value.n >= true", "has no order"),
+        ("header.h == true", "in double quotes"),
+        ("module:function == 3", "say yes or no"),
+        ("amount >= 3", "selects nothing"),
+    ],
+)
+def test_not_comparisons(where: str, message: str) -> None:
+    with pytest.raises(SelectorInvalid, match=message):
+        parse_where(where)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("absent:f", "there is no module `absent`"),
+        ("json.absent:f", "there is no module `json.absent`"),
+        ("absent.inner:f", "there is no module `absent`"),
+        ("mine:absent", "module `mine` has no `absent`"),
+        ("mine:Rules.absent", "module `mine` has no `Rules.absent`"),
+        ("mine:constant", "is not a function"),
+        ("broken:f", "fails when imported .ZeroDivisionError"),
+        ("needy:f", "needs `a_library_that_is_not_there`, which is not installed"),
+        ("key", "names nothing in a module"),
+    ],
+)
+@pytest.mark.usefixtures("functions")
+def test_functions_that_cannot_be_loaded(text: str, message: str) -> None:
+    with pytest.raises(SelectorInvalid, match=message):
+        load_function(text)
+
+
+@pytest.mark.usefixtures("functions")
+def test_an_object_need_not_be_a_function() -> None:
+    assert load_object("mine:constant") == 3
+
+
+def test_the_working_folder_stands_behind_the_libraries(functions: Path) -> None:
+    (functions / "json.py").write_text("dumps = None\n")
+    loaded: Any = load_function("json:dumps")
+    assert loaded is json.dumps
+    load_function("mine:text")
+    assert sys.path[-1] == ""
+    assert sys.path.count("") == 1

@@ -1,0 +1,66 @@
+"""Durations and sizes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contracts.errors import DurationInvalid, SizeInvalid
+from contracts.time import TIME_MS_MAX, format_duration_ms, parse_duration_ms, parse_size_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("0s", 0),
+        ("500ms", 500),
+        ("30s", 30_000),
+        ("10m", 600_000),
+        ("1h30m", 5_400_000),
+        ("7d", 604_800_000),
+        ("2w", 1_209_600_000),
+        (" 30s ", 30_000),
+        (1500, 1500),
+    ],
+)
+def test_durations(text: object, milliseconds: int) -> None:
+    assert parse_duration_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "10", "10 minutes", "-5s", "1.5h", "s", "1h 30m", "30S", True, None, 1.5, [30]]
+)
+def test_not_durations(text: object) -> None:
+    with pytest.raises(DurationInvalid, match="is not a duration; write"):
+        parse_duration_ms(text)
+
+
+@pytest.mark.parametrize("milliseconds", [-1, TIME_MS_MAX + 1])
+def test_durations_out_of_range(milliseconds: int) -> None:
+    with pytest.raises(DurationInvalid, match="out of range"):
+        parse_duration_ms(milliseconds)
+
+
+@given(st.integers(0, TIME_MS_MAX))
+def test_a_duration_is_read_as_it_is_written(milliseconds: int) -> None:
+    assert parse_duration_ms(format_duration_ms(milliseconds)) == milliseconds
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_the_parts_of_a_duration_add_up(hours: int, seconds: int) -> None:
+    assert parse_duration_ms(f"{hours}h{seconds}s") == hours * 3_600_000 + seconds * 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0B", 0), ("64MiB", 64 << 20), ("1 KiB", 1024), ("2GB", 2 * 10**9), (17, 17)],
+)
+def test_sizes(text: object, size: int) -> None:
+    assert parse_size_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "64", "64 megabytes", "-1B", -1, True, None, 1.5])
+def test_not_sizes(text: object) -> None:
+    with pytest.raises(SizeInvalid, match="is not a size; write"):
+        parse_size_bytes(text)

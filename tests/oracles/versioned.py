@@ -1,0 +1,120 @@
+"""What versioned tables and their joins must give, recomputed from all that ever came.
+
+Nothing here forgets, buckets or batches, so a version that was cleaned too early, a look-up in the
+wrong place and state that did not survive a batch show as differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from contracts.record import Record
+
+Row = tuple[bytes, int]
+"""A value and its timestamp."""
+
+
+class History:
+    """Every point ever accepted, by key and timestamp (rules E1 to E5)."""
+
+    def __init__(self, retention_ms: int) -> None:
+        self.points: dict[bytes, dict[int, bytes | None]] = {}
+        self.retention_ms = retention_ms
+        self.time_ms = -1
+
+    def put(self, key: bytes, value: bytes | None, time_ms: int) -> int:
+        """The next point's time, -1 if there is none, the smallest number if refused."""
+        if time_ms < self.time_ms - self.retention_ms:
+            return -(1 << 63)
+        self.time_ms = max(self.time_ms, time_ms)
+        self.points.setdefault(key, {})[time_ms] = value
+        return min((point for point in self.points[key] if point > time_ms), default=-1)
+
+    def latest(self, key: bytes) -> Row | None:
+        """The value of the highest point."""
+        points = self.points.get(key, {})
+        value = points[max(points)] if points else None
+        return None if value is None else (value, max(points))
+
+    def as_of(self, key: bytes, time_ms: int) -> tuple[bytes, int, int | None] | None:
+        """What held, since when, and until when."""
+        points = self.points.get(key, {})
+        before = [point for point in points if point <= time_ms]
+        if not before:
+            return None
+        if time_ms < self.time_ms - self.retention_ms and max(before) != max(points):
+            return None
+        value = points[max(before)]
+        until_ms = min((point for point in points if point > time_ms), default=None)
+        return None if value is None else (value, max(before), until_ms)
+
+    def delete(self, key: bytes, time_ms: int) -> tuple[bytes, int, int | None] | None:
+        """What held until now."""
+        held = self.as_of(key, time_ms)
+        return held if self.put(key, None, time_ms) >= -1 else None
+
+
+class Arrived(NamedTuple):
+    """One record and the side it came by."""
+
+    is_table: bool
+    record: Record
+
+
+def stream_table(
+    arrived: Iterable[Arrived], *, left: bool, grace_ms: int | None, retention_ms: int
+) -> tuple[list[tuple[int, Record, bytes | None]], list[Record]]:
+    """Joined records with the arrival that let them go, and what still waits (rules D1 to D8)."""
+    table = History(retention_ms)
+    waiting: list[tuple[int, Record]] = []
+    joined: list[tuple[int, Record, bytes | None]] = []
+    time_ms, number = -1, 0
+
+    def join(cause: int, record: Record) -> None:
+        held = None if record.key is None else table.as_of(record.key, record.timestamp_ms)
+        if held or left:
+            joined.append((cause, record, held[0] if held else None))
+
+    for cause, (is_table, record) in enumerate(arrived):
+        if is_table:
+            if record.key is not None:
+                table.put(record.key, record.value, record.timestamp_ms)
+        elif record.value is None or (record.key is None and not left):
+            continue
+        elif grace_ms is None or record.key is None or record.timestamp_ms < time_ms - grace_ms:
+            join(cause, record)
+        else:
+            time_ms, number = max(time_ms, record.timestamp_ms), number + 1
+            waiting.append((number, record))
+            due = [row for row in waiting if row[1].timestamp_ms <= time_ms - grace_ms]
+            waiting = [row for row in waiting if row not in due]
+            for _, leaving in sorted(due, key=_place):
+                join(cause, leaving)
+    return joined, [record for _, record in waiting]
+
+
+def _place(row: tuple[int, Record]) -> tuple[int, bytes]:
+    return row[1].timestamp_ms, (row[1].key or b"") + row[0].to_bytes(4, "big")
+
+
+def joined_on_time(table: Iterable[Record], record: Record) -> bytes | None:
+    """What a stream record meets when all of the table that belongs before it has come."""
+    fits = [
+        row for row in table if row.key == record.key and row.timestamp_ms <= record.timestamp_ms
+    ]
+    return max(fits, key=lambda row: (row.timestamp_ms, row.offset or 0)).value if fits else None
+
+
+def latest_rows(records: Iterable[Record], retention_ms: int | None) -> dict[bytes, bytes]:
+    """The table that records make: by time where it has a retention, else by arrival."""
+    history = History(retention_ms or 0)
+    plain: dict[bytes, bytes | None] = {}
+    for record in records:
+        if record.key is not None:
+            history.put(record.key, record.value, record.timestamp_ms)
+            plain[record.key] = record.value
+    if retention_ms is None:
+        return {key: value for key, value in plain.items() if value is not None}
+    rows = {key: history.latest(key) for key in history.points}
+    return {key: row[0] for key, row in rows.items() if row is not None}

@@ -1,0 +1,1 @@
+"""Properties: what holds for every input, every cut into batches and every crash."""

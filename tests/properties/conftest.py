@@ -1,0 +1,15 @@
+"""Makes what happens once in thousands of records happen all the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _drop_often() -> Iterator[None]:
+    """What left is swept away after a few items, so that a sweep too many shows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("services.operators.held._DROP_AFTER_ITEMS", 3)
+        yield

@@ -1,0 +1,217 @@
+"""Drives operators through a plan of batches, commits and crashes, and says what came of it.
+
+A crash throws away the operators and all that was not committed: changes, and what left since.
+A restart builds new ones over the store and reads again from the first record not committed.
+That is what the runtime does in one transaction, without a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain as chained
+from typing import Protocol
+
+from contracts.policies import AnyOperator
+from contracts.record import Record
+from services.operators.chain import Chain, build_operator
+from services.operators.operator import Batch, Step
+from services.state.memory import MemoryStore
+from services.state.overlay import Overlay
+from services.state.store import Store
+from tests.oracles.expected import Expected, Output
+from tests.properties.strategies import Stop
+
+PIPELINE = "properties"
+
+
+class Subject(Protocol):
+    """What is driven: one operator, or a chain of them."""
+
+    def process(self, batch: Batch) -> Step:
+        """Decide about every record of the batch."""
+
+    def save(self) -> None:
+        """Put into the views all that was not put yet."""
+
+    def held(self) -> int:
+        """How many records are held now."""
+
+    def imbalance(self) -> int:
+        """How many records were lost or invented."""
+
+
+Build = Callable[[Overlay], Subject]
+
+
+class OneOperator:
+    """One operator as a subject."""
+
+    def __init__(self, policy: AnyOperator, overlay: Overlay) -> None:
+        """Build the operator over its part of the store."""
+        self._operator = build_operator(policy, overlay.view(policy.store or policy.kind))
+        self.process = self._operator.process
+        self.save = self._operator.save
+
+    def held(self) -> int:
+        """How many records are held now."""
+        return self._operator.counts.held
+
+    def imbalance(self) -> int:
+        """How many records were lost or invented."""
+        return self._operator.counts.balance()
+
+
+class WholeChain:
+    """A chain as a subject."""
+
+    def __init__(self, policies: Sequence[AnyOperator], overlay: Overlay) -> None:
+        """Build every operator over its part of the store."""
+        self._chain = Chain(policies, overlay.view)
+        self.process = self._chain.process
+        self.save = self._chain.save
+
+    def held(self) -> int:
+        """How many records are held now, by all operators."""
+        return sum(operator.counts.held for operator in self._chain.operators)
+
+    def imbalance(self) -> int:
+        """How many records were lost or invented, by all operators."""
+        return sum(map(abs, self._chain.imbalance().values()))
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What left, committed or not thrown away; causes count from the first record of the input."""
+
+    outputs: list[Output] = field(default_factory=list)
+    late: list[int] = field(default_factory=list)
+    dead: list[int] = field(default_factory=list)
+    failure: int | None = None
+    held: int = 0
+    """How many records were held at the end."""
+    taken: int = 0
+    """How many records were read until then."""
+
+    def take(self, step: Step, first: int) -> None:
+        """Add a batch's step; its records began at `first`."""
+        batch = step.forwarded
+        olds = batch.olds if batch.olds is not None else [None] * len(batch.records)
+        for record, cause, old in zip(batch.records, batch.causes, olds, strict=True):
+            key, value, timestamp_ms, headers, *_ = record
+            self.outputs.append(Output(first + cause, key, value, timestamp_ms, headers, old))
+        self.late += [first + aside.cause for aside in step.late]
+        self.dead += [first + aside.cause for aside in step.dead]
+        if step.failure is not None:
+            self.failure = first + step.failure.cause
+
+    def copy(self) -> Outcome:
+        """The same, untouched by what comes."""
+        return Outcome(
+            [*self.outputs], [*self.late], [*self.dead], self.failure, self.held, self.taken
+        )
+
+
+def run(
+    build: Build,
+    records: Sequence[Record],
+    plan: Sequence[Stop] = (),
+    *,
+    store: Store | None = None,
+    olds: Sequence[bytes | None] | None = None,
+) -> Outcome:
+    """Lead the records through, as planned; what the plan leaves over is one batch."""
+    return Drive(build, records, MemoryStore() if store is None else store, olds).run(plan)
+
+
+class Drive:
+    """One run, with the laws of every operator checked after every batch."""
+
+    def __init__(
+        self,
+        build: Build,
+        records: Sequence[Record],
+        store: Store,
+        olds: Sequence[bytes | None] | None = None,
+    ) -> None:
+        """Nothing is read yet."""
+        self._build = build
+        self._records = list(records)
+        self._olds = None if olds is None else list(olds)
+        self._store = store
+        self._committed = Outcome()
+        self._start()
+
+    def _start(self) -> None:
+        self._overlay = Overlay(self._store, PIPELINE)
+        self._subject = self._build(self._overlay)
+        self.outcome = self._committed.copy()
+        held = self._subject.held()
+        assert held == self.outcome.held, f"{self.outcome.held} held before, {held} after a restart"
+
+    def run(self, plan: Sequence[Stop]) -> Outcome:
+        """Follow the plan to the end of the input, or to a failure."""
+        rest = Stop(len(self._records), "commit")
+        for stop in chained(plan, [rest]):
+            self.process(stop.size)
+            if stop.then == "crash":
+                self._start()
+            elif self.outcome.failure is not None:
+                break
+            elif stop.then == "commit":
+                self.commit()
+        return self.outcome
+
+    def process(self, size: int) -> None:
+        """Lead the next records through, as one batch."""
+        first = self.outcome.taken
+        end = min(len(self._records), first + size)
+        batch = Batch.of(self._records[first:end])
+        if self._olds is not None:
+            batch.olds = self._olds[first:end]
+        step = self._subject.process(batch)
+        self._check_laws(step, end - first)
+        self.outcome.take(step, first)
+        self.outcome.held, self.outcome.taken = self._subject.held(), end
+
+    def _check_laws(self, step: Step, size: int) -> None:
+        causes = step.forwarded.causes
+        assert causes == sorted(causes), "causes go backwards"
+        assert all(0 <= cause < size for cause in causes), "a cause outside of the batch"
+        assert len(step.forwarded.records) == len(causes), "an output without a cause"
+        if step.failure is None:
+            assert self._subject.imbalance() == 0, "records were lost or invented"
+
+    def commit(self) -> None:
+        """Make what was read and what left last."""
+        self._subject.save()
+        self._overlay.commit({})
+        self._committed = self.outcome.copy()
+
+    def restart(self) -> None:
+        """Commit, and go on with new operators over what was committed."""
+        self.commit()
+        self._start()
+
+
+def operator_of(policy: AnyOperator) -> Build:
+    """One operator over its own part of the store."""
+    return lambda overlay: OneOperator(policy, overlay)
+
+
+def chain_of(policies: Sequence[AnyOperator]) -> Build:
+    """A chain of operators, each over its own part of the store."""
+    return lambda overlay: WholeChain(policies, overlay)
+
+
+def assert_agree(outcome: Outcome, expected: Expected) -> None:
+    """The operator did what the oracle says."""
+    assert outcome.outputs == expected.outputs
+    assert outcome.dead == expected.dead
+    assert outcome.failure == expected.failure
+
+
+def assert_holds(outcome: Outcome, expected: Expected) -> None:
+    """As many records are held as the oracle says."""
+    if expected.failure is None:
+        assert outcome.held == (expected.held[-1][0] if expected.held else 0)

@@ -1,0 +1,1 @@
+"""The tables of the pages in `contracts/semantics`, read and run."""

@@ -1,0 +1,1 @@
+"""Versioned tables and the joins over them, example by example."""

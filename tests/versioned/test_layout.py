@@ -1,0 +1,168 @@
+"""Bytes once written stay readable, and damaged ones are never read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from struct import pack
+from typing import Any
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contracts.errors import StateCorrupt, StateLayoutNewer
+from contracts.record import Record
+from spark_jobs.versioned import layout
+
+GOLDEN = Path(__file__).parents[1] / "formats" / "versioned"
+FAR_MS = (1 << 63) - 1
+HEADERS = (("id", b"7"), ("é", None), ("id", b""))
+
+CONTENT: dict[str, tuple[Callable[[Any], bytes], Callable[[bytes], Any], Any]] = {
+    "versions": (
+        layout.encode_versions,
+        layout.decode_versions,
+        {
+            b"": ([-5, 0, FAR_MS], [b"before", None, b"far"]),
+            b"a": ([1_790_000_000_000], [b""]),
+            b"a\x00": ([3], [None]),
+        },
+    ),
+    "held": (
+        layout.encode_held,
+        layout.decode_held,
+        [
+            (1, Record(b"k", b"v", -5, (), "clicks", 0, 12)),
+            (1 << 40, Record(b"", b"", 7, HEADERS, "ökonom", 3, None)),
+            ((1 << 40) + 1, Record(b"k", b"w", FAR_MS, (), "clicks", 0, 13)),
+        ],
+    ),
+    "subscriptions": (
+        layout.encode_subscriptions,
+        layout.decode_subscriptions,
+        {b"": {b"p": b"m" * 16}, b"x": {b"": b"1" * 16, b"p": b"2" * 16}},
+    ),
+    "numbers": (
+        layout.encode_numbers,
+        layout.decode_numbers,
+        {"buckets": 64, "join:time_ms": -1, "tätig": FAR_MS},
+    ),
+    "slices": (layout.encode_slices, layout.decode_slices, [-3, 0, 1 << 40]),
+}
+every_kind = pytest.mark.parametrize("kind", CONTENT)
+
+
+@every_kind
+def test_what_format_1_wrote_is_read(kind: str) -> None:
+    _, decode, content = CONTENT[kind]
+    assert decode((GOLDEN / f"1-{kind}.bin").read_bytes()) == content
+
+
+@every_kind
+def test_what_is_written_today_is_format_1(kind: str) -> None:
+    encode, _, content = CONTENT[kind]
+    assert encode(content) == (GOLDEN / f"1-{kind}.bin").read_bytes()
+
+
+@every_kind
+def test_nothing_is_a_row_too(kind: str) -> None:
+    encode, decode, content = CONTENT[kind]
+    assert decode(encode(type(content)())) == type(content)()
+
+
+@every_kind
+def test_a_row_cut_short_anywhere_is_refused(kind: str) -> None:
+    _, decode, _ = CONTENT[kind]
+    row = (GOLDEN / f"1-{kind}.bin").read_bytes()
+    for size in range(len(row)):
+        with pytest.raises(StateCorrupt):
+            decode(row[:size])
+
+
+@every_kind
+def test_a_row_with_any_byte_changed_is_refused(kind: str) -> None:
+    _, decode, _ = CONTENT[kind]
+    row = (GOLDEN / f"1-{kind}.bin").read_bytes()
+    for place in range(1, len(row)):
+        changed = row[:place] + bytes([row[place] ^ 0x40]) + row[place + 1 :]
+        with pytest.raises(StateCorrupt):
+            decode(changed)
+
+
+@every_kind
+def test_a_newer_format_says_that_it_is_newer(kind: str) -> None:
+    _, decode, _ = CONTENT[kind]
+    with pytest.raises(StateLayoutNewer, match="upgrade headrace"):
+        decode(bytes([layout.FORMAT + 1]) + b"whatever comes then")
+
+
+@every_kind
+def test_format_0_was_never_written(kind: str) -> None:
+    with pytest.raises(StateCorrupt, match="format 0"):
+        CONTENT[kind][1](bytes(20))
+
+
+@every_kind
+def test_a_row_of_another_kind_is_refused(kind: str) -> None:
+    other = "numbers" if kind == "slices" else "slices"
+    with pytest.raises(StateCorrupt, match="kind"):
+        CONTENT[kind][1]((GOLDEN / f"1-{other}.bin").read_bytes())
+
+
+def _sealed(kind: layout.Kind, columns: bytes) -> bytes:
+    """A row whose checksum holds, whatever stands in it."""
+    body = bytes([layout.FORMAT, kind]) + columns
+    return body + pack("<I", crc32(body))
+
+
+def _integers(*numbers: int) -> bytes:
+    return pack(f"<I{len(numbers)}q", len(numbers), *numbers)
+
+
+def _strings(*texts: bytes | None) -> bytes:
+    lengths = [-1 if text is None else len(text) for text in texts]
+    joined = b"".join(text or b"" for text in texts)
+    return pack(f"<I{len(texts)}i", len(texts), *lengths) + joined
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        (_strings(b"k") + _integers(2) + _integers(1) + _strings(b"v"), "every version has a key"),
+        (_strings(b"k") + _integers(1, 1) + _integers(1, 2) + _strings(b"v", b"w"), "has a count"),
+        (_strings(b"k", b"l") + _integers(0, 1) + _integers(1) + _strings(b"v"), "has a version"),
+        (_strings(None) + _integers(1) + _integers(1) + _strings(b"v"), "nothing is null"),
+        (_strings(b"k") + _integers(1) + _integers(1) + _strings(b"v") + b"?", "left over"),
+        (pack("<I", 1 << 30), "cut short"),
+    ],
+)
+def test_columns_that_do_not_fit_each_other_are_refused(columns: bytes, reason: str) -> None:
+    with pytest.raises(StateCorrupt, match=reason):
+        layout.decode_versions(_sealed(layout.Kind.VERSIONS, columns))
+
+
+def test_a_held_record_of_no_topic_is_refused() -> None:
+    numbers = _integers(1) * 4 + _integers(5)
+    texts = _strings(b"topic") + _strings(b"k") + _strings(b"v") + _strings(b"")
+    with pytest.raises(StateCorrupt, match="topic number"):
+        layout.decode_held(_sealed(layout.Kind.HELD, numbers + texts))
+
+
+@given(
+    st.dictionaries(
+        st.binary(max_size=3),
+        st.dictionaries(
+            st.integers(-(1 << 63), FAR_MS), st.none() | st.binary(max_size=3), min_size=1
+        ),
+        max_size=4,
+    )
+)
+def test_versions_come_back(points: dict[bytes, dict[int, bytes | None]]) -> None:
+    histories = {
+        key: (sorted(at), [at[time_ms] for time_ms in sorted(at)]) for key, at in points.items()
+    }
+    decoded = layout.decode_versions(layout.encode_versions(histories))
+    assert decoded == histories
+    assert list(decoded) == sorted(histories)
