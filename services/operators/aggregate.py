@@ -72,7 +72,8 @@ class Aggregate:
                 dead = Aside(cause, self.name, record, Reason.UNDECODABLE, str(problem))
                 set_aside_dead(step, self.counts, dead)
                 continue
-            self.counts.windows_refused += refused
+            if refused:
+                self.counts.windows_refused += refused
             if len(forwarded.causes) == emitted:
                 self._late(step, record, cause, refused)
                 continue

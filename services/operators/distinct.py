@@ -149,14 +149,14 @@ class _Tumbling:
         start_ms = timestamp_ms - timestamp_ms % self._size_ms
         if start_ms <= time_ms - self._open_ms:
             return Reason.PAST_GRACE
-        frame = self._frames.at(start_ms)
-        row_key = frame[0] + key
+        prefix, suffix, window_headers = self._frames.get(start_ms) or self._frames.at(start_ms)
+        row_key = prefix + key
         if row_key in self._seen:
             return Reason.DUPLICATE
         self._seen.add(row_key)
         self._new[row_key] = _SEEN
-        headers = headers + frame[2] if headers else frame[2]
-        return make_record((key + frame[1], value, timestamp_ms, headers, topic, partition, offset))
+        headers = headers + window_headers if headers else window_headers
+        return make_record((key + suffix, value, timestamp_ms, headers, topic, partition, offset))
 
     def save(self, time_ms: int) -> None:
         self._view.put_many(self._new)

@@ -15,6 +15,7 @@ State
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import itemgetter
 from struct import Struct
 
@@ -29,10 +30,8 @@ from services.operators.weight import records_weight
 _HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
 _NULL_KEY = b"\x00"
-_KEY = b"\x01"
 _header = Struct(">qqqqI")
-_pack_time = Struct(">Q").pack
-_pack_arrival = Struct(">I").pack
+_KEY_LENGTHS_MAX = 1_024
 _ARRIVALS = 1 << 32
 NO_CAUSE = -1
 """The cause of a release that no record brought about."""
@@ -53,6 +52,7 @@ class Reorder:
         self._records_max = UNBOUNDED if buffer.records is None else buffer.records
         self._bytes_max = UNBOUNDED if buffer.bytes is None else buffer.bytes
         self._time_ms, self._weight, self._arrivals = NO_TIME_MS, 0, 0
+        self._place_packers: dict[int, Callable[..., bytes]] = {}
         self._held = Held(view, self._space, policy.grace_ms, Codec(encode_record, self._decode))
         if policy.grace_ms and (header := view.get_many([self._header_key])[0]) is not None:
             self._load(header)
@@ -69,6 +69,14 @@ class Reorder:
     def _reweigh(self, _place: bytes, record: Record) -> None:
         """Take up a weight that was not kept before the policy bounded it."""
         self._weigh([record], 1)
+
+    def _place_packer(self, key_length: int) -> Callable[..., bytes]:
+        """What writes the places of keys of one length, from the fields of a place."""
+        packers = self._place_packers
+        if len(packers) >= _KEY_LENGTHS_MAX:
+            packers.clear()
+        pack = packers[key_length] = Struct(f">{len(self._space)}sQ?{key_length}sI").pack
+        return pack
 
     def _decode(self, place: bytes, row: bytes) -> Record:
         order = place[len(self._space) + 8 : -4]
@@ -111,6 +119,7 @@ class Reorder:
         the first record that moved the due time to it, and none is held at a time that is due.
         """
         space, grace_ms, time_ms = self._space, self._policy.grace_ms, self._time_ms
+        places = self._place_packers
         due_ms = max(time_ms - grace_ms, self._held.released_through_ms)
         arrival = self._arrivals
         moves = [(due_ms, causes[0])]
@@ -124,8 +133,9 @@ class Reorder:
                 else:
                     self._put_aside(step, record, cause, time_ms)
                 continue
-            order = _NULL_KEY if key is None else _KEY + key
-            place = space + _pack_time(timestamp_ms + TIME_BIAS) + order + _pack_arrival(arrival)
+            order = key or b""
+            pack = places.get(len(order)) or self._place_packer(len(order))
+            place = pack(space, timestamp_ms + TIME_BIAS, key is not None, order, arrival)
             arrival = (arrival + 1) % _ARRIVALS
             entries.append((place, timestamp_ms, record))
             if timestamp_ms > time_ms:

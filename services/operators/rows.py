@@ -36,10 +36,12 @@ make_record: Callable[[tuple[Any, ...]], Record] = partial(tuple.__new__, Record
 """A record from its fields; half the price of calling `Record` with them."""
 _NO_OFFSET = -(1 << 63)
 _time = Struct(">Q")
-_record = Struct(">BqqiHHi")
+_RECORD_LAYOUT = ">BqqiHHi"
+_record = Struct(_RECORD_LAYOUT)
+_pack_whole: dict[tuple[int, int], Callable[..., bytes]] = {}
+_LENGTHS_MAX = 4_096
 _header = Struct(">ii")
 _pack_time = _time.pack
-_pack_record = _record.pack
 
 
 def pack_time(time_ms: int) -> bytes:
@@ -55,18 +57,35 @@ def unpack_time(row: bytes, start: int = 0) -> int:
 def encode_record(record: Record) -> bytes:
     """A record, but for its key, as a row."""
     _, value, timestamp_ms, headers, topic, partition, offset = record
+    if offset is None:
+        offset = _NO_OFFSET
     topic_bytes = topic.encode()
-    row = _pack_record(
+    if value is not None and not headers:
+        # Nearly every record: one call writes the whole row.
+        lengths = len(topic_bytes), len(value)
+        pack = _pack_whole.get(lengths) or _whole_record(lengths)
+        return pack(
+            RECORD_FORMAT, timestamp_ms, offset, partition, lengths[0], 0, lengths[1],
+            topic_bytes, value,
+        )  # fmt: skip
+    row = _record.pack(
         RECORD_FORMAT,
         timestamp_ms,
-        _NO_OFFSET if offset is None else offset,
+        offset,
         partition,
         len(topic_bytes),
         len(headers),
         -1 if value is None else len(value),
     )
-    row += topic_bytes if value is None else topic_bytes + value
-    return row + _encode_headers(headers) if headers else row
+    return row + topic_bytes + (value or b"") + _encode_headers(headers)
+
+
+def _whole_record(lengths: tuple[int, int]) -> Callable[..., bytes]:
+    """A packer of records with a topic and a value of these lengths and without headers."""
+    if len(_pack_whole) >= _LENGTHS_MAX:
+        _pack_whole.clear()
+    pack = _pack_whole[lengths] = Struct(f"{_RECORD_LAYOUT}{lengths[0]}s{lengths[1]}s").pack
+    return pack
 
 
 def _encode_headers(headers: Headers) -> bytes:

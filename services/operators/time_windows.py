@@ -22,7 +22,8 @@ from services.operators.rows import make_record, pack_time
 from services.operators.windows import Frame, Grown, append_result, frame_of
 
 _SPACE = b"\x01"
-_pack_timestamp = Struct(">q").pack
+_timestamp = Struct(">q")
+_pack_timestamp, _unpack_timestamp = _timestamp.pack, _timestamp.unpack_from
 _TIMESTAMP_BYTES = 8
 _DROP_EVERY_MS_MIN = 1_000
 _FRAMES_MAX = 1_000
@@ -37,10 +38,11 @@ class Frames:
         self._kind = kind
         self._size_ms = size_ms
         self._frames: dict[int, Frame] = {}
+        self.get = self._frames.get
 
     def at(self, start_ms: int) -> Frame:
         """The frame of the window that starts then."""
-        frame = self._frames.get(start_ms)
+        frame = self.get(start_ms)
         if frame is None:
             if len(self._frames) >= _FRAMES_MAX:
                 self._frames.clear()
@@ -156,22 +158,22 @@ class TumblingWindows(TimeWindows):
         start_ms = timestamp_ms - timestamp_ms % self._size_ms
         if start_ms <= time_ms - self._open_ms:
             return 1
-        frame = self._frames.at(start_ms)
-        row_key = frame[0] + key
-        function, row = self._function, self._rows[row_key]
+        prefix, suffix, window_headers = self._frames.get(start_ms) or self._frames.at(start_ms)
+        row_key = prefix + key
+        row = self._rows[row_key]
         if row is None:
-            old = function[1]()
+            old = self._function[1]()
         else:
             old = row[_TIMESTAMP_BYTES:]
-            latest_ms = int.from_bytes(row[:_TIMESTAMP_BYTES], "big")
+            latest_ms = _unpack_timestamp(row)[0]
             if latest_ms > timestamp_ms:
                 timestamp_ms = latest_ms
-        new = function[2](old, content)
+        new = self._function[2](old, content)
         row = None if new is None else _pack_timestamp(timestamp_ms) + new
         self._rows[row_key] = self._changed[row_key] = row
-        headers = headers + frame[2] if headers else frame[2]
+        headers = headers + window_headers if headers else window_headers
         into.records.append(
-            make_record((key + frame[1], new, timestamp_ms, headers, topic, partition, offset))
+            make_record((key + suffix, new, timestamp_ms, headers, topic, partition, offset))
         )
         into.causes.append(cause)
         if into.olds is not None:

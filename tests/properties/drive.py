@@ -49,17 +49,17 @@ class OneOperator:
 
     def __init__(self, policy: AnyOperator, overlay: Overlay) -> None:
         """Build the operator over its part of the store."""
-        self._operator = build_operator(policy, overlay.view(policy.store or policy.kind))
-        self.process = self._operator.process
-        self.save = self._operator.save
+        self.operator = build_operator(policy, overlay.view(policy.store or policy.kind))
+        self.process = self.operator.process
+        self.save = self.operator.save
 
     def held(self) -> int:
         """How many records are held now."""
-        return self._operator.counts.held
+        return self.operator.counts.held
 
     def imbalance(self) -> int:
         """How many records were lost or invented."""
-        return self._operator.counts.balance()
+        return self.operator.counts.balance()
 
 
 class WholeChain:
@@ -144,9 +144,9 @@ class Drive:
 
     def _start(self) -> None:
         self._overlay = Overlay(self._store, PIPELINE)
-        self._subject = self._build(self._overlay)
+        self.subject = self._build(self._overlay)
         self.outcome = self._committed.copy()
-        held = self._subject.held()
+        held = self.subject.held()
         assert held == self.outcome.held, f"{self.outcome.held} held before, {held} after a restart"
 
     def run(self, plan: Sequence[Stop]) -> Outcome:
@@ -169,10 +169,10 @@ class Drive:
         batch = Batch.of(self._records[first:end])
         if self._olds is not None:
             batch.olds = self._olds[first:end]
-        step = self._subject.process(batch)
+        step = self.subject.process(batch)
         self._check_laws(step, end - first)
         self.outcome.take(step, first)
-        self.outcome.held, self.outcome.taken = self._subject.held(), end
+        self.outcome.held, self.outcome.taken = self.subject.held(), end
 
     def _check_laws(self, step: Step, size: int) -> None:
         causes = step.forwarded.causes
@@ -180,11 +180,11 @@ class Drive:
         assert all(0 <= cause < size for cause in causes), "a cause outside of the batch"
         assert len(step.forwarded.records) == len(causes), "an output without a cause"
         if step.failure is None:
-            assert self._subject.imbalance() == 0, "records were lost or invented"
+            assert self.subject.imbalance() == 0, "records were lost or invented"
 
     def commit(self) -> None:
         """Make what was read and what left last."""
-        self._subject.save()
+        self.subject.save()
         self._overlay.commit({})
         self._committed = self.outcome.copy()
 

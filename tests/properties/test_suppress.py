@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from contracts.policies import BufferPolicy, SuppressPolicy
 from contracts.record import Record
 from contracts.window import WindowBounds, window_header
+from services.operators.suppress import Suppress
+from services.state.memory import MemoryStore
 from tests.properties import strategies
 from tests.properties.compose import expected_of
-from tests.properties.drive import assert_agree, assert_holds, operator_of, run
+from tests.properties.drive import Drive, OneOperator, assert_agree, assert_holds, operator_of, run
 from tests.properties.rocks import FEWER, assert_both_stores_agree
 from tests.properties.strategies import MORE, Stop
 
@@ -72,6 +74,23 @@ def test_it_does_what_the_oracle_says(
     outcome = run(operator_of(policy), records, plan, olds=olds)
     assert_agree(outcome, expected)
     assert_holds(outcome, expected)
+
+
+@MORE
+@given(st.data(), strategies.durations_ms, strategies.plans)
+def test_it_weighs_what_the_oracle_weighs(
+    data: st.DataObject, limit_ms: int, plan: list[Stop]
+) -> None:
+    policy = SuppressPolicy(
+        name="suppress", store="suppress", until="time-limit", limit_ms=limit_ms
+    )
+    records, olds = data.draw(updates(policy))
+    drive = Drive(operator_of(policy), records, MemoryStore(), olds)
+    drive.run(plan)
+    assert isinstance(drive.subject, OneOperator)
+    assert isinstance(drive.subject.operator, Suppress)
+    held = expected_of(policy, records, olds).held
+    assert drive.subject.operator.weight == (held[-1][1] if held else 0)
 
 
 @FEWER
