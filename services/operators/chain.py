@@ -110,6 +110,7 @@ class Chain:
             whole.decisions += step.decisions
             if step.failure is not None:
                 whole.failure = step.failure
+                _forget_after(whole, step.failure.cause)
         if self._explain:
             whole.decisions += [
                 Decision(dead.operator, dead.record, Verdict.DEAD, dead.reason, (), dead.cause)
@@ -129,3 +130,10 @@ class Chain:
             for operator in self.operators
             if (balance := operator.counts.balance()) != 0
         }
+
+
+def _forget_after(step: Step, cause: int) -> None:
+    """What an earlier operator put aside behind the record at which a later one failed."""
+    step.late = [aside for aside in step.late if aside.cause <= cause]
+    step.dead = [aside for aside in step.dead if aside.cause <= cause]
+    step.decisions = [decision for decision in step.decisions if decision.cause <= cause]

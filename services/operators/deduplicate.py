@@ -24,11 +24,13 @@ from operator import itemgetter
 from struct import Struct
 
 from contracts.decision import Decision, Reason, Verdict
+from contracts.errors import StateCorrupt
 from contracts.policies import DeduplicatePolicy
 from contracts.record import NO_TIME_MS, Record
 from services.operators.operator import Aside, Batch, Counts, Step, View
 from services.operators.readable import read_batch
 from services.operators.rows import pack_time, unpack_time
+from services.operators.sweep import Sweep
 
 Select = Callable[[Record], bytes | None]
 _HEADER_KEY = b"\x00"
@@ -39,6 +41,7 @@ _pack_length = Struct(">I").pack
 _entry = Struct(">qq")
 _pack_entry = _entry.pack
 _time_of_entry = Struct(">q")
+_ENTRY_LENGTHS = frozenset({_time_of_entry.size, _entry.size})
 
 
 class Deduplicate:
@@ -59,7 +62,7 @@ class Deduplicate:
         self._space = view.prefix + _SPACE
         header = view.get_many([self._header_key])[0]
         self._time_ms = NO_TIME_MS if header is None else unpack_time(header)
-        self._oldest_segment = self._oldest_live_segment()
+        self._sweep = Sweep(view, self._space)
 
     def process(self, batch: Batch) -> Step:
         """Forward what is new, drop what is known."""
@@ -100,7 +103,8 @@ class Deduplicate:
                 self._decide(step, record, Verdict.FORWARDED, reason, cause)
         self.counts.forwarded += len(step.forwarded.records)
         self._view.put_many(rows)
-        self._purge()
+        self._sweep.count(len(rows))
+        self._sweep.up_to(self._prefix(self._oldest_live_segment()))
         return step
 
     def _stop(
@@ -143,14 +147,10 @@ class Deduplicate:
             entries = self._view.get_many([prefix + record_id for record_id in wanted])
             found = zip(wanted, entries, strict=True)
             known |= {record_id: entry for record_id, entry in found if entry is not None}
+        if not _ENTRY_LENGTHS.issuperset(map(len, known.values())):
+            message = "an id's row is cut short"
+            raise StateCorrupt(message)
         return known
-
-    def _purge(self) -> None:
-        """Drop the segments in which nothing can be live any more."""
-        oldest = self._oldest_live_segment()
-        if oldest > self._oldest_segment:
-            self._view.drop(self._space, self._prefix(oldest))
-            self._oldest_segment = oldest
 
     def _oldest_live_segment(self) -> int:
         return (self._time_ms - self._policy.interval_ms) // self._segment_ms

@@ -23,12 +23,12 @@ from contracts.window import WindowBounds, window_header, windowed_key
 from services.operators.operator import Aside, Batch, Counts, Step, View
 from services.operators.rows import make_record, pack_time, unpack_time
 from services.operators.sessions import Session, Sessions, joined
+from services.operators.sweep import Sweep
 from services.operators.time_windows import Frames
 
 _HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
 _SEEN = b"\x01"
-_DROP_EVERY_MS_MIN = 1_000
 
 
 class Distinct:
@@ -131,8 +131,7 @@ class _Tumbling:
         self._space = view.prefix + _SPACE
         self._size_ms = policy.size_ms
         self._open_ms = policy.size_ms + policy.grace_ms
-        self._drop_every_ms = max(policy.size_ms, policy.grace_ms // 4, _DROP_EVERY_MS_MIN)
-        self._dropped = 0
+        self._sweep = Sweep(view, self._space)
         self._frames = Frames(view, policy.kind, policy.size_ms)
         self._seen: set[bytes] = set()
         self._new: dict[bytes, bytes | None] = {}
@@ -160,11 +159,9 @@ class _Tumbling:
 
     def save(self, time_ms: int) -> None:
         self._view.put_many(self._new)
+        self._sweep.count(len(self._new))
         self._new = {}
-        drop = (time_ms - self._open_ms) // self._drop_every_ms
-        if drop > self._dropped:
-            self._view.drop(self._space, self._space + pack_time(drop * self._drop_every_ms))
-            self._dropped = drop
+        self._sweep.up_to(self._space + pack_time(time_ms - self._open_ms))
 
 
 class _Sessions:

@@ -21,19 +21,34 @@ from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
+from contracts.policies import BufferPolicy
 from services.operators.operator import View
 from services.operators.rows import pack_time, unpack_time
+from services.operators.sweep import Sweep
 
 Item = TypeVar("Item")
 Entry = tuple[bytes, int, Item]
 """Row key, time, item. Row keys are unique, so entries sort by them alone."""
 UNBOUNDED = (1 << 63) - 1
 NEVER_MS = 1 << 63
+IN_MEMORY_RECORDS = 50_000
+"""What an unbounded buffer keeps in memory; the rest stands on disk alone."""
 _TIME_MS_MAX = (1 << 63) - 1
 _SLOTS_PER_SPAN = 16
-_DROP_AFTER_ITEMS = 50_000
-"""A range deletion costs readers a little, rows of the past cost disk; so many are worth one."""
 _time_of = itemgetter(1)
+
+
+def memory_bounds(buffer: BufferPolicy) -> tuple[bool, int, int]:
+    """Whether a buffer spills, and the records and bytes that it, or its memory, may hold.
+
+    Without bounds nothing is ever full, so memory has a bound of its own.
+    """
+    spills = buffer.when_full in {None, "spill"}
+    records_max = UNBOUNDED if buffer.records is None else buffer.records
+    bytes_max = UNBOUNDED if buffer.bytes is None else buffer.bytes
+    if buffer.when_full is None:
+        records_max = IN_MEMORY_RECORDS
+    return spills, records_max, bytes_max
 
 
 class Codec(NamedTuple, Generic[Item]):
@@ -59,7 +74,7 @@ class Held(Generic[Item]):
         self._slots: dict[int, list[Entry[Item]]] = {}
         self._slot_order: list[int] = []
         self._horizon: bytes | None = None
-        self._released_since_drop = 0
+        self._sweep = Sweep(view, space)
         self.unsaved: dict[bytes, Item | None] = {}
         """What `save` must put, by row key; None where a row must go."""
         self.released_through_ms = 1 - NEVER_MS
@@ -131,16 +146,18 @@ class Held(Generic[Item]):
         """Let go of every item up to and with this time, which is over from now on."""
         released: list[Item] = []
         while time_ms >= self.next_ms and self._advance():
-            ready = self._ready
-            position = self._position
-            while position < len(ready) and ready[position][1] <= time_ms:
+            ready, start = self._ready, self._position
+            position, end = start, len(ready)
+            while position < end and ready[position][1] <= time_ms:
                 released.append(ready[position][2])
                 position += 1
-            self.in_memory -= position - self._position
-            self.count -= position - self._position
             self._position = position
+            self.in_memory -= position - start
+            if position < end:
+                self.next_ms = ready[position][1]
+                break
             self._set_next()
-        self._released_since_drop += len(released)
+        self.count -= len(released)
         if time_ms > self.released_through_ms:
             self.released_through_ms = time_ms
         return released
@@ -230,14 +247,12 @@ class Held(Generic[Item]):
         if self.unsaved:
             encode = self._codec.encode
             first = self.first_place
-            self._view.put_many(
-                {
-                    row_key: None if item is None else encode(item)
-                    for row_key, item in self.unsaved.items()
-                    if row_key >= first
-                }
-            )
+            rows = {
+                row_key: None if item is None else encode(item)
+                for row_key, item in self.unsaved.items()
+                if row_key >= first
+            }
+            self._view.put_many(rows)
+            self._sweep.count(len(rows))
             self.unsaved.clear()
-        if self._released_since_drop >= _DROP_AFTER_ITEMS:
-            self._view.drop(self._space, self.first_place)
-            self._released_since_drop = 0
+        self._sweep.up_to(self.first_place)

@@ -22,9 +22,9 @@ from struct import Struct
 from contracts.decision import Decision, Reason, Verdict
 from contracts.policies import ReorderPolicy
 from contracts.record import NO_TIME_MS, Record
-from services.operators.held import UNBOUNDED, Codec, Entry, Held
+from services.operators.held import Codec, Entry, Held, memory_bounds
 from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
-from services.operators.rows import TIME_BIAS, decode_record, encode_record
+from services.operators.rows import TIME_BIAS, decode_record, encode_record, unpack_fields
 from services.operators.weight import records_weight
 
 _HEADER_KEY = b"\x00"
@@ -48,9 +48,7 @@ class Reorder:
         self._explain = explain
         self._header_key = view.prefix + _HEADER_KEY
         self._space = view.prefix + _SPACE
-        buffer = policy.buffer
-        self._records_max = UNBOUNDED if buffer.records is None else buffer.records
-        self._bytes_max = UNBOUNDED if buffer.bytes is None else buffer.bytes
+        self._spills, self._records_max, self._bytes_max = memory_bounds(policy.buffer)
         self._time_ms, self._weight, self._arrivals = NO_TIME_MS, 0, 0
         self._place_packers: dict[int, Callable[..., bytes]] = {}
         self._held = Held(view, self._space, policy.grace_ms, Codec(encode_record, self._decode))
@@ -59,8 +57,10 @@ class Reorder:
         self.counts = Counts(self._held.count)
 
     def _load(self, header: bytes) -> None:
-        self._time_ms, through_ms, held, self._weight, self._arrivals = _header.unpack(header)
-        if self._policy.buffer.when_full == "spill":
+        self._time_ms, through_ms, held, self._weight, self._arrivals = unpack_fields(
+            _header, header
+        )
+        if self._spills:
             self._held.in_memory_max = self._in_memory_max(held)
         self._held.recalled = self._reweigh if self._weight == 0 else None
         self._held.load(held, through_ms)
@@ -88,11 +88,11 @@ class Reorder:
         step = Step(Batch([], []))
         if self._policy.grace_ms == 0:
             self._pass_through(step, batch)
-        elif self._explain or self._policy.buffer.when_full in {"emit-early", "shut-down"}:
+        elif self._explain or not self._spills:
             self._process_one_by_one(step, batch)
         elif batch.records:
             self._take(step, batch.records, batch.causes)
-        if self._policy.buffer.when_full == "spill":
+        if self._spills:
             self._spill()
         self.counts.held = self._held.count
         return step
@@ -208,7 +208,7 @@ class Reorder:
 
     def _is_full(self) -> bool:
         """Whether bounds are crossed; where a buffer spills they are memory's, and never are."""
-        if self._policy.buffer.when_full == "spill":
+        if self._spills:
             return False
         return self._held.count > self._records_max or self._weight > self._bytes_max
 

@@ -51,7 +51,18 @@ def pack_time(time_ms: int) -> bytes:
 
 def unpack_time(row: bytes, start: int = 0) -> int:
     """The time that stands at `start`."""
+    if len(row) < start + _time.size:
+        message = f"a row of {len(row)} bytes ends inside a time"
+        raise StateCorrupt(message)
     return int.from_bytes(row[start : start + 8], "big") - TIME_BIAS
+
+
+def unpack_fields(fields: Struct, row: bytes) -> tuple[Any, ...]:
+    """The fields of a row that has nothing else."""
+    if len(row) != fields.size:
+        message = f"a row that has {fields.size} bytes has {len(row)}"
+        raise StateCorrupt(message)
+    return fields.unpack(row)
 
 
 def encode_record(record: Record) -> bytes:
@@ -102,6 +113,14 @@ def _encode_headers(headers: Headers) -> bytes:
 def decode_record(key: bytes | None, row: bytes) -> Record:
     """The record with this key and row."""
     require_format(row, RECORD_FORMAT, "record")
+    try:
+        return _decode_record(key, row)
+    except UnicodeDecodeError as problem:
+        message = "a record's row has a topic or a header whose name is not text"
+        raise StateCorrupt(message) from problem
+
+
+def _decode_record(key: bytes | None, row: bytes) -> Record:
     reader = RowReader(row, 0)
     head = _record.unpack(reader.take(_record.size))
     _, timestamp_ms, offset, partition, topic_length, header_count, value_length = head

@@ -22,6 +22,7 @@ from contracts.record import Record
 from services.operators.functions import Aggregated
 from services.operators.operator import View
 from services.operators.rows import RowReader, pack_time
+from services.operators.sweep import Sweep
 
 _SPACE = b"\x01"
 _session = Struct(">qqi")
@@ -52,7 +53,7 @@ class Sessions:
         self._change_ms = policy.gap_ms + policy.grace_ms
         self._keep_ms = max(retention_ms or 0, self._change_ms)
         self._segment_ms = max(policy.gap_ms + 1, self._change_ms // _SEGMENTS + 1, _SEGMENT_MS_MIN)
-        self._dropped = 0
+        self._sweep = Sweep(view, self._space)
         self._rows: dict[Place, list[Session]] = {}
         self._changed: set[Place] = set()
 
@@ -113,11 +114,10 @@ class Sessions:
         self._view.put_many(
             {self._row_key(place): _encode(self._rows[place]) for place in self._changed}
         )
+        self._sweep.count(len(self._changed))
         self._changed = set()
-        drop = (time_ms - self._keep_ms) // self._segment_ms
-        if drop > self._dropped:
-            self._view.drop(self._space, self._space + pack_time(drop * self._segment_ms))
-            self._dropped = drop
+        last = (time_ms - self._keep_ms) // self._segment_ms
+        self._sweep.up_to(self._space + pack_time(last * self._segment_ms))
 
 
 def joined(near: list[Session], timestamp_ms: int) -> tuple[int, int]:

@@ -27,6 +27,7 @@ from contracts.window import WindowBounds
 from services.operators.functions import Aggregated, Function
 from services.operators.operator import Batch, View
 from services.operators.rows import RowReader, pack_time, unpack_time
+from services.operators.sweep import Sweep
 from services.operators.windows import Grown, append_result, frame_of
 
 _LATEST_KEY = b"\x00\x01"
@@ -64,7 +65,7 @@ class SlidingWindows:
         self._segment_ms = max(2 * policy.difference_ms + 2, _SEGMENT_MS_MIN)
         latest = view.get_many([self._latest_key])[0]
         self._latest_start_ms = NO_TIME_MS if latest is None else unpack_time(latest)
-        self._dropped = 0
+        self._sweep = Sweep(view, self._space)
         self._rows: dict[Place, dict[int, Result]] = {}
         self._changed: set[Place] = set()
 
@@ -143,11 +144,10 @@ class SlidingWindows:
             {self._row_key(place): _encode(self._rows[place]) for place in self._changed}
         )
         self._view.put_many({self._latest_key: pack_time(self._latest_start_ms)})
+        self._sweep.count(len(self._changed))
         self._changed = set()
-        drop = (self._latest_start_ms - self._keep_ms) // self._segment_ms
-        if drop > self._dropped:
-            self._view.drop(self._space, self._space + pack_time(drop * self._segment_ms))
-            self._dropped = drop
+        last = (self._latest_start_ms - self._keep_ms) // self._segment_ms
+        self._sweep.up_to(self._space + pack_time(last * self._segment_ms))
 
 
 class _Step:

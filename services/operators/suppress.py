@@ -24,7 +24,7 @@ from contracts.errors import PipelineInvalid
 from contracts.policies import Hopping, Session, Sliding, SuppressPolicy, Tumbling
 from contracts.record import NO_TIME_MS, Headers, Record
 from contracts.window import WINDOW_HEADER, parse_window
-from services.operators.held import UNBOUNDED, Codec, Entry, Held
+from services.operators.held import NEVER_MS, Codec, Entry, Held, memory_bounds
 from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
 from services.operators.readable import set_aside_dead
 from services.operators.rows import (
@@ -33,6 +33,7 @@ from services.operators.rows import (
     decode_record,
     encode_record,
     require_format,
+    unpack_fields,
 )
 from services.operators.weight import update_weight
 
@@ -95,26 +96,25 @@ class Suppress:
         self._view = view
         self._explain = explain
         self._final = policy.until == "window-closes"
-        self._spills = policy.buffer.when_full == "spill"
+        self._spills, self._records_max, self._bytes_max = memory_bounds(policy.buffer)
         self._wait_ms = waiting_time_ms(policy)
-        self._records_max = UNBOUNDED if policy.buffer.records is None else policy.buffer.records
-        self._bytes_max = UNBOUNDED if policy.buffer.bytes is None else policy.buffer.bytes
         self._header_key = view.prefix + _HEADER_KEY
         self._space = view.prefix + _SPACE
         self._place_space = view.prefix + _PLACE_SPACE
         self.samples = BufferSamples()
         self._ends: dict[bytes | None, int | None] = {}
         self._updates: dict[bytes, Update] = {}
-        self._time_ms, self.weight = NO_TIME_MS, 0
+        self._time_ms, self.weight, self.count = NO_TIME_MS, 0, 0
         self._held = Held(view, self._space, self._wait_ms, Codec(_encode, self._decode))
         self._held.recalled = self._recalled
         if (header := view.get_many([self._header_key])[0]) is not None:
             self._load(header)
-        self.counts = Counts(self._held.count)
+        self.count = self._held.count
+        self.counts = Counts(self.count)
 
     def _load(self, header: bytes) -> None:
         """Go on; an update without row 0x02 must be in memory to be found by its key."""
-        self._time_ms, through_ms, held, self.weight, without_place = _header.unpack(header)
+        self._time_ms, through_ms, held, self.weight, without_place = unpack_fields(_header, header)
         if self._spills:
             self._held.in_memory_max = self._in_memory_max(held)
         self._held.load(held, through_ms, without_place)
@@ -130,9 +130,10 @@ class Suppress:
         if not held.is_all_in_memory:
             self._recall_keys(batch)
         self._hold_all(step, batch, olds)
+        self.counts.forwarded += len(step.forwarded.causes)
         if self._spills:
             self._spill(batch)
-        self.counts.held = held.count
+        self.counts.held = self.count
         return step
 
     def _hold_all(  # noqa: C901 - every update passes here, and calls would cost more than ifs
@@ -141,10 +142,11 @@ class Suppress:
         """The loop that sees every update: enter or replace, let go of what is due, make room."""
         held, updates, wait_ms, space = self._held, self._updates, self._wait_ms, self._space
         unsaved, take_sample = held.unsaved, self.samples.take
-        bounded = not self._spills and self._policy.buffer.when_full is not None
+        bounded = not self._spills
         through_ms = max(self._time_ms - wait_ms, held.released_through_ms)
         weight, count, next_ms = self.weight, held.count, held.next_ms
         entered: list[Entry[Update]] = []
+        entered_ms = NEVER_MS
         for record, cause, old in zip(batch.records, batch.causes, olds, strict=True):
             key, _, timestamp_ms, headers, _, _, _ = record
             due_ms = self._end_ms(headers) if self._final else timestamp_ms
@@ -161,8 +163,8 @@ class Suppress:
                 update = updates[key] = Update(place, old, old, record, own_weight)
                 entered.append((place, due_ms, update))
                 count += 1
-                if due_ms < next_ms:
-                    next_ms = due_ms
+                if due_ms < entered_ms:
+                    entered_ms = due_ms
             else:
                 self._merge(step, update, cause)
                 own_weight = update_weight(record, update.prior, old)
@@ -174,16 +176,18 @@ class Suppress:
             if self._explain:
                 self._decide(step, record, Verdict.HELD, Reason.WAITING, cause)
             is_full = bounded and (count > self._records_max or weight > self._bytes_max)
-            if through_ms >= next_ms or is_full:
-                self.weight = weight
-                if entered:
+            if through_ms >= next_ms or through_ms >= entered_ms or is_full:
+                self.weight, self.count = weight, count
+                if through_ms >= entered_ms or is_full:
                     held.add_many(entered)
-                    entered = []
-                self._release(step, held.release_through(through_ms), cause, self._reason)
+                    entered, entered_ms = [], NEVER_MS
+                released = held.release_through(through_ms)
+                if released:
+                    self._release(step, released, cause, self._reason)
                 if is_full and not self._make_room(step, cause):
                     return
-                weight, count, next_ms = self.weight, held.count, held.next_ms
-        self.weight = weight
+                weight, count, next_ms = self.weight, self.count, held.next_ms
+        self.weight, self.count = weight, count
         if entered:
             held.add_many(entered)
 
@@ -224,31 +228,28 @@ class Suppress:
     def _release(self, step: Step, updates: list[Update], cause: int, reason: Reason) -> None:
         """Updates leave as the records that they are; an empty final result is dropped."""
         forwarded = step.forwarded
-        places: dict[bytes, bytes | None] = {}
         for update in updates:
             record = update.record
             key = record[0] or b""
             del self._updates[key]
             self.weight -= update.weight
             if update.has_place_row:
-                places[self._place_space + key] = None
-            if self._final and record.value is None:
+                self._view.put_many({self._place_space + key: None})
+            is_empty = self._final and record[1] is None
+            if is_empty:
                 self.counts.drop(Reason.EMPTY_WINDOW)
-                verdict, why = Verdict.DROPPED, Reason.EMPTY_WINDOW
             else:
                 forwarded.append(record, cause, update.prior)
-                self.counts.forwarded += 1
-                verdict, why = Verdict.FORWARDED, reason
             if self._explain:
+                verdict = Verdict.DROPPED if is_empty else Verdict.FORWARDED
+                why = Reason.EMPTY_WINDOW if is_empty else reason
                 self._decide(step, record, verdict, why, cause)
-        if places:
-            self._view.put_many(places)
-        if updates:
-            self.samples.take(self.weight, self._held.count)
+        self.count -= len(updates)
+        self.samples.take(self.weight, self.count)
 
     def _make_room(self, step: Step, cause: int) -> bool:
         """Do what the policy says where the buffer is still full; False where it must shut down."""
-        count, weight = self._held.count, self.weight
+        count, weight = self.count, self.weight
         evicted = []
         while count > self._records_max or weight > self._bytes_max:
             if self._policy.buffer.when_full == "shut-down":
@@ -261,7 +262,8 @@ class Suppress:
             evicted.append(self._held.release_first())
             count -= 1
             weight -= evicted[-1].weight
-        self._release(step, evicted, cause, Reason.BUFFER_FULL)
+        if evicted:
+            self._release(step, evicted, cause, Reason.BUFFER_FULL)
         return True
 
     def _spill(self, batch: Batch) -> None:

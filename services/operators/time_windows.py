@@ -11,21 +11,24 @@ there is one start and nothing is ever over. Rules C1 and C4.
 from __future__ import annotations
 
 from struct import Struct
+from struct import error as unpack_error
 from typing import Any
 
+from contracts.errors import StateCorrupt
 from contracts.policies import Hopping, Tumbling, Unlimited
 from contracts.record import Record
 from contracts.window import UNLIMITED_END_MS, WindowBounds
 from services.operators.functions import Function
 from services.operators.operator import Batch, View
 from services.operators.rows import make_record, pack_time
+from services.operators.sweep import Sweep
 from services.operators.windows import Frame, Grown, append_result, frame_of
 
 _SPACE = b"\x01"
 _timestamp = Struct(">q")
 _pack_timestamp, _unpack_timestamp = _timestamp.pack, _timestamp.unpack_from
 _TIMESTAMP_BYTES = 8
-_DROP_EVERY_MS_MIN = 1_000
+_CUT_SHORT = "a window's row is cut short"
 _FRAMES_MAX = 1_000
 
 
@@ -86,8 +89,7 @@ class TimeWindows:
         self._advance_ms = policy.advance_ms if isinstance(policy, Hopping) else policy.size_ms
         self._open_ms = policy.size_ms + policy.grace_ms
         self._keep_ms = max(retention_ms or 0, self._open_ms)
-        self._drop_every_ms = max(policy.size_ms, self._keep_ms // 4, _DROP_EVERY_MS_MIN)
-        self._dropped = 0
+        self._sweep = Sweep(view, self._space)
         self._frames = Frames(view, policy.kind, policy.size_ms)
         self._rows: dict[bytes, bytes | None] = {}
         self._changed: dict[bytes, bytes | None] = {}
@@ -135,11 +137,9 @@ class TimeWindows:
     def save(self, time_ms: int) -> None:
         """Put what the batch changed; drop the windows that nobody may ask for any more."""
         self._view.put_many(self._changed)
+        self._sweep.count(len(self._changed))
         self._changed = {}
-        drop = (time_ms - self._keep_ms) // self._drop_every_ms
-        if drop > self._dropped:
-            self._view.drop(self._space, self._space + pack_time(drop * self._drop_every_ms))
-            self._dropped = drop
+        self._sweep.up_to(self._space + pack_time(time_ms - self._keep_ms))
 
 
 class TumblingWindows(TimeWindows):
@@ -165,7 +165,10 @@ class TumblingWindows(TimeWindows):
             old = self._function[1]()
         else:
             old = row[_TIMESTAMP_BYTES:]
-            latest_ms = _unpack_timestamp(row)[0]
+            try:
+                latest_ms = _unpack_timestamp(row)[0]
+            except unpack_error as problem:
+                raise StateCorrupt(_CUT_SHORT) from problem
             if latest_ms > timestamp_ms:
                 timestamp_ms = latest_ms
         new = self._function[2](old, content)
@@ -230,6 +233,8 @@ def grow(function: Function, row: bytes | None, content: Any, timestamp_ms: int)
     if row is None:
         old = function.initial()
     else:
+        if len(row) < _TIMESTAMP_BYTES:
+            raise StateCorrupt(_CUT_SHORT)
         old = row[_TIMESTAMP_BYTES:]
         latest_ms = int.from_bytes(row[:_TIMESTAMP_BYTES], "big", signed=True)
         timestamp_ms = max(timestamp_ms, latest_ms)

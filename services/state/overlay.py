@@ -112,7 +112,7 @@ class Overlay:
 
     def commit(self, positions: Mapping[str, int]) -> None:
         """Give all changes and these positions to the store, as one write batch."""
-        rows = self._meta
+        rows = dict(self._meta)
         for name, position in positions.items():
             rows[layout.POSITION_KEY + name.encode()] = layout.pack_position(position)
         drops: list[Stretch] = []
@@ -120,11 +120,14 @@ class Overlay:
             drops += view.drops
             rows |= view.pending
         self._store.write(drops, rows)
+        self._meta = {}
         self.discard()
 
     def discard(self) -> None:
-        """Forget all changes; the operators over the views must be thrown away too."""
-        self._meta = {}
+        """Forget all changes; the operators over the views must be thrown away too.
+
+        Stamps and numbers of stores stay to be written: views that are open count on them.
+        """
         for view in self._views.values():
             view.forget()
 

@@ -8,6 +8,7 @@ latest batches whole, and the changelog in Kafka has them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,9 @@ _WRITE_BUFFERS_SHARE = 4
 _WRITE_BUFFER_BYTES_MAX = 64 << 20
 _BLOOM_BITS_PER_KEY = 10
 _MEMTABLE_BLOOM_SHARE = 0.1
+_LOCK = re.compile(r"^IO error: (lock hold by|While lock file)")
+# A database names its own files; one that is not there was lost, as when a block is damaged.
+_MISSING_FILE = re.compile(r"No such file or directory.*/(MANIFEST-\d+|\d+\.sst)")
 
 
 class RocksMemory:
@@ -95,6 +99,9 @@ class RocksStore:
                 put(key, row)
         with _told(self._path):
             self._database.write(batch)
+            if drops:
+                # In a write buffer a range deletion triples the price of every look-up.
+                self._database.flush(wait=False)
 
     def flush(self) -> None:
         """Move what is in write buffers to files, so that it can be measured."""
@@ -138,13 +145,12 @@ def _told(path: Path) -> Iterator[None]:
 
 
 def _translated(path: Path, problem: str) -> StateCorrupt | StateLocked | StateUnavailable:
-    lowered = problem.lower()
-    if "corruption" in lowered:
+    if problem.startswith("Corruption") or _MISSING_FILE.search(problem):
         return StateCorrupt(
             f"the state in {path} is damaged ({problem});"
             " delete the folder, it is rebuilt from the changelog"
         )
-    if "lock" in lowered:
+    if _LOCK.search(problem):
         return StateLocked(
             f"the state in {path} is held by another process;"
             " stop it, or give this one another state folder"

@@ -45,13 +45,19 @@ def expected_of_chain(policies: Sequence[AnyOperator], records: Sequence[Record]
             whole.late += [causes[cause] for cause in expected.late]
         if expected.failure is not None:
             whole.failure = causes[expected.failure]
-        has_olds = isinstance(policy, TablePolicy | AggregatePolicy) or (
-            olds is not None and isinstance(policy, FilterPolicy | SuppressPolicy)
-        )
-        olds = [output.old for output in outputs] if has_olds else None
+        olds = [output.old for output in outputs] if _hands_on_olds(policy, olds) else None
         records = records_of(expected, records)
         causes = [output.cause for output in whole.outputs]
     return whole
+
+
+def _hands_on_olds(policy: AnyOperator, olds: Olds) -> bool:
+    """Whether what is behind sees old values; a final result is the first of its window."""
+    if isinstance(policy, SuppressPolicy):
+        return olds is not None and policy.until == "time-limit"
+    if isinstance(policy, FilterPolicy):
+        return olds is not None
+    return isinstance(policy, TablePolicy | AggregatePolicy)
 
 
 def expected_of(policy: AnyOperator, records: Sequence[Record], olds: Olds = None) -> Expected:
@@ -93,8 +99,11 @@ def identity_of(record: Record, by: str) -> object | None:
 
 
 def is_two_or_more(record: Record) -> bool:
-    """The predicate `value >= 2`."""
-    return record.value is not None and int(record.value) >= 2
+    """The predicate `value >= 2`, over numbers as text and over counts."""
+    if record.value is None:
+        return False
+    is_count = len(record.value) == 8 and record.value[0] == 0
+    return (int.from_bytes(record.value, "big") if is_count else int(record.value)) >= 2
 
 
 def _bounds(buffer: BufferPolicy) -> Bounds:

@@ -75,7 +75,7 @@ def table_chains(draw: st.DrawFn) -> Chain:
 def final_results(draw: st.DrawFn) -> Chain:
     """Final results of windows, and which of them are large."""
     window = draw(strategies.windows(*WINDOWS))
-    function = draw(st.sampled_from(("sum", "last", "max")))
+    function = draw(st.sampled_from(("count", "sum", "last", "max")))
     suppress = SuppressPolicy(
         until="window-closes",
         window=window,

@@ -257,8 +257,8 @@ def test_a_view_is_a_dictionary_with_an_undo(done: list[tuple[str, object]]) -> 
     for deed, of_what in done:
         if isinstance(of_what, dict):
             put(view, **of_what)
-            seen |= of_what
-            seen = {name: row for name, row in seen.items() if row is not None}
+            both = {**seen, **of_what}
+            seen = {name: row for name, row in both.items() if row is not None}
         elif isinstance(of_what, tuple):
             start, end = of_what
             view.drop(row_key(view, start.encode()), row_key(view, end.encode()))

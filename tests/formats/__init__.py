@@ -1,0 +1,1 @@
+"""Bytes that were written once and must stay readable for ever."""

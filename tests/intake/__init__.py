@@ -1,0 +1,1 @@
+"""What happens to a record before the first operator sees it."""

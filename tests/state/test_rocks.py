@@ -1,0 +1,313 @@
+"""State on a real disk: what is said when it is damaged, held or not ours, and what survives."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from contracts.errors import (
+    HeadraceError,
+    StateCorrupt,
+    StateLayoutNewer,
+    StateLocked,
+    StateOfAnotherPipeline,
+    StateUnavailable,
+)
+from services.state import layout
+from services.state.overlay import Overlay
+from services.state.rocks import RocksMemory, RocksStore
+
+ROOT = Path(__file__).parents[2]
+ALL = (b"", b"\xff")
+MIB = 1 << 20
+ROWS = {b"%04d" % number: b"row %d " % number * 20 for number in range(300)}
+DAMAGES = 60
+
+OPEN = """
+import sys
+from pathlib import Path
+from services.state.rocks import RocksMemory, RocksStore
+store = RocksStore(Path(sys.argv[1]), RocksMemory(8 << 20))
+"""
+HOLD = OPEN + "print('open', flush=True)\nsys.stdin.read()"
+HOLD_CLOSED = OPEN + "store.close()\nprint('closed', flush=True)\nsys.stdin.read()"
+WRITE_ON = (
+    OPEN
+    + """
+number = 0
+while True:
+    rows = {b"%d" % row: b"%d" % number * 100 for row in range(50)}
+    store.write([(b"5", b"6")], {**rows, b"position": b"%d" % number})
+    print(number, flush=True)
+    number += 1
+"""
+)
+
+
+def opened(path: Path) -> RocksStore:
+    """A database with memory of its own: nothing that is damaged on disk stands in a cache."""
+    return RocksStore(path, RocksMemory(8 * MIB))
+
+
+@contextmanager
+def another_process(code: str, path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that runs `code` over a folder until the block ends."""
+    command = [sys.executable, "-c", code, str(path)]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line_of(process: subprocess.Popen[bytes]) -> str:
+    """The next line that a process prints; empty where it ended."""
+    assert process.stdout is not None
+    return process.stdout.readline().decode().strip()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The folder of a database with `ROWS`, all of them in one file."""
+    folder = tmp_path / "state"
+    store = opened(folder)
+    store.write([], dict(ROWS))
+    store.flush()
+    store.close()
+    return folder
+
+
+def test_a_newer_layout_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    newer = layout.LAYOUT_VERSION + 1
+    store = opened(tmp_path / "state")
+    Overlay(store, "clicks").commit({})
+    store.write([], {layout.LAYOUT_KEY: layout.pack_version(newer)})
+    store.close()
+    again = opened(tmp_path / "state")
+    with pytest.raises(StateLayoutNewer) as refused:
+        Overlay(again, "clicks")
+    again.close()
+    assert str(refused.value) == (
+        f"this state has layout {newer}, this program reads up to {layout.LAYOUT_VERSION}; upgrade"
+        " headrace, or delete the state folder to rebuild it from the changelog"
+    )
+    assert refused.value.exit_code == 4
+
+
+def test_the_state_of_another_pipeline_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    store = opened(tmp_path / "state")
+    Overlay(store, "clicks").commit({})
+    with pytest.raises(StateOfAnotherPipeline) as refused:
+        Overlay(store, "views")
+    store.close()
+    assert str(refused.value) == (
+        "this state belongs to pipeline `clicks`, not `views`; give each pipeline a state folder"
+        " of its own"
+    )
+    assert refused.value.exit_code == 4
+
+
+def test_a_folder_that_another_process_holds_is_refused_with_what_to_do(path: Path) -> None:
+    with another_process(HOLD, path) as process:
+        assert line_of(process) == "open"
+        with pytest.raises(StateLocked) as refused:
+            opened(path)
+    assert str(refused.value) == (
+        f"the state in {path} is held by another process; stop it, or give this one another state"
+        " folder"
+    )
+    assert refused.value.exit_code == 4
+
+
+def test_a_folder_that_was_closed_is_free_while_its_process_lives(path: Path) -> None:
+    with another_process(HOLD_CLOSED, path) as process:
+        assert line_of(process) == "closed"
+        store = opened(path)
+        assert process.poll() is None
+        assert dict(store.range(*ALL)) == ROWS
+        store.close()
+
+
+def test_a_folder_that_we_closed_is_free_for_another_process(path: Path) -> None:
+    opened(path).close()
+    with another_process(HOLD, path) as process:
+        assert line_of(process) == "open"
+
+
+def test_a_folder_is_not_opened_twice(path: Path) -> None:
+    store = opened(path)
+    with pytest.raises(StateLocked, match="give this one another state folder"):
+        opened(path)
+    assert dict(store.range(*ALL)) == ROWS
+    store.close()
+    opened(path).close()
+
+
+def test_a_path_that_is_a_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    path.write_text("no database")
+    with pytest.raises(StateUnavailable, match=f"the state in {path} cannot be .* check that"):
+        opened(path)
+    assert path.read_text() == "no database"
+
+
+def flip(content: bytes, place: int) -> bytes:
+    """The same bytes with one bit changed."""
+    return content[:place] + bytes([content[place] ^ 0x40]) + content[place + 1 :]
+
+
+def said(read: Callable[[], object]) -> object:
+    """What a reader gives, or the class of the error that it raises."""
+    try:
+        return read()
+    except HeadraceError as error:
+        return type(error)
+
+
+def test_a_damaged_block_is_never_the_end_of_a_range(path: Path) -> None:
+    (file,) = path.glob("*.sst")
+    whole = file.read_bytes()
+    answers: list[object] = []
+    for place in range(0, len(whole), len(whole) // DAMAGES):
+        file.write_bytes(flip(whole, place))
+        try:
+            store = opened(path)
+        except StateCorrupt:
+            answers.append("not opened")
+            continue
+        answers.append(said(lambda store=store: dict(store.range(*ALL)) == ROWS))  # type: ignore[misc]
+        by_key = said(lambda store=store: store.get_many(list(ROWS)))  # type: ignore[misc]
+        assert by_key in (StateCorrupt, list(ROWS.values()))
+        store.close()
+    assert False not in answers, "a range ended early, and nobody heard of it"
+    assert set(answers) <= {True, "not opened", StateCorrupt}
+    assert answers.count(StateCorrupt) > DAMAGES // 2
+
+
+def test_a_damaged_row_is_refused_by_get_many_and_by_range(path: Path) -> None:
+    (file,) = path.glob("*.sst")
+    file.write_bytes(flip(file.read_bytes(), 100))
+    store = opened(path)
+    with pytest.raises(StateCorrupt, match="is rebuilt from the changelog") as damaged:
+        store.get_many([b"0000"])
+    with pytest.raises(StateCorrupt, match="is rebuilt from the changelog"):
+        list(store.range(*ALL))
+    store.close()
+    assert str(path) in str(damaged.value)
+    assert damaged.value.exit_code == 4
+
+
+@pytest.mark.parametrize("left", [0, 1 / 2])
+def test_a_file_cut_short_is_damage(path: Path, left: float) -> None:
+    (file,) = path.glob("*.sst")
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(len(whole) * left)])
+    with pytest.raises(StateCorrupt, match="delete the folder"):
+        opened(path)
+
+
+def test_a_missing_file_is_damage(path: Path) -> None:
+    (file,) = path.glob("*.sst")
+    file.unlink()
+    with pytest.raises(StateCorrupt, match="delete the folder"):
+        opened(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", b"MANIFEST-"])
+def test_a_damaged_current_is_damage(path: Path, content: bytes) -> None:
+    (path / "CURRENT").write_bytes(content)
+    with pytest.raises(StateCorrupt, match="delete the folder"):
+        opened(path)
+
+
+def test_a_current_that_names_no_manifest_is_damage(path: Path) -> None:
+    (path / "CURRENT").write_bytes(b"MANIFEST-999999\n")
+    with pytest.raises(StateCorrupt, match="delete the folder"):
+        opened(path)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 10, 40, 80, 99])
+def test_a_manifest_cut_short_is_damage_or_an_earlier_state_whole(path: Path, kept: int) -> None:
+    (manifest,) = path.glob("MANIFEST-*")
+    whole = manifest.read_bytes()
+    manifest.write_bytes(whole[: len(whole) * kept // 100])
+    try:
+        store = opened(path)
+    except StateCorrupt:
+        return
+    # An earlier state has earlier positions, from which the changelog is read again.
+    assert dict(store.range(*ALL)) in ({}, ROWS)
+    store.close()
+
+
+def test_a_folder_whose_name_has_a_lock_in_it_is_not_locked(tmp_path: Path) -> None:
+    path = tmp_path / "o-clock" / "state"
+    opened(path).close()
+    (path / "CURRENT").write_bytes(b"MANIFEST-999999\n")
+    with pytest.raises(HeadraceError) as refused:
+        opened(path)
+    assert not isinstance(refused.value, StateLocked)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 20, 99])
+def test_a_log_cut_short_loses_the_latest_batches_whole(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "state"
+    store = opened(path)
+    for number in range(5):
+        store.write([], {b"%d" % row: b"%d" % number * 100 for row in range(50)})
+    store.close()
+    log = max(path.glob("*.log"), key=lambda file: file.stat().st_size)
+    whole = log.read_bytes()
+    log.write_bytes(whole[: len(whole) * kept // 100])
+    store = opened(path)
+    rows = [row for _, row in store.range(*ALL)]
+    store.close()
+    assert len(rows) in {0, 50}
+    assert len(set(rows)) <= 1
+
+
+def test_a_killed_process_loses_nothing_that_it_committed(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    with another_process(WRITE_ON, path) as process:
+        printed = [int(line_of(process)) for _ in range(200)]
+        process.send_signal(signal.SIGKILL)
+        assert process.stdout is not None
+        printed += [int(line) for line in process.stdout.read().split()]
+    assert process.returncode == -signal.SIGKILL
+    store = opened(path)
+    rows = dict(store.range(*ALL))
+    store.close()
+    position = int(rows.pop(b"position"))
+    # The process may have been killed between a write and its line.
+    assert position in {printed[-1], printed[-1] + 1}
+    assert set(rows.values()) == {b"%d" % position * 100}
+    assert len(rows) == 50
+
+
+def test_all_databases_together_stay_within_their_memory(tmp_path: Path) -> None:
+    memory = RocksMemory(8 * MIB)
+    chance = Random(7)
+    stores = [RocksStore(tmp_path / str(number), memory) for number in range(4)]
+    while_writing = []
+    for number in range(56):
+        rows = {b"%03d-%03d" % (number, row): chance.randbytes(1 << 12) for row in range(256)}
+        stores[number % 4].write([], dict(rows))
+        while_writing.append(memory.usage_bytes())
+    # Writers are not made to wait for the disk, so they may be ahead of it for a moment.
+    assert 1 * MIB < max(while_writing) < 32 * MIB
+    for store in stores:
+        store.flush()
+    for store in stores:
+        assert sum(len(row) for _, row in store.range(*ALL)) == 14 * MIB
+        assert 1 * MIB < memory.usage_bytes() < 10 * MIB
+    for store in stores:
+        store.close()
