@@ -40,6 +40,8 @@ _RECORD_LAYOUT = ">BqqiHHi"
 _record = Struct(_RECORD_LAYOUT)
 _pack_whole: dict[tuple[int, int], Callable[..., bytes]] = {}
 _LENGTHS_MAX = 4_096
+_topics: dict[bytes, str] = {}
+_TOPICS_MAX = 1_000
 _header = Struct(">ii")
 _pack_time = _time.pack
 
@@ -113,28 +115,46 @@ def _encode_headers(headers: Headers) -> bytes:
 def decode_record(key: bytes | None, row: bytes) -> Record:
     """The record with this key and row."""
     require_format(row, RECORD_FORMAT, "record")
+    if len(row) < _record.size:
+        message = f"a record's row ends after {len(row)} bytes, inside its first fields"
+        raise StateCorrupt(message)
+    head = _record.unpack_from(row)
+    _, timestamp_ms, number, partition, topic_length, header_count, value_length = head
+    offset = None if number == _NO_OFFSET else number
+    value_at = _record.size + topic_length
+    if header_count == 0 and len(row) == value_at + value_length:
+        # Nearly every record; a null value's length is -1, which no row is as short as.
+        topic = _topic(row[_record.size : value_at])
+        return make_record((key, row[value_at:], timestamp_ms, (), topic, partition, offset))
+    reader = RowReader(row, _record.size)
+    topic = _topic(reader.take(topic_length))
+    value = reader.take_nullable(value_length)
+    headers = tuple([_decode_header(reader) for _ in range(header_count)])
+    reader.require_end()
+    return Record(key, value, timestamp_ms, headers, topic, partition, offset)
+
+
+def _topic(topic_bytes: bytes) -> str:
+    """A topic's name; the same few come with every record, and each is kept once."""
+    topic = _topics.get(topic_bytes)
+    if topic is None:
+        if len(_topics) >= _TOPICS_MAX:
+            _topics.clear()
+        topic = _topics[topic_bytes] = _text(topic_bytes)
+    return topic
+
+
+def _text(name: bytes) -> str:
     try:
-        return _decode_record(key, row)
+        return name.decode()
     except UnicodeDecodeError as problem:
         message = "a record's row has a topic or a header whose name is not text"
         raise StateCorrupt(message) from problem
 
 
-def _decode_record(key: bytes | None, row: bytes) -> Record:
-    reader = RowReader(row, 0)
-    head = _record.unpack(reader.take(_record.size))
-    _, timestamp_ms, offset, partition, topic_length, header_count, value_length = head
-    topic = reader.take(topic_length)
-    value = reader.take_nullable(value_length)
-    headers = tuple([_decode_header(reader) for _ in range(header_count)])
-    reader.require_end()
-    offset = None if offset == _NO_OFFSET else offset
-    return Record(key, value, timestamp_ms, headers, topic.decode(), partition, offset)
-
-
 def _decode_header(reader: RowReader) -> tuple[str, bytes | None]:
     name_length, value_length = _header.unpack(reader.take(_header.size))
-    name = reader.take(name_length).decode()
+    name = _text(reader.take(name_length))
     return name, reader.take_nullable(value_length)
 
 

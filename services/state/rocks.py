@@ -108,6 +108,11 @@ class RocksStore:
         with _told(self._path):
             self._database.flush()
 
+    def is_compacting(self) -> bool:
+        """Whether files wait to be merged, or are being merged now."""
+        names = ("rocksdb.compaction-pending", "rocksdb.num-running-compactions")
+        return any(self._database.property_int_value(name) for name in names)
+
     def close(self) -> None:
         """Let go of files and locks."""
         self._database.close()

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from time import process_time
+from time import process_time, sleep
 from typing import NamedTuple
 
 from contracts.policies import AnyOperator
@@ -95,6 +95,8 @@ def measure(
     policy = workload.policy(ids)
     stream = records(workload, ids)
     fill_records_per_second = _fill(policy, stream, ids * 4 // 3, folder / "filled", memory_bytes)
+    # The peak while the state was filled, before this process holds anything of its own.
+    resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     state_bytes = sum(file.stat().st_size for file in (folder / "filled").iterdir())
     batches = [list(islice(stream, BATCH_RECORDS)) for _ in range(record_count // BATCH_RECORDS)]
     gc.freeze()
@@ -121,7 +123,7 @@ def measure(
         fill_records_per_second=fill_records_per_second,
         state_bytes=state_bytes,
         cache_bytes=cache_bytes,
-        resident_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        resident_bytes=resident_bytes,
     )
 
 
@@ -142,6 +144,9 @@ def _fill(
     overlay.commit({})
     store.flush()
     seconds = process_time() - started
+    while store.is_compacting():
+        # What filling left to be merged is no part of what is measured next.
+        sleep(0.1)
     store.close()
     return count / seconds
 

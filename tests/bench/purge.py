@@ -61,8 +61,10 @@ def time_index(store: RocksStore, ids: Ids) -> None:
     for record_id, time_ms in ids:
         rows[b"\x01" + record_id] = pack_time(time_ms)
         rows[b"\x02" + pack_time(time_ms) + record_id] = b""
-    old = pack_time(ids[-1][1] - _INTERVAL_MS)
-    for row_key, _ in store.range(b"\x02", b"\x02" + old):
+    # Behind what the last batch forgot: a scan from the beginning would walk over every row that
+    # was ever deleted and not compacted away, and costs fifteen times as much.
+    first, last = (pack_time(ids[at][1] - _INTERVAL_MS) for at in (0, -1))
+    for row_key, _ in store.range(b"\x02" + first, b"\x02" + last + b"\xff"):
         rows[row_key] = None
         rows[b"\x01" + row_key[9:]] = None
     store.write([], rows)

@@ -11,7 +11,6 @@ from contracts.record import Record
 from services.operators.rows import RECORD_FORMAT, decode_record, encode_record
 from services.operators.suppress import UPDATE_FORMAT
 from services.state import layout
-from services.state.memory import MemoryStore
 from services.state.overlay import Overlay
 from tests.formats.states import (
     FOLDER,
@@ -19,6 +18,7 @@ from tests.formats.states import (
     STATES,
     Rows,
     Service,
+    Unswept,
     golden_files,
     read_rows,
     rows_of,
@@ -69,7 +69,7 @@ def test_no_golden_bytes_are_left_over() -> None:
 @every_file
 def test_a_service_over_golden_rows_goes_on_as_the_one_that_wrote_them(path: Path) -> None:
     state = STATES[state_of(path)]
-    store = MemoryStore()
+    store = Unswept()
     original = Service(state.policies, store)
     original.take(state.before)
     golden = store_with(read_rows(path))

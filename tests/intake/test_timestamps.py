@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,9 +62,8 @@ def test_the_guard_lets_pass_what_is_as_far_ahead_as_allowed(max_future_ms: int)
     allowed, beyond = record(NOW_MS + max_future_ms), record(NOW_MS + max_future_ms + 1)
     batch, dead = take(source(max_future_ms=max_future_ms), allowed, beyond)
     assert batch == Batch([allowed], [0])
-    detail = (
-        f"its timestamp is {max_future_ms + 1} ms ahead of the clock; {max_future_ms} ms are allowed"
-    )
+    ahead_ms = max_future_ms + 1
+    detail = f"its timestamp is {ahead_ms} ms ahead of the clock; {max_future_ms} ms are allowed"
     assert dead == [Aside(1, INTAKE, beyond, Reason.FUTURE_TIMESTAMP, detail)]
 
 
@@ -75,7 +76,9 @@ def test_the_guard_moves_with_the_clock() -> None:
 
 def test_the_guard_looks_at_the_event_time_and_not_at_that_of_the_record() -> None:
     wanted = source("value.at", max_future_ms=0)
-    batch, dead = take(wanted, record(NOW_MS + 1, b'{"at": 5}'), record(5, b'{"at": %d}' % (1 << 50)))
+    batch, dead = take(
+        wanted, record(NOW_MS + 1, b'{"at": 5}'), record(5, b'{"at": %d}' % (1 << 50))
+    )
     assert [one.timestamp_ms for one in batch.records] == [5]
     assert [aside.reason for aside in dead] == [Reason.FUTURE_TIMESTAMP]
 
@@ -226,7 +229,7 @@ def test_how_records_are_cut_into_batches_changes_nothing(
     left: list[Record] = []
     dead: list[Record] = []
     bounds = sorted({0, len(records), *(cut for cut in cuts if cut < len(records))})
-    for first, end in zip(bounds, bounds[1:], strict=False):
+    for first, end in pairwise(bounds):
         batch, asides = parts.take(records[first:end], NOW_MS)
         left += batch.records
         dead += [aside.record for aside in asides]

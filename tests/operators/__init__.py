@@ -1,0 +1,1 @@
+"""What single records and single decisions look like, beside what the properties prove."""
