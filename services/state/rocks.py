@@ -63,7 +63,10 @@ class RocksStore:
         self._path = path
         with _told(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._database = Rdict(str(path), _options(memory))
+            options = _options(memory)
+            # rocksdict opens a database that is there already with RocksDB's own options (a cache
+            # of 8 MiB for itself, no bloom asked) unless its column family is named.
+            self._database = Rdict(str(path), options, {"default": options})
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         """The row of each key, None where there is none."""
