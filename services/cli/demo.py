@@ -191,7 +191,7 @@ def _balance(totals: list[Counts]) -> Table:
     """What came in is what went out, at every operator."""
     table = Table(
         "operator", "taken", "forwarded", "dropped", "merged", "late", "dead", "held", "lost",
-        title="It adds up",
+        title="It adds up", padding=0,
     )  # fmt: skip
     for policy, counts in zip(PIPELINE.operators, totals, strict=True):
         dropped = sum(counts.dropped.values())

@@ -23,6 +23,7 @@ from contracts.selectors import select_timestamp_ms
 from services.operators.operator import Aside, Batch
 
 _timestamp_of = itemgetter(2)
+_TIMESTAMP_MS_MAX = (1 << 63) - 1
 
 
 class Timestamps:
@@ -85,6 +86,8 @@ def _all_between(records: list[Record], latest_ms: int | None) -> bool:
 def _problem(timestamp_ms: int, now_ms: int, latest_ms: int | None) -> tuple[Reason, str] | None:
     if timestamp_ms < 0:
         return Reason.NEGATIVE_TIMESTAMP, f"its timestamp is {timestamp_ms}"
+    if timestamp_ms > _TIMESTAMP_MS_MAX:
+        return Reason.UNDECODABLE, "its timestamp does not fit 64 bits"
     if latest_ms is not None and timestamp_ms > latest_ms:
         ahead_ms = timestamp_ms - now_ms
         allowed_ms = latest_ms - now_ms

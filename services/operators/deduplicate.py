@@ -7,10 +7,11 @@ A record without id is forwarded. The record that was saved, read again after a 
 forwarded again. Rules K1 to K9.
 
 State
-    0x00                      stream time (8)
+    0x00                      stream time (8) | how long a segment is (8)
     0x01 segment (8) id       timestamp (8) | offset (8, left out where there is none)
                               id = the key; by key and id: length of the key (4) | key | id.
-                              A segment is a stretch of time a little longer than the interval.
+                              A segment is a stretch of time a little longer than the interval
+                              that the pipeline began with; a new interval moves no row.
 
 At most one entry of an id is live, and it stands in one of the two latest segments: two look-ups
 answer every question, one of them nearly always stopped by a bloom filter, and purging is
@@ -29,7 +30,7 @@ from contracts.policies import DeduplicatePolicy
 from contracts.record import NO_TIME_MS, Record
 from services.operators.operator import Aside, Batch, Counts, Step, View
 from services.operators.readable import read_batch
-from services.operators.rows import pack_time, unpack_time
+from services.operators.rows import pack_length_ms, pack_time, unpack_length_ms, unpack_time
 from services.operators.sweep import Sweep
 
 Select = Callable[[Record], bytes | None]
@@ -57,11 +58,13 @@ class Deduplicate:
         self._view = view
         self._id_of = id_function(policy.by, select)
         self._explain = explain
-        self._segment_ms = max(policy.interval_ms + 1, _SEGMENT_MS_MIN)
         self._header_key = view.prefix + _HEADER_KEY
         self._space = view.prefix + _SPACE
         header = view.get_many([self._header_key])[0]
-        self._time_ms = NO_TIME_MS if header is None else unpack_time(header)
+        self._time_ms = NO_TIME_MS
+        self._segment_ms = max(policy.interval_ms + 1, _SEGMENT_MS_MIN)
+        if header is not None:
+            self._time_ms, self._segment_ms = unpack_time(header), unpack_length_ms(header, 8)
         self._sweep = Sweep(view, self._space)
 
     def process(self, batch: Batch) -> Step:
@@ -167,8 +170,9 @@ class Deduplicate:
                 yield row_key[len(self._space) + 8 :], saved_ms
 
     def save(self) -> None:
-        """Put stream time; the entries were put with their batch."""
-        self._view.put_many({self._header_key: pack_time(self._time_ms)})
+        """Put the header; the entries were put with their batch."""
+        header = pack_time(self._time_ms) + pack_length_ms(self._segment_ms)
+        self._view.put_many({self._header_key: header})
 
     def _decide(
         self,

@@ -214,9 +214,10 @@ class Reorder:
 
     def _make_room(self, step: Step, cause: int) -> None:
         if self._policy.buffer.when_full == "shut-down":
+            weight = f" of {self._weight} bytes" if self._policy.buffer.bytes is not None else ""
             sentence = (
-                f"operator `{self.name}` holds {self._held.count} records of {self._weight} bytes,"
-                " more than its buffer may; raise its bounds, or let it spill or emit early"
+                f"operator `{self.name}` holds {self._held.count} records{weight}, more than its"
+                " buffer may; raise its bounds, or let it spill or emit early"
             )
             step.failure = Failure(cause, self.name, sentence)
             return

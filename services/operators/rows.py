@@ -51,6 +51,20 @@ def pack_time(time_ms: int) -> bytes:
     return _pack_time(time_ms + TIME_BIAS)
 
 
+def pack_length_ms(length_ms: int) -> bytes:
+    """A length of time, as its row has it."""
+    return _pack_time(length_ms)
+
+
+def unpack_length_ms(row: bytes, start: int = 0) -> int:
+    """The length of time that stands at `start`; never zero, since something was divided by it."""
+    length_ms = int.from_bytes(row[start : start + 8], "big")
+    if len(row) < start + 8 or length_ms == 0:
+        message = f"a row of {len(row)} bytes has no length of time at byte {start}"
+        raise StateCorrupt(message)
+    return length_ms
+
+
 def unpack_time(row: bytes, start: int = 0) -> int:
     """The time that stands at `start`."""
     if len(row) < start + _time.size:

@@ -1,13 +1,15 @@
 """Session windows: `[first, last]` of records of a key that are no further apart than the gap.
 
 State
+    0x00 0x01               how long a segment is (8)
     0x01 segment (8) key    the key's sessions that end in the segment, in order of their ends:
                             start (8, signed) | end (8, signed) | length (4), -1 for none |
                             aggregate
 
 A segment is a stretch of time a little longer than the gap, or an eighth of the time for which a
-session can still change if that is longer: a record on time touches one or two rows, a row stays
-small however many sessions a key has, and sessions that are over leave as whole segments. Rule C2.
+session can still change if that is longer, as the pipeline began; a new gap or grace moves no row.
+So a record on time touches one or two rows, a row stays small however many sessions a key has, and
+sessions that are over leave as whole segments. Rule C2.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from contracts.policies import Session as SessionPolicy
 from contracts.record import Record
 from services.operators.functions import Aggregated
 from services.operators.operator import View
-from services.operators.rows import RowReader, pack_time
+from services.operators.rows import RowReader, pack_length_ms, pack_time, unpack_length_ms
 from services.operators.sweep import Sweep
 
+_LENGTH_KEY = b"\x00\x01"
 _SPACE = b"\x01"
 _session = Struct(">qqi")
 _SEGMENT_MS_MIN = 1_000
@@ -53,6 +56,12 @@ class Sessions:
         self._change_ms = policy.gap_ms + policy.grace_ms
         self._keep_ms = max(retention_ms or 0, self._change_ms)
         self._segment_ms = max(policy.gap_ms + 1, self._change_ms // _SEGMENTS + 1, _SEGMENT_MS_MIN)
+        length_key = view.prefix + _LENGTH_KEY
+        length = view.get_many([length_key])[0]
+        if length is None:
+            view.put_many({length_key: pack_length_ms(self._segment_ms)})
+        else:
+            self._segment_ms = unpack_length_ms(length)
         self._sweep = Sweep(view, self._space)
         self._rows: dict[Place, list[Session]] = {}
         self._changed: set[Place] = set()

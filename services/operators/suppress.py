@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from struct import Struct
 
 from contracts.decision import Decision, Reason, Verdict
-from contracts.errors import PipelineInvalid
+from contracts.errors import PipelineInvalid, StateCorrupt
 from contracts.policies import Hopping, Session, Sliding, SuppressPolicy, Tumbling
 from contracts.record import NO_TIME_MS, Headers, Record
 from contracts.window import WINDOW_HEADER, parse_window
@@ -46,6 +46,7 @@ _update = Struct(">Bii")
 _NULL = -1
 _AS_PRIOR = -2
 _ENDS_MAX = 10_000
+_TIME_BYTES = 8
 _pack_time = Struct(">Q").pack
 
 
@@ -289,7 +290,7 @@ class Suppress:
         wanted = [key for key in keys if key is not None and key not in self._updates]
         times = self._view.get_many([self._place_space + key for key in wanted])
         places = [
-            self._space + time + key
+            self._space + _checked_time(time) + key
             for key, time in zip(wanted, times, strict=True)
             if time is not None
         ]
@@ -366,3 +367,10 @@ def _encode(update: Update) -> bytes:
         old_length = len(old)
     head = _update.pack(UPDATE_FORMAT, _NULL if prior is None else len(prior), old_length)
     return head + (prior or b"") + (old or b"") + encode_record(update.record)
+
+
+def _checked_time(time: bytes) -> bytes:
+    if len(time) != _TIME_BYTES:
+        message = f"a suppressed update's place has {len(time)} bytes, not {_TIME_BYTES}"
+        raise StateCorrupt(message)
+    return time

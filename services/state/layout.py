@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from struct import Struct
 
+from contracts.errors import StateCorrupt
+
 LAYOUT_VERSION = 1
 LAYOUT_KEY = b"\x00layout"
 PIPELINE_KEY = b"\x00pipeline"
@@ -48,7 +50,7 @@ def pack_version(version: int) -> bytes:
 
 def unpack_version(row: bytes) -> int:
     """A layout's version from its row."""
-    return int.from_bytes(row, "big")
+    return int.from_bytes(_of_length(row, _version.size), "big")
 
 
 def pack_number(number: int) -> bytes:
@@ -58,7 +60,7 @@ def pack_number(number: int) -> bytes:
 
 def unpack_number(row: bytes) -> int:
     """A store's number from its row."""
-    return int.from_bytes(row, "big")
+    return int.from_bytes(_of_length(row, _number.size), "big")
 
 
 def pack_position(position: int) -> bytes:
@@ -68,4 +70,11 @@ def pack_position(position: int) -> bytes:
 
 def unpack_position(row: bytes) -> int:
     """A position from its row."""
-    return int.from_bytes(row, "big", signed=True)
+    return int.from_bytes(_of_length(row, _position.size), "big", signed=True)
+
+
+def _of_length(row: bytes, length: int) -> bytes:
+    if len(row) != length:
+        message = f"a row of the state's directory has {len(row)} bytes, not {length}"
+        raise StateCorrupt(message)
+    return row

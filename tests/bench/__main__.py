@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.bench import purge
 from tests.bench.measure import Figures, measure
 from tests.bench.operators import BENCHES
 
@@ -34,6 +35,9 @@ _HEADINGS = (
 def main() -> None:
     """Measure what the command line names, everything by default."""
     options = _parser().parse_args()
+    if options.purge:
+        purge.main()
+        return
     if options.one:
         (name,) = options.operators
         with tempfile.TemporaryDirectory(prefix="headrace-bench-", dir=options.folder) as folder:
@@ -85,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--folder", type=Path, help="where states are put (default: a temporary one)"
     )
+    parser.add_argument("--purge", action="store_true", help="ways to forget old ids, instead")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     return parser
 

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.purge`: what forgetting old ids costs, by the structure of the rows.
+"""`python -m tests.bench --purge`: what forgetting old ids costs, by the structure of the rows.
 
 Every id is new, one a millisecond, and is forgotten after the interval. Three ways to keep them:
     time index    id -> time, and time, id -> nothing; old rows are found by range and deleted
@@ -92,7 +92,3 @@ def nothing(store: RocksStore, ids: Ids) -> None:
 def _ids() -> Iterator[tuple[bytes, int]]:
     for number in range(_RECORDS):
         yield b"%016x" % (number * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF), number
-
-
-if __name__ == "__main__":
-    main()

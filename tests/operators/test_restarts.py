@@ -177,7 +177,6 @@ def test_a_shorter_limit_lets_go_with_the_next_update() -> None:
     assert left(second.take(record(121, b"c"))) == [record(100, b"a")]
 
 
-@pytest.mark.xfail(strict=True, reason="where an id stands depends on the interval it came under")
 @pytest.mark.parametrize(("before_ms", "after_ms"), [(10, 1_000), (1_000, 10), (10_000, 2_000)])
 def test_an_id_within_both_intervals_is_known_under_the_new_one(
     before_ms: int, after_ms: int
@@ -215,7 +214,6 @@ def test_an_aggregate_goes_on_with_another_grace(
     assert three_with(window, before_ms, after_ms) == three_with(window, after_ms, after_ms)
 
 
-@pytest.mark.xfail(strict=True, reason="where a session stands depends on the grace it began under")
 @pytest.mark.parametrize(("before_ms", "after_ms"), [(0, 60_000), (60_000, 0)])
 def test_a_session_goes_on_with_another_grace(before_ms: int, after_ms: int) -> None:
     window = WINDOWS[-1]
