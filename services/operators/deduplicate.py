@@ -42,6 +42,7 @@ _pack_length = Struct(">I").pack
 _entry = Struct(">qq")
 _pack_entry = _entry.pack
 _time_of_entry = Struct(">q")
+_pack_time_alone = _time_of_entry.pack
 _ENTRY_LENGTHS = frozenset({_time_of_entry.size, _entry.size})
 
 
@@ -74,35 +75,40 @@ class Deduplicate:
         known = self._recall(ids)
         rows: dict[bytes, bytes | None] = {}
         out, because = step.forwarded.records.append, step.forwarded.causes.append
+        explain, forward_late = self._explain, self._policy.late == "forward"
         interval_ms, time_ms = self._policy.interval_ms, self._time_ms
         prefix, prefix_from_ms, prefix_to_ms = b"", 0, 0
         for record, record_id, cause in zip(records, ids, causes, strict=True):
             timestamp_ms = record[2]
             if timestamp_ms > time_ms:
                 time_ms = self._time_ms = timestamp_ms
+            reason = Reason.FIRST
             if record_id is None:
                 reason = Reason.NULL_ID
-            elif (entry := known.get(record_id)) is not None and (
-                duplicate := self._compare(record, entry)
-            ):
-                reason = duplicate
+            elif record_id in known and (why := self._compare(record, known[record_id])):
+                reason = why
+                if reason is Reason.DUPLICATE:
+                    self._stop(step, record, cause, reason, known[record_id])
+                    continue
             elif timestamp_ms >= time_ms - interval_ms:
-                reason = Reason.FIRST
                 if not prefix_from_ms <= timestamp_ms < prefix_to_ms:
                     prefix_from_ms = timestamp_ms // self._segment_ms * self._segment_ms
                     prefix_to_ms = prefix_from_ms + self._segment_ms
                     prefix = self._space + pack_time(prefix_from_ms)
-                known[record_id] = rows[prefix + record_id] = _entry_of(timestamp_ms, record[6])
+                offset = record[6]
+                known[record_id] = rows[prefix + record_id] = (
+                    _pack_time_alone(timestamp_ms)
+                    if offset is None
+                    else _pack_entry(timestamp_ms, offset)
+                )
             else:
                 reason = Reason.PAST_INTERVAL
-            if reason is Reason.DUPLICATE or (
-                reason is Reason.PAST_INTERVAL and self._policy.late != "forward"
-            ):
-                self._stop(step, record, cause, reason, known.get(record_id or b""))
-                continue
+                if not forward_late:
+                    self._stop(step, record, cause, reason)
+                    continue
             out(record)
             because(cause)
-            if self._explain:
+            if explain:
                 self._decide(step, record, Verdict.FORWARDED, reason, cause)
         self.counts.forwarded += len(step.forwarded.records)
         self._view.put_many(rows)
@@ -111,7 +117,7 @@ class Deduplicate:
         return step
 
     def _stop(
-        self, step: Step, record: Record, cause: int, reason: Reason, entry: bytes | None
+        self, step: Step, record: Record, cause: int, reason: Reason, first: bytes | None = None
     ) -> None:
         """A duplicate, or a late record that the policy does not forward."""
         verdict = Verdict.DROPPED
@@ -124,7 +130,6 @@ class Deduplicate:
         else:
             self.counts.drop(reason)
         if self._explain:
-            first = entry if reason is Reason.DUPLICATE else None
             self._decide(step, record, verdict, reason, cause, first)
 
     def _compare(self, record: Record, entry: bytes) -> Reason | None:
@@ -190,12 +195,6 @@ class Deduplicate:
                 evidence.append(("first_offset", _entry.unpack(first)[1]))
         decision = Decision(self.name, record, verdict, reason, tuple(evidence), cause)
         step.decisions.append(decision)
-
-
-def _entry_of(timestamp_ms: int, offset: int | None) -> bytes:
-    if offset is None:
-        return _time_of_entry.pack(timestamp_ms)
-    return _pack_entry(timestamp_ms, offset)
 
 
 def id_function(by: str, select: Select) -> Select:
