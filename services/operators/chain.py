@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import sub
 
 from contracts.decision import Decision, Verdict
 from contracts.policies import (
@@ -64,14 +62,18 @@ class Lateness:
     max_ms: int = 0
 
     def take(self, timestamps_ms: list[int]) -> None:
-        """A batch of records; what a running maximum exceeds a timestamp by is its lateness."""
-        if not timestamps_ms:
-            return
-        times_ms = list(accumulate(timestamps_ms, max, initial=self.time_ms))[1:]
+        """A batch of records; most are not late, and then there is nothing to add up."""
+        time_ms = self.time_ms
+        for timestamp_ms in timestamps_ms:
+            if timestamp_ms >= time_ms:
+                time_ms = timestamp_ms
+            else:
+                late_ms = time_ms - timestamp_ms
+                self.sum_ms += late_ms
+                if late_ms > self.max_ms:
+                    self.max_ms = late_ms
         self.records += len(timestamps_ms)
-        self.sum_ms += sum(times_ms) - sum(timestamps_ms)
-        self.max_ms = max(self.max_ms, *map(sub, times_ms, timestamps_ms))
-        self.time_ms = times_ms[-1]
+        self.time_ms = time_ms
 
 
 class Chain:

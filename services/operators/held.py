@@ -15,9 +15,10 @@ Invariants
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Callable
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
+from itertools import compress
 from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
@@ -27,15 +28,16 @@ from services.operators.rows import pack_time, unpack_time
 from services.operators.sweep import Sweep
 
 Item = TypeVar("Item")
-Entry = tuple[bytes, int, Item]
-"""Row key, time, item. Row keys are unique, so entries sort by them alone."""
+Entry = tuple[bytes, Item]
+"""Row key and item. Row keys are unique, so entries sort by them alone."""
 UNBOUNDED = (1 << 63) - 1
 NEVER_MS = 1 << 63
 IN_MEMORY_RECORDS = 50_000
 """What an unbounded buffer keeps in memory; the rest stands on disk alone."""
 _TIME_MS_MAX = (1 << 63) - 1
 _SLOTS_PER_SPAN = 16
-_time_of = itemgetter(1)
+_place_of = itemgetter(0)
+_item_of = itemgetter(1)
 
 
 def memory_bounds(buffer: BufferPolicy) -> tuple[bool, int, int]:
@@ -52,9 +54,9 @@ def memory_bounds(buffer: BufferPolicy) -> tuple[bool, int, int]:
 
 
 class Codec(NamedTuple, Generic[Item]):
-    """How an item becomes a row, and a row at its place becomes an item."""
+    """How items become rows, and a row at its place becomes an item."""
 
-    encode: Callable[[Item], bytes]
+    encode_many: Callable[[Iterable[Item]], list[bytes]]
     decode: Callable[[bytes, bytes], Item]
 
 
@@ -75,8 +77,10 @@ class Held(Generic[Item]):
         self._slot_order: list[int] = []
         self._horizon: bytes | None = None
         self._sweep = Sweep(view, space)
-        self.unsaved: dict[bytes, Item | None] = {}
-        """What `save` must put, by row key; None where a row must go."""
+        self.unsaved: dict[bytes, Item] = {}
+        """What `save` must put, by row key, unless it left since."""
+        self._evicted: dict[bytes, None] = {}
+        """Row keys of what left before its time, and may have come again."""
         self.released_through_ms = 1 - NEVER_MS
         """Nothing is held of this time or before."""
         self.recalled: Callable[[bytes, Item], None] | None = None
@@ -97,30 +101,34 @@ class Held(Generic[Item]):
     @property
     def first_place(self) -> bytes:
         """No item's row key is before this one."""
-        if self.released_through_ms >= _TIME_MS_MAX:
-            return self._end
-        return self._space + pack_time(self.released_through_ms + 1)
+        return self._behind(self.released_through_ms)
 
-    def add_many(self, entries: list[Entry[Item]]) -> None:
+    def _behind(self, time_ms: int) -> bytes:
+        """Row keys of later times begin here."""
+        if time_ms >= _TIME_MS_MAX:
+            return self._end
+        return self._space + pack_time(time_ms + 1)
+
+    def add_many(self, entries: list[Entry[Item]], times_ms: list[int]) -> None:
         """Hold items at places of their own, whose times are not over."""
         self.count += len(entries)
-        self.unsaved.update([(row_key, item) for row_key, _, item in entries])
+        self.unsaved.update(entries)
         if self._horizon is not None:
-            entries = [entry for entry in entries if entry[0] < self._horizon]
+            near = [place < self._horizon for place, _ in entries]
+            entries, times_ms = list(compress(entries, near)), list(compress(times_ms, near))
         if entries:
             self.in_memory += len(entries)
-            self._add_in_memory(entries)
+            self._add_in_memory(entries, times_ms)
         self._set_next()
 
-    def _add_in_memory(self, entries: list[Entry[Item]]) -> None:
+    def _add_in_memory(self, entries: list[Entry[Item]], times_ms: list[int]) -> None:
         """A batch mostly falls into one slot, and then goes there in one piece."""
-        times_ms = list(map(_time_of, entries))
         slot = min(times_ms) // self._slot_ms
         if slot > self._ready_slot and max(times_ms) // self._slot_ms == slot:
             self._slot(slot).extend(entries)
             return
-        for entry in entries:
-            slot = entry[1] // self._slot_ms
+        for entry, time_ms in zip(entries, times_ms, strict=True):
+            slot = time_ms // self._slot_ms
             if slot <= self._ready_slot:
                 insort(self._ready, entry, self._position)
             else:
@@ -147,16 +155,13 @@ class Held(Generic[Item]):
         released: list[Item] = []
         while time_ms >= self.next_ms and self._advance():
             ready, start = self._ready, self._position
-            position, end = start, len(ready)
-            while position < end and ready[position][1] <= time_ms:
-                released.append(ready[position][2])
-                position += 1
-            self._position = position
-            self.in_memory -= position - start
-            if position < end:
-                self.next_ms = ready[position][1]
-                break
+            end = bisect_left(ready, self._behind(time_ms), start, key=_place_of)
+            released.extend(map(_item_of, ready[start:end]))
+            self._position = end
+            self.in_memory -= end - start
             self._set_next()
+            if end < len(ready):
+                break
         self.count -= len(released)
         if time_ms > self.released_through_ms:
             self.released_through_ms = time_ms
@@ -167,11 +172,12 @@ class Held(Generic[Item]):
         if not self._advance():
             message = "nothing is held"
             raise AssertionError(message)
-        row_key, _, item = self._ready[self._position]
+        row_key, item = self._ready[self._position]
         self._position += 1
         self.count -= 1
         self.in_memory -= 1
-        self.unsaved[row_key] = None
+        self.unsaved.pop(row_key, None)
+        self._evicted[row_key] = None
         self._set_next()
         return item
 
@@ -183,7 +189,7 @@ class Held(Generic[Item]):
         if self._slot_order:
             self._ready_slot = heappop(self._slot_order)
             self._ready = self._slots.pop(self._ready_slot)
-            self._ready.sort()
+            self._ready.sort(key=_place_of)
             return True
         self._ready = []
         if self._horizon is not None:
@@ -192,7 +198,7 @@ class Held(Generic[Item]):
 
     def _set_next(self) -> None:
         if self._position < len(self._ready):
-            self.next_ms = self._ready[self._position][1]
+            self.next_ms = self._time_at(self._ready[self._position][0])
         elif self._slot_order:
             self.next_ms = self._slot_order[0] * self._slot_ms
         elif self._horizon is not None:
@@ -213,13 +219,13 @@ class Held(Generic[Item]):
                 self._horizon = row_key
                 break
             item = self._codec.decode(row_key, row)
-            self._ready.append((row_key, self._time_at(row_key), item))
+            self._ready.append((row_key, item))
         self.in_memory = len(self._ready)
         if self._ready:
-            self._ready_slot = self._ready[-1][1] // self._slot_ms
+            self._ready_slot = self._time_at(self._ready[-1][0]) // self._slot_ms
         self._set_next()
         if self.recalled is not None:
-            for row_key, _, item in self._ready:
+            for row_key, item in self._ready:
                 self.recalled(row_key, item)
 
     def spill(self) -> list[Item]:
@@ -237,22 +243,21 @@ class Held(Generic[Item]):
             spilled += self._ready[self._position + keep :]
             del self._ready[self._position + keep :]
             self.in_memory = keep
-        self._horizon = min(spilled)[0]
+        self._horizon = min(map(_place_of, spilled))
         self.save()
         self._set_next()
-        return [item for _, _, item in spilled]
+        return [item for _, item in spilled]
 
     def save(self) -> None:
         """Put what is held and was not put yet; drop what left."""
-        if self.unsaved:
-            encode = self._codec.encode
-            first = self.first_place
-            rows = {
-                row_key: None if item is None else encode(item)
-                for row_key, item in self.unsaved.items()
-                if row_key >= first
-            }
-            self._view.put_many(rows)
-            self._sweep.count(len(rows))
-            self.unsaved.clear()
-        self._sweep.up_to(self.first_place)
+        first = self.first_place
+        unsaved = {place: item for place, item in self.unsaved.items() if place >= first}
+        rows: dict[bytes, bytes | None] = {}
+        if self._evicted:
+            rows |= {place: None for place in self._evicted if place >= first}
+            self._evicted.clear()
+        rows.update(zip(unsaved, self._codec.encode_many(unsaved.values()), strict=True))
+        self._view.put_many(rows)
+        self._sweep.count(len(rows))
+        self.unsaved.clear()
+        self._sweep.up_to(first)

@@ -15,16 +15,17 @@ State
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from operator import itemgetter
 from struct import Struct
 
 from contracts.decision import Decision, Reason, Verdict
 from contracts.policies import ReorderPolicy
 from contracts.record import NO_TIME_MS, Record
-from services.operators.held import Codec, Entry, Held, memory_bounds
+from services.operators.held import Codec, Held, memory_bounds
 from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
-from services.operators.rows import TIME_BIAS, decode_record, encode_record, unpack_fields
+from services.operators.rows import TIME_BIAS, decode_record, encode_records, unpack_fields
 from services.operators.weight import records_weight
 
 _HEADER_KEY = b"\x00"
@@ -35,6 +36,23 @@ _KEY_LENGTHS_MAX = 1_024
 _ARRIVALS = 1 << 32
 NO_CAUSE = -1
 """The cause of a release that no record brought about."""
+_key_of = itemgetter(0)
+_time_of = itemgetter(2)
+_cause_of = itemgetter(0)
+
+
+class _PlacePackers(dict[int, Callable[..., bytes]]):
+    """By length of key: what writes a place from its fields."""
+
+    def __init__(self, space_length: int) -> None:
+        super().__init__()
+        self._space_length = space_length
+
+    def __missing__(self, key_length: int) -> Callable[..., bytes]:
+        if len(self) >= _KEY_LENGTHS_MAX:
+            self.clear()
+        pack = self[key_length] = Struct(f">{self._space_length}sQB{key_length}sI").pack
+        return pack
 
 
 class Reorder:
@@ -50,8 +68,8 @@ class Reorder:
         self._space = view.prefix + _SPACE
         self._spills, self._records_max, self._bytes_max = memory_bounds(policy.buffer)
         self._time_ms, self._weight, self._arrivals = NO_TIME_MS, 0, 0
-        self._place_packers: dict[int, Callable[..., bytes]] = {}
-        self._held = Held(view, self._space, policy.grace_ms, Codec(encode_record, self._decode))
+        self._place_packers = _PlacePackers(len(self._space))
+        self._held = Held(view, self._space, policy.grace_ms, Codec(encode_records, self._decode))
         if policy.grace_ms and (header := view.get_many([self._header_key])[0]) is not None:
             self._load(header)
         self.counts = Counts(self._held.count)
@@ -69,14 +87,6 @@ class Reorder:
     def _reweigh(self, _place: bytes, record: Record) -> None:
         """Take up a weight that was not kept before the policy bounded it."""
         self._weigh([record], 1)
-
-    def _place_packer(self, key_length: int) -> Callable[..., bytes]:
-        """What writes the places of keys of one length, from the fields of a place."""
-        packers = self._place_packers
-        if len(packers) >= _KEY_LENGTHS_MAX:
-            packers.clear()
-        pack = packers[key_length] = Struct(f">{len(self._space)}sQ?{key_length}sI").pack
-        return pack
 
     def _decode(self, place: bytes, row: bytes) -> Record:
         order = place[len(self._space) + 8 : -4]
@@ -118,69 +128,97 @@ class Reorder:
         What is released by the end of a batch is the same as record by record: an item's cause is
         the first record that moved the due time to it, and none is held at a time that is due.
         """
-        space, grace_ms, time_ms = self._space, self._policy.grace_ms, self._time_ms
-        places = self._place_packers
-        due_ms = max(time_ms - grace_ms, self._held.released_through_ms)
-        arrival = self._arrivals
-        moves = [(due_ms, causes[0])]
-        entries: list[Entry[Record]] = []
+        grace_ms = self._policy.grace_ms
+        times_ms = list(map(_time_of, records))
+        latest_ms = max(times_ms)
+        due_before_ms = max(self._time_ms - grace_ms, self._held.released_through_ms)
+        due_ms = max(due_before_ms, latest_ms - grace_ms)
         passed: list[tuple[int, Record]] = []
-        for record, cause in zip(records, causes, strict=True):
-            key, timestamp_ms = record[0], record[2]
-            if timestamp_ms <= due_ms:
-                if timestamp_ms >= time_ms - grace_ms or self._policy.late == "forward":
-                    passed.append((cause, record))
-                else:
-                    self._put_aside(step, record, cause, time_ms)
-                continue
-            order = key or b""
-            pack = places.get(len(order)) or self._place_packer(len(order))
-            place = pack(space, timestamp_ms + TIME_BIAS, key is not None, order, arrival)
-            arrival = (arrival + 1) % _ARRIVALS
-            entries.append((place, timestamp_ms, record))
-            if timestamp_ms > time_ms:
-                time_ms = timestamp_ms
-                if time_ms - grace_ms > due_ms:
-                    due_ms = time_ms - grace_ms
-                    moves.append((due_ms, cause))
-        self._time_ms, self._arrivals = time_ms, arrival
-        if entries:
-            self._held.add_many(entries)
-            held = list(map(itemgetter(2), entries))
-            self._weigh(held, 1)
-            if self._explain:
-                self._decide(step, held, Verdict.HELD, Reason.WITHIN_GRACE, causes[0])
-        self._release_due(step, due_ms, moves, passed)
-
-    def _release_due(
-        self,
-        step: Step,
-        due_ms: int,
-        moves: list[tuple[int, int]],
-        passed: list[tuple[int, Record]],
-    ) -> None:
-        """Records that are due leave with the move that reached them, among those that passed."""
+        if min(times_ms) > due_ms:
+            self._time_ms = max(self._time_ms, latest_ms)
+            self._hold(step, records, times_ms, causes[0])
+        else:
+            entering, passed = self._sift(step, records, causes, due_before_ms)
+            self._hold(step, entering, list(map(_time_of, entering)), causes[0])
         released = self._held.release_through(due_ms)
         self._weigh(released, -1)
         if self._held.count == 0:
             self._arrivals = 0
-        causes: list[int] = []
-        move = 0
-        for record in released:
-            while moves[move][0] < record[2]:
-                move += 1
-            causes.append(moves[move][1])
+        because = self._causes(
+            released, due_before_ms, causes[0], zip(times_ms, causes, strict=True)
+        )
         if self._explain:
-            self._decide(step, released, Verdict.FORWARDED, Reason.GRACE_OVER, moves[-1][1])
-            for cause, record in passed:
-                is_late = record.timestamp_ms < self._time_ms - self._policy.grace_ms
-                why = Reason.PAST_GRACE if is_late else Reason.GRACE_OVER
-                self._decide(step, [record], Verdict.FORWARDED, why, cause)
+            self._explain_leaving(step, released, passed, causes[-1])
         if passed:
-            both = sorted([*zip(causes, released, strict=True), *passed], key=itemgetter(0))
-            causes = [cause for cause, _ in both]
+            both = sorted([*zip(because, released, strict=True), *passed], key=_cause_of)
+            because = [cause for cause, _ in both]
             released = [record for _, record in both]
-        self._forward(step, released, causes)
+        self._forward(step, released, because)
+
+    def _sift(
+        self, step: Step, records: list[Record], causes: list[int], due_ms: int
+    ) -> tuple[list[Record], list[tuple[int, Record]]]:
+        """Tell the records that enter from those that leave at once, and put late ones aside."""
+        grace_ms, time_ms = self._policy.grace_ms, self._time_ms
+        entering: list[Record] = []
+        passed: list[tuple[int, Record]] = []
+        for record, cause in zip(records, causes, strict=True):
+            timestamp_ms = record[2]
+            if timestamp_ms > due_ms:
+                entering.append(record)
+                if timestamp_ms > time_ms:
+                    time_ms = timestamp_ms
+                    due_ms = max(due_ms, time_ms - grace_ms)
+            elif timestamp_ms >= time_ms - grace_ms or self._policy.late == "forward":
+                passed.append((cause, record))
+            else:
+                self._put_aside(step, record, cause, time_ms)
+        self._time_ms = time_ms
+        return entering, passed
+
+    def _hold(self, step: Step, records: list[Record], times_ms: list[int], cause: int) -> None:
+        """Give each record its place."""
+        space, packers = self._space, self._place_packers
+        arrivals = count(self._arrivals)
+        places = [
+            packers[len(key)](space, time_ms + TIME_BIAS, 1, key, arrival % _ARRIVALS)
+            if key is not None
+            else packers[0](space, time_ms + TIME_BIAS, 0, b"", arrival % _ARRIVALS)
+            for key, time_ms, arrival in zip(
+                map(_key_of, records), times_ms, arrivals, strict=False
+            )
+        ]
+        self._arrivals = (self._arrivals + len(records)) % _ARRIVALS
+        self._held.add_many(list(zip(places, records, strict=True)), times_ms)
+        self._weigh(records, 1)
+        if self._explain:
+            self._decide(step, records, Verdict.HELD, Reason.WITHIN_GRACE, cause)
+
+    def _causes(
+        self, released: list[Record], due_ms: int, cause: int, arrivals: Iterator[tuple[int, int]]
+    ) -> list[int]:
+        """Of each record that leaves: the first arrival at which it was due."""
+        grace_ms = self._policy.grace_ms
+        causes: list[int] = []
+        for record in released:
+            if record[2] > due_ms:
+                wanted_ms = record[2] + grace_ms
+                for timestamp_ms, arrival in arrivals:
+                    if timestamp_ms >= wanted_ms:
+                        due_ms, cause = timestamp_ms - grace_ms, arrival
+                        break
+            causes.append(cause)
+        return causes
+
+    def _explain_leaving(
+        self, step: Step, released: list[Record], passed: list[tuple[int, Record]], cause: int
+    ) -> None:
+        """Say why records left; where explanations are asked for, all have one cause."""
+        self._decide(step, released, Verdict.FORWARDED, Reason.GRACE_OVER, cause)
+        for _, record in passed:
+            is_late = record.timestamp_ms < self._time_ms - self._policy.grace_ms
+            why = Reason.PAST_GRACE if is_late else Reason.GRACE_OVER
+            self._decide(step, [record], Verdict.FORWARDED, why, cause)
 
     def _weigh(self, records: list[Record], sign: int) -> None:
         """Weight costs every record something, so it is kept where it is bounded."""

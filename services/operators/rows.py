@@ -22,8 +22,8 @@ record    1 byte    format, 1
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from struct import Struct
 from typing import Any
 
@@ -36,10 +36,10 @@ make_record: Callable[[tuple[Any, ...]], Record] = partial(tuple.__new__, Record
 """A record from its fields; half the price of calling `Record` with them."""
 _NO_OFFSET = -(1 << 63)
 _time = Struct(">Q")
-_RECORD_LAYOUT = ">BqqiHHi"
-_record = Struct(_RECORD_LAYOUT)
-_pack_whole: dict[tuple[int, int], Callable[..., bytes]] = {}
+_record = Struct(">BqqiHHi")
+_middle = Struct(">iHHi")
 _LENGTHS_MAX = 4_096
+_ORIGINS_MAX = 16
 _topics: dict[bytes, str] = {}
 _TOPICS_MAX = 1_000
 _header = Struct(">ii")
@@ -81,24 +81,32 @@ def unpack_fields(fields: Struct, row: bytes) -> tuple[Any, ...]:
     return fields.unpack(row)
 
 
-def encode_record(record: Record) -> bytes:
-    """A record, but for its key, as a row."""
-    _, value, timestamp_ms, headers, topic, partition, offset = record
-    if offset is None:
-        offset = _NO_OFFSET
-    topic_bytes = topic.encode()
-    if value is not None and not headers:
+def encode_records(records: Iterable[Record]) -> list[bytes]:
+    """Records, but for their keys, as rows."""
+    rows: list[bytes] = []
+    last_topic, last_partition = "", 0
+    packers = _packers_of("", 0)
+    for record in records:
+        _, value, timestamp_ms, headers, topic, partition, offset = record
+        if headers or value is None or offset is None:
+            rows.append(_encode_any(record))
+            continue
         # Nearly every record: one call writes the whole row.
-        lengths = len(topic_bytes), len(value)
-        pack = _pack_whole.get(lengths) or _whole_record(lengths)
-        return pack(
-            RECORD_FORMAT, timestamp_ms, offset, partition, lengths[0], 0, lengths[1],
-            topic_bytes, value,
-        )  # fmt: skip
+        if topic != last_topic or partition != last_partition:
+            last_topic, last_partition = topic, partition
+            packers = _packers_of(topic, partition)
+        pack, middle = packers[len(value)]
+        rows.append(pack(RECORD_FORMAT, timestamp_ms, offset, middle, value))
+    return rows
+
+
+def _encode_any(record: Record) -> bytes:
+    _, value, timestamp_ms, headers, topic, partition, offset = record
+    topic_bytes = topic.encode()
     row = _record.pack(
         RECORD_FORMAT,
         timestamp_ms,
-        offset,
+        _NO_OFFSET if offset is None else offset,
         partition,
         len(topic_bytes),
         len(headers),
@@ -107,12 +115,28 @@ def encode_record(record: Record) -> bytes:
     return row + topic_bytes + (value or b"") + _encode_headers(headers)
 
 
-def _whole_record(lengths: tuple[int, int]) -> Callable[..., bytes]:
-    """A packer of records with a topic and a value of these lengths and without headers."""
-    if len(_pack_whole) >= _LENGTHS_MAX:
-        _pack_whole.clear()
-    pack = _pack_whole[lengths] = Struct(f"{_RECORD_LAYOUT}{lengths[0]}s{lengths[1]}s").pack
-    return pack
+class _Packers(dict[int, tuple[Callable[..., bytes], bytes]]):
+    """By length of value: what packs a record of one origin without headers, and its middle.
+
+    The middle is all that such records have in common, from the partition to the topic.
+    """
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__()
+        self._topic = topic.encode()
+        self._partition = partition
+
+    def __missing__(self, length: int) -> tuple[Callable[..., bytes], bytes]:
+        if len(self) >= _LENGTHS_MAX:
+            self.clear()
+        middle = _middle.pack(self._partition, len(self._topic), 0, length) + self._topic
+        self[length] = Struct(f">Bqq{len(middle)}s{length}s").pack, middle
+        return self[length]
+
+
+@lru_cache(_ORIGINS_MAX)
+def _packers_of(topic: str, partition: int) -> _Packers:
+    return _Packers(topic, partition)
 
 
 def _encode_headers(headers: Headers) -> bytes:

@@ -9,82 +9,49 @@ follows. Rules B1 to B9.
 State
     0x00                      stream time (8) | released through (8) | held (8) | their weight (8)
                               | how many of them, the earliest, have no row 0x02 (8)
-    0x01 time (8) key         format 1 (1) | length of prior (4) | length of old (4) | prior | old
-                              | record; a length is -1 for null, -2 for an old value that is prior
+    0x01 time (8) key         an update, see `updates`
     0x02 key                  the time (8) of an update that stands, or stood, on disk alone
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import insort
+from itertools import compress, repeat
+from operator import attrgetter, itemgetter
 from struct import Struct
+from typing import Any, NamedTuple
 
 from contracts.decision import Decision, Reason, Verdict
 from contracts.errors import PipelineInvalid, StateCorrupt
 from contracts.policies import Hopping, Session, Sliding, SuppressPolicy, Tumbling
 from contracts.record import NO_TIME_MS, Headers, Record
 from contracts.window import WINDOW_HEADER, parse_window
-from services.operators.held import NEVER_MS, Codec, Entry, Held, memory_bounds
+from services.operators.held import NEVER_MS, UNBOUNDED, Codec, Held, memory_bounds
 from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
 from services.operators.readable import set_aside_dead
-from services.operators.rows import (
-    TIME_BIAS,
-    RowReader,
-    decode_record,
-    encode_record,
-    require_format,
-    unpack_fields,
-)
-from services.operators.weight import update_weight
+from services.operators.rows import TIME_BIAS, unpack_fields
+from services.operators.updates import BufferSamples, Update, decode_update, encode_updates
+from services.operators.weight import replaced_weight, update_weights
 
-UPDATE_FORMAT = 1
 _HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
 _PLACE_SPACE = b"\x02"
 _header = Struct(">qqqqq")
-_update = Struct(">Bii")
-_NULL = -1
-_AS_PRIOR = -2
 _ENDS_MAX = 10_000
 _TIME_BYTES = 8
 _pack_time = Struct(">Q").pack
+_place_of = attrgetter("place")
+_key_of = itemgetter(0)
+_time_of = itemgetter(2)
 
 
-@dataclass(slots=True)
-class Update:
-    """What is held for one key."""
+class _Arrivals(NamedTuple):
+    """Updates on their way into the buffer, by columns."""
 
-    place: bytes
-    """Its row key; fixed while the key is held."""
-    prior: bytes | None
-    """The value before the key entered the buffer."""
-    old: bytes | None
-    """The value before the latest update."""
-    record: Record
-    weight: int
-    has_place_row: bool = False
-    """Whether a row 0x02 of its key may stand on disk."""
-
-
-@dataclass(slots=True)
-class BufferSamples:
-    """Size and count of the buffer, sampled as Kafka Streams does (rule B8)."""
-
-    samples: int = 1
-    size_sum: int = 0
-    size_max: int = 0
-    count_sum: int = 0
-    count_max: int = 0
-
-    def take(self, size: int, count: int) -> None:
-        """One more sample."""
-        self.samples += 1
-        self.size_sum += size
-        self.count_sum += count
-        if size > self.size_max:
-            self.size_max = size
-        if count > self.count_max:
-            self.count_max = count
+    records: list[Record]
+    causes: list[int]
+    olds: list[bytes | None]
+    dues_ms: list[int]
 
 
 class Suppress:
@@ -106,7 +73,7 @@ class Suppress:
         self._ends: dict[bytes | None, int | None] = {}
         self._updates: dict[bytes, Update] = {}
         self._time_ms, self.weight, self.count = NO_TIME_MS, 0, 0
-        self._held = Held(view, self._space, self._wait_ms, Codec(_encode, self._decode))
+        self._held = Held(view, self._space, self._wait_ms, Codec(encode_updates, self._decode))
         self._held.recalled = self._recalled
         if (header := view.get_many([self._header_key])[0]) is not None:
             self._load(header)
@@ -126,77 +93,135 @@ class Suppress:
         # A final result replaces nothing: what follows sees events, as behind Kafka's toStream.
         has_olds = batch.olds is not None and not self._final
         step = Step(Batch([], [], [] if has_olds else None))
-        olds: list[bytes | None] = batch.olds or [None] * len(batch.records)
-        held = self._held
-        if not held.is_all_in_memory:
+        if not self._held.is_all_in_memory:
             self._recall_keys(batch)
-        self._hold_all(step, batch, olds)
-        self.counts.forwarded += len(step.forwarded.causes)
+        if self._explain or self._could_fill(batch):
+            self._take_one_by_one(step, batch)
+        else:
+            self._take(step, batch)
         if self._spills:
             self._spill(batch)
         self.counts.held = self.count
         return step
 
-    def _hold_all(  # noqa: C901 - every update passes here, and calls would cost more than ifs
-        self, step: Step, batch: Batch, olds: list[bytes | None]
-    ) -> None:
-        """The loop that sees every update: enter or replace, let go of what is due, make room."""
-        held, updates, wait_ms, space = self._held, self._updates, self._wait_ms, self._space
-        unsaved, take_sample = held.unsaved, self.samples.take
-        bounded = not self._spills
+    def _could_fill(self, batch: Batch) -> bool:
+        """Whether the buffer would be full if nothing left and nothing was replaced."""
+        if self._spills:
+            return False
+        if self.count + len(batch.records) > self._records_max:
+            return True
+        if self._bytes_max == UNBOUNDED:
+            return False
+        weights = update_weights([record for record in batch.records if record[0] is not None])
+        olds = sum(len(old) for old in batch.olds or () if old is not None)
+        return self.weight + sum(weights) + olds > self._bytes_max
+
+    def _take_one_by_one(self, step: Step, batch: Batch) -> None:
+        """Bounds are looked at after every update, and explanations have one cause each."""
+        olds = batch.olds or repeat(None)
+        for record, cause, old in zip(batch.records, batch.causes, olds, strict=False):
+            self._take(step, Batch([record], [cause], [old]))
+            if not self._spills and self._is_full() and not self._make_room(step, cause):
+                return
+
+    def _take(self, step: Step, batch: Batch) -> None:  # noqa: C901, PLR0915 - see below
+        """Hold updates; what is due by the end of the batch leaves on the way there.
+
+        Every update passes the loop, so nothing is called there that can be done for all at once.
+        """
+        records, causes, olds, dues_ms = self._readable(step, batch)
+        if not records:
+            return
+        times_ms = list(map(_time_of, records))
+        held, updates, space, wait_ms = self._held, self._updates, self._space, self._wait_ms
+        unsaved, weight, count = held.unsaved, self.weight, self.count
+        reached_ms = max(self._time_ms, held.released_through_ms + wait_ms)
+        self._time_ms = max(self._time_ms, *times_ms)
         through_ms = max(self._time_ms - wait_ms, held.released_through_ms)
-        weight, count, next_ms = self.weight, held.count, held.next_ms
-        entered: list[Entry[Update]] = []
-        entered_ms = NEVER_MS
-        for record, cause, old in zip(batch.records, batch.causes, olds, strict=True):
-            key, _, timestamp_ms, headers, _, _, _ = record
-            due_ms = self._end_ms(headers) if self._final else timestamp_ms
-            if key is None or due_ms is None:
-                self._refuse(step, record, cause)
-                continue
-            if timestamp_ms > self._time_ms:
-                self._time_ms = timestamp_ms
-                through_ms = max(timestamp_ms - wait_ms, held.released_through_ms)
+        if self._explain:
+            self._explain_arrival(step, records[0], causes[0])
+        due = held.release_through(through_ms) if through_ms >= held.next_ms else []
+        position = 0
+        next_ms = due[0].due_ms + wait_ms if due else NEVER_MS
+        entered: list[Update] = []
+        because: list[int] = []
+        sizes: list[int] = []
+        counts: list[int] = []
+        for key, timestamp_ms, due_ms, record, own_weight, cause, old in zip(
+            map(_key_of, records), times_ms, dues_ms, records, update_weights(records), causes,
+            olds, strict=True,
+        ):  # fmt: skip
+            if timestamp_ms > reached_ms:
+                reached_ms = timestamp_ms
             update = updates.get(key)
+            prior = old if update is None else update.prior
+            if prior is not None or old is not None:
+                own_weight += replaced_weight(prior, old)  # noqa: PLW2901
+            weight += own_weight
             if update is None:
                 place = space + _pack_time(due_ms + TIME_BIAS) + key
-                own_weight = update_weight(record, old, old)
-                update = updates[key] = Update(place, old, old, record, own_weight)
-                entered.append((place, due_ms, update))
+                update = updates[key] = Update(place, due_ms, prior, old, record, own_weight)
                 count += 1
-                if due_ms < entered_ms:
-                    entered_ms = due_ms
+                if due_ms > through_ms:
+                    entered.append(update)
+                else:
+                    insort(due, update, position, key=_place_of)
+                    next_ms = due[position].due_ms + wait_ms
             else:
-                self._merge(step, update, cause)
-                own_weight = update_weight(record, update.prior, old)
                 weight -= update.weight
                 update.old, update.record, update.weight = old, record, own_weight
                 unsaved[update.place] = update
-            weight += own_weight
-            take_sample(weight, count)
-            if self._explain:
-                self._decide(step, record, Verdict.HELD, Reason.WAITING, cause)
-            is_full = bounded and (count > self._records_max or weight > self._bytes_max)
-            if through_ms >= next_ms or through_ms >= entered_ms or is_full:
-                self.weight, self.count = weight, count
-                if through_ms >= entered_ms or is_full:
-                    held.add_many(entered)
-                    entered, entered_ms = [], NEVER_MS
-                released = held.release_through(through_ms)
-                if released:
-                    self._release(step, released, cause, self._reason)
-                if is_full and not self._make_room(step, cause):
-                    return
-                weight, count, next_ms = self.weight, self.count, held.next_ms
+            sizes.append(weight)
+            counts.append(count)
+            if next_ms > reached_ms:
+                continue
+            while next_ms <= reached_ms:
+                update = due[position]
+                position += 1
+                next_ms = due[position].due_ms + wait_ms if position < len(due) else NEVER_MS
+                del updates[update.record[0] or b""]
+                weight -= update.weight
+                count -= 1
+                because.append(cause)
+            sizes.append(weight)
+            counts.append(count)
+        if due and through_ms > held.released_through_ms:
+            held.released_through_ms = through_ms  # what entered and left in here was never held
+        # Those that entered are the growth of the buffer and what left it; all others merged.
+        self.counts.merged += len(records) - (count - self.count + len(due))
         self.weight, self.count = weight, count
-        if entered:
-            held.add_many(entered)
+        self.samples.take(sizes, counts)
+        held.add_many([(update.place, update) for update in entered], [u.due_ms for u in entered])
+        self._leave(step, due, because, self._reason)
 
-    def _merge(self, step: Step, update: Update, cause: int) -> None:
-        """A later update takes the place of the one that is held."""
-        self.counts.merged += 1
-        if self._explain:
+    def _readable(self, step: Step, batch: Batch) -> _Arrivals:
+        """The updates that can be held, each with the time that its place begins with."""
+        records, causes = batch.records, batch.causes
+        olds = batch.olds or [None] * len(records)
+        dues_ms: list[Any]
+        if self._final:
+            dues_ms = [self._end_ms(record[3]) for record in records]
+        else:
+            dues_ms = list(map(_time_of, records))
+        if None not in dues_ms and None not in map(_key_of, records):
+            return _Arrivals(records, causes, olds, dues_ms)
+        good = _Arrivals([], [], [], [])
+        for record, cause, old, due_ms in zip(records, causes, olds, dues_ms, strict=True):
+            if record.key is None or due_ms is None:
+                self._refuse(step, record, cause)
+                continue
+            good.records.append(record)
+            good.causes.append(cause)
+            good.olds.append(old)
+            good.dues_ms.append(due_ms)
+        return good
+
+    def _explain_arrival(self, step: Step, record: Record, cause: int) -> None:
+        """An update is held; one that it replaces is merged."""
+        update = self._updates.get(record.key or b"")
+        if update is not None:
             self._decide(step, update.record, Verdict.MERGED, Reason.UPDATED, cause)
+        self._decide(step, record, Verdict.HELD, Reason.WAITING, cause)
 
     def _refuse(self, step: Step, record: Record, cause: int) -> None:
         """An update without key, or one that says nowhere which window it belongs to."""
@@ -226,45 +251,57 @@ class Suppress:
             self._ends[value] = None if window is None else window.end_ms
         return self._ends[value]
 
-    def _release(self, step: Step, updates: list[Update], cause: int, reason: Reason) -> None:
+    def _leave(self, step: Step, updates: list[Update], causes: list[int], reason: Reason) -> None:
         """Updates leave as the records that they are; an empty final result is dropped."""
-        forwarded = step.forwarded
-        for update in updates:
-            record = update.record
-            key = record[0] or b""
-            del self._updates[key]
-            self.weight -= update.weight
-            if update.has_place_row:
-                self._view.put_many({self._place_space + key: None})
-            is_empty = self._final and record[1] is None
-            if is_empty:
-                self.counts.drop(Reason.EMPTY_WINDOW)
-            else:
-                forwarded.append(record, cause, update.prior)
-            if self._explain:
+        places = {
+            self._place_space + (update.record[0] or b""): None
+            for update in updates
+            if update.has_place_row
+        }
+        if places:
+            self._view.put_many(places)
+        leaving = [update.record for update in updates]
+        if self._explain:
+            for record, cause in zip(leaving, causes, strict=True):
+                is_empty = self._final and record[1] is None
                 verdict = Verdict.DROPPED if is_empty else Verdict.FORWARDED
                 why = Reason.EMPTY_WINDOW if is_empty else reason
                 self._decide(step, record, verdict, why, cause)
-        self.count -= len(updates)
-        self.samples.take(self.weight, self.count)
+        if self._final:
+            is_filled = [record[1] is not None for record in leaving]
+            if not all(is_filled):
+                self.counts.drop(Reason.EMPTY_WINDOW, is_filled.count(False))
+                leaving, causes = (
+                    list(compress(leaving, is_filled)),
+                    list(compress(causes, is_filled)),
+                )
+        step.forwarded.records += leaving
+        step.forwarded.causes += causes
+        if step.forwarded.olds is not None:
+            step.forwarded.olds += [update.prior for update in updates]
+        self.counts.forwarded += len(leaving)
+
+    def _is_full(self) -> bool:
+        return self.count > self._records_max or self.weight > self._bytes_max
 
     def _make_room(self, step: Step, cause: int) -> bool:
-        """Do what the policy says where the buffer is still full; False where it must shut down."""
-        count, weight = self.count, self.weight
+        """Do what the policy says where the buffer is full; False where it must shut down."""
+        if self._policy.buffer.when_full == "shut-down":
+            sentence = (
+                f"operator `{self.name}` holds {self.count} updates of {self.weight} bytes, more"
+                " than its buffer may; raise its bounds, or let it spill"
+            )
+            step.failure = Failure(cause, self.name, sentence)
+            return False
         evicted = []
-        while count > self._records_max or weight > self._bytes_max:
-            if self._policy.buffer.when_full == "shut-down":
-                sentence = (
-                    f"operator `{self.name}` holds {count} updates of {weight} bytes, more than"
-                    " its buffer may; raise its bounds, or let it spill"
-                )
-                step.failure = Failure(cause, self.name, sentence)
-                return False
-            evicted.append(self._held.release_first())
-            count -= 1
-            weight -= evicted[-1].weight
-        if evicted:
-            self._release(step, evicted, cause, Reason.BUFFER_FULL)
+        while self._is_full():
+            update = self._held.release_first()
+            evicted.append(update)
+            del self._updates[update.record[0] or b""]
+            self.count -= 1
+            self.weight -= update.weight
+        self.samples.take([self.weight], [self.count])
+        self._leave(step, evicted, [cause] * len(evicted), Reason.BUFFER_FULL)
         return True
 
     def _spill(self, batch: Batch) -> None:
@@ -300,15 +337,7 @@ class Suppress:
                 self._recalled(place, self._decode(place, row))
 
     def _decode(self, place: bytes, row: bytes) -> Update:
-        require_format(row, UPDATE_FORMAT, "suppressed update")
-        reader = RowReader(row, 0)
-        _, prior_length, old_length = _update.unpack(reader.take(_update.size))
-        prior = reader.take_nullable(prior_length)
-        old = prior if old_length == _AS_PRIOR else reader.take_nullable(old_length)
-        record = decode_record(self._time_and_key(place)[1], reader.rest())
-        return Update(
-            place, prior, old, record, update_weight(record, prior, old), has_place_row=True
-        )
+        return decode_update(place, len(self._space), row)
 
     def _recalled(self, place: bytes, update: Update) -> None:
         self._updates[self._time_and_key(place)[1]] = update
@@ -355,18 +384,6 @@ def waiting_time_ms(policy: SuppressPolicy) -> int:
         return window.grace_ms
     message = f"operator `{policy.name}` waits for windows to close, but nothing says which windows"
     raise PipelineInvalid(message)
-
-
-def _encode(update: Update) -> bytes:
-    prior, old = update.prior, update.old
-    if old is None:
-        old_length = _NULL
-    elif old == prior:
-        old, old_length = b"", _AS_PRIOR
-    else:
-        old_length = len(old)
-    head = _update.pack(UPDATE_FORMAT, _NULL if prior is None else len(prior), old_length)
-    return head + (prior or b"") + (old or b"") + encode_record(update.record)
 
 
 def _checked_time(time: bytes) -> bytes:

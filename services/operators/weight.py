@@ -6,6 +6,8 @@ result's window weighs nothing either: in Kafka Streams the window is part of th
 
 from __future__ import annotations
 
+from operator import add
+
 from contracts.record import Headers, Record
 from contracts.window import WINDOW_HEADER
 
@@ -27,18 +29,27 @@ def records_weight(records: list[Record]) -> int:
     return weight
 
 
-def update_weight(record: Record, prior: bytes | None, old: bytes | None) -> int:
-    """The weight of a held update.
+def update_weights(records: list[Record]) -> list[int]:
+    """The weights of held updates with keys, but for the values that they replace."""
+    if not records:
+        return []
+    keys, values, _, headers, topics, _, _ = zip(*records, strict=True)
+    weights = [
+        _HELD_UPDATE + len(key) + len(value or b"") + len(topic)
+        for key, value, topic in zip(keys, values, topics, strict=True)
+    ]
+    if any(headers):
+        weights = list(map(add, weights, map(headers_weight, headers)))
+    return weights
+
+
+def replaced_weight(prior: bytes | None, old: bytes | None) -> int:
+    """The weight of what a held update replaces.
 
     `prior` is the value before its key entered the buffer, `old` the value before this update.
     """
-    key, value, _, headers, topic, _, _ = record
-    weight = _HELD_UPDATE + len(key or b"") + len(value or b"") + len(topic)
-    if prior is not None:
-        weight += len(prior)
-    if old is not None and old != prior:
-        weight += len(old)
-    return weight + headers_weight(headers) if headers else weight
+    weight = 0 if prior is None else len(prior)
+    return weight if old is None or old == prior else weight + len(old)
 
 
 def headers_weight(headers: Headers) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 from contracts.policies import BufferPolicy, SuppressPolicy
 from contracts.record import Record
 from services.operators.operator import Batch
-from services.operators.suppress import BufferSamples, Suppress
+from services.operators.suppress import Suppress
+from services.operators.updates import BufferSamples
 from services.state.memory import MemoryStore
 from services.state.overlay import Overlay
 from spark_jobs.versioned.arrival import Arrival

@@ -8,8 +8,8 @@ import pytest
 
 from contracts.errors import StateCorrupt, StateLayoutNewer
 from contracts.record import Record
-from services.operators.rows import RECORD_FORMAT, decode_record, encode_record
-from services.operators.suppress import UPDATE_FORMAT
+from services.operators.rows import RECORD_FORMAT, decode_record, encode_records
+from services.operators.updates import UPDATE_FORMAT
 from services.state import layout
 from services.state.overlay import Overlay
 from tests.formats.states import (
@@ -203,7 +203,7 @@ RECORD = Record(b"k", b"value", 12, (("\u00e9", b"1"), ("n", None)), "t\u00f6pic
 
 
 def test_a_record_with_any_byte_changed_is_read_or_refused() -> None:
-    row = encode_record(RECORD)
+    row = encode_records([RECORD])[0]
     for place in range(len(row)):
         for flipped in (0x01, 0x40, 0x80):
             changed = row[:place] + bytes([row[place] ^ flipped]) + row[place + 1 :]
@@ -214,4 +214,4 @@ def test_a_record_with_any_byte_changed_is_read_or_refused() -> None:
 
 
 def test_a_record_comes_back_as_it_was() -> None:
-    assert decode_record(RECORD.key, encode_record(RECORD)) == RECORD
+    assert decode_record(RECORD.key, encode_records([RECORD])[0]) == RECORD

@@ -1,0 +1,107 @@
+"""What suppress holds for each key, as an object and as a row; and samples of how much it holds.
+
+update    1 byte    format, 1
+          4 bytes   length of prior, -1 for null
+          4 bytes   length of old, -1 for null, -2 where it is prior
+                    prior, old
+                    record, as in `rows`
+          The key and the time from which its wait counts are part of the row's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from struct import Struct
+
+from contracts.record import Record
+from services.operators.rows import (
+    RowReader,
+    decode_record,
+    encode_records,
+    require_format,
+    unpack_time,
+)
+from services.operators.weight import replaced_weight, update_weights
+
+UPDATE_FORMAT = 1
+_NULL = -1
+_AS_PRIOR = -2
+_TIME_BYTES = 8
+_head = Struct(">Bii")
+_FIRST = _head.pack(UPDATE_FORMAT, _NULL, _NULL)
+"""What the row of an update begins with that replaces nothing, as nearly all do over events."""
+
+
+@dataclass(slots=True)
+class Update:
+    """What is held for one key."""
+
+    place: bytes
+    """Its row key; fixed while the key is held."""
+    due_ms: int
+    """The time in its place."""
+    prior: bytes | None
+    """The value before the key entered the buffer."""
+    old: bytes | None
+    """The value before the latest update."""
+    record: Record
+    weight: int
+    has_place_row: bool = False
+    """Whether a row 0x02 of its key may stand on disk."""
+
+
+@dataclass(slots=True)
+class BufferSamples:
+    """Size and count of the buffer, sampled as Kafka Streams does (rule B8)."""
+
+    samples: int = 1
+    size_sum: int = 0
+    size_max: int = 0
+    count_sum: int = 0
+    count_max: int = 0
+
+    def take(self, sizes: list[int], counts: list[int]) -> None:
+        """More samples; a size and a count each."""
+        self.samples += len(sizes)
+        self.size_sum += sum(sizes)
+        self.count_sum += sum(counts)
+        size_max, count_max = max(sizes), max(counts)
+        self.size_max = max(self.size_max, size_max)
+        self.count_max = max(self.count_max, count_max)
+
+
+def encode_updates(updates: Iterable[Update]) -> list[bytes]:
+    """Updates as rows."""
+    updates = list(updates)
+    rows = encode_records([update.record for update in updates])
+    return [
+        (_FIRST if update.prior is None and update.old is None else _replaced(update)) + row
+        for update, row in zip(updates, rows, strict=True)
+    ]
+
+
+def _replaced(update: Update) -> bytes:
+    """What an update's row begins with."""
+    prior, old = update.prior, update.old
+    if old is None:
+        old_length = _NULL
+    elif old == prior:
+        old, old_length = b"", _AS_PRIOR
+    else:
+        old_length = len(old)
+    head = _head.pack(UPDATE_FORMAT, _NULL if prior is None else len(prior), old_length)
+    return head + (prior or b"") + (old or b"")
+
+
+def decode_update(place: bytes, time_at: int, row: bytes) -> Update:
+    """The update with this row and row key, in which its time begins at `time_at`."""
+    require_format(row, UPDATE_FORMAT, "suppressed update")
+    reader = RowReader(row, 0)
+    _, prior_length, old_length = _head.unpack(reader.take(_head.size))
+    prior = reader.take_nullable(prior_length)
+    old = prior if old_length == _AS_PRIOR else reader.take_nullable(old_length)
+    record = decode_record(place[time_at + _TIME_BYTES :], reader.rest())
+    weight = update_weights([record])[0] + replaced_weight(prior, old)
+    due_ms = unpack_time(place, time_at)
+    return Update(place, due_ms, prior, old, record, weight, has_place_row=True)
