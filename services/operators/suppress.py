@@ -16,29 +16,34 @@ State
 from __future__ import annotations
 
 from bisect import insort
-from itertools import compress, repeat
+from itertools import compress
 from operator import attrgetter, itemgetter
 from struct import Struct
 from typing import Any, NamedTuple
 
 from contracts.decision import Decision, Reason, Verdict
-from contracts.errors import PipelineInvalid, StateCorrupt
-from contracts.policies import Hopping, Session, Sliding, SuppressPolicy, Tumbling
-from contracts.record import NO_TIME_MS, Headers, Record
-from contracts.window import WINDOW_HEADER, parse_window
+from contracts.policies import SuppressPolicy
+from contracts.record import NO_TIME_MS, Record
+from contracts.window import WINDOW_HEADER
 from services.operators.held import NEVER_MS, UNBOUNDED, Codec, Held, memory_bounds
 from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
 from services.operators.readable import set_aside_dead
 from services.operators.rows import TIME_BIAS, unpack_fields
-from services.operators.updates import BufferSamples, Update, decode_update, encode_updates
+from services.operators.updates import (
+    BufferSamples,
+    Update,
+    WindowEnds,
+    checked_time,
+    decode_update,
+    encode_updates,
+    waiting_time_ms,
+)
 from services.operators.weight import replaced_weight, update_weights
 
 _HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
 _PLACE_SPACE = b"\x02"
 _header = Struct(">qqqqq")
-_ENDS_MAX = 10_000
-_TIME_BYTES = 8
 _pack_time = Struct(">Q").pack
 _place_of = attrgetter("place")
 _key_of = itemgetter(0)
@@ -64,13 +69,14 @@ class Suppress:
         self._view = view
         self._explain = explain
         self._final = policy.until == "window-closes"
+        self._reason = Reason.WINDOW_CLOSED if self._final else Reason.TIME_LIMIT
         self._spills, self._records_max, self._bytes_max = memory_bounds(policy.buffer)
         self._wait_ms = waiting_time_ms(policy)
         self._header_key = view.prefix + _HEADER_KEY
         self._space = view.prefix + _SPACE
         self._place_space = view.prefix + _PLACE_SPACE
         self.samples = BufferSamples()
-        self._ends: dict[bytes | None, int | None] = {}
+        self._end_ms = WindowEnds().of
         self._updates: dict[bytes, Update] = {}
         self._time_ms, self.weight, self.count = NO_TIME_MS, 0, 0
         self._held = Held(view, self._space, self._wait_ms, Codec(encode_updates, self._decode))
@@ -118,13 +124,57 @@ class Suppress:
 
     def _take_one_by_one(self, step: Step, batch: Batch) -> None:
         """Bounds are looked at after every update, and explanations have one cause each."""
-        olds = batch.olds or repeat(None)
-        for record, cause, old in zip(batch.records, batch.causes, olds, strict=False):
-            self._take(step, Batch([record], [cause], [old]))
-            if not self._spills and self._is_full() and not self._make_room(step, cause):
+        records, causes, olds, dues_ms = self._readable(step, batch)
+        held, wait_ms = self._held, self._wait_ms
+        through_ms = max(self._time_ms - wait_ms, held.released_through_ms)
+        weights = update_weights(records)
+        for record, cause, old, due_ms, weight in zip(
+            records, causes, olds, dues_ms, weights, strict=True
+        ):
+            if record[2] > self._time_ms:
+                self._time_ms = record[2]
+                through_ms = max(self._time_ms - wait_ms, held.released_through_ms)
+            if self._explain:
+                self._explain_arrival(step, record, cause)
+            self._hold(record, old, due_ms, weight)
+            self.samples.take([self.weight], [self.count])
+            if through_ms >= held.next_ms:
+                self._release(step, held.release_through(through_ms), cause)
+            if self._is_full() and not self._make_room(step, cause):
                 return
 
-    def _take(self, step: Step, batch: Batch) -> None:  # noqa: C901, PLR0915 - see below
+    def _hold(self, record: Record, old: bytes | None, due_ms: int, weight: int) -> None:
+        """An update enters the buffer, or takes the place of the one that is held."""
+        key = record[0] or b""
+        update = self._updates.get(key)
+        prior = old if update is None else update.prior
+        weight += replaced_weight(prior, old)
+        self.weight += weight
+        if update is None:
+            place = self._space + _pack_time(due_ms + TIME_BIAS) + key
+            update = self._updates[key] = Update(place, due_ms, prior, old, record, weight)
+            self._held.add_many([(place, update)], [due_ms])
+            self.count += 1
+        else:
+            self.counts.merged += 1
+            self.weight -= update.weight
+            update.old, update.record, update.weight = old, record, weight
+            self._held.unsaved[update.place] = update
+
+    def _release(self, step: Step, updates: list[Update], cause: int) -> None:
+        """Updates are due by one record."""
+        if updates:
+            self._forget(updates)
+            self.samples.take([self.weight], [self.count])
+            self._leave(step, updates, [cause] * len(updates), self._reason)
+
+    def _forget(self, updates: list[Update]) -> None:
+        for update in updates:
+            del self._updates[update.record[0] or b""]
+            self.weight -= update.weight
+        self.count -= len(updates)
+
+    def _take(self, step: Step, batch: Batch) -> None:  # noqa: PLR0915 - see below
         """Hold updates; what is due by the end of the batch leaves on the way there.
 
         Every update passes the loop, so nothing is called there that can be done for all at once.
@@ -138,8 +188,6 @@ class Suppress:
         reached_ms = max(self._time_ms, held.released_through_ms + wait_ms)
         self._time_ms = max(self._time_ms, *times_ms)
         through_ms = max(self._time_ms - wait_ms, held.released_through_ms)
-        if self._explain:
-            self._explain_arrival(step, records[0], causes[0])
         due = held.release_through(through_ms) if through_ms >= held.next_ms else []
         position = 0
         next_ms = due[0].due_ms + wait_ms if due else NEVER_MS
@@ -234,23 +282,6 @@ class Suppress:
         dead = Aside(cause, self.name, record, Reason.NO_WINDOW, detail)
         set_aside_dead(step, self.counts, dead)
 
-    @property
-    def _reason(self) -> Reason:
-        return Reason.WINDOW_CLOSED if self._final else Reason.TIME_LIMIT
-
-    def _end_ms(self, headers: Headers) -> int | None:
-        """The end of the window that the headers name; the same few windows come again."""
-        value = None
-        for name, content in headers:
-            if name == WINDOW_HEADER:
-                value = content
-        if value not in self._ends:
-            if len(self._ends) >= _ENDS_MAX:
-                self._ends.clear()
-            window = parse_window(value)
-            self._ends[value] = None if window is None else window.end_ms
-        return self._ends[value]
-
     def _leave(self, step: Step, updates: list[Update], causes: list[int], reason: Reason) -> None:
         """Updates leave as the records that they are; an empty final result is dropped."""
         places = {
@@ -271,10 +302,8 @@ class Suppress:
             is_filled = [record[1] is not None for record in leaving]
             if not all(is_filled):
                 self.counts.drop(Reason.EMPTY_WINDOW, is_filled.count(False))
-                leaving, causes = (
-                    list(compress(leaving, is_filled)),
-                    list(compress(causes, is_filled)),
-                )
+                leaving = list(compress(leaving, is_filled))
+                causes = list(compress(causes, is_filled))
         step.forwarded.records += leaving
         step.forwarded.causes += causes
         if step.forwarded.olds is not None:
@@ -282,7 +311,8 @@ class Suppress:
         self.counts.forwarded += len(leaving)
 
     def _is_full(self) -> bool:
-        return self.count > self._records_max or self.weight > self._bytes_max
+        over = self.count > self._records_max or self.weight > self._bytes_max
+        return over and not self._spills
 
     def _make_room(self, step: Step, cause: int) -> bool:
         """Do what the policy says where the buffer is full; False where it must shut down."""
@@ -292,14 +322,12 @@ class Suppress:
                 " than its buffer may; raise its bounds, or let it spill"
             )
             step.failure = Failure(cause, self.name, sentence)
+            step.dead = [dead for dead in step.dead if dead.cause <= cause]
             return False
         evicted = []
         while self._is_full():
-            update = self._held.release_first()
-            evicted.append(update)
-            del self._updates[update.record[0] or b""]
-            self.count -= 1
-            self.weight -= update.weight
+            evicted.append(self._held.release_first())
+            self._forget(evicted[-1:])
         self.samples.take([self.weight], [self.count])
         self._leave(step, evicted, [cause] * len(evicted), Reason.BUFFER_FULL)
         return True
@@ -327,7 +355,7 @@ class Suppress:
         wanted = [key for key in keys if key is not None and key not in self._updates]
         times = self._view.get_many([self._place_space + key for key in wanted])
         places = [
-            self._space + _checked_time(time) + key
+            self._space + checked_time(time) + key
             for key, time in zip(wanted, times, strict=True)
             if time is not None
         ]
@@ -365,29 +393,3 @@ class Suppress:
     ) -> None:
         evidence = (("stream_time_ms", self._time_ms), ("waiting_time_ms", self._wait_ms))
         step.decisions.append(Decision(self.name, record, verdict, reason, evidence, cause))
-
-
-def waiting_time_ms(policy: SuppressPolicy) -> int:
-    """How far stream time must have passed an update's time.
-
-    A session or sliding window can still change at the very moment at which its grace ends, so
-    its result waits one millisecond longer (rule B3).
-    """
-    window = policy.window
-    if policy.until == "time-limit":
-        return policy.limit_ms or 0
-    if isinstance(window, Session):
-        return window.gap_ms + window.grace_ms + 1
-    if isinstance(window, Sliding):
-        return window.grace_ms + 1
-    if isinstance(window, Tumbling | Hopping):
-        return window.grace_ms
-    message = f"operator `{policy.name}` waits for windows to close, but nothing says which windows"
-    raise PipelineInvalid(message)
-
-
-def _checked_time(time: bytes) -> bytes:
-    if len(time) != _TIME_BYTES:
-        message = f"a suppressed update's place has {len(time)} bytes, not {_TIME_BYTES}"
-        raise StateCorrupt(message)
-    return time

@@ -14,7 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
 
-from contracts.record import Record
+from contracts.errors import PipelineInvalid, StateCorrupt
+from contracts.policies import Hopping, Session, Sliding, SuppressPolicy, Tumbling
+from contracts.record import Headers, Record
+from contracts.window import WINDOW_HEADER, parse_window
 from services.operators.rows import (
     RowReader,
     decode_record,
@@ -28,6 +31,7 @@ UPDATE_FORMAT = 1
 _NULL = -1
 _AS_PRIOR = -2
 _TIME_BYTES = 8
+_ENDS_MAX = 10_000
 _head = Struct(">Bii")
 _FIRST = _head.pack(UPDATE_FORMAT, _NULL, _NULL)
 """What the row of an update begins with that replaces nothing, as nearly all do over events."""
@@ -71,6 +75,27 @@ class BufferSamples:
         self.count_max = max(self.count_max, count_max)
 
 
+class WindowEnds:
+    """The ends of windows that headers name; the same few windows come again and again."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self._ends: dict[bytes | None, int | None] = {}
+
+    def of(self, headers: Headers) -> int | None:
+        """The end of the window that the headers name, None where they name none."""
+        value = None
+        for name, content in headers:
+            if name == WINDOW_HEADER:
+                value = content
+        if value not in self._ends:
+            if len(self._ends) >= _ENDS_MAX:
+                self._ends.clear()
+            window = parse_window(value)
+            self._ends[value] = None if window is None else window.end_ms
+        return self._ends[value]
+
+
 def encode_updates(updates: Iterable[Update]) -> list[bytes]:
     """Updates as rows."""
     updates = list(updates)
@@ -105,3 +130,30 @@ def decode_update(place: bytes, time_at: int, row: bytes) -> Update:
     weight = update_weights([record])[0] + replaced_weight(prior, old)
     due_ms = unpack_time(place, time_at)
     return Update(place, due_ms, prior, old, record, weight, has_place_row=True)
+
+
+def checked_time(row: bytes) -> bytes:
+    """The time of an update that stands on disk alone, from its row."""
+    if len(row) != _TIME_BYTES:
+        message = f"a suppressed update's place has {len(row)} bytes, not {_TIME_BYTES}"
+        raise StateCorrupt(message)
+    return row
+
+
+def waiting_time_ms(policy: SuppressPolicy) -> int:
+    """How far stream time must have passed an update's time.
+
+    A session or sliding window can still change at the very moment at which its grace ends, so
+    its result waits one millisecond longer (rule B3).
+    """
+    window = policy.window
+    if policy.until == "time-limit":
+        return policy.limit_ms or 0
+    if isinstance(window, Session):
+        return window.gap_ms + window.grace_ms + 1
+    if isinstance(window, Sliding):
+        return window.grace_ms + 1
+    if isinstance(window, Tumbling | Hopping):
+        return window.grace_ms
+    message = f"operator `{policy.name}` waits for windows to close, but nothing says which windows"
+    raise PipelineInvalid(message)
