@@ -170,9 +170,9 @@ class Leaving:
 
     def _by_key(self, places: NDArray[np.int64]) -> list[int]:
         arrivals = self.arrivals[places]
-        first = int(arrivals.min()) & ~ARRIVAL_MAX
+        first = int(np.min(arrivals)) & ~ARRIVAL_MAX
         # Arrivals beyond four bytes need a fifth, or the count would start again among equal keys.
-        size = 4 if int(arrivals.max()) - first <= ARRIVAL_MAX else 5
+        size = 4 if int(np.max(arrivals)) - first <= ARRIVAL_MAX else 5
         compared = {
             place: (self.records[place].key or b"") + (arrival - first).to_bytes(size, "big")
             for place, arrival in zip(places.tolist(), arrivals.tolist(), strict=True)
