@@ -82,12 +82,16 @@ class RocksStore:
         options.set_iterate_upper_bound(end)
         with _told(self._path):
             iterator = self._database.iter(options)
-            iterator.seek(start)
-            while iterator.valid():
-                yield iterator.key(), iterator.value()
-                iterator.next()
-            # A damaged block ends the iteration as if there were no more rows; only this tells.
-            iterator.status()
+            try:
+                iterator.seek(start)
+                while iterator.valid():
+                    yield iterator.key(), iterator.value()
+                    iterator.next()
+                # A damaged block ends the iteration as if there were no more rows; only this tells.
+                iterator.status()
+            finally:
+                # A traceback that keeps it would keep the database's lock, closed or not.
+                del iterator
 
     def write(self, drops: Sequence[Stretch], rows: Mapping[bytes, bytes | None]) -> None:
         """Drop stretches, then set rows (None deletes): all of it, or nothing."""
