@@ -14,40 +14,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from contracts.decision import Decision, Reason, Verdict
+from contracts.decision import Reason, Verdict
 from contracts.errors import RecordUndecodable
 from contracts.policies import AggregatePolicy, Session, Sliding, Tumbling, Unlimited
-from contracts.record import NO_TIME_MS, Record
+from contracts.record import Record
 from services.operators.functions import Function
-from services.operators.operator import Aside, Batch, Counts, Step, View
+from services.operators.operator import Aside, Batch, Step, View
 from services.operators.readable import read_batch, set_aside_dead
-from services.operators.rows import pack_time, unpack_time
 from services.operators.session_windows import SessionWindows
 from services.operators.sliding_windows import SlidingWindows
 from services.operators.time_windows import OneWindow, TimeWindows, TumblingWindows
+from services.operators.timed import Timed
 from services.operators.windows import Windows
 
-_HEADER_KEY = b"\x00"
 
-
-class Aggregate:
+class Aggregate(Timed):
     """The operator over one partition."""
 
     def __init__(
         self, policy: AggregatePolicy, view: View, function: Function, *, explain: bool = False
     ) -> None:
         """Go on where an earlier instance over the same view saved."""
-        self.name = policy.name or policy.kind
-        self.counts = Counts(0)
+        super().__init__(policy.name or policy.kind, view, explain=explain)
         self._policy = policy
-        self._view = view
         self._function = function
-        self._explain = explain
         self._windows = windows_of(policy, view, function)
         self._needs_value = policy.window is None or isinstance(policy.window, Sliding)
-        self._header_key = view.prefix + _HEADER_KEY
-        header = view.get_many([self._header_key])[0]
-        self._time_ms = NO_TIME_MS if header is None else unpack_time(header)
 
     def process(self, batch: Batch) -> Step:
         """Put every record into its windows."""
@@ -109,26 +101,8 @@ class Aggregate:
         elif self._policy.late == "drop":
             self._drop(step, record, cause, Reason.PAST_GRACE)
         else:
-            self.counts.late += 1
             detail = f"{refused} windows were closed at stream time {self._time_ms}"
-            step.late.append(Aside(cause, self.name, record, Reason.PAST_GRACE, detail))
-            if self._explain:
-                self._decide(step, record, Verdict.LATE, Reason.PAST_GRACE, cause)
-
-    def _drop(self, step: Step, record: Record, cause: int, reason: Reason) -> None:
-        self.counts.drop(reason)
-        if self._explain:
-            self._decide(step, record, Verdict.DROPPED, reason, cause)
-
-    def save(self) -> None:
-        """Put stream time; results were put with their batch."""
-        self._view.put_many({self._header_key: pack_time(self._time_ms)})
-
-    def _decide(
-        self, step: Step, record: Record, verdict: Verdict, reason: Reason, cause: int
-    ) -> None:
-        evidence = (("stream_time_ms", self._time_ms),)
-        step.decisions.append(Decision(self.name, record, verdict, reason, evidence, cause))
+            self._send_late(step, record, cause, detail)
 
 
 def windows_of(policy: AggregatePolicy, view: View, function: Function) -> Windows:

@@ -15,41 +15,35 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from contracts.decision import Decision, Reason, Verdict
+from contracts.decision import Reason, Verdict
 from contracts.policies import DistinctPolicy, Tumbling
 from contracts.policies import Session as SessionPolicy
-from contracts.record import NO_TIME_MS, Record
+from contracts.record import Record
 from contracts.window import WindowBounds, window_header, windowed_key
-from services.operators.operator import Aside, Batch, Counts, Step, View
-from services.operators.rows import make_record, pack_time, unpack_time
+from services.operators.operator import Batch, Step, View
+from services.operators.rows import make_record, pack_time
 from services.operators.sessions import Session, Sessions, joined
 from services.operators.sweep import Sweep
 from services.operators.time_windows import Frames
+from services.operators.timed import Timed
 
-_HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
 _SEEN = b"\x01"
 
 
-class Distinct:
+class Distinct(Timed):
     """The operator over one partition."""
 
     def __init__(self, policy: DistinctPolicy, view: View, *, explain: bool = False) -> None:
         """Go on where an earlier instance over the same view saved."""
-        self.name = policy.name or policy.kind
-        self.counts = Counts(0)
+        super().__init__(policy.name or policy.kind, view, explain=explain)
         self._policy = policy
-        self._view = view
-        self._explain = explain
         window = policy.window
         self._windows: _Windows = (
             _Sessions(window, view)
             if isinstance(window, SessionPolicy)
             else _Tumbling(window, view)
         )
-        self._header_key = view.prefix + _HEADER_KEY
-        header = view.get_many([self._header_key])[0]
-        self._time_ms = NO_TIME_MS if header is None else unpack_time(header)
 
     def process(self, batch: Batch) -> Step:
         """Forward what is first in its window."""
@@ -78,7 +72,8 @@ class Distinct:
                 if self._explain:
                     self._decide(step, record, Verdict.DROPPED, found, cause)
             elif self._policy.late == "topic":
-                self._late(step, record, cause)
+                detail = f"its window was closed at stream time {self._time_ms}"
+                self._send_late(step, record, cause, detail)
             else:
                 self._drop(step, record, cause, found)
         windows.save(self._time_ms)
@@ -86,28 +81,6 @@ class Distinct:
         if duplicates:
             self.counts.drop(Reason.DUPLICATE, duplicates)
         return step
-
-    def _late(self, step: Step, record: Record, cause: int) -> None:
-        self.counts.late += 1
-        detail = f"its window was closed at stream time {self._time_ms}"
-        step.late.append(Aside(cause, self.name, record, Reason.PAST_GRACE, detail))
-        if self._explain:
-            self._decide(step, record, Verdict.LATE, Reason.PAST_GRACE, cause)
-
-    def _drop(self, step: Step, record: Record, cause: int, reason: Reason) -> None:
-        self.counts.drop(reason)
-        if self._explain:
-            self._decide(step, record, Verdict.DROPPED, reason, cause)
-
-    def save(self) -> None:
-        """Put stream time; windows were put with their batch."""
-        self._view.put_many({self._header_key: pack_time(self._time_ms)})
-
-    def _decide(
-        self, step: Step, record: Record, verdict: Verdict, reason: Reason, cause: int
-    ) -> None:
-        evidence = (("stream_time_ms", self._time_ms),)
-        step.decisions.append(Decision(self.name, record, verdict, reason, evidence, cause))
 
 
 class _Windows(Protocol):
