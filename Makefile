@@ -30,6 +30,12 @@ help: ## this list
 setup: $(INSTALLED) ## Python environment in .venv (all other targets call it)
 	@:
 
+# Java and Maven are asked for only by what runs a broker.
+.PHONY: broker
+broker: setup ## what the embedded Kafka needs: its jars, fetched once
+	@$(BIN)/python -m tests.kafka || { [ $$? -eq 2 ] && docker/install.sh maven default-jre-headless \
+		&& $(BIN)/python -m tests.kafka; }
+
 $(INSTALLED): $(LOCKED)
 	@rm -f $(VENV)/.installed-*
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
@@ -52,11 +58,11 @@ $(LOCKED):
 	@touch $@
 
 .PHONY: test
-test: lint types ## everything that must hold: lint, types, import rules, tests
+test: lint types broker ## everything that must hold: lint, types, import rules, tests
 	@$(BIN)/python -m pytest -n auto
 
 .PHONY: thorough
-thorough: setup ## the tests with many more random examples (minutes)
+thorough: broker ## the tests with many more random examples (minutes)
 	@$(BIN)/python -m pytest -n auto --hypothesis-profile thorough
 
 .PHONY: lint
@@ -83,7 +89,7 @@ bench: setup ## how fast the operators are, on this machine
 	@$(BIN)/python -m tests.bench
 
 .PHONY: demo
-demo: setup ## see it work
+demo: broker ## see it work
 	@$(BIN)/headrace demo
 
 .PHONY: wheel
@@ -93,6 +99,10 @@ wheel: setup ## what is published, in dist/
 .PHONY: schema
 schema: setup ## the JSON Schema of pipeline files, after a change of the policies
 	@$(BIN)/python -m contracts.schemas > contracts/schemas/pipeline.schema.json
+
+.PHONY: metrics
+metrics: setup ## the page of metrics, after a change of their table
+	@$(BIN)/python -m services.observe > services/observe/METRICS.md
 
 .PHONY: lock
 lock: ## newest versions that pyproject.toml allows, with hashes (needs uv)

@@ -6,16 +6,28 @@
     |  |- DurationInvalid            text that is not a duration
     |  |- SizeInvalid                text that is not a size
     |  |- SelectorInvalid            text that selects nothing, or a function that cannot be found
-    |  `- TopologyRefused            a join, table or suppress that its proposal refuses
+    |  |- TopologyRefused            a join, table or suppress that its proposal refuses
+    |  |- SettingsInvalid            a flag or a variable of the environment
+    |  |- TopicRefused               a topic that is missing, or that would lose or mix up records
+    |  |- GroupBusy                  instances run that must be stopped first
+    |  |- KafkaRefused               a broker that answers, and will not let us in
+    |  |  `- TokenRefused            a token server that answers, and gives no token
+    |  |- ProgramMissing             Java or Maven, which the embedded broker needs
+    |  `- PortTaken                  another program listens where the broker should
     |- RecordUndecodable             one record's bytes; it goes to the dead-letter topic
     |- BufferFull                    a buffer told to shut down when full is full; exit code 5
     |- StateRefused                  state that this program must not touch; exit code 4
     |  |- StateLayoutNewer           written by a newer headrace
     |  |- StateLocked                held by another process
     |  |- StateOfAnotherPipeline     written by another pipeline
+    |  |- StateOfOtherOptions        written with options that these cannot go on from
+    |  |- StateTruncated             a changelog that lost records which the state needs
     |  `- StateUnavailable           the disk is full, gone, or not ours to write
     |- StateCorrupt                  bytes that nobody wrote; rebuilt from the changelog
+    |- InstanceFenced                another instance took over; exit code 6
     `- KafkaUnreachable              no broker answers; exit code 3
+       |- TokenUnavailable           no token server answers
+       `- BrokerFailed               the embedded broker did not start, or ended by itself
 
 A leaf's docstring ends with what to do. Any other exception that leaves headrace is a bug.
 """
@@ -58,6 +70,37 @@ class TopologyRefused(YourFault):
     """A proposal refuses this combination of steps. **Do:** what the sentence says."""
 
 
+class SettingsInvalid(YourFault):
+    """A setting cannot work. **Do:** change the variable or flag that the sentence names."""
+
+
+class TopicRefused(YourFault):
+    """A topic is not as the pipeline needs it. **Do:** what the sentence says."""
+
+
+class GroupBusy(YourFault):
+    """Instances of the pipeline are running. **Do:** stop them, and try again."""
+
+
+class KafkaRefused(YourFault):
+    """A broker does not accept us. **Do:** check user, password, certificates and permissions."""
+
+
+class ProgramMissing(YourFault):
+    """A program that headrace starts is not installed. **Do:** install what the sentence names."""
+
+
+class PortTaken(YourFault):
+    """Another program listens on this port. **Do:** stop it, or name another port."""
+
+
+class TokenRefused(KafkaRefused, OSError):
+    """A token server gives us no token. **Do:** check its address, the client and its secret.
+
+    Kafka's clients take it as an OSError: a connection that failed, to be tried again.
+    """
+
+
 class RecordUndecodable(HeadraceError):
     """A record's bytes are not what was expected. **Do:** read it in the dead-letter topic."""
 
@@ -89,6 +132,14 @@ class StateOfAnotherPipeline(StateRefused):
     """Another pipeline wrote this state. **Do:** give each pipeline a folder of its own."""
 
 
+class StateOfOtherOptions(StateRefused):
+    """The pipeline was changed in a way that its state cannot follow. **Do:** what it says."""
+
+
+class StateTruncated(StateRefused):
+    """A changelog lost records. **Do:** bring the topic back, or begin anew with `reset`."""
+
+
 class StateUnavailable(StateRefused):
     """The disk under the state does not answer. **Do:** free space, or fix permissions."""
 
@@ -99,7 +150,24 @@ class StateCorrupt(HeadraceError):
     exit_code = 4
 
 
+class InstanceFenced(HeadraceError):
+    """Another instance owns a partition that this one held. **Do:** start it again."""
+
+    exit_code = 6
+
+
 class KafkaUnreachable(HeadraceError):
     """No broker answers. **Do:** check the address and that the broker runs."""
 
     exit_code = 3
+
+
+class TokenUnavailable(KafkaUnreachable, OSError):
+    """No token server answers, or it is broken. **Do:** check its address, and that it runs.
+
+    Kafka's clients take it as an OSError: a connection that failed, to be tried again.
+    """
+
+
+class BrokerFailed(KafkaUnreachable):
+    """The embedded broker did not start, or ended by itself. **Do:** read its log's last lines."""

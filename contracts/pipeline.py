@@ -31,6 +31,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from contracts import advice
+from contracts.hops import Hop, hops_of
 from contracts.policies import OPERATOR_KINDS, AnyOperator, Name, OperatorPolicy, Policy
 from contracts.selector_text import RECORD_TIMESTAMP, check_timestamp
 from contracts.time import DurationMs
@@ -42,7 +43,6 @@ from contracts.topics import (
     dead_topic_name,
     late_topic,
     late_topic_name,
-    operator_topics,
     progress_topic,
 )
 from contracts.topology import Problem, operator_problems, with_names, with_windows
@@ -163,8 +163,12 @@ class PipelineSpec(Policy):
             progress_topic(self.sink.topic),
             *([late_topic(self.late.topic)] if self.sends_late() else []),
             dead_topic(self.dead.topic),
-            *operator_topics(self.pipeline, self.operators),
+            *self._internal_topics(),
         ]
+
+    def hops(self) -> tuple[Hop, ...]:
+        """The stretches between two topics; one, unless an operator looks across partitions."""
+        return hops_of(self.pipeline, self.source.topic, self.operators)
 
     def sends_late(self) -> bool:
         """Whether any operator sends late records to the late topic."""
@@ -174,6 +178,12 @@ class PipelineSpec(Policy):
         """What works, and still may not be what was meant."""
         return advice.warnings(self.operators, self.source.max_future_ms)
 
+    def _internal_topics(self) -> Iterator[TopicSpec]:
+        for hop in self.hops():
+            yield hop.changelog
+            if hop.end is not None:
+                yield hop.end.topic
+
     def _topic_problems(self) -> Iterator[Problem]:
         owners = {self.source.topic: "the source"}
         for role, topic in (("sink", self.sink), ("late", self.late), ("dead", self.dead)):
@@ -181,9 +191,7 @@ class PipelineSpec(Policy):
                 sentence = f"`{topic.topic}` is {owners[topic.topic]} already; name another topic"
                 yield Problem((role, "topic"), sentence)
             owners.setdefault(topic.topic, f"the {role} topic")
-        internal = [progress_topic(self.sink.topic)]
-        internal += operator_topics(self.pipeline, self.operators)
-        for topic_spec in internal:
+        for topic_spec in (progress_topic(self.sink.topic), *self._internal_topics()):
             if topic_spec.name in owners:
                 sentence = (
                     f"`{topic_spec.name}` would be a {topic_spec.role} topic that headrace makes,"

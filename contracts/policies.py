@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    field_validator,
+    model_validator,
+)
 
 from contracts.selector_text import check_aggregate_function, check_selector, check_where
 from contracts.time import DurationMs, SizeBytes, format_duration_ms
@@ -321,3 +329,10 @@ OPERATOR_KINDS: dict[str, type[OperatorPolicy]] = {
     "aggregate": AggregatePolicy,
     "suppress": SuppressPolicy,
 }
+
+_OPERATOR: TypeAdapter[AnyOperator] = TypeAdapter(AnyOperator)
+
+
+def read_operator(fields: object) -> AnyOperator:
+    """The policy that `model_dump` wrote."""
+    return _OPERATOR.validate_python(fields)

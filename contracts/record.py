@@ -24,3 +24,9 @@ class Record(NamedTuple):
     topic: str
     partition: int
     offset: int | None
+
+
+def offset_of(record: Record) -> int:
+    """The offset of a record that was read from a topic."""
+    assert record.offset is not None
+    return record.offset

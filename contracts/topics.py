@@ -8,16 +8,17 @@ an hour ahead of its clock unless told otherwise; how far ahead is too far is th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from contracts.policies import AnyOperator, DeduplicatePolicy, FilterPolicy, ReorderPolicy
+from contracts.policies import AnyOperator, FilterPolicy, ReorderPolicy
 
 TOPIC_CHARACTERS_MAX = 249
 """Kafka's own limit."""
 FOREVER_MS = -1
 DECISIONS_RETENTION_MS = 7 * 86_400_000
+TOMBSTONES_KEPT_MS = 86_400_000
+"""How long compaction leaves a changelog's tombstones for those who did not read them yet."""
 _TIMESTAMP_MS_MAX = (1 << 63) - 1
 
 
@@ -43,6 +44,8 @@ class TopicSpec:
         }
         if self.cleanup_policy == "delete":
             settings["retention.ms"] = str(self.retention_ms)
+        if self.role == "changelog":
+            settings["delete.retention.ms"] = str(TOMBSTONES_KEPT_MS)
         if not self.broker_time:
             settings["message.timestamp.after.max.ms"] = str(_TIMESTAMP_MS_MAX)
         return settings
@@ -89,10 +92,10 @@ def decisions_topic(cleaned: str) -> TopicSpec:
     return TopicSpec(name, "decisions", "delete", DECISIONS_RETENTION_MS, why, broker_time=True)
 
 
-def changelog_topic(pipeline: str, store: str) -> TopicSpec:
-    """The rows of one store, from which it is restored."""
+def changelog_topic(pipeline: str, hop: str) -> TopicSpec:
+    """The rows of all stores of one hop, from which they are restored."""
     why = "the newest row of each key is the state; age deletes none of it"
-    return TopicSpec(f"{pipeline}-{store}-changelog", "changelog", "compact", FOREVER_MS, why)
+    return TopicSpec(f"{pipeline}-{hop}-changelog", "changelog", "compact", FOREVER_MS, why)
 
 
 def repartition_topic(pipeline: str, operator: str) -> TopicSpec:
@@ -107,14 +110,3 @@ def keeps_state(policy: AnyOperator) -> bool:
     if isinstance(policy, ReorderPolicy):
         return policy.grace_ms > 0
     return not isinstance(policy, FilterPolicy)
-
-
-def operator_topics(pipeline: str, operators: Sequence[AnyOperator]) -> list[TopicSpec]:
-    """What the operators of a pipeline keep in Kafka, in their order."""
-    topics = []
-    for policy in operators:
-        if isinstance(policy, DeduplicatePolicy) and policy.by == "id":
-            topics.append(repartition_topic(pipeline, str(policy.name)))
-        if keeps_state(policy):
-            topics.append(changelog_topic(pipeline, str(policy.store)))
-    return topics

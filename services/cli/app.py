@@ -16,8 +16,12 @@ from contracts.errors import YourFault
 
 GROUP = "headrace.commands"
 OWN_COMMANDS = {
+    "broker": "services.cli.broker:broker",
     "demo": "services.cli.demo:demo",
     "plan": "services.cli.plan:plan",
+    "replay-dead": "services.cli.replay_dead:replay_dead",
+    "reset": "services.cli.reset:reset",
+    "run": "services.cli.run:run",
 }
 _EXTRAS = {"services": "sidecar", "spark_jobs": "spark"}
 _OWN_PACKAGES = frozenset({"contracts", *_EXTRAS})

@@ -25,7 +25,7 @@ from contracts.policies import (
 )
 from contracts.selector_text import RECORD_TIMESTAMP, parse_selector
 from contracts.time import format_duration_ms as duration
-from contracts.topics import changelog_topic, keeps_state, repartition_topic
+from contracts.topics import keeps_state, repartition_topic
 from services.cli.state_size import Traffic, format_bytes, state_bytes_max
 
 
@@ -67,8 +67,8 @@ def explain_operator(policy: AnyOperator, spec: PipelineSpec) -> Iterator[Line]:
         case SuppressPolicy():
             yield from _explain_suppress(policy)
     if keeps_state(policy):
-        changelog = changelog_topic(spec.pipeline, str(policy.store))
-        yield Line("state", f"on disk, and again in {changelog.name}")
+        changelog = next(hop.changelog.name for hop in spec.hops() if policy in hop.operators)
+        yield Line("state", f"on disk, and again in {changelog}")
 
 
 def explain_size(policy: AnyOperator, traffic: Traffic | None) -> Iterator[Line]:

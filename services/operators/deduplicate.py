@@ -68,6 +68,11 @@ class Deduplicate:
             self._time_ms, self._segment_ms = unpack_time(header), unpack_length_ms(header, 8)
         self._sweep = Sweep(view, self._space)
 
+    @property
+    def stream_time_ms(self) -> int:
+        """The latest time of any record."""
+        return self._time_ms
+
     def process(self, batch: Batch) -> Step:
         """Forward what is new, drop what is known."""
         step = Step(Batch([], []))

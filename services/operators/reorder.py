@@ -92,6 +92,26 @@ class Reorder:
         order = place[len(self._space) + 8 : -4]
         return decode_record(None if order == _NULL_KEY else order[1:], row)
 
+    @property
+    def stream_time_ms(self) -> int:
+        """The latest time of any record that was on time."""
+        return self._time_ms
+
+    @property
+    def releases_when_idle(self) -> bool:
+        """Whether silence lets something go that is held now."""
+        return self._policy.idle_ms is not None and self._held.count > 0
+
+    @property
+    def held_from_ms(self) -> int | None:
+        """Nothing that is held is earlier; None where nothing is held."""
+        return self._held.next_ms if self._held.count else None
+
+    @property
+    def held_bytes(self) -> int | None:
+        """The weight of what is held; None where it is not kept, because nothing bounds it."""
+        return None if self._policy.buffer.bytes is None else self._weight
+
     def process(self, batch: Batch) -> Step:
         """Hold what is early, let go of what is due."""
         self.counts.taken += len(batch.records)

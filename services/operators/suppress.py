@@ -71,24 +71,30 @@ class Suppress:
         self._final = policy.until == "window-closes"
         self._reason = Reason.WINDOW_CLOSED if self._final else Reason.TIME_LIMIT
         self._spills, self._records_max, self._bytes_max = memory_bounds(policy.buffer)
-        self._wait_ms = waiting_time_ms(policy)
+        self.wait_ms = waiting_time_ms(policy)
         self._header_key = view.prefix + _HEADER_KEY
         self._space = view.prefix + _SPACE
         self._place_space = view.prefix + _PLACE_SPACE
         self.samples = BufferSamples()
         self._end_ms = WindowEnds().of
         self._updates: dict[bytes, Update] = {}
-        self._time_ms, self.weight, self.count = NO_TIME_MS, 0, 0
-        self._held = Held(view, self._space, self._wait_ms, Codec(encode_updates, self._decode))
+        self.stream_time_ms, self.weight, self.count = NO_TIME_MS, 0, 0
+        self._held = Held(view, self._space, self.wait_ms, Codec(encode_updates, self._decode))
         self._held.recalled = self._recalled
         if (header := view.get_many([self._header_key])[0]) is not None:
             self._load(header)
         self.count = self._held.count
         self.counts = Counts(self.count)
 
+    @property
+    def held_from_ms(self) -> int | None:
+        """Nothing that is held entered with an earlier time; None where nothing is held."""
+        return self._held.next_ms if self.count else None
+
     def _load(self, header: bytes) -> None:
         """Go on; an update without row 0x02 must be in memory to be found by its key."""
-        self._time_ms, through_ms, held, self.weight, without_place = unpack_fields(_header, header)
+        time_ms, through_ms, held, self.weight, without_place = unpack_fields(_header, header)
+        self.stream_time_ms = time_ms
         if self._spills:
             self._held.in_memory_max = self._in_memory_max(held)
         self._held.load(held, through_ms, without_place)
@@ -112,11 +118,9 @@ class Suppress:
 
     def _could_fill(self, batch: Batch) -> bool:
         """Whether the buffer would be full if nothing left and nothing was replaced."""
-        if self._spills:
-            return False
-        if self.count + len(batch.records) > self._records_max:
+        if not self._spills and self.count + len(batch.records) > self._records_max:
             return True
-        if self._bytes_max == UNBOUNDED:
+        if self._spills or self._bytes_max == UNBOUNDED:
             return False
         weights = update_weights([record for record in batch.records if record[0] is not None])
         olds = sum(len(old) for old in batch.olds or () if old is not None)
@@ -125,15 +129,15 @@ class Suppress:
     def _take_one_by_one(self, step: Step, batch: Batch) -> None:
         """Bounds are looked at after every update, and explanations have one cause each."""
         records, causes, olds, dues_ms = self._readable(step, batch)
-        held, wait_ms = self._held, self._wait_ms
-        through_ms = max(self._time_ms - wait_ms, held.released_through_ms)
+        held, wait_ms = self._held, self.wait_ms
+        through_ms = max(self.stream_time_ms - wait_ms, held.released_through_ms)
         weights = update_weights(records)
         for record, cause, old, due_ms, weight in zip(
             records, causes, olds, dues_ms, weights, strict=True
         ):
-            if record[2] > self._time_ms:
-                self._time_ms = record[2]
-                through_ms = max(self._time_ms - wait_ms, held.released_through_ms)
+            if record[2] > self.stream_time_ms:
+                self.stream_time_ms = record[2]
+                through_ms = max(self.stream_time_ms - wait_ms, held.released_through_ms)
             if self._explain:
                 self._explain_arrival(step, record, cause)
             self._hold(record, old, due_ms, weight)
@@ -183,11 +187,11 @@ class Suppress:
         if not records:
             return
         times_ms = list(map(_time_of, records))
-        held, updates, space, wait_ms = self._held, self._updates, self._space, self._wait_ms
+        held, updates, space, wait_ms = self._held, self._updates, self._space, self.wait_ms
         unsaved, weight, count = held.unsaved, self.weight, self.count
-        reached_ms = max(self._time_ms, held.released_through_ms + wait_ms)
-        self._time_ms = max(self._time_ms, *times_ms)
-        through_ms = max(self._time_ms - wait_ms, held.released_through_ms)
+        reached_ms = max(self.stream_time_ms, held.released_through_ms + wait_ms)
+        self.stream_time_ms = max(self.stream_time_ms, *times_ms)
+        through_ms = max(self.stream_time_ms - wait_ms, held.released_through_ms)
         due = held.release_through(through_ms) if through_ms >= held.next_ms else []
         position = 0
         next_ms = due[0].due_ms + wait_ms if due else NEVER_MS
@@ -384,12 +388,12 @@ class Suppress:
         held = self._held
         held.save()
         header = _header.pack(
-            self._time_ms, held.released_through_ms, held.count, self.weight, held.in_memory
+            self.stream_time_ms, held.released_through_ms, held.count, self.weight, held.in_memory
         )
         self._view.put_many({self._header_key: header})
 
     def _decide(
         self, step: Step, record: Record, verdict: Verdict, reason: Reason, cause: int
     ) -> None:
-        evidence = (("stream_time_ms", self._time_ms), ("waiting_time_ms", self._wait_ms))
+        evidence = (("stream_time_ms", self.stream_time_ms), ("waiting_time_ms", self.wait_ms))
         step.decisions.append(Decision(self.name, record, verdict, reason, evidence, cause))

@@ -23,6 +23,11 @@ class Timed:
         header = view.get_many([self._header_key])[0]
         self._time_ms = NO_TIME_MS if header is None else unpack_time(header)
 
+    @property
+    def stream_time_ms(self) -> int:
+        """The latest time of any record that counts."""
+        return self._time_ms
+
     def save(self) -> None:
         """Put stream time; all else was put with its batch."""
         self._view.put_many({self._header_key: pack_time(self._time_ms)})

@@ -213,7 +213,7 @@ def test_a_suppress_may_repeat_the_window_of_its_aggregate() -> None:
             "`clicks.cleaned.late` is the late topic already",
         ),
         (
-            written(REORDER, source={"topic": "clicks-reorder-changelog"}),
+            written(REORDER, source={"topic": "clicks-state-changelog"}),
             "would be a changelog topic that headrace makes, and is the source already",
         ),
         (

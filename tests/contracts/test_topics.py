@@ -27,9 +27,9 @@ def test_a_pipeline_makes_what_its_operators_need() -> None:
         ("clicks.cleaned.progress", "progress"),
         ("clicks.cleaned.late", "late"),
         ("clicks.cleaned.dead", "dead"),
-        ("clicks-again-changelog", "changelog"),
+        ("clicks-state-changelog", "changelog"),
         ("clicks-deduplicate-repartition", "repartition"),
-        ("clicks-ids-changelog", "changelog"),
+        ("clicks-deduplicate-changelog", "changelog"),
     ]
 
 

@@ -1,0 +1,76 @@
+"""What a sidecar says about its cleaned topic, in the compacted topic `<cleaned>.progress`.
+
+Two kinds of rows, both JSON so that anybody can read them:
+
+    key `pipeline`, in partition 0     which pipeline writes the topic, how it is partitioned, and
+                                       the options by which a reader may rely on it
+    key `N`, in partition N            how far partition N of the cleaned topic is
+
+A row is written in the transaction that carries the records it speaks of. So whoever reads
+committed records and finds `progress_ms` has been given every record on time below it; a topic
+that says nothing new is quiet, one whose progress stands still while its source grows is slow.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+PIPELINE_KEY = b"pipeline"
+
+
+class Progress(NamedTuple):
+    """How far one partition of a cleaned topic is."""
+
+    partition: int
+    progress_ms: int
+    """The lowest timestamp that a later record on time can still have."""
+    stream_time_ms: int
+    """The highest timestamp that came in."""
+    source_topic: str
+    source_offset: int
+    """The offset, in the source's partition, of the first record that is not part of this."""
+
+
+def progress_row(progress: Progress) -> tuple[bytes, bytes]:
+    """Key and value of a row."""
+    fields = progress._asdict()
+    return b"%d" % fields.pop("partition"), _dumps(fields)
+
+
+def read_progress(key: bytes | None, value: bytes | None) -> Progress | None:
+    """The progress in a row, None where it is of another kind."""
+    if key is None or value is None or not key.isdigit():
+        return None
+    return Progress(partition=int(key), **json.loads(value))
+
+
+class CleanedBy(NamedTuple):
+    """Which pipeline writes a cleaned topic, and how."""
+
+    pipeline: str
+    layout: int
+    """The version of these rows."""
+    partitioned_by: str
+    """`source` where a record keeps its source's partition, `id of NAME` behind a `by: id`."""
+    spec: dict[str, Any]
+    """The pipeline as its file says it."""
+
+
+LAYOUT = 1
+
+
+def cleaned_by_row(cleaned_by: CleanedBy) -> tuple[bytes, bytes]:
+    """Key and value of the row."""
+    return PIPELINE_KEY, _dumps(cleaned_by._asdict())
+
+
+def read_cleaned_by(key: bytes | None, value: bytes | None) -> CleanedBy | None:
+    """The pipeline in a row, None where it is of another kind."""
+    if key != PIPELINE_KEY or value is None:
+        return None
+    return CleanedBy(**json.loads(value))
+
+
+def _dumps(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()

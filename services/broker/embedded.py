@@ -1,0 +1,158 @@
+"""The embedded broker, or several that form a cluster, on ports of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from contracts.errors import BrokerFailed
+from services.broker.archive import class_archive
+from services.broker.jars import kafka_jars
+from services.broker.java import find_java
+from services.broker.kraft import PLAINTEXT, Endpoint, Node, properties
+from services.broker.ports import LOOPBACK, check_free, free_ports
+from services.broker.process import BrokerProcess
+
+# A heap that is collected in place, and code that is compiled once: a start of two seconds, and
+# little memory. A broker under a bench wants `()` instead.
+LIGHT_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_LOG_LEVEL = "-Dorg.apache.logging.log4j.level=WARN"
+_ATTEMPTS = 3
+_PORT_TAKEN = "Address already in use"
+
+
+class EmbeddedBroker:
+    """A real broker in a folder, listening on this machine only; with `brokers`, a cluster of them.
+
+    Its ports are chosen before the start and stay the same until it is thrown away. What one does
+    to all brokers, `brokers[n]` does to one.
+    """
+
+    def __init__(  # noqa: PLR0913 - each by name, and each may be left out
+        self,
+        folder: Path,
+        *,
+        brokers: int = 1,
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        clients_protocol: str = PLAINTEXT,
+        users: Mapping[str, str] | None = None,
+        heap_mib: int = 128,
+        java_options: Sequence[str] = LIGHT_JAVA,
+    ) -> None:
+        """Fetch what is missing, and choose ports; nothing runs yet.
+
+        Args:
+            folder: Where the brokers keep what they are told and what is sent to them.
+            brokers: How many.
+            port: The port for the clients of the first; any free one without it.
+            properties: Kafka's own settings, over ours.
+            clients_protocol: How clients connect; certificates and the like are `properties`.
+            users: Passwords by user name, for SCRAM.
+            heap_mib: How much memory Java gives to objects.
+            java_options: Further options for Java.
+        """
+        java, jars = find_java(), kafka_jars()
+        command = [java.path, "-cp", f"{jars}/*", _LOG_LEVEL]
+        archive = class_archive(java, jars)
+        if archive.exists():
+            command.append(f"-XX:SharedArchiveFile={archive}")
+        command += java_options
+        folder = folder.absolute()
+        self.brokers = [
+            BrokerProcess(folder / f"broker-{number}", command, heap_mib)
+            for number in range(1, brokers + 1)
+        ]
+        self._port = port
+        self._properties = dict(properties or {})
+        self._clients_protocol = clients_protocol
+        self._users = dict(users or {})
+        self._prepared = False
+        self._nodes = self._choose_ports()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect."""
+        return ",".join(node.clients.address for node in self._nodes)
+
+    @property
+    def plain_servers(self) -> str:
+        """Where this machine's own tools connect without a password or certificate."""
+        return ",".join(node.brokers.address for node in self._nodes)
+
+    def start(self) -> None:
+        """Start all, the first time or again; returns when each answers and knows the others."""
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            try:
+                self._start_once()
+            except BrokerFailed as error:
+                self.kill()
+                # Somebody took a port between our choice and the broker's start.
+                if self._prepared or not attempts_left or _PORT_TAKEN not in str(error):
+                    raise
+                self._nodes = self._choose_ports()
+            else:
+                self._prepared = True
+                return
+
+    def stop(self) -> None:
+        """Stop all; a cluster by killing, since its last brokers would wait for the first ones."""
+        if len(self.brokers) > 1:
+            self.kill()
+        else:
+            self.brokers[0].stop()
+
+    def kill(self) -> None:
+        """End all at once, as a power cut would."""
+        for broker in self.brokers:
+            broker.kill()
+
+    def pause(self) -> None:
+        """Freeze all."""
+        for broker in self.brokers:
+            broker.pause()
+
+    def resume(self) -> None:
+        """Let all go on."""
+        for broker in self.brokers:
+            broker.resume()
+
+    def _choose_ports(self) -> list[Node]:
+        ports = iter(free_ports(3 * len(self.brokers)))
+        nodes = [
+            Node(number, *(_endpoint(next(ports)) for _ in range(3)))
+            for number in range(1, len(self.brokers) + 1)
+        ]
+        if self._port is not None:
+            check_free(self._port)
+            nodes[0] = nodes[0]._replace(clients=_endpoint(self._port))
+        return nodes
+
+    def _start_once(self) -> None:
+        if not self._prepared:
+            self._prepare()
+        for broker in self.brokers:
+            broker.launch()
+        for broker in self.brokers:
+            broker.wait_ready(len(self.brokers))
+
+    def _prepare(self) -> None:
+        for broker, node in zip(self.brokers, self._nodes, strict=True):
+            data = str(broker.folder / "data")
+            told = properties(node, self._nodes, data, self._clients_protocol)
+            plain = [node.brokers]
+            if self._clients_protocol == PLAINTEXT:
+                plain.append(node.clients)
+            ports = [int(endpoint.address.rpartition(":")[2]) for endpoint in plain]
+            broker.configure(node.number, ports, told | self._properties)
+        preparing = [broker.format(self._users) for broker in self.brokers]
+        for one in preparing:
+            said, _ = one.communicate()
+            if one.returncode != 0:
+                message = f"The embedded broker's storage could not be prepared:\n{said.strip()}"
+                raise BrokerFailed(message)
+
+
+def _endpoint(port: int) -> Endpoint:
+    address = f"{LOOPBACK}:{port}"
+    return Endpoint(address, address)

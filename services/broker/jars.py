@@ -1,0 +1,90 @@
+"""Kafka's jars: named by a POM, fetched by Maven once, and kept in the user's cache."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from contracts.errors import BrokerFailed, ProgramMissing
+
+KAFKA_VERSION = "4.3.1"
+POM = Path(__file__).with_name("pom.xml")
+_TAIL_LINES = 5
+_DOWNLOADED = re.compile(r"Downloaded from .*/(\S+\.jar) ")
+
+
+def cache_folder() -> Path:
+    """Where headrace keeps what it fetched."""
+    chosen = os.environ.get("HEADRACE_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
+
+
+def _say_nothing(_step: str) -> None:
+    pass
+
+
+def kafka_jars(tell: Callable[[str], None] = _say_nothing) -> Path:
+    """The folder of Kafka's jars; `tell` hears each step where they have to be fetched first."""
+    name = f"kafka-{KAFKA_VERSION}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+    jars = cache_folder() / name
+    if jars.is_dir():
+        return jars
+    jars.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(jars.with_name(f"{name}.lock")):
+        # Another process may have fetched them while this one waited for the lock.
+        if not jars.is_dir():
+            _fetch(jars, tell)
+    return jars
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(jars: Path, tell: Callable[[str], None]) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        message = (
+            f"The jars of Kafka {KAFKA_VERSION} are not in {jars.parent}, and Maven, which fetches"
+            " them, is not installed. Install it (on Debian and Ubuntu: maven), or set"
+            " HEADRACE_CACHE to a folder that has them."
+        )
+        raise ProgramMissing(message)
+    # The folder appears whole or not at all: it is filled beside its place, and then renamed.
+    with TemporaryDirectory(dir=jars.parent, prefix="fetching-") as temporary:
+        folder = Path(temporary, "jars")
+        command = [maven, "--batch-mode", "--strict-checksums", f"--file={POM}"]
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+        _run([*command, *goal, f"-DoutputDirectory={folder}"], tell)
+        folder.rename(jars)
+
+
+def _run(command: list[str], tell: Callable[[str], None]) -> None:
+    lines: list[str] = []
+    with subprocess.Popen(  # noqa: S603 - Maven, found on PATH
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as maven:
+        for line in maven.stdout or ():
+            lines.append(line.rstrip())
+            downloaded = _DOWNLOADED.search(line)
+            if downloaded is not None:
+                tell(downloaded[1])
+    if maven.returncode != 0:
+        errors = [line for line in lines if line.startswith("[ERROR]")] or lines
+        message = "\n".join(
+            [f"Maven could not fetch Kafka {KAFKA_VERSION}; it says:", *errors[:_TAIL_LINES]]
+        )
+        raise BrokerFailed(message)

@@ -1,0 +1,111 @@
+"""What a broker of ours is told, whichever way it is started.
+
+One set of properties; `as_file` writes it for a Java process, `as_environment` for the official
+image, which reads the same names out of its environment.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+CLUSTER_ID = base64.urlsafe_b64encode(b"headrace-cluster").decode().rstrip("=")
+PLAINTEXT = "PLAINTEXT"
+_SMALL = {
+    # A machine of one person, or a test: few partitions to load, little memory, no waiting for
+    # group members that will not come.
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "log.cleaner.dedupe.buffer.size": str(4 << 20),
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    # A topic that is misspelt shall show, not appear.
+    "auto.create.topics.enable": "false",
+    # A broker that was killed may register again only when its old session is over.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "300",
+    # A transaction whose producer was killed blocks its readers until it is aborted.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+_REPLICAS_MAX = 3
+_INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+_WITH_BOUND_IN_SYNC = _INTERNAL_TOPICS[1:]
+
+
+class Endpoint(NamedTuple):
+    """Where a listener is bound, and the address under which others find it."""
+
+    bound: str
+    address: str
+
+
+class Node(NamedTuple):
+    """One broker, which is a controller as well."""
+
+    number: int
+    clients: Endpoint
+    brokers: Endpoint
+    controllers: Endpoint
+
+
+def properties(
+    node: Node, nodes: Sequence[Node], folder: str, clients_protocol: str = PLAINTEXT
+) -> dict[str, str]:
+    """What this one of the nodes is told; only its clients' listener may be a secured one."""
+    return {
+        **_SMALL,
+        **_replication(len(nodes)),
+        "process.roles": "broker,controller",
+        "node.id": str(node.number),
+        "controller.quorum.voters": ",".join(
+            f"{one.number}@{one.controllers.address}" for one in nodes
+        ),
+        "controller.listener.names": "CONTROLLERS",
+        "inter.broker.listener.name": "BROKERS",
+        "listener.security.protocol.map": (
+            f"CLIENTS:{clients_protocol},BROKERS:PLAINTEXT,CONTROLLERS:PLAINTEXT"
+        ),
+        "listeners": (
+            f"CLIENTS://{node.clients.bound},BROKERS://{node.brokers.bound},"
+            f"CONTROLLERS://{node.controllers.bound}"
+        ),
+        "advertised.listeners": f"CLIENTS://{node.clients.address},BROKERS://{node.brokers.address}",
+        "log.dirs": folder,
+    }
+
+
+def _replication(brokers: int) -> dict[str, str]:
+    replicas = str(min(brokers, _REPLICAS_MAX))
+    in_sync = str(2 if brokers >= _REPLICAS_MAX else 1)
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        **{f"{topic}.replication.factor": replicas for topic in _INTERNAL_TOPICS},
+        **{f"{topic}.min.isr": in_sync for topic in _WITH_BOUND_IN_SYNC},
+    }
+
+
+def as_file(told: Mapping[str, str]) -> str:
+    """The text of a `server.properties`."""
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in told.items())
+
+
+def _escaped(value: str) -> str:
+    # A backslash escapes what follows it, and a certificate has lines.
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def as_environment(told: Mapping[str, str]) -> dict[str, str]:
+    """The variables that the official image turns into the same file."""
+    return {
+        "CLUSTER_ID": CLUSTER_ID,
+        **{_variable(name): value for name, value in told.items()},
+    }
+
+
+def _variable(name: str) -> str:
+    escaped = name.replace("_", "__").replace("-", "___").replace(".", "_")
+    return f"KAFKA_{escaped.upper()}"

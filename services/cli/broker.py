@@ -1,0 +1,59 @@
+"""`headrace broker`: a real Kafka broker on this machine, until it is stopped."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+from rich.console import Console
+
+from services.broker.embedded import EmbeddedBroker
+from services.broker.jars import KAFKA_VERSION
+from services.broker.ports import check_free
+from services.broker.prepare import prepare
+
+_PORT_MAX = 65_535
+
+
+def broker(
+    *,
+    port: Annotated[int, Parameter(validator=Number(gte=1, lte=_PORT_MAX))] = 9_092,
+    data: Path | None = None,
+) -> None:
+    """Run a real Kafka broker on this machine, for this machine, until Ctrl-C.
+
+    Args:
+        port: The port on 127.0.0.1 that it listens on.
+        data: The folder that it keeps its data in; without it, they are gone when it stops.
+    """
+    console = Console(highlight=False)
+    check_free(port)
+    # Being told to stop is no error, whether by Ctrl-C or by whatever started this.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with ExitStack() as stack:
+        temporary = TemporaryDirectory(prefix="headrace-broker-", ignore_cleanup_errors=True)
+        folder = data or Path(stack.enter_context(temporary))
+        try:
+            _run(folder, port, console, stack)
+        except KeyboardInterrupt:
+            console.print("stopping")
+
+
+def _run(folder: Path, port: int, console: Console, stack: ExitStack) -> None:
+    with console.status("starting") as status:
+        prepare(lambda step: status.update(f"preparing Kafka {KAFKA_VERSION}, once: {step}"))
+        status.update("starting")
+        embedded = EmbeddedBroker(folder, port=port)
+        stack.callback(embedded.stop)
+        embedded.start()
+    console.print(
+        f"Kafka {KAFKA_VERSION} listens at {embedded.bootstrap_servers}; its data are in {folder}."
+        " Ctrl-C stops it.",
+        soft_wrap=True,
+    )
+    embedded.brokers[0].wait()

@@ -1,0 +1,70 @@
+"""`headrace replay-dead`: dead letters go back to where they died."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+from rich.console import Console
+from rich.progress import Progress
+
+from contracts.decision import Reason
+from contracts.pipeline import PipelineSpec
+from services.cli.pipeline_file import load_pipeline
+from services.runtime.replay_dead import Choice, Fate, Tally, put_back
+from services.settings import read_settings
+
+
+def replay_dead(
+    pipeline: Path,
+    *,
+    yes: Annotated[bool, Parameter(negative=())] = False,
+    reason: Reason | None = None,
+    max_replays: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
+    bootstrap_servers: str | None = None,
+) -> None:
+    """Put dead letters back into the topic they were read from; only counts them, without --yes.
+
+    Each letter is put back once, however often this is run. One that dies again is a new letter.
+
+    Args:
+        pipeline: The pipeline's YAML file.
+        yes: Do it.
+        reason: Only letters that died of this, such as `undecodable`; others stay for later.
+        max_replays: Leave letters alone that were put back so often already.
+        bootstrap_servers: Where the brokers are, `host:port` with commas between.
+    """
+    spec = load_pipeline(pipeline)
+    settings = read_settings(bootstrap_servers=bootstrap_servers)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("reading letters", total=None)
+        tally = asyncio.run(
+            put_back(
+                spec,
+                settings,
+                Choice(reason, max_replays),
+                lambda read, total: progress.update(bar, completed=read, total=total),
+                really=yes,
+            )
+        )
+    print(*_lines(spec, tally, done=yes), sep="\n")
+
+
+def _lines(spec: PipelineSpec, tally: Tally, *, done: bool) -> Iterator[str]:
+    if not tally:
+        yield f"there are no letters in {spec.dead.topic} that were not dealt with"
+        return
+    for fate in Fate:
+        reasons = {reason: count for (other, reason), count in tally.items() if other is fate}
+        if reasons:
+            named = ", ".join(
+                f"{count} {reason}".strip() for reason, count in sorted(reasons.items())
+            )
+            yield f"{fate.value}: {sum(reasons.values())} ({named})"
+    if not done:
+        yield "nothing was changed; to put them back, add --yes"

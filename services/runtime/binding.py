@@ -1,0 +1,239 @@
+"""Faust, fed whole batches: one message for all records that a fetch brought of one partition.
+
+    aiokafka's fetcher -> BatchThread (consumer's thread) -> BatchConsumer (main loop)
+      -> Faust's conductor and channel -> the hop's agent -> its task
+
+Every batch carries the lease under which its partition was being read. A task that was opened
+again reads from an earlier offset; what is still on its way from before would leave a hole, and is
+known by its old lease.
+
+A partition is paused when it is assigned, until its task is ready: nothing is fetched that nobody
+may process yet, which is the race that loses records in stock Faust. From then on it is paused, in
+the same breath in which records are handed on, whenever enough of them wait, and resumed when they
+are taken; so one slow partition holds up no other, and memory is bounded.
+
+Offsets are committed by tasks, with what they stand for, and never by Faust.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any, NamedTuple, TypeVar
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import KafkaError
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from faust.events import Event
+from faust.topics import Topic
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+from faust.types.tuples import ConsumerMessage
+
+from contracts.record import Record
+
+T = TypeVar("T")
+POLL_S = 1.0
+WAITING_RECORDS_MAX = 4_000
+"""So many records may wait for a task before its partition is paused."""
+_FETCH_WAIT_MS = 500
+
+
+class BatchTopic(Topic):  # type: ignore[misc]
+    """A topic whose events carry the records as they are."""
+
+    def _compile_decode(self) -> Any:
+        app = self.app
+
+        async def decode(message: ConsumerMessage, *, propagate: bool = False) -> Event:  # noqa: ARG001
+            return Event(app, None, message.value, message.headers, message)
+
+        return decode
+
+
+class Batch(NamedTuple):
+    """Records of one partition, in order."""
+
+    partition: TopicPartition
+    lease: int
+    """Of the task for which the partition was being read."""
+    records: list[Record]
+
+
+class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
+    """The consumer's thread."""
+
+    def __post_init__(self) -> None:
+        """Nothing is read for anybody yet."""
+        super().__post_init__()
+        self._leases: dict[TopicPartition, int] = {}
+
+    def _create_worker_consumer(self, _transport: Any) -> AIOKafkaConsumer:
+        worker = self.app.worker
+        return AIOKafkaConsumer(
+            **worker.consumer_options(),
+            group_id=self.app.conf.id,
+            partition_assignment_strategy=[StickyPartitionAssignor],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            max_partition_fetch_bytes=worker.fetch_bytes,
+            fetch_max_wait_ms=_FETCH_WAIT_MS,
+        )
+
+    async def _fetch_records(
+        self, consumer: AIOKafkaConsumer, *_args: Any, **_options: Any
+    ) -> list[Batch]:
+        fetched: dict[TopicPartition, list[Record]] = await consumer.getmany(
+            timeout_ms=int(POLL_S * 1000)
+        )
+        batches = []
+        waiting = self.app.worker.waiting
+        for partition, records in fetched.items():
+            batches.append(Batch(partition, self._leases.get(partition, 0), records))
+            if waiting(partition) + len(records) >= WAITING_RECORDS_MAX:
+                consumer.pause(partition)
+        return batches
+
+    async def _there(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run in the consumer's thread; Faust's queue of calls would let it wait behind a poll."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self.thread_loop))
+
+    async def seek_and_resume(self, partition: TopicPartition, offset: int, lease: int) -> None:
+        """Begin to read a partition that was paused; its batches carry the lease from now on."""
+        await self._there(self._seek_and_resume(partition, offset, lease))
+
+    async def _seek_and_resume(self, partition: TopicPartition, offset: int, lease: int) -> None:
+        consumer = self._ensure_consumer()
+        if partition in consumer.assignment():
+            self._leases[partition] = lease
+            consumer.seek(partition, offset)
+            consumer.resume(partition)
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Go on reading; may be called from any thread."""
+        self.thread_loop.call_soon_threadsafe(self._resume, partition)
+
+    def _resume(self, partition: TopicPartition) -> None:
+        consumer = self._ensure_consumer()
+        if partition in consumer.assignment():
+            consumer.resume(partition)
+
+    async def pause(self, partition: TopicPartition) -> None:
+        """Stop reading a partition."""
+        await self._there(self._pause(partition))
+
+    async def _pause(self, partition: TopicPartition) -> None:
+        consumer = self._ensure_consumer()
+        if partition in consumer.assignment():
+            consumer.pause(partition)
+
+    async def bounds(self, partition: TopicPartition) -> tuple[int, int, int | None]:
+        """The earliest offset, the end, and what the group committed."""
+        return await self._there(self._bounds(partition))
+
+    async def _bounds(self, partition: TopicPartition) -> tuple[int, int, int | None]:
+        consumer = self._ensure_consumer()
+        earliest = (await consumer.beginning_offsets([partition]))[partition]
+        end = (await consumer.end_offsets([partition]))[partition]
+        return earliest, end, await consumer.committed(partition)
+
+    async def commit_offset(self, partition: TopicPartition, offset: int) -> None:
+        """Commit an offset; refused where the partition is not ours any more."""
+        await self._there(self._commit_offset(partition, offset))
+
+    async def _commit_offset(self, partition: TopicPartition, offset: int) -> None:
+        await self._ensure_consumer().commit({partition: OffsetAndMetadata(offset, "")})
+
+    def end_of(self, partition: TopicPartition) -> int | None:
+        """Where a partition ends, as far as fetches told."""
+        consumer = self._ensure_consumer()
+        if partition not in consumer.assignment():
+            return None
+        end: int | None = consumer.highwater(partition)
+        return end
+
+
+class BatchListener(driver.ConsumerRebalanceListener):  # type: ignore[misc]
+    """Told by aiokafka, in the consumer's thread, who owns what."""
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> Any:
+        """Hand on to the main loop, and wait until every task has committed."""
+        return self._thread.on_partitions_revoked(driver.ensure_TPset(revoked))
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Pause, before anything can be fetched; the tasks resume when they are ready."""
+        consumer = self._thread._ensure_consumer()
+        consumer.pause(*assigned)
+        await self._thread.on_partitions_assigned(driver.ensure_TPset(assigned))
+
+
+class BatchConsumer(driver.Consumer):  # type: ignore[misc]
+    """Faust's consumer, handing on a batch as one message."""
+
+    RebalanceListener = BatchListener
+
+    def _new_consumer_thread(self) -> BatchThread:
+        return BatchThread(self, loop=self.loop, beacon=self.beacon)
+
+    @property
+    def thread(self) -> BatchThread:
+        """Where the real consumer lives."""
+        thread: BatchThread = self._thread
+        return thread
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Faust's bookkeeping of offsets is not ours."""
+        await self._on_partitions_revoked(revoked)
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """Faust's bookkeeping of offsets is not ours."""
+        await self._on_partitions_assigned(assigned, generation_id)
+
+    def ack(self, message: ConsumerMessage) -> bool:
+        """Tasks commit, and then acknowledge; there is nothing left to do."""
+        message.acked = True
+        return True
+
+    async def commit(self, *_args: Any, **_options: Any) -> bool:
+        """Offsets are committed by tasks."""
+        return False
+
+    async def _drain_messages(self, fetcher: Any) -> None:
+        while not (self.should_stop or fetcher.should_stop):
+            try:
+                batches = await self.thread.getmany(None, POLL_S)
+            except self.consumer_stopped_errors:
+                return
+            except KafkaError as problem:
+                self.app.worker.fail(problem)
+                return
+            await self._hand_on(batches)
+
+    async def _hand_on(self, batches: list[Batch]) -> None:
+        for batch in batches:
+            if self.app.worker.expect(batch):
+                await self.callback(self._message(TP(*batch.partition), batch))
+
+    def _message(self, tp: TP, batch: Batch) -> ConsumerMessage:
+        last = batch.records[-1]
+        return ConsumerMessage(
+            tp.topic,
+            tp.partition,
+            last.offset,
+            last.timestamp_ms / 1000,
+            0,
+            (),
+            None,
+            batch,
+            None,
+            tp=tp,
+            generation_id=self.app.consumer_generation_id,
+        )
+
+
+class BatchTransport(driver.Transport):  # type: ignore[misc]
+    """Faust's transport with our consumer."""
+
+    Consumer = BatchConsumer

@@ -1,0 +1,302 @@
+"""What we ask a cluster for beside records: topics, their settings and ends, consumer groups.
+
+aiokafka's admin client has a broker make the topics it asks about, and cannot delete a group; so
+this speaks Kafka's requests over aiokafka's plain client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    GroupIdNotFound,
+    KafkaError,
+    LeaderNotAvailableError,
+    NonEmptyGroup,
+    OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from aiokafka.protocol.admin import (
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+)
+from aiokafka.protocol.api import Request
+from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from contracts.errors import GroupBusy, KafkaRefused, KafkaUnreachable, TopicRefused
+from services.runtime.reach import reachable
+from services.runtime.security import client_options
+from services.settings import Settings
+
+_PATIENCE_S = 30.0
+_PAUSE_S = 0.05
+_TIMEOUT_MS = 20_000
+_TOPIC = 2
+"""A topic, among what may have settings."""
+_SET_ON_TOPIC = 1
+"""A setting that somebody gave to the topic itself."""
+_BROKERS_DEFAULT = -1
+_EARLIEST, _LATEST = -2, -1
+_READ_COMMITTED = 1
+_DENIED = (
+    TopicAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    ClusterAuthorizationFailedError,
+)
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
+
+
+def _patient(
+    ask: Callable[_Arguments, Awaitable[_Answer]],
+) -> Callable[_Arguments, Awaitable[_Answer]]:
+    """Ask again for as long as what goes wrong may pass: a broker that starts, a leader elected."""
+
+    @wraps(ask)
+    async def ask_again(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
+        give_up_at_s = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return await ask(*arguments, **named)
+            except KafkaError as error:
+                if not error.retriable or time.monotonic() >= give_up_at_s:
+                    raise
+            await asyncio.sleep(_PAUSE_S)
+
+    return ask_again
+
+
+class Setting(NamedTuple):
+    """One of a topic's settings as it applies."""
+
+    value: str
+    chosen: bool
+    """Somebody set it on the topic; otherwise it is the brokers' default."""
+
+
+class NewTopic(NamedTuple):
+    """A topic to be made."""
+
+    name: str
+    partitions: int
+    settings: Mapping[str, str]
+
+
+class Ends(NamedTuple):
+    """Where a partition begins, and where it ends for those who read what is committed."""
+
+    first: int
+    end: int
+
+
+@asynccontextmanager
+async def connected(settings: Settings) -> AsyncIterator[Cluster]:
+    """A connection to the cluster; what goes wrong with it leaves as one of our errors."""
+    await reachable(settings)
+    client = AIOKafkaClient(**client_options(settings, "admin"))
+    try:
+        await client.bootstrap()
+        yield Cluster(client, _user(settings))
+    except _DENIED as error:
+        message = f"the brokers do not let the user `{_user(settings)}` do this: {error}"
+        raise KafkaRefused(message) from error
+    except (KafkaError, TimeoutError) as error:
+        message = (
+            f"the brokers at {settings.bootstrap_servers} answered, and then failed"
+            f" ({error!r}); check that they are well, and try again"
+        )
+        raise KafkaUnreachable(message) from error
+    finally:
+        await client.close()
+
+
+def _user(settings: Settings) -> str:
+    return settings.sasl_username or settings.oauth_client_id or "anonymous"
+
+
+class Cluster:
+    """A connected cluster, and the user that it knows us as."""
+
+    def __init__(self, client: AIOKafkaClient, user: str) -> None:
+        self._client = client
+        self._user = user
+
+    @_patient
+    async def partitions(self, names: Collection[str]) -> dict[str, int]:
+        """How many partitions each topic has; one that does not exist is left out."""
+        return {name: len(leaders) for name, leaders in (await self._leaders(names)).items()}
+
+    @_patient
+    async def settings(self, names: Collection[str]) -> dict[str, dict[str, Setting]]:
+        """The settings that apply to topics."""
+        answer = await self._send(DescribeConfigsRequest([(_TOPIC, name, None) for name in names]))
+        found = {}
+        for code, message, _, name, entries in answer.resources:
+            self._check(
+                code, f"read the settings of the topic `{name}`", "DescribeConfigs", message
+            )
+            found[name] = {
+                key: Setting(value, source == _SET_ON_TOPIC)
+                for key, value, _, source, *_ in entries
+            }
+        return found
+
+    @_patient
+    async def make(self, topics: Collection[NewTopic], replication_factor: int | None) -> None:
+        """Make topics, and return when they can be used; one that is there is left as it is."""
+        factor = _BROKERS_DEFAULT if replication_factor is None else replication_factor
+        wanted: list[Any] = [
+            (one.name, one.partitions, factor, [], [*one.settings.items()]) for one in topics
+        ]
+        answer = await self._ask_controller(
+            CreateTopicsRequest(wanted, _TIMEOUT_MS, validate_only=False)
+        )
+        for name, code, message in answer.topic_errors:
+            if for_code(code) is not TopicAlreadyExistsError:
+                self._check(code, f"make the topic `{name}`", "Create", message)
+        await self._wait_for({one.name for one in topics}, there=True)
+
+    @_patient
+    async def delete(self, names: Collection[str]) -> None:
+        """Delete topics, and return when they are gone; one that is not there is no mistake."""
+        answer = await self._ask_controller(DeleteTopicsRequest([*names], _TIMEOUT_MS))
+        for name, code in answer.topic_error_codes:
+            if for_code(code) is not UnknownTopicOrPartitionError:
+                self._check(code, f"delete the topic `{name}`", "Delete")
+        await self._wait_for(set(names), there=False)
+
+    @_patient
+    async def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        """Delete a topic's records below an offset, by partition."""
+        for leader, led in (await self._led(topic, before)).items():
+            offsets = [(number, before[number]) for number in led]
+            answer = await self._send(DeleteRecordsRequest([(topic, offsets)], _TIMEOUT_MS), leader)
+            for _, partitions, *_ in answer.topics:
+                for partition in partitions:
+                    # Another instance, or retention, was faster.
+                    if for_code(partition[2]) is not OffsetOutOfRangeError:
+                        self._check(
+                            partition[2], f"delete records of the topic `{topic}`", "Delete"
+                        )
+
+    @_patient
+    async def ends(self, topic: str) -> dict[int, Ends]:
+        """Where the partitions of a topic begin and end; nothing where there is no such topic."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for at in (_EARLIEST, _LATEST):
+            for leader, led in (await self._led(topic)).items():
+                places = [(number, at) for number in led]
+                request = OffsetRequest(-1, _READ_COMMITTED, [(topic, places)])
+                ((_, partitions),) = (await self._send(request, leader)).topics
+                for number, code, _, offset in partitions:
+                    self._check(code, f"read the topic `{topic}`", "Describe")
+                    found[number].append(offset)
+        return {number: Ends(*found[number]) for number in sorted(found)}
+
+    @_patient
+    async def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a group has committed."""
+        answer = await self._send(OffsetFetchRequest(group, None), await self._coordinator(group))
+        self._check(answer.error_code, f"read the offsets of the group `{group}`", "Describe")
+        return {
+            TopicPartition(topic, number): OffsetAndMetadata(offset, metadata)
+            for topic, partitions in answer.topics
+            for number, offset, metadata, _ in partitions
+        }
+
+    @_patient
+    async def members(self, group: str) -> list[str]:
+        """Who is in a group now: client and host of each."""
+        answer = await self._send(DescribeGroupsRequest([group]), await self._coordinator(group))
+        ((code, _, _, _, _, members, *_),) = answer.groups
+        self._check(code, f"see the group `{group}`", "Describe")
+        return sorted(f"{client} on {host.removeprefix('/')}" for _, client, host, *_ in members)
+
+    @_patient
+    async def delete_group(self, group: str) -> None:
+        """Forget a group and its offsets; one that is not there is no mistake."""
+        answer = await self._send(DeleteGroupsRequest([group]), await self._coordinator(group))
+        ((_, code),) = answer.results
+        if for_code(code) is NonEmptyGroup:
+            message = f"somebody joined the group `{group}` meanwhile; stop it, and try again"
+            raise GroupBusy(message)
+        if for_code(code) is not GroupIdNotFound:
+            self._check(code, f"delete the group `{group}`", "Delete")
+
+    async def _leaders(self, names: Collection[str]) -> dict[str, dict[int, int]]:
+        """Who leads each partition, by topic; a partition without a leader has -1."""
+        answer = await self._send(MetadataRequest([*names], allow_auto_topic_creation=False))
+        found = {}
+        for code, name, _, partitions in answer.topics:
+            if for_code(code) is not UnknownTopicOrPartitionError:
+                self._check(code, f"see the topic `{name}`", "Describe")
+                found[name] = {number: leader for _, number, leader, *_ in partitions}
+        return found
+
+    async def _led(self, topic: str, only: Collection[int] | None = None) -> dict[int, list[int]]:
+        """The partitions of a topic by who leads them."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for number, leader in (await self._leaders([topic])).get(topic, {}).items():
+            if leader < 0:
+                raise LeaderNotAvailableError
+            if only is None or number in only:
+                found[leader].append(number)
+        return found
+
+    async def _wait_for(self, names: set[str], *, there: bool) -> None:
+        give_up_at_s = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < give_up_at_s:
+            leaders = await self._leaders(names)
+            led = {
+                name for name, by_partition in leaders.items() if min(by_partition.values()) >= 0
+            }
+            if led == names if there else not leaders:
+                return
+            await asyncio.sleep(_PAUSE_S)
+        state = "have a leader for each partition" if there else "be gone"
+        message = f"the topics {', '.join(sorted(names))} should {state} by now; check the brokers"
+        raise KafkaUnreachable(message)
+
+    async def _coordinator(self, group: str) -> int:
+        node: int = await self._client.coordinator_lookup(CoordinationType.GROUP, group)
+        return node
+
+    async def _send(self, request: Request[Any], node: int | None = None) -> Any:
+        chosen = self._client.get_random_node() if node is None else node
+        return await self._client.send(chosen, request)
+
+    async def _ask_controller(self, request: Request[Any]) -> Any:
+        await self._client.force_metadata_update()
+        return await self._send(request, self._client.cluster.controller.nodeId)
+
+    def _check(self, code: int, what: str, permission: str, message: str | None = None) -> None:
+        """Nothing if all went well; aiokafka's own error where it may pass."""
+        error = for_code(code)
+        if not code:
+            return
+        if issubclass(error, _DENIED):
+            sentence = f"the brokers do not let the user `{self._user}` {what}; grant {permission}"
+            raise KafkaRefused(sentence)
+        if error.retriable:
+            raise error(message)
+        sentence = f"the brokers cannot {what}: {message or error.description}"
+        raise TopicRefused(sentence)

@@ -1,0 +1,134 @@
+"""Which topic everything goes to that leaves one partition of a hop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiokafka.partitioner import murmur2
+from aiokafka.structs import TopicPartition
+
+from contracts.decision import Reason
+from contracts.errors import RecordUndecodable
+from contracts.hops import Hop, Repartition
+from contracts.pipeline import PipelineSpec
+from contracts.progress import LAYOUT, CleanedBy, Progress, cleaned_by_row, progress_row
+from contracts.record import NO_TIME_MS, Record
+from contracts.selectors import select
+from contracts.topics import decisions_topic, progress_topic
+from services.emit.asides import dead_records, decision_records, late_records
+from services.operators.chain import Chain
+from services.operators.operator import Aside, Batch, Step
+from services.operators.progress import progress_ms
+from services.runtime.outbox import Outbox
+from services.state.changelog import records_of
+from services.state.overlay import Change
+
+
+class Exits:
+    """The topics behind one partition of a hop."""
+
+    def __init__(self, spec: PipelineSpec, hop: Hop, partition: int, outbox: Outbox) -> None:
+        """Send through this outbox."""
+        self._spec = spec
+        self._hop = hop
+        self._partition = partition
+        self._outbox = outbox
+        self._spread = None if hop.end is None else Spread(hop.end)
+        self._decisions = decisions_topic(spec.sink.topic).name
+        self._says_who = partition == 0 and hop.end is None
+
+    async def send(self, step: Step, dead: list[Aside], records: list[Record]) -> None:
+        """Send what left the operators for these records, and what was dead at the door."""
+        send, partition = self._outbox.send, self._partition
+        if self._spread is None:
+            await send(self._spec.sink.topic, partition, step.forwarded.records)
+        else:
+            spread, without_id = self._spread.by_partition(
+                step.forwarded, await self._outbox.partitions(self._spread.topic), partition
+            )
+            dead = [*dead, *without_id]
+            for to, of_partition in spread.items():
+                await send(self._spread.topic, to, of_partition)
+        if step.late:
+            await send(self._spec.late.topic, partition, late_records(step.late))
+        if step.dead or dead:
+            letters = dead_records([*dead, *step.dead], records)
+            await send(self._spec.dead.topic, partition, letters)
+        if step.decisions:
+            await send(self._decisions, partition, decision_records(step.decisions))
+
+    async def finish(
+        self, changes: Iterable[Change], chain: Chain, position: int, now_ms: int
+    ) -> int:
+        """Send what closes a commit, wait until all is acknowledged; where the changelog ends.
+
+        Without a transaction the changelog follows when the output is safe: then it can never say
+        that a record was cleaned which nobody was given.
+        """
+        if not self._outbox.is_transactional:
+            await self._outbox.settle()
+        changelog = TopicPartition(self._hop.changelog.name, self._partition)
+        rows = [self._row(changelog, key, row, now_ms) for key, row in records_of(changes)]
+        await self._outbox.send(changelog.topic, changelog.partition, rows)
+        if self._spread is None:
+            await self._say_progress(chain, position, now_ms)
+        ends = await self._outbox.settle()
+        return ends[changelog]
+
+    async def _say_progress(self, chain: Chain, position: int, now_ms: int) -> None:
+        to = TopicPartition(progress_topic(self._spec.sink.topic).name, self._partition)
+        time_ms = chain.lateness.time_ms
+        progress = Progress(
+            self._partition,
+            progress_ms(self._hop.operators, chain),
+            time_ms,
+            self._hop.topic,
+            position,
+        )
+        if time_ms != NO_TIME_MS:
+            row = self._row(to, *progress_row(progress), now_ms)
+            await self._outbox.send(to.topic, to.partition, [row])
+        if self._says_who:
+            self._says_who = False
+            row = self._row(to, *cleaned_by_row(self._cleaned_by()), now_ms)
+            await self._outbox.send(to.topic, to.partition, [row])
+
+    def _cleaned_by(self) -> CleanedBy:
+        spec = self._spec
+        partitioned_by = "source" if self._hop.is_first else f"id of {self._hop.name}"
+        return CleanedBy(
+            spec.pipeline, LAYOUT, partitioned_by, spec.model_dump(mode="json", by_alias=True)
+        )
+
+    def _row(self, to: TopicPartition, key: bytes, row: bytes | None, now_ms: int) -> Record:
+        return Record(key, row, now_ms, (), to.topic, to.partition, None)
+
+
+class Spread:
+    """Which partition of a repartition topic a record goes to.
+
+    Records of one id meet in one partition, by the hash that Kafka's own clients use. A record
+    without an id has no duplicates to meet: it stays in the partition it came from.
+    """
+
+    def __init__(self, end: Repartition) -> None:
+        """Spread by the selector of this end."""
+        self.topic = end.topic.name
+        self._operator = end.operator
+        self._select = select(end.id)
+
+    def by_partition(
+        self, batch: Batch, partitions: int, home: int
+    ) -> tuple[dict[int, list[Record]], list[Aside]]:
+        """The records of each partition, in order, and those whose id cannot be read."""
+        spread: dict[int, list[Record]] = {}
+        dead = []
+        for record, cause in zip(batch.records, batch.causes, strict=True):
+            try:
+                identity = self._select(record)
+            except RecordUndecodable as problem:
+                dead.append(Aside(cause, self._operator, record, Reason.UNDECODABLE, str(problem)))
+                continue
+            to = home if identity is None else murmur2(identity) & 0x7FFFFFFF
+            spread.setdefault(to % partitions, []).append(record)
+        return spread, dead

@@ -1,0 +1,72 @@
+"""Start, run until told to stop, stop within a bound; the error that ended it goes up."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import structlog
+
+from contracts.pipeline import PipelineSpec
+from services.runtime import seams
+from services.runtime.app import make_app, start_app
+from services.runtime.reach import reachable
+from services.runtime.worker import Worker
+from services.settings import Settings
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_COLLECT_AFTER = 200_000
+"""Records come and go by the thousand and hold no cycles: looking for some is mostly in vain."""
+logger = structlog.get_logger(__name__)
+
+
+def run_pipeline(spec: PipelineSpec, settings: Settings) -> None:
+    """Run until a signal says stop; raises what ended it otherwise."""
+    gc.set_threshold(_COLLECT_AFTER, 50, 100)
+    seams.install_records()
+    asyncio.run(_run(spec, settings))
+
+
+async def _run(spec: PipelineSpec, settings: Settings) -> None:
+    await reachable(settings)
+    worker = Worker(spec, settings)
+    app = make_app(worker)
+    with _told_to_stop() as stop:
+        logger.info("starting", pipeline=spec.pipeline, guarantee=settings.guarantee)
+        failed = asyncio.ensure_future(worker.failed())
+        crashed = asyncio.ensure_future(app.wait_until_stopped())
+        try:
+            await start_app(app)
+            await asyncio.wait([stop, failed, crashed], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            logger.info("stopping", pipeline=spec.pipeline)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(app.stop(), 2 * settings.shutdown_timeout_ms / 1000)
+            crashed.cancel()
+        if not failed.cancel():
+            failed.result()
+        if app.crash_reason is not None:
+            raise app.crash_reason
+        logger.info("stopped", pipeline=spec.pipeline)
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[asyncio.Future[None]]:
+    """A future that is done when a signal asks us to stop."""
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[None] = loop.create_future()
+
+    def told() -> None:
+        if not stop.done():
+            stop.set_result(None)
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, told)
+    try:
+        yield stop
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,123 @@
+"""One partition's way out: batches of records, and the transaction that makes them count.
+
+Exactly once, a transactional producer carries everything between `begin` and `commit`; whoever
+opens an outbox with the same transactional id fences all earlier ones, and what they left open is
+aborted. At least once, an idempotent producer sends at once, and `commit` means: all of it was
+acknowledged.
+
+A batch that the broker refuses fails `settle`, which must come before anything is committed:
+aiokafka by itself would commit a transaction without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from contracts.record import Record
+from services.runtime import seams
+
+BATCH_BYTES = 900_000
+"""Below the broker's own default for `max.message.bytes`; a larger record is a batch by itself."""
+_REQUEST_BYTES_MAX = 64 << 20
+_RETRY_MS = 20
+
+
+class Outbox:
+    """Where one partition's records leave; one coroutine at a time."""
+
+    def __init__(
+        self, client: Mapping[str, Any], transactional_id: str | None, timeout_ms: int
+    ) -> None:
+        """Without a transactional id nothing is promised but acknowledgement."""
+        self._client = client
+        self._transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._producer: Any = None
+        self._sent: list[tuple[asyncio.Future[Any], int, TopicPartition]] = []
+        self.is_open = False
+        """Whether something was sent since the last commit."""
+        self.bytes_sent = 0
+        """Since the last commit."""
+
+    async def start(self) -> None:
+        """Connect; fence whoever used this transactional id before."""
+        transactional = {}
+        if self._transactional_id is not None:
+            transactional = {
+                "transactional_id": self._transactional_id,
+                "transaction_timeout_ms": self._timeout_ms,
+            }
+        self._producer = AIOKafkaProducer(
+            **self._client,
+            **transactional,
+            enable_idempotence=True,
+            linger_ms=0,
+            max_batch_size=BATCH_BYTES,
+            max_request_size=_REQUEST_BYTES_MAX,
+            retry_backoff_ms=_RETRY_MS,
+        )
+        await self._producer.start()
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether what is sent counts only once it is committed."""
+        return self._transactional_id is not None
+
+    async def partitions(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        return len(await self._producer.partitions_for(topic))
+
+    async def begin(self) -> None:
+        """What is sent from now on belongs together."""
+        if self._transactional_id is not None:
+            await self._producer.begin_transaction()
+        self.is_open = True
+
+    async def send(self, topic: str, partition: int, records: Iterable[Record]) -> None:
+        """Send records to one partition, in order, with their own timestamps and headers."""
+        rows = records if isinstance(records, list) else list(records)
+        start = 0
+        while start < len(rows):
+            batch = self._producer.create_batch()
+            start = seams.fill(batch, rows, start)
+            count = batch.record_count()
+            self.bytes_sent += batch.size()
+            batch.close()
+            acknowledged = await self._producer.send_batch(batch, topic, partition=partition)
+            self._sent.append((acknowledged, count, TopicPartition(topic, partition)))
+
+    async def settle(self) -> dict[TopicPartition, int]:
+        """Wait until everything sent is acknowledged; the next offset of each partition."""
+        ends: dict[TopicPartition, int] = {}
+        sent, self._sent = self._sent, []
+        for acknowledged, count, partition in sent:
+            metadata = await acknowledged
+            ends[partition] = metadata.offset + count
+        return ends
+
+    async def commit(self, offsets: Mapping[TopicPartition, int], group: str) -> None:
+        """Make everything since `begin` count, with the source's offsets."""
+        await self._producer.send_offsets_to_transaction(
+            {partition: OffsetAndMetadata(offset, "") for partition, offset in offsets.items()},
+            group,
+        )
+        await self._producer.commit_transaction()
+
+    def closed(self) -> None:
+        """What was open is committed."""
+        self.is_open = False
+        self.bytes_sent = 0
+
+    async def stop(self) -> None:
+        """Let go; what was not committed is aborted by the broker, or by the next `start`."""
+        producer, self._producer = self._producer, None
+        for acknowledged, _, _ in self._sent:
+            acknowledged.cancel()
+        self._sent = []
+        if producer is not None:
+            await producer.stop()

@@ -1,0 +1,262 @@
+"""Dead letters go back to where they died: the same bytes, timestamp, headers and partition.
+
+Records and the offsets of the letters share a transaction, and each replay fences the one before:
+whatever happens, no letter is put back twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError, ProducerFenced
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from contracts.dead_letter import INTAKE, DeadLetter, read_dead, replay_headers, replays
+from contracts.decision import Reason
+from contracts.errors import GroupBusy, KafkaUnreachable, TopicRefused
+from contracts.pipeline import PipelineSpec
+from contracts.policies import AggregatePolicy
+from contracts.record import Record
+from contracts.time import format_duration_ms
+from services.runtime.cluster import connected
+from services.runtime.replay_place import Place
+from services.runtime.security import client_options
+from services.settings import Settings
+
+_POLL_MS = 200
+_BATCH_BYTES = 256 << 10
+_REQUEST_BYTES_MAX = 64 << 20
+"""A letter larger than a batch is a batch by itself."""
+
+
+class Fate(StrEnum):
+    """What becomes of a letter in a replay."""
+
+    BACK = "put back"
+    OFTEN = "put back often enough before"
+    MADE = "made by an operator, so nothing to put back"
+    ELSEWHERE = "from a topic or partition that this pipeline does not read"
+    FOREIGN = "not a letter of headrace"
+
+
+Tally = Counter[tuple[Fate, str]]
+"""How many letters had which fate, by reason."""
+Back = dict[TopicPartition, list[Record]]
+"""What is put back, by where to."""
+
+
+class Choice(NamedTuple):
+    """Which letters are put back."""
+
+    reason: Reason | None
+    """Only those that died of this; None is all."""
+    replays_max: int
+    """Only those that were put back less often."""
+
+
+async def put_back(
+    spec: PipelineSpec,
+    settings: Settings,
+    choice: Choice,
+    tell: Callable[[int, int], None],
+    *,
+    really: bool,
+) -> Tally:
+    """Put dead letters back, or only count them; `tell` hears how many of how many are read."""
+    group, dead = f"{spec.pipeline}.replay-dead", spec.dead.topic
+    async with (
+        connected(settings) as cluster,
+        _producer(settings, group, really=really) as producer,
+    ):
+        # Behind the producer's start, which ends what an earlier replay left open.
+        committed = await cluster.committed(group)
+        places = {
+            number: Place.read(committed.get(TopicPartition(dead, number)), ends)
+            for number, ends in (await cluster.ends(dead)).items()
+        }
+        judge = _Judge(spec, choice, await cluster.partitions([hop.topic for hop in spec.hops()]))
+        tally: Tally = Counter()
+        async for number, letters, next_offset in _letters(settings, dead, places, tell):
+            back = judge.divide(letters, places[number], tally)
+            places[number].advance(next_offset, choice.reason)
+            if producer is not None:
+                done = {TopicPartition(dead, number): places[number].written()}
+                await _commit(producer, back, done, group)
+    return tally
+
+
+class _Judge(NamedTuple):
+    """Decides about letters."""
+
+    spec: PipelineSpec
+    choice: Choice
+    partitions: Mapping[str, int]
+    """Of the topics that the pipeline reads."""
+
+    def divide(self, letters: list[Record], place: Place, tally: Tally) -> Back:
+        """What is put back of these letters; all of them are counted."""
+        back: Back = defaultdict(list)
+        for dead in letters:
+            letter = read_dead(dead)
+            reason = None if letter is None else letter.reason
+            if letter is None or reason is None:
+                tally[Fate.FOREIGN, ""] += 1
+            elif self.choice.reason in {None, reason} and place.is_due(dead.offset, reason):
+                fate = self._fate(letter)
+                tally[fate, reason] += 1
+                if fate is Fate.BACK:
+                    record = letter.record
+                    to = TopicPartition(record.topic, record.partition)
+                    back[to].append(record._replace(headers=replay_headers(record)))
+        return back
+
+    def _fate(self, letter: DeadLetter) -> Fate:
+        record = letter.record
+        if record.offset is None or self._stands_behind_an_aggregate(letter.operator):
+            return Fate.MADE
+        if record.partition >= self.partitions.get(record.topic, 0):
+            return Fate.ELSEWHERE
+        return Fate.OFTEN if replays(record) >= self.choice.replays_max else Fate.BACK
+
+    def _stands_behind_an_aggregate(self, operator: str) -> bool:
+        """Also where nobody knows the operator any more: then it may have been."""
+        names = [policy.name for policy in self.spec.operators]
+        before = 0 if operator == INTAKE else names.index(operator) if operator in names else None
+        return any(isinstance(policy, AggregatePolicy) for policy in self.spec.operators[:before])
+
+
+async def _letters(
+    settings: Settings, topic: str, places: Mapping[int, Place], tell: Callable[[int, int], None]
+) -> AsyncIterator[tuple[int, list[Record], int]]:
+    """Letters by partition, in order, with the offset behind them; up to where the topic ended."""
+    left = {
+        TopicPartition(topic, number): place.end
+        for number, place in places.items()
+        if place.start < place.end
+    }
+    total = remaining = sum(place.end - place.start for place in places.values())
+    async with _consumer(settings, topic, places) as consumer:
+        moved_at_s = time.monotonic()
+        while left:
+            fetched = await consumer.getmany(*left, timeout_ms=_POLL_MS)
+            for partition, rows in fetched.items():
+                inside = [_record(row) for row in rows if row.offset < left[partition]]
+                if inside:
+                    yield partition.partition, inside, rows[len(inside) - 1].offset + 1
+            positions = {one: await consumer.position(one) for one in left}
+            left = {one: end for one, end in left.items() if positions[one] < end}
+            before, remaining = remaining, sum(end - positions[one] for one, end in left.items())
+            tell(total - remaining, total)
+            moved_at_s = time.monotonic() if remaining < before else moved_at_s
+            if time.monotonic() - moved_at_s > settings.stall_timeout_ms / 1_000:
+                stalled = format_duration_ms(settings.stall_timeout_ms)
+                message = f"the brokers gave no letter of `{topic}` for {stalled}; try again"
+                raise KafkaUnreachable(message)
+
+
+@asynccontextmanager
+async def _consumer(
+    settings: Settings, topic: str, places: Mapping[int, Place]
+) -> AsyncIterator[AIOKafkaConsumer]:
+    consumer = AIOKafkaConsumer(
+        **client_options(settings, "replay-dead"),
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    try:
+        consumer.assign([TopicPartition(topic, number) for number in places])
+        for number, place in places.items():
+            consumer.seek(TopicPartition(topic, number), place.start)
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+@asynccontextmanager
+async def _producer(
+    settings: Settings, name: str, *, really: bool
+) -> AsyncIterator[AIOKafkaProducer | None]:
+    """A transactional producer; none for those who only look."""
+    if not really:
+        yield None
+        return
+    producer = AIOKafkaProducer(
+        **client_options(settings, "replay-dead"),
+        transactional_id=name,
+        transaction_timeout_ms=settings.transaction_timeout_ms,
+        max_batch_size=_BATCH_BYTES,
+        max_request_size=_REQUEST_BYTES_MAX,
+    )
+    await producer.start()
+    try:
+        yield producer
+    except ProducerFenced as error:
+        message = (
+            "another replay of these letters began meanwhile, so this one stops;"
+            " what it put back counts, and the other goes on behind it"
+        )
+        raise GroupBusy(message) from error
+    finally:
+        await producer.stop()
+
+
+async def _commit(
+    producer: AIOKafkaProducer,
+    back: Back,
+    done: dict[TopicPartition, OffsetAndMetadata],
+    group: str,
+) -> None:
+    """Put letters back and note it, both or neither."""
+    async with producer.transaction():
+        for to, records in back.items():
+            try:
+                for acknowledged in await _send(producer, to, records):
+                    await acknowledged
+            except ProducerFenced:
+                raise
+            except KafkaError as error:
+                message = f"the brokers do not take letters back into `{to.topic}`: {error}"
+                raise TopicRefused(message) from error
+        await producer.send_offsets_to_transaction(done, group)
+
+
+async def _send(
+    producer: AIOKafkaProducer, to: TopicPartition, records: list[Record]
+) -> list[asyncio.Future[Any]]:
+    """Whole batches: aiokafka's way past its refusal of a record that is null twice."""
+    sent = []
+    batch = producer.create_batch()
+    for record in records:
+        if not _append(batch, record):
+            sent.append(await producer.send_batch(batch, to.topic, partition=to.partition))
+            batch = producer.create_batch()
+            # The first record of a batch fits, however large it is.
+            _append(batch, record)
+    sent.append(await producer.send_batch(batch, to.topic, partition=to.partition))
+    return sent
+
+
+def _append(batch: BatchBuilder, record: Record) -> bool:
+    """Whether there was room for it."""
+    added = batch.append(
+        key=record.key,
+        value=record.value,
+        timestamp=record.timestamp_ms,
+        headers=record.headers,
+    )
+    return added is not None
+
+
+def _record(row: Any) -> Record:
+    return Record(
+        row.key, row.value, row.timestamp, tuple(row.headers), row.topic, row.partition, row.offset
+    )

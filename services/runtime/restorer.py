@@ -1,0 +1,197 @@
+"""Reads changelogs, in a thread of its own, with a consumer that belongs to no group.
+
+A rebalance of the group does not touch it, and its work does not hold up the partitions that run.
+Whoever wants a changelog read gives a position and a function that takes records; the function is
+called in this thread, and never again once `restore` has returned, whichever way it did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+
+from contracts.errors import HeadraceError, StateTruncated
+from contracts.record import Record
+
+Take = Callable[[list[Record]], None]
+_POLL_MS = 50
+_FETCH_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One changelog partition that is being read."""
+
+    position: int
+    end: int
+    take: Take
+    done: Future[int] = field(default_factory=Future)
+
+
+class Restorer:
+    """The thread; `start` and `stop` it with the worker."""
+
+    def __init__(self, client: Mapping[str, Any], isolation_level: str) -> None:
+        """Read with these client options."""
+        self._client = client
+        self._isolation_level = isolation_level
+        self._readings: dict[TopicPartition, _Reading] = {}
+        self._assigned: dict[TopicPartition, _Reading] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="restorer", daemon=True)
+        self._consumer: Any = None
+        self._changed = asyncio.Event()
+        self._connecting = asyncio.Lock()
+        self._is_stopping = False
+
+    async def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Stop reading, and end the thread."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._end)
+            await asyncio.to_thread(self._thread.join)
+
+    def remaining(self, partition: TopicPartition) -> int:
+        """How many records are still to be read, about."""
+        reading = self._readings.get(partition)
+        return 0 if reading is None else max(0, reading.end - reading.position)
+
+    async def restore(self, partition: TopicPartition, start: int, take: Take) -> int:
+        """Hand every record from `start` to the end to `take`; the position behind the last."""
+        submitted = asyncio.run_coroutine_threadsafe(
+            self._begin(partition, start, take), self._loop
+        )
+        try:
+            reading = await asyncio.wrap_future(submitted)
+            return await asyncio.wrap_future(reading.done)
+        finally:
+            dropped = asyncio.run_coroutine_threadsafe(self._drop(partition), self._loop)
+            await asyncio.shield(asyncio.wrap_future(dropped))
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._serve())
+        finally:
+            self._loop.close()
+
+    def _end(self) -> None:
+        self._is_stopping = True
+        self._changed.set()
+
+    async def _begin(self, partition: TopicPartition, start: int, take: Take) -> _Reading:
+        consumer = await self._connected()
+        earliest = (await consumer.beginning_offsets([partition]))[partition]
+        end = (await consumer.end_offsets([partition]))[partition]
+        if not earliest <= start <= end:
+            raise _truncated(partition, start, earliest, end)
+        reading = _Reading(start, end, take)
+        if start == end:
+            reading.done.set_result(end)
+        else:
+            self._readings[partition] = reading
+            self._changed.set()
+        return reading
+
+    async def _drop(self, partition: TopicPartition) -> None:
+        if self._readings.pop(partition, None) is not None:
+            self._changed.set()
+
+    async def _connected(self) -> Any:
+        async with self._connecting:
+            if self._consumer is None:
+                consumer = AIOKafkaConsumer(
+                    **self._client,
+                    enable_auto_commit=False,
+                    auto_offset_reset="none",
+                    isolation_level=self._isolation_level,
+                    max_partition_fetch_bytes=_FETCH_BYTES,
+                    fetch_max_wait_ms=_POLL_MS,
+                )
+                await consumer.start()
+                self._consumer = consumer
+            return self._consumer
+
+    async def _serve(self) -> None:
+        try:
+            while not self._is_stopping:
+                if self._changed.is_set():
+                    self._changed.clear()
+                    self._assign()
+                if self._assigned:
+                    await self._read()
+                else:
+                    await self._changed.wait()
+        finally:
+            for partition, reading in list(self._readings.items()):
+                self._finish(partition, reading, KafkaError("the restorer was stopped"))
+            if self._consumer is not None:
+                await self._consumer.stop()
+
+    def _assign(self) -> None:
+        self._assigned = dict(self._readings)
+        if not self._assigned:
+            if self._consumer is not None:
+                self._consumer.unsubscribe()
+            return
+        self._consumer.assign(list(self._assigned))
+        for partition, reading in self._assigned.items():
+            self._consumer.seek(partition, reading.position)
+
+    async def _read(self) -> None:
+        try:
+            fetched = await self._consumer.getmany(timeout_ms=_POLL_MS)
+        except KafkaError as failure:
+            for partition, reading in list(self._readings.items()):
+                self._finish(partition, reading, failure)
+            return
+        for partition, reading in self._assigned.items():
+            if self._readings.get(partition) is reading:
+                await self._hand_on(partition, reading, fetched.get(partition))
+
+    async def _hand_on(
+        self, partition: TopicPartition, reading: _Reading, records: list[Record] | None
+    ) -> None:
+        if records:
+            try:
+                reading.take(records)
+            except HeadraceError as failure:
+                self._finish(partition, reading, failure)
+                return
+        # Behind the last record may stand markers of transactions, which are no records.
+        reading.position = await self._consumer.position(partition)
+        if reading.position >= reading.end:
+            self._finish(partition, reading, None)
+
+    def _finish(
+        self, partition: TopicPartition, reading: _Reading, failure: Exception | None
+    ) -> None:
+        del self._readings[partition]
+        self._changed.set()
+        if failure is None:
+            reading.done.set_result(reading.position)
+        else:
+            reading.done.set_exception(failure)
+
+
+def _truncated(partition: TopicPartition, start: int, earliest: int, end: int) -> StateTruncated:
+    name = f"{partition.topic}/{partition.partition}"
+    if start < earliest:
+        found = f"its records before offset {earliest} are gone, and the state needs them from"
+    else:
+        found = f"it ends at offset {end}, and the state was written up to"
+    return StateTruncated(
+        f"the changelog {name} was truncated or made anew: {found} {start};"
+        " bring the topic back, or begin anew with `headrace reset`"
+    )

@@ -1,0 +1,84 @@
+"""Every private name of Faust and aiokafka that we lean on, and nothing else.
+
+The versions are pinned, and `tests/runtime/test_seams.py` fails loudly when an upgrade moves one of
+these. What is public is used where it is needed; what is here is used from here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aiokafka.consumer import fetcher as _fetcher
+from aiokafka.structs import TopicPartition
+
+from contracts.record import Record
+
+FAUST = "0.15.3"
+AIOKAFKA = "0.14.0"
+
+PRIVATE_NAMES = {
+    "aiokafka.consumer.fetcher.PartitionRecords": ("_consumer_record", "_unpack_records"),
+    "aiokafka.producer.message_accumulator.BatchBuilder": ("append", "close", "record_count"),
+    "aiokafka.consumer.AIOKafkaConsumer": ("pause", "resume", "seek", "highwater"),
+    "faust.App": (
+        "_new_transport",
+        "_on_partitions_assigned",
+        "_on_partitions_revoked",
+        "_stop_consumer",
+        "_fetcher",
+    ),
+    "faust.Topic": ("_compile_decode",),
+    "faust.Table": ("_new_store_by_url",),
+    "faust.tables.manager.TableManager": ("_update_channels",),
+    "faust.transport.consumer.Consumer": ("_drain_messages", "_commit_offsets"),
+    "faust.transport.drivers.aiokafka.AIOKafkaConsumerThread": (
+        "_create_worker_consumer",
+        "_fetch_records",
+        "_ensure_consumer",
+    ),
+    "faust.transport.drivers.aiokafka.Consumer": ("_new_consumer_thread", "RebalanceListener"),
+}
+"""What is called or overridden, by class."""
+
+
+class _Records(_fetcher.PartitionRecords):  # type: ignore[misc]
+    """Makes our record at once, instead of aiokafka's dataclass and then ours."""
+
+    def _consumer_record(self, tp: TopicPartition, record: Any) -> Record:
+        headers = record.headers
+        return Record(
+            record.key,
+            record.value,
+            record.timestamp,
+            tuple(headers) if headers else (),
+            tp.topic,
+            tp.partition,
+            record.offset,
+        )
+
+
+def install_records() -> None:
+    """From now on every consumer of this process hands out `contracts.record.Record`."""
+    _fetcher.PartitionRecords = _Records
+
+
+def fill(batch: Any, rows: Sequence[Record], start: int) -> int:
+    """Append rows from `start` on; the index of the first that did not fit."""
+    append = batch._builder.append
+    offset = batch._relative_offset
+    for index in range(start, len(rows)):
+        key, value, timestamp_ms, headers, *_ = rows[index]
+        fitted = append(
+            offset, timestamp_ms, key=key, value=value, headers=list(headers) if headers else _NONE
+        )
+        if fitted is None:
+            batch._relative_offset = offset
+            batch.close()
+            return index
+        offset += 1
+    batch._relative_offset = offset
+    return len(rows)
+
+
+_NONE: list[tuple[str, bytes]] = []

@@ -1,0 +1,302 @@
+"""A task: one partition of one hop, from the first restored row to the last commit.
+
+    open      state from disk -> changelog read -> earlier owners fenced -> its tail read
+    run       records -> timestamps -> operators -> outbox, commit by commit
+    commit    operators save -> changelog, progress, offsets -> transaction -> one write batch
+    close     what is under way is committed, or discarded whole
+
+One coroutine does all of it, so nothing here needs a lock. State on disk is never ahead of what is
+committed; whatever goes wrong between two commits, the task is thrown away and opened again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from itertools import count
+from typing import Any, NamedTuple
+
+import structlog
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+
+from contracts.errors import BufferFull
+from contracts.hops import Hop
+from contracts.pipeline import Source
+from contracts.policies import ReorderPolicy
+from contracts.record import Record, offset_of
+from services.intake.timestamps import Timestamps
+from services.operators.chain import Chain
+from services.operators.operator import Failure
+from services.runtime.exits import Exits
+from services.runtime.outbox import Outbox
+from services.runtime.work import Work
+from services.state.changelog import rewrite
+from services.state.partition import PartitionState
+from services.state.stamps import check_stamp, stamp_of
+
+SLICE_RECORDS = 2_000
+"""How many records the operators take at once: enough to be fast, few enough to let others in."""
+
+
+_leases = count(1)
+logger = structlog.get_logger(__name__)
+
+
+class Fetched(NamedTuple):
+    """What the source's consumer brought for a task, and how to say that it is committed."""
+
+    records: list[Record]
+    acknowledge: Callable[[], Any]
+
+
+class _StopAtError(Exception):
+    """An operator cannot go on; the task is opened again and runs up to this offset."""
+
+    def __init__(self, offset: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.offset = offset
+        self.sentence = sentence
+
+
+class Task:
+    """One partition of one hop; `run` it once."""
+
+    def __init__(self, work: Work, hop: Hop, partition: int) -> None:
+        """Nothing is opened before `run`."""
+        self.hop = hop
+        self.partition = partition
+        self.source = TopicPartition(hop.topic, partition)
+        self.state = "restoring"
+        self.lease = 0
+        """Whose records are taken: those fetched since the task last began to read."""
+        self.waiting = 0
+        """Records that were brought and not taken yet."""
+        self.position = 0
+        """The next source offset."""
+        self.committed: int | None = None
+        self.guarded_records = self.restored_records = self.commits = 0
+        self.commit_seconds = 0.0
+        self._work = work
+        self._inbox: deque[Fetched] = deque()
+        self._arrived = asyncio.Event()
+        self._uncommitted: list[Fetched] = []
+        self._records_open = 0
+        self._opened_at = 0.0
+        self._quiet_since = time.monotonic()
+        self._stop_at: _StopAtError | None = None
+        self._is_closing = False
+        self._where = {"topic": hop.topic, "partition": partition}
+        self._idle_s = _idle_s(hop)
+        self._timestamps: Timestamps
+        self._partition_state: PartitionState
+        self._outbox: Outbox
+        self._chain: Chain
+        self._exits: Exits
+
+    def offer(self, fetched: Fetched) -> None:
+        """Records for this task, in order."""
+        self._inbox.append(fetched)
+        self._arrived.set()
+
+    def close(self) -> None:
+        """Commit what was processed, and end; `run` returns soon."""
+        self._is_closing = True
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Live until closed; an error leaves nothing half done."""
+        while not self._is_closing:
+            try:
+                async with AsyncExitStack() as opened:
+                    opened.callback(self._forget)
+                    await self._open(opened)
+                    await self._live()
+            except _StopAtError as stop:
+                self._stop_at = stop
+            except KafkaError as problem:
+                if self._is_closing:
+                    logger.warning("not committed before it left", **self._where, why=repr(problem))
+                elif not await self._work.recover(self.source, problem):
+                    return
+
+    async def _open(self, opened: AsyncExitStack) -> None:
+        work, hop = self._work, self.hop
+        self.state = "restoring"
+        table = work.tables[hop.name]
+        state = self._partition_state = await table.open(self.partition, work.now_ms())
+        opened.push_async_callback(table.close, self.partition)
+        if state.rebuilt_because is not None:
+            logger.warning("state is rebuilt", **self._where, why=state.rebuilt_because)
+        left_open = await self._restore()
+        outbox = self._outbox = work.outbox(hop, self.partition)
+        opened.push_async_callback(outbox.stop)
+        await outbox.start()
+        left_open += await self._restore()
+        stamp = stamp_of(work.spec, hop)
+        for change in check_stamp(state, stamp):
+            logger.info("the pipeline was changed", **self._where, change=change)
+        state.stamp_with(stamp)
+        rewrite(state.overlay, left_open)
+        self._chain = Chain(hop.operators, state.overlay.view, explain=work.settings.decisions)
+        self._exits = Exits(work.spec, hop, self.partition, outbox)
+        self._timestamps = Timestamps(work.spec.source if hop.is_first else Source(topic=hop.topic))
+        self.position = await work.start_position(self.source, state.position)
+        opened.push_async_callback(work.stop_reading, self.source)
+        self.state = "running"
+        self.lease = next(_leases)
+        logger.info(
+            "running", **self._where, position=self.position, restored=self.restored_records
+        )
+        await work.begin_reading(self.source, self.position, self.lease)
+
+    def _forget(self) -> None:
+        """Nothing that was brought and not committed counts; it is read again."""
+        self.state = "closing"
+        self.lease = 0
+        self._inbox.clear()
+        self._uncommitted.clear()
+        self.waiting = 0
+        self._records_open = 0
+
+    async def _restore(self) -> list[bytes]:
+        """Read the changelog to its end; keys whose newest record never counted."""
+        state = self._partition_state
+        changelog = TopicPartition(self.hop.changelog.name, self.partition)
+        restoration = state.restoration()
+        await self._work.restorer.restore(
+            changelog,
+            state.changelog_position,
+            restoration.take,
+        )
+        self.restored_records += restoration.restored
+        return restoration.left_open()
+
+    async def _live(self) -> None:
+        while not self._is_closing:
+            fetched = await self._next()
+            if fetched is not None:
+                await self._take(fetched)
+            elif not self._outbox.is_open and self._is_idle():
+                await self._release_idle()
+            if self._is_due():
+                await self._commit()
+        if self._outbox.is_open:
+            await self._commit()
+
+    async def _next(self) -> Fetched | None:
+        """What was brought next; None when it is time to commit or to look at the clock."""
+        if not self._inbox:
+            self._arrived.clear()
+            if not self._is_closing:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._patience_s()):
+                        await self._arrived.wait()
+        if not self._inbox or self._is_closing:
+            return None
+        return self._inbox.popleft()
+
+    def _patience_s(self) -> float | None:
+        if self._outbox.is_open:
+            left_s = self._opened_at + self._work.settings.commit_interval_ms / 1000
+            return max(0.0, left_s - time.monotonic())
+        return self._idle_s
+
+    def _is_due(self) -> bool:
+        if not self._outbox.is_open:
+            return False
+        settings = self._work.settings
+        return (
+            self._records_open >= settings.commit_records_max
+            or self._outbox.bytes_sent >= settings.commit_bytes_max
+            or time.monotonic() - self._opened_at >= settings.commit_interval_ms / 1000
+        )
+
+    async def _take(self, fetched: Fetched) -> None:
+        records = fetched.records
+        if offset_of(records[0]) < self.position:
+            known = sum(offset_of(record) < self.position for record in records)
+            self.guarded_records += known
+            records = records[known:]
+        for start in range(0, len(records), SLICE_RECORDS):
+            await self._process(records[start : start + SLICE_RECORDS])
+            if self._is_due():
+                await self._commit()
+            else:
+                await asyncio.sleep(0)
+        self._quiet_since = time.monotonic()
+        self._uncommitted.append(fetched)
+        self.waiting -= len(fetched.records)
+        self._work.taken(self)
+
+    async def _process(self, records: list[Record]) -> None:
+        stop = self._stop_at
+        if stop is not None:
+            records = [record for record in records if offset_of(record) < stop.offset]
+        if records:
+            await self._begin()
+            batch, dead = self._timestamps.take(records, self._work.now_ms())
+            step = self._chain.process(batch)
+            if step.failure is not None:
+                raise _failed(step.failure, records)
+            await self._exits.send(step, dead, records)
+            self._records_open += len(records)
+            self.position = offset_of(records[-1]) + 1
+        if stop is not None and (not records or self.position >= stop.offset):
+            if self._outbox.is_open:
+                await self._commit()
+            raise BufferFull(stop.sentence)
+
+    async def _begin(self) -> None:
+        if not self._outbox.is_open:
+            await self._outbox.begin()
+            self._opened_at = time.monotonic()
+
+    def _is_idle(self) -> bool:
+        return (
+            self._idle_s is not None
+            and time.monotonic() - self._quiet_since >= self._idle_s
+            and self._work.is_at_end(self.source, self.position)
+        )
+
+    async def _release_idle(self) -> None:
+        self._quiet_since = time.monotonic()
+        step = self._chain.release_idle()
+        if step is not None:
+            await self._begin()
+            await self._exits.send(step, [], [])
+
+    async def _commit(self) -> None:
+        started_at = time.monotonic()
+        state, outbox = self._partition_state, self._outbox
+        self._chain.save()
+        state.reach(self.position)
+        now_ms = self._work.now_ms()
+        end = await self._exits.finish(state.overlay.changes(), self._chain, self.position, now_ms)
+        await self._work.commit(outbox, self.source, self.position)
+        state.commit(end, now_ms)
+        outbox.closed()
+        for fetched in self._uncommitted:
+            fetched.acknowledge()
+        self._uncommitted.clear()
+        self.commits += 1
+        self.commit_seconds += time.monotonic() - started_at
+        self.committed = self.position
+        self._records_open = 0
+
+
+def _idle_s(hop: Hop) -> float | None:
+    """After how long a silence the first operator lets go, None where none ever does."""
+    idles_ms = [
+        policy.idle_ms
+        for policy in hop.operators
+        if isinstance(policy, ReorderPolicy) and policy.idle_ms is not None
+    ]
+    return min(idles_ms) / 1000 if idles_ms else None
+
+
+def _failed(failure: Failure, records: list[Record]) -> _StopAtError:
+    return _StopAtError(offset_of(records[failure.cause]), failure.sentence)

@@ -1,0 +1,176 @@
+"""What may be wrong with a topic that is there already: what is refused, and what is warned about.
+
+Refused is what would lose records, their times or state without anybody having asked for it. A
+setting that somebody gave to a topic which others read (cleaned, late, dead) is taken as asked for,
+and warned about; the brokers' default is not. Internal topics are headrace's alone, so whatever
+deletes from them is a mistake. What loses nothing, but may stop the pipeline or slow it down, is
+warned about; so is everything about the source, which belongs to somebody else.
+
+                                    internal    cleaned, late, dead         source
+    deletes by age or size          refused     chosen: warned, or refused  warned
+    keeps the newest of each key    as meant    cleaned: same; or refused   warned
+    grows without compaction        warned
+    replaces timestamps             refused     refused                     warned
+    refuses far times, large ones   warned      warned
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from contracts.pipeline import PipelineSpec
+from contracts.selector_text import RECORD_TIMESTAMP
+from contracts.time import format_duration_ms
+from contracts.topics import FOREVER_MS, TopicSpec
+from services.runtime.cluster import Setting
+
+Found = Mapping[str, Setting]
+"""A topic's settings by name."""
+
+_INTERNAL = ("changelog", "progress", "repartition")
+_WITH_EVENT_TIME = ("cleaned", "late", "dead", "repartition")
+_AGE, _SIZE, _POLICY = "retention.ms", "retention.bytes", "cleanup.policy"
+_TIMESTAMP_TYPE = "message.timestamp.type"
+_AHEAD, _BEHIND = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
+_RECORD_BYTES = "max.message.bytes"
+_NO_BOUND = -1
+_AS_GOOD_AS_FOREVER_MS = 1 << 62
+_TIMESTAMP_MS_MAX = (1 << 63) - 1
+_ROOM_BYTES = 64 << 10
+"""For what is written around a record: the cause of its death, or the row that holds it."""
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong with a topic."""
+
+    sentence: str
+    refused: bool
+
+
+def settings_to_make(topic: TopicSpec, source: Found) -> dict[str, str]:
+    """What a topic is made with; what the brokers' defaults could spoil is spelt out."""
+    spelt_out = {_RECORD_BYTES: str(int(source[_RECORD_BYTES].value) + _ROOM_BYTES)}
+    if topic.cleanup_policy == "delete":
+        spelt_out[_SIZE] = str(_NO_BOUND)
+    return topic.settings() | spelt_out
+
+
+def findings(
+    topic: TopicSpec, found: Found, source: Found, max_future_ms: int | None
+) -> Iterator[Finding]:
+    """What is wrong with a topic of the pipeline that is there already."""
+    if topic.role == "decisions":
+        return
+    yield from _deletions(topic, found)
+    yield from _compaction(topic, found)
+    if topic.role in _WITH_EVENT_TIME:
+        yield from _times(topic, found, max_future_ms)
+    taken, wanted = int(found[_RECORD_BYTES].value), int(source[_RECORD_BYTES].value)
+    if taken < wanted:
+        sentence = (
+            f"`{topic.name}` takes up to {taken} bytes at once, and the source up to {wanted}: one"
+            f" larger record would stop the pipeline; raise its {_RECORD_BYTES}"
+        )
+        yield Finding(sentence, refused=False)
+
+
+def source_warnings(spec: PipelineSpec, found: Found) -> Iterator[str]:
+    """How the source may lose records before the pipeline reads them, or blur their times."""
+    name = spec.source.topic
+    for setting, bound in _bounds(found):
+        yield (
+            f"the source `{name}` deletes records {bound}, read or not ({setting}): a pipeline"
+            " that stands still for longer misses some"
+        )
+    if "compact" in _policy(found):
+        yield (
+            f"the source `{name}` is compacted: of records with the same key, the earlier ones may"
+            " be gone before they are read"
+        )
+    if (
+        found[_TIMESTAMP_TYPE].value == "LogAppendTime"
+        and spec.source.timestamp == RECORD_TIMESTAMP
+    ):
+        yield (
+            f"the source `{name}` carries the brokers' time ({_TIMESTAMP_TYPE}): records count as"
+            " of their arrival; if they tell their own time, name it in `source.timestamp`"
+        )
+
+
+def _deletions(topic: TopicSpec, found: Found) -> Iterator[Finding]:
+    for setting, bound in _bounds(found):
+        chosen = found[setting].chosen
+        if topic.role in _INTERNAL:
+            advice = (
+                f"set its {_POLICY} to compact"
+                if topic.cleanup_policy == "compact"
+                else f"set its {setting} to {_NO_BOUND}"
+            )
+            sentence = f"`{topic.name}` deletes records {bound}, and {topic.why}; {advice}"
+            yield Finding(sentence, refused=True)
+        elif chosen:
+            sentence = f"`{topic.name}` deletes records {bound} ({setting}), whoever has read them"
+            yield Finding(sentence, refused=False)
+        else:
+            sentence = (
+                f"`{topic.name}` deletes records {bound}, which is the brokers' default, and"
+                f" {topic.why}; set its {setting} to {_NO_BOUND}, or to what is meant"
+            )
+            yield Finding(sentence, refused=True)
+
+
+def _compaction(topic: TopicSpec, found: Found) -> Iterator[Finding]:
+    compacted = "compact" in _policy(found)
+    if topic.cleanup_policy == "compact" and not compacted:
+        sentence = (
+            f"`{topic.name}` is not compacted: it grows for ever, and reading it takes ever longer;"
+            f" set its {_POLICY} to compact"
+        )
+        yield Finding(sentence, refused=False)
+    if topic.cleanup_policy == "delete" and compacted:
+        sentence = (
+            f"`{topic.name}` is compacted: of records with the same key only the newest is kept,"
+            f" and one without a key stops the pipeline; set its {_POLICY} to delete"
+        )
+        asked_for = topic.role == "cleaned" and found[_POLICY].chosen
+        yield Finding(sentence, refused=not asked_for)
+
+
+def _times(topic: TopicSpec, found: Found, max_future_ms: int | None) -> Iterator[Finding]:
+    if found[_TIMESTAMP_TYPE].value == "LogAppendTime":
+        sentence = (
+            f"`{topic.name}` replaces the records' own timestamps by the brokers' time;"
+            f" set its {_TIMESTAMP_TYPE} to CreateTime"
+        )
+        yield Finding(sentence, refused=True)
+    # What is too far ahead for the pipeline goes to the dead-letter topic, with its timestamp.
+    believed = max_future_ms is None or topic.role == "dead"
+    ahead_ms = _TIMESTAMP_MS_MAX if believed else max_future_ms
+    for setting, needed_ms, side in ((_AHEAD, ahead_ms, "ahead of"), (_BEHIND, None, "behind")):
+        # Brokers before 3.6 have neither, and no such bounds.
+        if setting not in found:
+            continue
+        bound_ms = int(found[setting].value)
+        if bound_ms < (_TIMESTAMP_MS_MAX if needed_ms is None else needed_ms):
+            sentence = (
+                f"`{topic.name}` refuses timestamps more than {format_duration_ms(bound_ms)}"
+                f" {side} the broker's clock, and such a record would stop the pipeline;"
+                f" set its {setting} to {_TIMESTAMP_MS_MAX}"
+            )
+            yield Finding(sentence, refused=False)
+
+
+def _bounds(found: Found) -> Iterator[tuple[str, str]]:
+    """The settings by which a topic deletes records, each with its bound in words."""
+    if "delete" not in _policy(found):
+        return
+    age_ms, size_bytes = int(found[_AGE].value), int(found[_SIZE].value)
+    if age_ms != FOREVER_MS and age_ms < _AS_GOOD_AS_FOREVER_MS:
+        yield _AGE, f"older than {format_duration_ms(age_ms)} by their timestamps"
+    if size_bytes != _NO_BOUND:
+        yield _SIZE, f"beyond {size_bytes} bytes a partition"
+
+
+def _policy(found: Found) -> list[str]:
+    return [word.strip() for word in found[_POLICY].value.split(",")]

@@ -1,0 +1,185 @@
+"""What a task is given to work with: settings, memory, the source, and a place to tell.
+
+Everything here may be asked from the main loop alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    InvalidProducerEpoch,
+    KafkaError,
+    MessageSizeTooLargeError,
+    ProducerFenced,
+    RebalanceInProgressError,
+    RecordListTooLargeError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+)
+from aiokafka.structs import TopicPartition
+
+from contracts.errors import InstanceFenced, KafkaRefused, StateTruncated, TopicRefused
+from contracts.hops import Hop
+from contracts.pipeline import PipelineSpec
+from services.runtime.binding import BatchThread
+from services.runtime.outbox import Outbox
+from services.runtime.restorer import Restorer
+from services.runtime.security import client_options
+from services.runtime.table import StateTable
+from services.settings import Settings
+from services.state.rocks import RocksMemory
+
+_RETRY_S = 1.0
+_FENCES_MAX = 3
+_FENCES_WITHIN_S = 60.0
+_TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
+_NOT_ALLOWED = (TopicAuthorizationFailedError, TransactionalIdAuthorizationFailed)
+_FENCED = (ProducerFenced, InvalidProducerEpoch)
+logger = structlog.get_logger(__name__)
+
+
+class Waits(Protocol):
+    """A task, as far as the worker must know of it."""
+
+    source: TopicPartition
+    waiting: int
+
+
+class Work:
+    """Shared by all tasks of a worker."""
+
+    def __init__(
+        self, spec: PipelineSpec, settings: Settings, thread: Callable[[], BatchThread]
+    ) -> None:
+        """Nothing is opened before `start`."""
+        self.spec = spec
+        self.settings = settings
+        self.folder = settings.state_folder / spec.pipeline
+        self.memory = RocksMemory(settings.memory_bytes)
+        self.exactly_once = settings.guarantee == "exactly-once"
+        isolation = "read_committed" if self.exactly_once else "read_uncommitted"
+        self.restorer = Restorer(client_options(settings, "restore"), isolation)
+        self._thread = thread
+        self.tables: dict[str, StateTable] = {}
+        """By hop."""
+        self._fenced_at_s: dict[TopicPartition, list[float]] = {}
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return time.time_ns() // 1_000_000
+
+    def outbox(self, hop: Hop, partition: int) -> Outbox:
+        """A new way out for one partition."""
+        transactional_id = f"{self.spec.pipeline}-{hop.topic}-{partition}"
+        return Outbox(
+            client_options(self.settings, "produce"),
+            transactional_id if self.exactly_once else None,
+            self.settings.transaction_timeout_ms,
+        )
+
+    async def start_position(self, source: TopicPartition, reached: int | None) -> int:
+        """Where to read on: behind what the state has, or what the group was told to skip."""
+        earliest, end, committed = await self._thread().bounds(source)
+        name = f"{source.topic}/{source.partition}"
+        position = max(reached or 0, committed or 0) if reached or committed else earliest
+        if position > end:
+            message = (
+                f"{name} ends at offset {end}, and the state has reached {position}: the topic was"
+                " made anew; begin anew with `headrace reset`, or bring the topic back"
+            )
+            raise StateTruncated(message)
+        if position < earliest:
+            logger.error(
+                "records were deleted before they were read; raise the source's retention",
+                source=name,
+                lost_offsets=earliest - position,
+            )
+            position = earliest
+        if reached is not None and position > reached:
+            logger.warning("the group's offset is ahead of the state, and is followed", source=name)
+        return position
+
+    async def begin_reading(self, source: TopicPartition, position: int, lease: int) -> None:
+        """Let records of a partition come."""
+        await self._thread().seek_and_resume(source, position, lease)
+
+    async def stop_reading(self, source: TopicPartition) -> None:
+        """Let no more records of a partition come."""
+        await self._thread().pause(source)
+
+    def taken(self, task: Waits) -> None:
+        """A task took records; go on reading where that was stopped."""
+        if task.waiting == 0:
+            self._thread().resume(task.source)
+
+    def is_at_end(self, source: TopicPartition, position: int) -> bool:
+        """Whether nothing is left to read."""
+        end = self._thread().end_of(source)
+        return end is not None and position >= end
+
+    async def commit(self, outbox: Outbox, source: TopicPartition, position: int) -> None:
+        """Commit the source's offset, and all that was sent with it."""
+        if self.exactly_once:
+            await outbox.commit({source: position}, self.spec.pipeline)
+        else:
+            await self._thread().commit_offset(source, position)
+
+    async def recover(self, source: TopicPartition, problem: KafkaError) -> bool:
+        """Whether to open the task again; raises where that cannot help.
+
+        A broker that was away for longer than a transaction may last has fenced us, too. Whether
+        somebody else took over, the group says: it takes an offset from an owner alone. Who is none
+        any more ends the task, and hears from the group what comes next.
+        """
+        name = f"{source.topic}/{source.partition}"
+        if isinstance(problem, _TOO_LARGE):
+            message = (
+                f"what belongs to {name} holds a record larger than its topic takes;"
+                " raise `max.message.bytes` of the topics that this pipeline writes"
+            )
+            raise TopicRefused(message) from problem
+        if isinstance(problem, _NOT_ALLOWED):
+            message = f"the broker does not let us write for {name} ({problem}); grant it"
+            raise KafkaRefused(message) from problem
+        logger.warning(
+            "a transaction failed; back to what is committed", source=name, why=repr(problem)
+        )
+        if isinstance(problem, _FENCED):
+            self._count_fence(source, name)
+            if not await self._is_ours(source):
+                logger.error(
+                    "another instance took over; what was not committed is discarded", source=name
+                )
+                return False
+        await asyncio.sleep(_RETRY_S)
+        return True
+
+    def _count_fence(self, source: TopicPartition, name: str) -> None:
+        now_s = time.monotonic()
+        recent = [
+            at_s for at_s in self._fenced_at_s.get(source, []) if now_s - at_s < _FENCES_WITHIN_S
+        ]
+        self._fenced_at_s[source] = [*recent, now_s]
+        if len(recent) >= _FENCES_MAX:
+            message = (
+                f"another program keeps taking over the transactions of {name}, and the group still"
+                " counts it ours; stop the other one, or give one of them another pipeline name"
+            )
+            raise InstanceFenced(message)
+
+    async def _is_ours(self, source: TopicPartition) -> bool:
+        _, _, committed = await self._thread().bounds(source)
+        try:
+            await self._thread().commit_offset(source, committed or 0)
+        except CommitFailedError as refused:
+            return isinstance(refused.__cause__, RebalanceInProgressError)
+        except IllegalStateError:
+            return False
+        return True

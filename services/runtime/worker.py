@@ -1,0 +1,135 @@
+"""A worker: one process's share of a pipeline's partitions, a task each.
+
+It hears from the group which partitions it owns, gives each a task, hands records to them, and ends
+them when the group takes them back. The first error that no task could deal with ends the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import structlog
+from aiokafka.structs import TopicPartition
+
+from contracts.pipeline import PipelineSpec
+from services.runtime.binding import Batch, BatchThread
+from services.runtime.security import consumer_options
+from services.runtime.task import Fetched, Task
+from services.runtime.work import Work
+from services.settings import Settings
+
+_FETCH_BYTES_TOTAL = 32 << 20
+_FETCH_BYTES_MAX = 512 << 10
+logger = structlog.get_logger(__name__)
+
+
+class Worker:
+    """All tasks of this process."""
+
+    def __init__(self, spec: PipelineSpec, settings: Settings) -> None:
+        """Nothing is opened before `start`."""
+        self.spec = spec
+        self.settings = settings
+        self.hops = {hop.topic: hop for hop in spec.hops()}
+        self.fetch_bytes = _FETCH_BYTES_MAX
+        self.tasks: dict[TopicPartition, Task] = {}
+        self.rebalances = 0
+        self._running: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._thread: BatchThread | None = None
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.work = Work(spec, settings, self._the_thread)
+
+    def _the_thread(self) -> BatchThread:
+        assert self._thread is not None
+        return self._thread
+
+    async def start(self, thread: BatchThread) -> None:
+        """Begin to take partitions, from this consumer's thread."""
+        self._thread = thread
+        await self.work.restorer.start()
+
+    def consumer_options(self) -> dict[str, Any]:
+        """How the source's consumer connects."""
+        return consumer_options(self.settings)
+
+    async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
+        """Open a task for each partition that is new."""
+        self.rebalances += 1
+        for partition in partitions:
+            source = TopicPartition(*partition)
+            if source not in self.tasks:
+                task = self.tasks[source] = Task(
+                    self.work, self.hops[source.topic], source.partition
+                )
+                running = asyncio.create_task(task.run(), name=f"{source.topic}/{source.partition}")
+                running.add_done_callback(self._ended)
+                self._running[source] = running
+        logger.info("partitions assigned", partitions=_names(self.tasks))
+
+    async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
+        """Commit and close the tasks of these partitions."""
+        leaving = [TopicPartition(*partition) for partition in partitions]
+        await self._close([source for source in leaving if source in self.tasks])
+
+    async def close(self) -> None:
+        """Commit and close everything."""
+        await self._close(list(self.tasks))
+        await self.work.restorer.stop()
+
+    async def _close(self, sources: list[TopicPartition]) -> None:
+        running = []
+        for source in sources:
+            task = self.tasks[source]
+            task.close()
+            if task.state == "restoring":
+                self._running[source].cancel()
+            running.append(self._running[source])
+        if running:
+            _, late = await asyncio.wait(running, timeout=self.settings.shutdown_timeout_ms / 1000)
+            for straggler in late:
+                logger.error("did not commit in time, and is left", partition=straggler.get_name())
+                straggler.cancel()
+            if late:
+                await asyncio.wait(late)
+            logger.info("partitions released", partitions=_names(sources))
+        for source in sources:
+            del self.tasks[source]
+            del self._running[source]
+
+    def waiting(self, partition: TopicPartition) -> int:
+        """How many records wait for a task; asked from the consumer's thread."""
+        task = self.tasks.get(partition)
+        return 0 if task is None else task.waiting
+
+    def expect(self, batch: Batch) -> bool:
+        """Whether a task takes records that were just fetched; else they are read again."""
+        task = self.tasks.get(batch.partition)
+        if task is None or task.lease != batch.lease:
+            return False
+        task.waiting += len(batch.records)
+        return True
+
+    def offer(self, batch: Batch, acknowledge: Callable[[], Any]) -> None:
+        """Records that Faust's agent was given for a task."""
+        task = self.tasks.get(batch.partition)
+        if task is not None and task.lease == batch.lease:
+            task.offer(Fetched(batch.records, acknowledge))
+
+    def _ended(self, running: asyncio.Task[None]) -> None:
+        if not running.cancelled() and (problem := running.exception()) is not None:
+            self.fail(problem)
+
+    def fail(self, problem: BaseException) -> None:
+        """End the worker because of this; the first reason counts."""
+        if not self._failed.done():
+            self._failed.set_exception(problem)
+
+    async def failed(self) -> None:
+        """Wait until the worker must end, and raise the reason."""
+        await asyncio.shield(self._failed)
+
+
+def _names(partitions: Iterable[TopicPartition]) -> list[str]:
+    return sorted(f"{partition.topic}/{partition.partition}" for partition in partitions)

@@ -1,0 +1,351 @@
+"""What differs from place to place: where Kafka is, who we are there, how much memory we may take.
+
+Every setting is a variable of the environment: `commit_interval_ms` is `HEADRACE_COMMIT_INTERVAL`,
+written as in a pipeline, `200ms`. A variable with `_FILE` behind its name holds the path of a file
+with the value, which is how secrets are mounted. A flag of the command line goes before both. An
+empty variable counts as none, since compose files hand over empty ones for what is not set.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from contracts.errors import SettingsInvalid
+from contracts.pipeline_text import show
+from contracts.policies import Name
+from contracts.time import DurationMs, SizeBytes, format_duration_ms
+
+PREFIX = "HEADRACE_"
+_FILE_SUFFIX = "_FILE"
+_UNITS = ("_ms", "_bytes")
+_PORT_MAX = 65_535
+_NEAR = 0.85
+"""Likeness from which a name is a misspelling; below it, it is likely another program's."""
+
+
+def servers(text: str) -> list[str]:
+    """The brokers' addresses, each with its port."""
+    return [address.strip() for address in text.split(",")]
+
+
+def _check_servers(text: str) -> str:
+    for address in servers(text):
+        host, _, port = address.rpartition(":")
+        bare = (host.startswith("[") and host.endswith("]")) or not set(host) & set(":/[]@ ")
+        if not (host and bare and port.isdecimal() and 0 < int(port) <= _PORT_MAX):
+            message = f"`{address}` is not an address; write host:port, several with commas"
+            raise ValueError(message)
+    return text
+
+
+def _check_file(file: Path) -> Path:
+    try:
+        file.read_bytes()
+    except OSError as error:
+        message = f"`{file}` cannot be read ({error.strerror}); check the path and its permissions"
+        raise ValueError(message) from error
+    return file
+
+
+_Positive = Annotated[DurationMs, Field(gt=0)]
+_Port = Annotated[int, Field(ge=0, le=_PORT_MAX)]
+_ReadableFile = Annotated[Path, AfterValidator(_check_file)]
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class Settings(BaseSettings):
+    """One process's settings; `read_settings` says in sentences what is wrong with them."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+    )
+
+    bootstrap_servers: Annotated[str, AfterValidator(_check_servers)] = "127.0.0.1:9092"
+    """Where to find the brokers: `host:port`, several with commas."""
+    state_folder: Path = Path("state")
+    """Where state lies; each pipeline has a folder in it."""
+    guarantee: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    """What is promised about what comes out."""
+    commit_interval_ms: _Positive = 200
+    """How often each partition commits, at the latest."""
+    commit_records_max: Annotated[int, Field(gt=0)] = 20_000
+    """A partition commits earlier if so many records wait in it."""
+    commit_bytes_max: Annotated[SizeBytes, Field(gt=0)] = 16 << 20
+    """A partition commits earlier if so much output waits in it."""
+    memory_bytes: Annotated[SizeBytes, Field(gt=0)] = 512 << 20
+    """What RocksDB may take in the whole process."""
+    replication_factor: Annotated[int, Field(gt=0)] | None = None
+    """Of the topics that headrace makes; the broker's default if absent."""
+    http_port: _Port | None = None
+    """Where /live, /ready and /metrics answer; nowhere if absent."""
+    http_host: _Text = "127.0.0.1"
+    """The address they answer at."""
+    instance_id: Name | None = None
+    """A name that survives restarts (Kafka's `group.instance.id`): a short one moves nothing."""
+    session_timeout_ms: _Positive = 10_000
+    """After so long a silence the others take over our partitions."""
+    heartbeat_interval_ms: _Positive = 1_000
+    """How often the group hears of us."""
+    transaction_timeout_ms: _Positive = 15_000
+    """After so long the broker aborts a transaction whose owner is gone."""
+    shutdown_timeout_ms: _Positive = 20_000
+    """How long a stop may take to commit what is under way."""
+    stall_timeout_ms: _Positive = 60_000
+    """Without progress for so long, while there are records to read, we count as stalled."""
+    decisions: bool = False
+    """Write what became of each record to `<cleaned>.decisions`."""
+    log_format: Literal["auto", "text", "json"] = "auto"
+    """`auto` is text on a terminal, and JSON elsewhere."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least that is logged."""
+
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """How to talk to the brokers."""
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
+    """How to say who we are."""
+    sasl_username: _Text | None = None
+    """Who we are, for PLAIN and SCRAM."""
+    sasl_password: SecretStr | None = None
+    """What proves it."""
+    ssl_ca_file: _ReadableFile | None = None
+    """Who vouches for the brokers, as PEM; the system's authorities if absent."""
+    ssl_certificate_file: _ReadableFile | None = None
+    """Our own certificate, as PEM, for brokers that ask for one."""
+    ssl_key_file: _ReadableFile | None = None
+    """Its key, as PEM."""
+    ssl_key_password: SecretStr | None = None
+    """What the key is encrypted with."""
+    ssl_check_hostname: bool = True
+    """Whether a broker's certificate must name the host that we called."""
+    oauth_token_url: Annotated[str, Field(pattern=r"^https?://[^/]+")] | None = None
+    """Where tokens come from, by OAuth's client credentials."""
+    oauth_client_id: _Text | None = None
+    """Who asks for a token."""
+    oauth_client_secret: SecretStr | None = None
+    """What proves it."""
+    oauth_scope: _Text | None = None
+    """What the token is asked for."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags go before the environment."""
+        del env_settings, dotenv_settings, file_secret_settings
+        return init_settings, _Environment(settings_cls)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Settings:
+        problems = [*_security_problems(self), *_timing_problems(self)]
+        if problems:
+            details = [
+                InitErrorDetails(
+                    type=PydanticCustomError("refused", "{sentence}", {"sentence": sentence}),
+                    loc=(field,),
+                    input=None,
+                )
+                for field, sentence in problems
+            ]
+            raise ValidationError.from_exception_data(Settings.__name__, details)
+        return self
+
+
+def read_settings(**flags: object) -> Settings:
+    """The settings from flags (None is a flag not given), variables and files, or SettingsInvalid.
+
+    The error has a line for each problem, and never a value that is secret.
+    """
+    given = {field: value for field, value in flags.items() if value is not None}
+    problems = list(_environment_problems())
+    if problems:
+        raise SettingsInvalid("\n".join(problems))
+    try:
+        return Settings(**given)  # type: ignore[arg-type]  # wrong ones are what is caught here
+    except ValidationError as error:
+        lines = [_line(details, given) for details in error.errors(include_url=False)]
+    # The cause would carry what was written, and that may be secret.
+    raise SettingsInvalid("\n".join(lines))
+
+
+def variable(field: str) -> str:
+    """The environment variable of a setting."""
+    for unit in _UNITS:
+        field = field.removesuffix(unit)
+    return PREFIX + field.upper()
+
+
+def _security_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    """What would be without effect, which nobody means who sets it, and what is missing."""
+    sasl = settings.security_protocol.startswith("SASL_")
+    tls = settings.security_protocol.endswith("SSL")
+    for name in sorted(settings.model_fields_set):
+        if name.startswith("ssl_") and not tls:
+            yield name, f"does nothing without TLS; set {_PROTOCOL} to SSL or SASL_SSL"
+        if name.startswith(("sasl_", "oauth_")) and not sasl:
+            yield name, f"does nothing without SASL; set {_PROTOCOL} to SASL_SSL"
+    if sasl:
+        yield from _login_problems(settings)
+    if settings.ssl_certificate_file is not None and settings.ssl_key_file is None:
+        yield "ssl_key_file", "is missing; a certificate needs its key, if need be the same file"
+    if settings.ssl_certificate_file is None and settings.ssl_key_file is not None:
+        yield "ssl_certificate_file", "is missing; a key needs its certificate"
+    if settings.ssl_key_password is not None and settings.ssl_key_file is None:
+        yield "ssl_key_password", "does nothing without a key; set HEADRACE_SSL_KEY_FILE"
+
+
+_PROTOCOL = "HEADRACE_SECURITY_PROTOCOL"
+_LOGIN = ("sasl_username", "sasl_password")
+_CLIENT = ("oauth_token_url", "oauth_client_id", "oauth_client_secret")
+
+
+def _login_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    mechanism = settings.sasl_mechanism
+    if mechanism is None:
+        yield "sasl_mechanism", "is missing; SASL needs one, such as SCRAM-SHA-512"
+        return
+    oauth = mechanism == "OAUTHBEARER"
+    for name in _CLIENT if oauth else _LOGIN:
+        if not getattr(settings, name):
+            yield name, f"is missing; {mechanism} needs it"
+    for name in _LOGIN if oauth else (*_CLIENT, "oauth_scope"):
+        if getattr(settings, name) is not None:
+            yield name, f"does nothing with {mechanism}; remove it"
+
+
+def _timing_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if settings.heartbeat_interval_ms >= settings.session_timeout_ms:
+        session = format_duration_ms(settings.session_timeout_ms)
+        yield "heartbeat_interval_ms", f"must be shorter than HEADRACE_SESSION_TIMEOUT ({session})"
+    if settings.commit_interval_ms >= settings.transaction_timeout_ms:
+        transaction = format_duration_ms(settings.transaction_timeout_ms)
+        sentence = f"must be shorter than HEADRACE_TRANSACTION_TIMEOUT ({transaction})"
+        yield "commit_interval_ms", sentence
+
+
+class _Environment(PydanticBaseSettingsSource):
+    """Variables, and files that variables name."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """A setting's text, None where there is none."""
+        del field
+        text = os.environ.get(variable(field_name))
+        file = os.environ.get(variable(field_name) + _FILE_SUFFIX)
+        if not text and file:
+            text = Path(file).read_text("utf-8").rstrip("\r\n")
+        return text or None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        """The settings that somebody set."""
+        fields = self.settings_cls.model_fields
+        texts = {name: self.get_field_value(field, name)[0] for name, field in fields.items()}
+        return {name: text for name, text in texts.items() if text is not None}
+
+
+def _environment_problems() -> Iterator[str]:
+    """What is wrong with the variables before anybody looks at their values."""
+    known = {variable(field): field for field in Settings.model_fields}
+    files = {name + _FILE_SUFFIX: name for name in known}
+    for name in sorted(os.environ):
+        if name in files and os.environ[name]:
+            yield from _file_problems(name, files[name])
+        elif name.startswith(PREFIX) and name not in known and name not in files:
+            names = [known_name.removeprefix(PREFIX) for known_name in (*known, *files)]
+            near = get_close_matches(name.removeprefix(PREFIX), names, n=1, cutoff=_NEAR)
+            if near:
+                yield f"{name}: is not known; did you mean {PREFIX}{near[0]}?"
+
+
+def _file_problems(name: str, plain: str) -> Iterator[str]:
+    if os.environ.get(plain):
+        yield f"{name}: {plain} is set as well; remove one of the two"
+        return
+    file = Path(os.environ[name])
+    try:
+        file.read_text("utf-8")
+    except OSError as error:
+        yield f"{name}: `{file}` cannot be read ({error.strerror}); check path and permissions"
+    except UnicodeDecodeError:
+        yield f"{name}: `{file}` is not UTF-8; save it as UTF-8"
+
+
+def _line(details: ErrorDetails, flags: dict[str, object]) -> str:
+    """One problem, with the name under which the user knows the setting."""
+    field = str(details["loc"][0])
+    if details["type"] == "refused":
+        return f"{variable(field)}: {details['msg']}"
+    name = _flag(field) if field in flags else variable(field)
+    if name not in os.environ and os.environ.get(name + _FILE_SUFFIX):
+        name += _FILE_SUFFIX
+    write = _SENTENCES.get(details["type"])
+    sentence = f"{show(details['input'])} cannot stand here" if write is None else write(details)
+    return f"{name}: {sentence}"
+
+
+def _flag(field: str) -> str:
+    return "--" + variable(field).removeprefix(PREFIX).lower().replace("_", "-")
+
+
+def _choice(details: ErrorDetails) -> str:
+    expected = details["ctx"]["expected"].replace("'", "`")
+    return f"{show(details['input'])} is none of the choices; write {expected}"
+
+
+def _not_switch(details: ErrorDetails) -> str:
+    return f"{show(details['input'])} is not a switch; write `true` or `false`"
+
+
+def _not_number(details: ErrorDetails) -> str:
+    return f"{show(details['input'])} is not a whole number; write one, such as 1000"
+
+
+def _too_small(details: ErrorDetails) -> str:
+    bound = details["ctx"].get("gt", details["ctx"].get("ge"))
+    return f"{show(details['input'])} is too small; write more than {bound}"
+
+
+def _too_large(details: ErrorDetails) -> str:
+    return f"{show(details['input'])} is too large; write at most {details['ctx']['le']}"
+
+
+def _not_matching(details: ErrorDetails) -> str:
+    if details["loc"][0] == "oauth_token_url":
+        return f"{show(details['input'])} is not an address; write https://host/path"
+    return (
+        f"{show(details['input'])} is not a name that Kafka accepts;"
+        " write letters, digits, `.`, `_` and `-`, at most 80, beginning with a letter or digit"
+    )
+
+
+def _own_words(details: ErrorDetails) -> str:
+    return str(details["ctx"]["error"])
+
+
+_SENTENCES: dict[str, Callable[[ErrorDetails], str]] = {
+    "literal_error": _choice,
+    "bool_parsing": _not_switch,
+    "bool_type": _not_switch,
+    "int_parsing": _not_number,
+    "int_type": _not_number,
+    "greater_than": _too_small,
+    "greater_than_equal": _too_small,
+    "less_than_equal": _too_large,
+    "string_pattern_mismatch": _not_matching,
+    "value_error": _own_words,
+}

@@ -1,0 +1,147 @@
+"""The changelog: every row of a partition again, in Kafka, commit by commit.
+
+One changelog partition holds the rows of all stores of one partition. Integers are big-endian.
+
+key                                  value
+length of store's name (1) name key  the row; null where it was deleted
+0x00 'stamp'                         who writes this changelog (see Stamp), JSON
+0x00 'position'                      the source offset that this state has reached (8, signed)
+
+The store without a name holds what is about the state as a whole. Its position ends a commit: the
+rows since the last one belong together. Whoever restores takes up whole commits alone; rows behind
+the last position were sent by somebody who did not live to finish, and never count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import Any, NamedTuple
+
+from contracts.errors import StateCorrupt
+from contracts.record import Record, offset_of
+from services.state.overlay import Change, Overlay, StoreView
+
+ABOUT = ""
+"""The store that holds what is about the state as a whole."""
+_STAMP_KEY = b"stamp"
+_POSITION_KEY = b"position"
+POSITION = b"\x00" + _POSITION_KEY
+"""The key of the record that ends a commit."""
+_position = Struct(">q")
+ChangelogRecord = tuple[bytes, bytes | None]
+
+
+class Stamp(NamedTuple):
+    """Who writes a changelog: with other options the same rows would mean something else."""
+
+    layout: int
+    pipeline: str
+    topic: str
+    """Where the records come from whose offset is the position."""
+    operators: list[dict[str, Any]]
+
+
+def read_stamp(about: StoreView) -> Stamp | None:
+    """Who wrote this state, None where it is new."""
+    row = about.get_many([about.prefix + _STAMP_KEY])[0]
+    return None if row is None else Stamp(**json.loads(row))
+
+
+def put_stamp(about: StoreView, stamp: Stamp) -> None:
+    """Say who writes this state from now on."""
+    row = json.dumps(stamp._asdict(), separators=(",", ":"), sort_keys=True).encode()
+    about.put_many({about.prefix + _STAMP_KEY: row})
+
+
+def read_position(about: StoreView) -> int | None:
+    """The source offset that this state has reached, None where it is new."""
+    row = about.get_many([about.prefix + _POSITION_KEY])[0]
+    if row is None:
+        return None
+    if len(row) != _position.size:
+        message = f"the position in the state has {len(row)} bytes, not {_position.size}"
+        raise StateCorrupt(message)
+    return int.from_bytes(row, "big", signed=True)
+
+
+def put_position(about: StoreView, position: int) -> None:
+    """Say which source offset this state has reached."""
+    about.put_many({about.prefix + _POSITION_KEY: _position.pack(position)})
+
+
+def records_of(changes: Iterable[Change]) -> Iterator[ChangelogRecord]:
+    """The records of a commit; the position comes last."""
+    position: ChangelogRecord | None = None
+    lengths: dict[str, bytes] = {}
+    for store, key, row in changes:
+        prefix = lengths.get(store)
+        if prefix is None:
+            name = store.encode()
+            prefix = lengths[store] = bytes([len(name)]) + name
+        whole = prefix + key
+        if whole == POSITION:
+            position = (whole, row)
+        else:
+            yield whole, row
+    if position is not None:
+        yield position
+
+
+def change_of(key: bytes, row: bytes | None) -> Change:
+    """The change that a record of a changelog stands for."""
+    end = 1 + key[0] if key else 0
+    if not key or len(key) < end:
+        message = f"a record of the changelog has a key of {len(key)} bytes, which names no store"
+        raise StateCorrupt(message)
+    return Change(key[1:end].decode(), key[end:], row)
+
+
+class Restoration:
+    """Takes up a changelog into an overlay, whole commits alone."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        """Go on where the overlay's store is."""
+        self._overlay = overlay
+        self._open: dict[bytes, bytes | None] = {}
+        self.restored = 0
+        """Records taken up."""
+
+    def take(self, records: Iterable[Record]) -> None:
+        """The next records of the changelog."""
+        open_rows = self._open
+        rows: dict[bytes, bytes | None] = {}
+        closed_at = -1
+        for record in records:
+            key = record.key or b""
+            open_rows[key] = record.value
+            if key == POSITION:
+                rows |= open_rows
+                self.restored += len(open_rows)
+                open_rows.clear()
+                closed_at = offset_of(record)
+        if closed_at >= 0:
+            self._overlay.restore(change_of(key, row) for key, row in rows.items())
+            self._overlay.commit({CHANGELOG: closed_at + 1})
+
+    def left_open(self) -> list[bytes]:
+        """Keys whose newest record in the changelog never counted.
+
+        Their rows must be written again, or compaction keeps the record that does not count and
+        throws away the one that does.
+        """
+        return list(self._open)
+
+
+CHANGELOG = "changelog"
+"""The position, in a store, of the first changelog record that is not part of it."""
+
+
+def rewrite(overlay: Overlay, keys: Iterable[bytes]) -> None:
+    """Put rows again as they are, so that the next commit's changelog records carry them."""
+    for key in keys:
+        change = change_of(key, None)
+        view = overlay.view(change.store)
+        whole = view.prefix + change.key
+        view.put_many({whole: view.get_many([whole])[0]})

@@ -1,0 +1,97 @@
+"""One partition's state on disk, opened, checked and closed.
+
+A database is rebuilt from the changelog where it is damaged, and where it is so old that the
+changelog may have forgotten deletions which it never saw: compaction keeps a tombstone for
+`TOMBSTONES_KEPT_MS` only.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from contracts.errors import StateCorrupt
+from contracts.topics import TOMBSTONES_KEPT_MS
+from services.state.changelog import (
+    ABOUT,
+    CHANGELOG,
+    Restoration,
+    Stamp,
+    put_position,
+    put_stamp,
+    read_position,
+    read_stamp,
+)
+from services.state.overlay import Overlay
+from services.state.rocks import RocksMemory, RocksStore
+
+_CLOCK = "clock"
+_TRUSTED_MS = TOMBSTONES_KEPT_MS // 2
+
+
+class PartitionState:
+    """The rows of one partition, with the changes that nobody committed yet."""
+
+    def __init__(self, folder: Path, pipeline: str, memory: RocksMemory, now_ms: int) -> None:
+        """Open or create the database in `folder`."""
+        self._folder = folder
+        self.rebuilt_because: str | None = None
+        """Why an older database was thrown away, None where it was not."""
+        try:
+            self._open(pipeline, memory)
+            age_ms = now_ms - (self.overlay.position(_CLOCK) or now_ms)
+            if age_ms > _TRUSTED_MS:
+                self._store.close()
+                self._begin_anew(pipeline, memory, "it is older than the changelog's tombstones")
+        except StateCorrupt as damage:
+            self._begin_anew(pipeline, memory, str(damage))
+
+    def _open(self, pipeline: str, memory: RocksMemory) -> None:
+        self._store = RocksStore(self._folder, memory)
+        try:
+            self.overlay = Overlay(self._store, pipeline)
+        except BaseException:
+            self._store.close()
+            raise
+        self._about = self.overlay.view(ABOUT)
+
+    def _begin_anew(self, pipeline: str, memory: RocksMemory, reason: str) -> None:
+        shutil.rmtree(self._folder, ignore_errors=False)
+        self.rebuilt_because = reason
+        self._open(pipeline, memory)
+
+    @property
+    def position(self) -> int | None:
+        """The source offset that the state has reached, None where it is new."""
+        return read_position(self._about)
+
+    @property
+    def changelog_position(self) -> int:
+        """The first changelog record that is not part of the state."""
+        return self.overlay.position(CHANGELOG) or 0
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """Who wrote the state, None where it is new."""
+        return read_stamp(self._about)
+
+    def stamp_with(self, stamp: Stamp) -> None:
+        """Say who writes the state from the next commit on."""
+        if self.stamp != stamp:
+            put_stamp(self._about, stamp)
+
+    def restoration(self) -> Restoration:
+        """What takes up the changelog from `changelog_position` on."""
+        return Restoration(self.overlay)
+
+    def reach(self, position: int) -> None:
+        """Say which source offset the next commit reaches."""
+        put_position(self._about, position)
+
+    def commit(self, changelog_position: int, now_ms: int) -> None:
+        """Make all changes part of the database."""
+        self.overlay.commit({CHANGELOG: changelog_position, _CLOCK: now_ms})
+
+    def close(self) -> None:
+        """Let go of files and locks."""
+        self._store.close()

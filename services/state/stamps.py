@@ -1,0 +1,120 @@
+"""What may change in a pipeline whose state is there already, and what may not.
+
+A longer grace or interval, other bounds, another late policy: the rows still mean what they meant,
+and the operators take them up. What would make rows mean something else, or leave records held
+for ever by an operator that is gone, is refused before anything is read, with the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from contracts.errors import StateLayoutNewer, StateOfAnotherPipeline, StateOfOtherOptions
+from contracts.hops import Hop
+from contracts.pipeline import PipelineSpec
+from contracts.policies import read_operator
+from services.operators.chain import build_operator
+from services.state.changelog import Stamp
+from services.state.layout import LAYOUT_VERSION
+from services.state.partition import PartitionState
+
+_SHAPE = {
+    "deduplicate": ("by", "id"),
+    "distinct": (),
+    "aggregate": ("function", "of"),
+    "suppress": ("until",),
+}
+"""Options by which rows are told apart, or that say what is in them."""
+_WINDOW_SHAPE = ("kind", "size_ms", "advance_ms", "difference_ms", "start_ms")
+"""Options of a window that its rows are cut by; a session's gap and every grace may change."""
+_HOLDING = ("reorder", "suppress")
+
+
+def stamp_of(spec: PipelineSpec, hop: Hop) -> Stamp:
+    """The stamp of a hop's state."""
+    operators = [policy.model_dump(mode="json") for policy in hop.operators]
+    return Stamp(LAYOUT_VERSION, spec.pipeline, hop.topic, operators)
+
+
+def check_stamp(state: PartitionState, now: Stamp) -> list[str]:
+    """Refuse state that cannot go on with these options; say which changes it takes."""
+    before = state.stamp
+    if before is None:
+        return []
+    if before.layout > now.layout:
+        message = (
+            f"this state has layout {before.layout}, this program reads up to {now.layout};"
+            " upgrade headrace, or begin anew with `headrace reset`"
+        )
+        raise StateLayoutNewer(message)
+    if before.pipeline != now.pipeline:
+        message = (
+            f"this state belongs to pipeline `{before.pipeline}`, not `{now.pipeline}`;"
+            " give each pipeline its own name, or begin anew with `headrace reset`"
+        )
+        raise StateOfAnotherPipeline(message)
+    if before.topic != now.topic:
+        problem = f"the source was `{before.topic}` and is `{now.topic}` now"
+        raise _refused(problem)
+    problems = list(_problems(state, before, now))
+    if problems:
+        raise _refused("; ".join(problems))
+    return list(_taken(before, now))
+
+
+def _refused(problem: str) -> StateOfOtherOptions:
+    return StateOfOtherOptions(
+        f"{problem}, which the state cannot follow;"
+        " change it back, or begin anew with `headrace reset`"
+    )
+
+
+def _problems(state: PartitionState, before: Stamp, now: Stamp) -> Iterator[str]:
+    stores = {policy["store"]: policy for policy in now.operators}
+    for old in before.operators:
+        new = stores.get(old["store"])
+        if new is None:
+            held = _held(state, old)
+            if held:
+                yield f"`{old['name']}` is gone and still holds {held} records"
+        elif new["kind"] != old["kind"]:
+            yield f"the store `{old['store']}` was a {old['kind']}'s and is a {new['kind']}'s now"
+        else:
+            yield from _other_shape(old, new)
+
+
+def _held(state: PartitionState, old: dict[str, Any]) -> int:
+    if old["kind"] not in _HOLDING:
+        return 0
+    policy = read_operator(old)
+    return build_operator(policy, state.overlay.view(old["store"])).counts.held
+
+
+def _other_shape(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    for option in _SHAPE.get(old["kind"], ()):
+        if old[option] != new[option]:
+            yield f"`{option}` of `{new['name']}` was {old[option]} and is {new[option]} now"
+    before, after = old.get("window"), new.get("window")
+    if before is None and after is None:
+        return
+    if before is None or after is None:
+        yield f"`{new['name']}` has {'no window now' if before else 'a window now, and had none'}"
+        return
+    for option in _WINDOW_SHAPE:
+        if before.get(option) != after.get(option):
+            yield (
+                f"`{option.removesuffix('_ms')}` of the window of `{new['name']}` was"
+                f" {before.get(option)} and is {after.get(option)} now"
+            )
+
+
+def _taken(before: Stamp, now: Stamp) -> Iterator[str]:
+    olds = {policy["store"]: policy for policy in before.operators}
+    for new in now.operators:
+        old = olds.get(new["store"])
+        if old is None:
+            yield f"`{new['name']}` is new, and begins without state"
+        elif old != new:
+            changed = sorted(option for option in new if old.get(option) != new[option])
+            yield f"`{new['name']}` goes on with another " + ", ".join(f"`{it}`" for it in changed)

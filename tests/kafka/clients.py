@@ -1,0 +1,252 @@
+"""What a test says to a broker: make a topic, write records, read all of them back.
+
+Synchronous outside, aiokafka inside; each call opens its own connection and closes it, so nothing
+is left behind that a later restart of the broker could disturb.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import for_code
+
+from contracts.record import Record
+
+WITHIN_S = 60.0
+_POLL_MS = 100
+_ASK_AGAIN_S = 0.02
+_BATCH_BYTES = 256 << 10
+
+
+def fresh_name(word: str) -> str:
+    """A topic, group or transaction that no other test of this run uses."""
+    return f"{word}-{secrets.token_hex(4)}"
+
+
+class _Transaction(NamedTuple):
+    """Around the records that are written, and how it shall end."""
+
+    transactional_id: str
+    commits: bool
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Clients of the broker at these servers; `security` goes to aiokafka as it is."""
+
+    servers: str
+    security: Mapping[str, Any] = field(default_factory=dict)
+
+    def make_topic(
+        self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None
+    ) -> str:
+        """Make a topic, and return its name once every partition has a leader."""
+        return asyncio.run(self._make_topic(name, partitions, dict(settings or {})))
+
+    def produce(self, topic: str, records: Iterable[Record]) -> None:
+        """Write records where they say: partition, timestamp, headers, nulls and all; acked."""
+        asyncio.run(self._produce(topic, list(records), None))
+
+    def produce_committed(
+        self, topic: str, records: Iterable[Record], transactional_id: str
+    ) -> None:
+        """Write records in one transaction, and commit it."""
+        transaction = _Transaction(transactional_id, commits=True)
+        asyncio.run(self._produce(topic, list(records), transaction))
+
+    def produce_aborted(self, topic: str, records: Iterable[Record], transactional_id: str) -> None:
+        """Write records in one transaction, and abort it."""
+        transaction = _Transaction(transactional_id, commits=False)
+        asyncio.run(self._produce(topic, list(records), transaction))
+
+    def consume_all(self, topic: str, *, read_committed: bool = True) -> list[Record]:
+        """Everything that can be read now, by partition and offset."""
+        return asyncio.run(self._consume_all(topic, read_committed=read_committed))
+
+    def consume(
+        self, topic: str, count: int, *, read_committed: bool = True, within_s: float = WITHIN_S
+    ) -> list[Record]:
+        """Wait until at least this many records can be read, and return everything that can."""
+        give_up_at = time.monotonic() + within_s
+        while True:
+            records = self.consume_all(topic, read_committed=read_committed)
+            if len(records) >= count:
+                return records
+            if time.monotonic() > give_up_at:
+                message = f"{topic} has {len(records)} records after {within_s} s, not {count}"
+                raise AssertionError(message)
+            time.sleep(_ASK_AGAIN_S)
+
+    def end_offsets(self, topic: str) -> dict[int, int]:
+        """The offset behind the last record of each partition, open transactions included."""
+        return asyncio.run(self._end_offsets(topic))
+
+    def committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
+        """What a consumer group has committed, by topic and partition."""
+        return asyncio.run(self._committed_offsets(group))
+
+    def topics(self) -> set[str]:
+        """The topics that there are, Kafka's own left out."""
+        return asyncio.run(self._topics())
+
+    async def _make_topic(self, name: str, partitions: int, settings: dict[str, str]) -> str:
+        # Replicas as the broker has it; aiokafka takes that only with assignments, empty ones too.
+        wanted = NewTopic(name, partitions, -1, replica_assignments={}, topic_configs=settings)
+        async with AsyncExitStack() as stack:
+            admin = await self._admin(stack)
+            answer = await admin.create_topics([wanted])
+            for _, code, message in answer.topic_errors:
+                if code:
+                    raise for_code(code)(message)
+            while not await _has_leaders(admin, name, partitions):  # noqa: ASYNC110 - of a broker
+                await asyncio.sleep(_ASK_AGAIN_S)
+        return name
+
+    async def _topics(self) -> set[str]:
+        async with AsyncExitStack() as stack:
+            names = await (await self._admin(stack)).list_topics()
+            return {name for name in names if not name.startswith("__")}
+
+    async def _committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
+        async with AsyncExitStack() as stack:
+            admin = await self._admin(stack)
+            found = await admin.list_consumer_group_offsets(group)
+            return {(at.topic, at.partition): entry.offset for at, entry in found.items()}
+
+    async def _produce(
+        self, topic: str, records: Sequence[Record], transaction: _Transaction | None
+    ) -> None:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.servers,
+            acks="all",
+            enable_idempotence=True,
+            max_batch_size=_BATCH_BYTES,
+            transactional_id=transaction and transaction.transactional_id,
+            **self.security,
+        )
+        async with AsyncExitStack() as stack:
+            await producer.start()
+            stack.push_async_callback(producer.stop)
+            if transaction is not None:
+                await producer.begin_transaction()
+            await _send(producer, topic, records)
+            if transaction is not None:
+                await _end(producer, transaction)
+
+    async def _consume_all(self, topic: str, *, read_committed: bool) -> list[Record]:
+        level = "read_committed" if read_committed else "read_uncommitted"
+        async with AsyncExitStack() as stack:
+            consumer, places = await self._consumer(stack, topic, isolation_level=level)
+            ends = await consumer.end_offsets(places)
+            read: dict[TopicPartition, list[Any]] = defaultdict(list)
+            while not await _all_read(consumer, ends, read_committed=read_committed):
+                for place, some in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
+                    read[place] += some
+        return [_record(one) for place in sorted(read) for one in read[place]]
+
+    async def _end_offsets(self, topic: str) -> dict[int, int]:
+        async with AsyncExitStack() as stack:
+            consumer, places = await self._consumer(stack, topic)
+            ends = await consumer.end_offsets(places)
+            return {place.partition: end for place, end in sorted(ends.items())}
+
+    async def _admin(self, stack: AsyncExitStack) -> AIOKafkaAdminClient:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.servers, **self.security)
+        # It is closed also when it could not start: its metadata task runs already.
+        stack.push_async_callback(admin.close)
+        await admin.start()
+        return admin
+
+    async def _consumer(
+        self, stack: AsyncExitStack, topic: str, **options: Any
+    ) -> tuple[AIOKafkaConsumer, list[TopicPartition]]:
+        (described,) = await (await self._admin(stack)).describe_topics([topic])
+        if described["error_code"]:
+            raise for_code(described["error_code"])(topic)
+        places = [TopicPartition(topic, one["partition"]) for one in described["partitions"]]
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.servers,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=4 << 20,
+            **options,
+            **self.security,
+        )
+        stack.push_async_callback(consumer.stop)
+        await consumer.start()
+        consumer.assign(places)
+        return consumer, places
+
+
+async def _has_leaders(admin: AIOKafkaAdminClient, name: str, partitions: int) -> bool:
+    (described,) = await admin.describe_topics([name])
+    leaders = [one["leader"] for one in described["partitions"]]
+    return len(leaders) == partitions and min(leaders) >= 0
+
+
+async def _send(producer: AIOKafkaProducer, topic: str, records: Sequence[Record]) -> None:
+    """Whole batches: the only way past aiokafka's refusal of a record that is null twice."""
+    parts: dict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        parts[record.partition].append(record)
+    sent = []
+    for partition, part in parts.items():
+        batch = producer.create_batch()
+        for record in part:
+            if not _append(batch, record):
+                sent.append(await producer.send_batch(batch, topic, partition=partition))
+                batch = producer.create_batch()
+                if not _append(batch, record):
+                    message = f"a record of {len(record.value or b'')} bytes fits into no batch"
+                    raise AssertionError(message)
+        sent.append(await producer.send_batch(batch, topic, partition=partition))
+    for one in sent:
+        await one
+
+
+async def _end(producer: AIOKafkaProducer, transaction: _Transaction) -> None:
+    if transaction.commits:
+        await producer.commit_transaction()
+    else:
+        await producer.abort_transaction()
+
+
+def _append(batch: Any, record: Record) -> bool:
+    """Whether there was room for it."""
+    return (
+        batch.append(
+            key=record.key,
+            value=record.value,
+            timestamp=record.timestamp_ms,
+            headers=list(record.headers),
+        )
+        is not None
+    )
+
+
+async def _all_read(
+    consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int], *, read_committed: bool
+) -> bool:
+    """Whether everything was read that an open transaction does not hide."""
+    for place, end in ends.items():
+        position = await consumer.position(place)
+        stable = consumer.last_stable_offset(place) if read_committed else end
+        # Before the first answer, nobody knows of open transactions.
+        if position < end and (stable is None or position < stable):
+            return False
+    return True
+
+
+def _record(one: Any) -> Record:
+    return Record(
+        one.key, one.value, one.timestamp, tuple(one.headers), one.topic, one.partition, one.offset
+    )

@@ -1,0 +1,66 @@
+"""One broker for all the processes of a test run.
+
+Whoever needs it first starts it, and owns it: a broker dies with its owner, so the owner waits for
+the others before it stops it. Locks count the others, since the system lets go of a lock whatever
+becomes of its holder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from services.broker.embedded import EmbeddedBroker
+from services.broker.metadata import known_brokers
+
+_ANSWER_WITHIN_S = 5.0
+
+
+@contextmanager
+def shared_broker(folder: Path) -> Iterator[str]:
+    """The bootstrap servers of the one broker whose traces are in this folder."""
+    address = folder / "address"
+    with (folder / "users").open("w") as users:
+        with _alone(folder / "starting"):
+            fcntl.flock(users, fcntl.LOCK_SH)
+            servers = _running(address)
+            own = None if servers else _start(folder)
+            if own is not None:
+                servers = own.bootstrap_servers
+                address.write_text(servers)
+        try:
+            yield servers
+        finally:
+            fcntl.flock(users, fcntl.LOCK_UN)
+            if own is not None:
+                _stop_behind_the_last(own, users, address)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _running(address: Path) -> str:
+    servers = address.read_text() if address.exists() else ""
+    port = int(servers.rpartition(":")[2] or 0)
+    # An owner that was killed left its address behind.
+    return servers if port and known_brokers(port, timeout_s=_ANSWER_WITHIN_S) else ""
+
+
+def _start(folder: Path) -> EmbeddedBroker:
+    broker = EmbeddedBroker(folder / f"by-{os.getpid()}")
+    broker.start()
+    return broker
+
+
+def _stop_behind_the_last(own: EmbeddedBroker, users: IO[str], address: Path) -> None:
+    fcntl.flock(users, fcntl.LOCK_EX)
+    address.unlink()
+    own.stop()

@@ -1,0 +1,167 @@
+"""The embedded broker: real, stable over restarts, and honest when it cannot start."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from contracts.errors import BrokerFailed, PortTaken
+from contracts.record import Record
+from services.broker.embedded import EmbeddedBroker
+from services.broker.metadata import known_brokers
+from tests.kafka.clients import Clients, fresh_name
+from tests.kafka.fixtures import OwnKafka
+
+RSS_MIB_MAX = 300
+DIES_WITHIN_S = 10.0
+
+
+def _records(topic: str, first: int, count: int, *, value: bytes = b"v") -> list[Record]:
+    return [Record(b"%d" % n, value, n, (), topic, 0, n) for n in range(first, first + count)]
+
+
+def _rss_mib(pid: int) -> int:
+    (line,) = [
+        line
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if line.startswith("VmRSS")
+    ]
+    return int(line.split()[1]) >> 10
+
+
+def test_what_was_acked_survives_a_kill(kafka_own: OwnKafka) -> None:
+    broker = kafka_own()
+    servers = broker.bootstrap_servers
+    clients = Clients(servers)
+    topic = clients.make_topic("acked")
+    clients.produce(topic, _records(topic, 0, 500))
+    broker.kill()
+    broker.start()
+    assert broker.bootstrap_servers == servers
+    clients.produce(topic, _records(topic, 500, 500))
+    assert clients.consume_all(topic) == _records(topic, 0, 1_000)
+
+
+def test_a_paused_broker_is_silent_goes_on_and_can_be_stopped(kafka_own: OwnKafka) -> None:
+    broker = kafka_own()
+    clients = Clients(broker.bootstrap_servers)
+    topic = clients.make_topic("paused")
+    port = int(broker.bootstrap_servers.rpartition(":")[2])
+    broker.pause()
+    assert known_brokers(port, timeout_s=0.5) == set()
+    broker.resume()
+    clients.produce(topic, _records(topic, 0, 10))
+    assert clients.consume_all(topic) == _records(topic, 0, 10)
+    broker.pause()
+    broker.stop()
+    assert not _alive(broker.brokers[0].pid)
+
+
+def test_a_cluster_survives_one_of_its_brokers(kafka_own: OwnKafka) -> None:
+    cluster = kafka_own(brokers=3)
+    clients = Clients(cluster.bootstrap_servers)
+    topic = clients.make_topic("replicated")
+    clients.produce(topic, _records(topic, 0, 100))
+    cluster.brokers[0].kill()
+    clients.produce(topic, _records(topic, 100, 100))
+    cluster.brokers[0].start()
+    cluster.brokers[1].kill()
+    clients.produce(topic, _records(topic, 200, 100))
+    assert clients.consume_all(topic) == _records(topic, 0, 300)
+
+
+def test_memory_stays_small_under_load(kafka_own: OwnKafka) -> None:
+    broker = kafka_own()
+    clients = Clients(broker.bootstrap_servers)
+    topic = clients.make_topic(fresh_name("load"))
+    for first in range(0, 60_000, 20_000):
+        clients.produce(topic, _records(topic, first, 20_000, value=bytes(2_000)))
+    assert len(clients.consume_all(topic)) == 60_000
+    assert _rss_mib(broker.brokers[0].pid) < RSS_MIB_MAX
+
+
+def test_it_listens_on_this_machine_only(kafka_own: OwnKafka) -> None:
+    pid = kafka_own().brokers[0].pid
+    own = {link.readlink().name for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()}
+    listening = "0A"
+    rows = [
+        row.split()
+        for table in ("tcp", "tcp6")
+        for row in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
+    ]
+    addresses = {
+        row[1].partition(":")[0]
+        for row in rows
+        if row[3] == listening and f"socket:[{row[9]}]" in own
+    }
+    # 127.0.0.1, as the system writes it, and the same in an address of version 6.
+    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}
+    assert addresses != set()
+
+
+def test_it_dies_with_whoever_started_it(tmp_path: Path) -> None:
+    script = (
+        "import pathlib, sys, time\n"
+        "from services.broker.embedded import EmbeddedBroker\n"
+        "broker = EmbeddedBroker(pathlib.Path(sys.argv[1]))\n"
+        "broker.start()\n"
+        "print(broker.brokers[0].pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        owner.send_signal(signal.SIGKILL)
+    give_up_at = time.monotonic() + DIES_WITHIN_S
+    while _alive(pid):
+        assert time.monotonic() < give_up_at, "the broker outlived its owner"
+        time.sleep(0.01)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    # A zombie is dead; whoever should have waited for it does not.
+    return state != "Z"
+
+
+def test_a_broker_that_cannot_start_says_why_at_once(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(tmp_path, properties={"num.io.threads": "many"})
+    begun_at = time.monotonic()
+    with pytest.raises(BrokerFailed, match=r"(?s)storage could not be prepared.*num\.io\.threads"):
+        broker.start()
+    assert time.monotonic() - begun_at < DIES_WITHIN_S
+
+
+def test_a_broker_that_ends_while_it_starts_is_noticed_with_its_log(kafka_own: OwnKafka) -> None:
+    with pytest.raises(BrokerFailed, match=r"(?s)broker ended \(1\); the end of .*no\.such\.Class"):
+        kafka_own({"metric.reporters": "no.such.Class"})
+
+
+def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(tmp_path)
+    first = broker.bootstrap_servers
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", int(first.rpartition(":")[2])))
+        broker.start()
+    try:
+        assert broker.bootstrap_servers != first
+        assert Clients(broker.bootstrap_servers).topics() == set()
+    finally:
+        broker.stop()
+
+
+def test_a_port_that_somebody_wants_and_another_has_is_a_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTaken, match=f"Cannot listen on 127.0.0.1:{port}"):
+            EmbeddedBroker(tmp_path, port=port)

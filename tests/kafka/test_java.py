@@ -1,0 +1,59 @@
+"""A Java that fits is found; any other is a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contracts.errors import ProgramMissing
+from services.broker.java import find_java
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """What was found is remembered for the life of a process."""
+    find_java.cache_clear()
+    yield
+    find_java.cache_clear()
+
+
+def _put_java(folder: Path, says: str) -> None:
+    java = folder / "java"
+    folder.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{says}\"' >&2\n")
+    java.chmod(0o755)
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _put_java(tmp_path / "bin", "21.0.8")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    java = find_java()
+    assert (java.path, java.version) == (str(tmp_path / "bin" / "java"), 21)
+
+
+@pytest.mark.parametrize(("says", "version"), [("11.0.2", 11), ("1.8.0_292", 1)])
+def test_an_old_java_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, version: int
+) -> None:
+    _put_java(tmp_path / "bin", says)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    with pytest.raises(ProgramMissing, match=rf"cannot run on Java {version} .*Install Java 17"):
+        find_java()
+
+
+def test_a_java_home_without_java_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ProgramMissing, match=f"JAVA_HOME={tmp_path} has no bin/java"):
+        find_java()
+
+
+def test_no_java_at_all_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ProgramMissing, match="there is no java on PATH"):
+        find_java()
