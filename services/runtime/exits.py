@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from aiokafka.partitioner import murmur2
 from aiokafka.structs import TopicPartition
@@ -21,7 +21,7 @@ from services.operators.operator import Aside, Batch, Step
 from services.operators.progress import progress_ms
 from services.runtime.outbox import Outbox
 from services.state.changelog import records_of
-from services.state.overlay import Change
+from services.state.overlay import Overlay
 
 
 class Exits:
@@ -57,9 +57,7 @@ class Exits:
         if step.decisions:
             await send(self._decisions, partition, decision_records(step.decisions))
 
-    async def finish(
-        self, changes: Iterable[Change], chain: Chain, position: int, now_ms: int
-    ) -> int:
+    async def finish(self, overlay: Overlay, chain: Chain, position: int, now_ms: int) -> int:
         """Send what closes a commit, wait until all is acknowledged; where the changelog ends.
 
         Without a transaction the changelog follows when the output is safe: then it can never say
@@ -68,30 +66,29 @@ class Exits:
         if not self._outbox.is_transactional:
             await self._outbox.settle()
         changelog = TopicPartition(self._hop.changelog.name, self._partition)
-        rows = [self._row(changelog, key, row, now_ms) for key, row in records_of(changes)]
-        await self._outbox.send(changelog.topic, changelog.partition, rows)
+        rows = records_of(overlay)
+        await self._outbox.send_rows(changelog.topic, changelog.partition, rows, now_ms)
         if self._spread is None:
-            await self._say_progress(chain, position, now_ms)
+            await self._outbox.send_rows(
+                progress_topic(self._spec.sink.topic).name,
+                self._partition,
+                list(self._about(chain, position)),
+                now_ms,
+            )
         ends = await self._outbox.settle()
         return ends[changelog]
 
-    async def _say_progress(self, chain: Chain, position: int, now_ms: int) -> None:
-        to = TopicPartition(progress_topic(self._spec.sink.topic).name, self._partition)
+    def _about(self, chain: Chain, position: int) -> Iterator[tuple[bytes, bytes]]:
+        """What readers of the cleaned topic are told."""
         time_ms = chain.lateness.time_ms
-        progress = Progress(
-            self._partition,
-            progress_ms(self._hop.operators, chain),
-            time_ms,
-            self._hop.topic,
-            position,
-        )
         if time_ms != NO_TIME_MS:
-            row = self._row(to, *progress_row(progress), now_ms)
-            await self._outbox.send(to.topic, to.partition, [row])
+            reached_ms = progress_ms(self._hop.operators, chain)
+            yield progress_row(
+                Progress(self._partition, reached_ms, time_ms, self._hop.topic, position)
+            )
         if self._says_who:
             self._says_who = False
-            row = self._row(to, *cleaned_by_row(self._cleaned_by()), now_ms)
-            await self._outbox.send(to.topic, to.partition, [row])
+            yield cleaned_by_row(self._cleaned_by())
 
     def _cleaned_by(self) -> CleanedBy:
         spec = self._spec
@@ -99,9 +96,6 @@ class Exits:
         return CleanedBy(
             spec.pipeline, LAYOUT, partitioned_by, spec.model_dump(mode="json", by_alias=True)
         )
-
-    def _row(self, to: TopicPartition, key: bytes, row: bytes | None, now_ms: int) -> Record:
-        return Record(key, row, now_ms, (), to.topic, to.partition, None)
 
 
 class Spread:

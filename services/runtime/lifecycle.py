@@ -14,6 +14,7 @@ from contracts.pipeline import PipelineSpec
 from services.runtime import seams
 from services.runtime.app import make_app, start_app
 from services.runtime.reach import reachable
+from services.runtime.topics import prepare_topics
 from services.runtime.worker import Worker
 from services.settings import Settings
 
@@ -32,6 +33,7 @@ def run_pipeline(spec: PipelineSpec, settings: Settings) -> None:
 
 async def _run(spec: PipelineSpec, settings: Settings) -> None:
     await reachable(settings)
+    await _prepare(spec, settings)
     worker = Worker(spec, settings)
     app = make_app(worker)
     with _told_to_stop() as stop:
@@ -51,6 +53,15 @@ async def _run(spec: PipelineSpec, settings: Settings) -> None:
         if app.crash_reason is not None:
             raise app.crash_reason
         logger.info("stopped", pipeline=spec.pipeline)
+
+
+async def _prepare(spec: PipelineSpec, settings: Settings) -> None:
+    """Have every topic there, as it must be, before a record is read."""
+    prepared = await prepare_topics(spec, settings)
+    for name in prepared.made:
+        logger.info("topic made", topic=name, partitions=prepared.partitions.get(name))
+    for sentence in (*spec.warnings(), *prepared.warnings):
+        logger.warning(sentence)
 
 
 @contextmanager

@@ -85,11 +85,24 @@ class Outbox:
         while start < len(rows):
             batch = self._producer.create_batch()
             start = seams.fill(batch, rows, start)
-            count = batch.record_count()
-            self.bytes_sent += batch.size()
-            batch.close()
-            acknowledged = await self._producer.send_batch(batch, topic, partition=partition)
-            self._sent.append((acknowledged, count, TopicPartition(topic, partition)))
+            await self._send_batch(batch, topic, partition)
+
+    async def send_rows(
+        self, topic: str, partition: int, rows: list[tuple[bytes, bytes | None]], timestamp_ms: int
+    ) -> None:
+        """Send keys and values, all at one time."""
+        start = 0
+        while start < len(rows):
+            batch = self._producer.create_batch()
+            start = seams.fill_rows(batch, rows, start, timestamp_ms)
+            await self._send_batch(batch, topic, partition)
+
+    async def _send_batch(self, batch: Any, topic: str, partition: int) -> None:
+        count = batch.record_count()
+        self.bytes_sent += batch.size()
+        batch.close()
+        acknowledged = await self._producer.send_batch(batch, topic, partition=partition)
+        self._sent.append((acknowledged, count, TopicPartition(topic, partition)))
 
     async def settle(self) -> dict[TopicPartition, int]:
         """Wait until everything sent is acknowledged; the next offset of each partition."""

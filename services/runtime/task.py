@@ -275,7 +275,7 @@ class Task:
         self._chain.save()
         state.reach(self.position)
         now_ms = self._work.now_ms()
-        end = await self._exits.finish(state.overlay.changes(), self._chain, self.position, now_ms)
+        end = await self._exits.finish(state.overlay, self._chain, self.position, now_ms)
         await self._work.commit(outbox, self.source, self.position)
         state.commit(end, now_ms)
         outbox.closed()

@@ -15,7 +15,7 @@ the last position were sent by somebody who did not live to finish, and never co
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -71,22 +71,23 @@ def put_position(about: StoreView, position: int) -> None:
     about.put_many({about.prefix + _POSITION_KEY: _position.pack(position)})
 
 
-def records_of(changes: Iterable[Change]) -> Iterator[ChangelogRecord]:
+def records_of(overlay: Overlay) -> list[ChangelogRecord]:
     """The records of a commit; the position comes last."""
-    position: ChangelogRecord | None = None
-    lengths: dict[str, bytes] = {}
-    for store, key, row in changes:
-        prefix = lengths.get(store)
-        if prefix is None:
-            name = store.encode()
-            prefix = lengths[store] = bytes([len(name)]) + name
-        whole = prefix + key
-        if whole == POSITION:
-            position = (whole, row)
+    records: list[ChangelogRecord] = []
+    last: list[ChangelogRecord] = []
+    for store, length, rows in overlay.changed_stores():
+        name = store.encode()
+        prefix = bytes([len(name)]) + name
+        of_store = [(prefix + key[length:], row) for key, row in rows.items()]
+        if store == ABOUT:
+            last = sorted(of_store, key=_is_position)
         else:
-            yield whole, row
-    if position is not None:
-        yield position
+            records += of_store
+    return records + last
+
+
+def _is_position(record: ChangelogRecord) -> bool:
+    return record[0] == POSITION
 
 
 def change_of(key: bytes, row: bytes | None) -> Change:

@@ -96,10 +96,15 @@ class Overlay:
 
     def changes(self) -> Iterator[Change]:
         """Everything that was set or deleted since the last commit, each row once."""
-        for name, view in self._views.items():
-            length = len(view.prefix)
-            for key, row in view.pending.items():
+        for name, length, rows in self.changed_stores():
+            for key, row in rows.items():
                 yield Change(name, key[length:], row)
+
+    def changed_stores(self) -> Iterator[tuple[str, int, Mapping[bytes, bytes | None]]]:
+        """The same by store: its name, how long the prefix of its keys is, and its rows."""
+        for name, view in self._views.items():
+            if view.pending:
+                yield name, len(view.prefix), view.pending
 
     def restore(self, changes: Iterable[Change]) -> None:
         """Take up changes that a changelog kept, in its order; commit now and then."""
