@@ -24,7 +24,8 @@
     |  |- StateTruncated             a changelog that lost records which the state needs
     |  `- StateUnavailable           the disk is full, gone, or not ours to write
     |- StateCorrupt                  bytes that nobody wrote; rebuilt from the changelog
-    |- InstanceFenced                another instance took over; exit code 6
+    |- InstanceFenced                another program took over; exit code 6
+    |- WorkerStalled                 something stands still for too long; exit code 7
     `- KafkaUnreachable              no broker answers; exit code 3
        |- TokenUnavailable           no token server answers
        `- BrokerFailed               the embedded broker did not start, or ended by itself
@@ -154,6 +155,12 @@ class InstanceFenced(HeadraceError):
     """Another instance owns a partition that this one held. **Do:** start it again."""
 
     exit_code = 6
+
+
+class WorkerStalled(HeadraceError):
+    """Something was to be done, and nothing moved. **Do:** start the instance again."""
+
+    exit_code = 7
 
 
 class KafkaUnreachable(HeadraceError):

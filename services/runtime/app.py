@@ -30,6 +30,8 @@ class _Boot(BootStrategy):  # type: ignore[misc]
 class _Tables(TableManager):  # type: ignore[misc]
     """Registers tables; tasks read their rows, and their changelogs stay out of the group."""
 
+    mundane_level = "debug"
+
     async def on_start(self) -> None:
         await self._update_channels()
 
@@ -45,6 +47,8 @@ class _Tables(TableManager):  # type: ignore[misc]
 
 class SidecarApp(faust.App):  # type: ignore[misc]
     """A pipeline as a Faust app."""
+
+    mundane_level = "debug"
 
     BootStrategy = _Boot
     worker: Worker
@@ -62,6 +66,9 @@ class SidecarApp(faust.App):  # type: ignore[misc]
 
     async def _on_partitions_revoked(self, revoked: set[TP]) -> None:
         await self.worker.revoked(TopicPartition(*tp) for tp in revoked)
+
+    async def _producer_flush(self, _logger: Any) -> None:
+        """Faust's own producer sends nothing."""
 
     def _create_directories(self) -> None:
         """Tasks make the folders of their databases."""

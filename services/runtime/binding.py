@@ -32,6 +32,7 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
 from contracts.record import Record
+from services.runtime.tally import Surveyed
 
 T = TypeVar("T")
 POLL_S = 1.0
@@ -63,6 +64,8 @@ class Batch(NamedTuple):
 
 class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     """The consumer's thread."""
+
+    mundane_level = "debug"
 
     def __post_init__(self) -> None:
         """Nothing is read for anybody yet."""
@@ -146,13 +149,21 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     async def _commit_offset(self, partition: TopicPartition, offset: int) -> None:
         await self._ensure_consumer().commit({partition: OffsetAndMetadata(offset, "")})
 
-    def end_of(self, partition: TopicPartition) -> int | None:
-        """Where a partition ends, as far as fetches told."""
+    async def survey(self) -> dict[TopicPartition, Surveyed]:
+        """Every partition of ours: where the consumer is, and where it ends."""
+        return await self._there(self._survey())
+
+    async def _survey(self) -> dict[TopicPartition, Surveyed]:
         consumer = self._ensure_consumer()
-        if partition not in consumer.assignment():
-            return None
-        end: int | None = consumer.highwater(partition)
-        return end
+        partitions = consumer.assignment()
+        ends = await consumer.end_offsets(partitions) if partitions else {}
+        found = {}
+        for partition in partitions & consumer.assignment():
+            if self._leases.get(partition):
+                fetched = await consumer.position(partition)
+                stable = consumer.last_stable_offset(partition)
+                found[partition] = Surveyed(fetched, ends[partition], stable)
+        return found
 
 
 class BatchListener(driver.ConsumerRebalanceListener):  # type: ignore[misc]
@@ -171,6 +182,8 @@ class BatchListener(driver.ConsumerRebalanceListener):  # type: ignore[misc]
 
 class BatchConsumer(driver.Consumer):  # type: ignore[misc]
     """Faust's consumer, handing on a batch as one message."""
+
+    mundane_level = "debug"
 
     RebalanceListener = BatchListener
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from aiokafka.partitioner import murmur2
 from aiokafka.structs import TopicPartition
@@ -16,12 +17,21 @@ from contracts.record import NO_TIME_MS, Record
 from contracts.selectors import select
 from contracts.topics import decisions_topic, progress_topic
 from services.emit.asides import dead_records, decision_records, late_records
-from services.operators.chain import Chain
 from services.operators.operator import Aside, Batch, Step
-from services.operators.progress import progress_ms
 from services.runtime.outbox import Outbox
 from services.state.changelog import records_of
 from services.state.overlay import Overlay
+
+
+class Reached(NamedTuple):
+    """How far a partition is at a commit."""
+
+    position: int
+    """The next source offset."""
+    time_ms: int
+    """The latest timestamp that came in."""
+    progress_ms: int
+    """The lowest timestamp that a later record on time can still have."""
 
 
 class Exits:
@@ -57,7 +67,7 @@ class Exits:
         if step.decisions:
             await send(self._decisions, partition, decision_records(step.decisions))
 
-    async def finish(self, overlay: Overlay, chain: Chain, position: int, now_ms: int) -> int:
+    async def finish(self, overlay: Overlay, reached: Reached, now_ms: int) -> int:
         """Send what closes a commit, wait until all is acknowledged; where the changelog ends.
 
         Without a transaction the changelog follows when the output is safe: then it can never say
@@ -72,19 +82,23 @@ class Exits:
             await self._outbox.send_rows(
                 progress_topic(self._spec.sink.topic).name,
                 self._partition,
-                list(self._about(chain, position)),
+                list(self._about(reached)),
                 now_ms,
             )
         ends = await self._outbox.settle()
         return ends[changelog]
 
-    def _about(self, chain: Chain, position: int) -> Iterator[tuple[bytes, bytes]]:
+    def _about(self, reached: Reached) -> Iterator[tuple[bytes, bytes]]:
         """What readers of the cleaned topic are told."""
-        time_ms = chain.lateness.time_ms
-        if time_ms != NO_TIME_MS:
-            reached_ms = progress_ms(self._hop.operators, chain)
+        if reached.time_ms != NO_TIME_MS:
             yield progress_row(
-                Progress(self._partition, reached_ms, time_ms, self._hop.topic, position)
+                Progress(
+                    self._partition,
+                    reached.progress_ms,
+                    reached.time_ms,
+                    self._hop.topic,
+                    reached.position,
+                )
             )
         if self._says_who:
             self._says_who = False

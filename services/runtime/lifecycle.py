@@ -5,27 +5,30 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-import structlog
-
 from contracts.pipeline import PipelineSpec
+from services.observe.logs import configure
+from services.observe.logs import logger as logger_of
 from services.runtime import seams
 from services.runtime.app import make_app, start_app
 from services.runtime.reach import reachable
 from services.runtime.topics import prepare_topics
+from services.runtime.watch import watched
 from services.runtime.worker import Worker
 from services.settings import Settings
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _COLLECT_AFTER = 200_000
 """Records come and go by the thousand and hold no cycles: looking for some is mostly in vain."""
-logger = structlog.get_logger(__name__)
+logger = logger_of(__name__)
 
 
 def run_pipeline(spec: PipelineSpec, settings: Settings) -> None:
     """Run until a signal says stop; raises what ended it otherwise."""
+    configure(settings.log_format, settings.log_level, sys.stderr)
     gc.set_threshold(_COLLECT_AFTER, 50, 100)
     seams.install_records()
     asyncio.run(_run(spec, settings))
@@ -41,8 +44,9 @@ async def _run(spec: PipelineSpec, settings: Settings) -> None:
         failed = asyncio.ensure_future(worker.failed())
         crashed = asyncio.ensure_future(app.wait_until_stopped())
         try:
-            await start_app(app)
-            await asyncio.wait([stop, failed, crashed], return_when=asyncio.FIRST_COMPLETED)
+            async with watched(worker):
+                await start_app(app)
+                await asyncio.wait([stop, failed, crashed], return_when=asyncio.FIRST_COMPLETED)
         finally:
             logger.info("stopping", pipeline=spec.pipeline)
             with suppress(TimeoutError):

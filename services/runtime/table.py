@@ -21,6 +21,8 @@ from services.state.rocks import RocksMemory
 class PartitionStores(Store):  # type: ignore[misc]
     """The databases of the partitions that are open here."""
 
+    mundane_level = "debug"
+
     def __init__(self, url: Any, app: Any, table: StateTable) -> None:
         """Open none yet."""
         super().__init__(url, app, table, table_name=table.name)
@@ -49,6 +51,8 @@ class PartitionStores(Store):  # type: ignore[misc]
 
 class StateTable(faust.Table):  # type: ignore[misc]
     """The state of one hop."""
+
+    mundane_level = "debug"
 
     def __init__(self, app: Any, name: str, folder: Path, memory: RocksMemory) -> None:
         """Databases lie in `folder`, one a partition."""

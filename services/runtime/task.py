@@ -19,7 +19,6 @@ from contextlib import AsyncExitStack, suppress
 from itertools import count
 from typing import Any, NamedTuple
 
-import structlog
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
@@ -29,10 +28,14 @@ from contracts.pipeline import Source
 from contracts.policies import ReorderPolicy
 from contracts.record import Record, offset_of
 from services.intake.timestamps import Timestamps
+from services.observe.logs import logger as logger_of
+from services.observe.snapshot import TaskState
 from services.operators.chain import Chain
 from services.operators.operator import Failure
-from services.runtime.exits import Exits
+from services.operators.progress import progress_ms
+from services.runtime.exits import Exits, Reached
 from services.runtime.outbox import Outbox
+from services.runtime.tally import Tally
 from services.runtime.work import Work
 from services.state.changelog import rewrite
 from services.state.partition import PartitionState
@@ -43,7 +46,7 @@ SLICE_RECORDS = 2_000
 
 
 _leases = count(1)
-logger = structlog.get_logger(__name__)
+logger = logger_of(__name__)
 
 
 class Fetched(NamedTuple):
@@ -70,7 +73,7 @@ class Task:
         self.hop = hop
         self.partition = partition
         self.source = TopicPartition(hop.topic, partition)
-        self.state = "restoring"
+        self.state: TaskState = "restoring"
         self.lease = 0
         """Whose records are taken: those fetched since the task last began to read."""
         self.waiting = 0
@@ -78,23 +81,24 @@ class Task:
         self.position = 0
         """The next source offset."""
         self.committed: int | None = None
-        self.guarded_records = self.restored_records = self.commits = 0
-        self.commit_seconds = 0.0
+        self.uncommitted_records = 0
+        self.progress_ms: int | None = None
+        """As of the last commit."""
+        self.chain: Chain | None = None
+        self.timestamps: Timestamps | None = None
+        self.tally = Tally()
         self._work = work
         self._inbox: deque[Fetched] = deque()
         self._arrived = asyncio.Event()
         self._uncommitted: list[Fetched] = []
-        self._records_open = 0
         self._opened_at = 0.0
         self._quiet_since = time.monotonic()
         self._stop_at: _StopAtError | None = None
         self._is_closing = False
         self._where = {"topic": hop.topic, "partition": partition}
         self._idle_s = _idle_s(hop)
-        self._timestamps: Timestamps
         self._partition_state: PartitionState
         self._outbox: Outbox
-        self._chain: Chain
         self._exits: Exits
 
     def offer(self, fetched: Fetched) -> None:
@@ -120,7 +124,7 @@ class Task:
             except KafkaError as problem:
                 if self._is_closing:
                     logger.warning("not committed before it left", **self._where, why=repr(problem))
-                elif not await self._work.recover(self.source, problem):
+                elif not await self._work.recover(self, problem):
                     return
 
     async def _open(self, opened: AsyncExitStack) -> None:
@@ -141,15 +145,19 @@ class Task:
             logger.info("the pipeline was changed", **self._where, change=change)
         state.stamp_with(stamp)
         rewrite(state.overlay, left_open)
-        self._chain = Chain(hop.operators, state.overlay.view, explain=work.settings.decisions)
+        chain = self.chain = Chain(
+            hop.operators, state.overlay.view, explain=work.settings.decisions
+        )
         self._exits = Exits(work.spec, hop, self.partition, outbox)
-        self._timestamps = Timestamps(work.spec.source if hop.is_first else Source(topic=hop.topic))
+        self.timestamps = Timestamps(work.spec.source if hop.is_first else Source(topic=hop.topic))
         self.position = await work.start_position(self.source, state.position)
         opened.push_async_callback(work.stop_reading, self.source)
+        chain.lateness.time_ms = state.time_ms
         self.state = "running"
+        self.tally.restored()
         self.lease = next(_leases)
         logger.info(
-            "running", **self._where, position=self.position, restored=self.restored_records
+            "running", **self._where, position=self.position, restored=self.tally.restored_records
         )
         await work.begin_reading(self.source, self.position, self.lease)
 
@@ -157,10 +165,13 @@ class Task:
         """Nothing that was brought and not committed counts; it is read again."""
         self.state = "closing"
         self.lease = 0
+        self._work.retire(self)
+        self.chain = self.timestamps = self.progress_ms = None
+        self.tally = Tally()
         self._inbox.clear()
         self._uncommitted.clear()
         self.waiting = 0
-        self._records_open = 0
+        self.uncommitted_records = 0
 
     async def _restore(self) -> list[bytes]:
         """Read the changelog to its end; keys whose newest record never counted."""
@@ -172,7 +183,7 @@ class Task:
             state.changelog_position,
             restoration.take,
         )
-        self.restored_records += restoration.restored
+        self.tally.restored_records += restoration.restored
         return restoration.left_open()
 
     async def _live(self) -> None:
@@ -210,7 +221,7 @@ class Task:
             return False
         settings = self._work.settings
         return (
-            self._records_open >= settings.commit_records_max
+            self.uncommitted_records >= settings.commit_records_max
             or self._outbox.bytes_sent >= settings.commit_bytes_max
             or time.monotonic() - self._opened_at >= settings.commit_interval_ms / 1000
         )
@@ -219,7 +230,7 @@ class Task:
         records = fetched.records
         if offset_of(records[0]) < self.position:
             known = sum(offset_of(record) < self.position for record in records)
-            self.guarded_records += known
+            self.tally.guarded_records += known
             records = records[known:]
         for start in range(0, len(records), SLICE_RECORDS):
             await self._process(records[start : start + SLICE_RECORDS])
@@ -238,13 +249,17 @@ class Task:
             records = [record for record in records if offset_of(record) < stop.offset]
         if records:
             await self._begin()
-            batch, dead = self._timestamps.take(records, self._work.now_ms())
-            step = self._chain.process(batch)
+            assert self.timestamps is not None
+            assert self.chain is not None
+            batch, dead = self.timestamps.take(records, self._work.now_ms())
+            step = self.chain.process(batch)
             if step.failure is not None:
                 raise _failed(step.failure, records)
-            await self._exits.send(step, dead, records)
-            self._records_open += len(records)
+            # In one step with the operators' counts, so that nobody who looks sees them apart.
+            self.uncommitted_records += len(records)
+            self.tally.took(records)
             self.position = offset_of(records[-1]) + 1
+            await self._exits.send(step, dead, records)
         if stop is not None and (not records or self.position >= stop.offset):
             if self._outbox.is_open:
                 await self._commit()
@@ -259,33 +274,37 @@ class Task:
         return (
             self._idle_s is not None
             and time.monotonic() - self._quiet_since >= self._idle_s
-            and self._work.is_at_end(self.source, self.position)
+            and self._work.is_at_end(self.source)
         )
 
     async def _release_idle(self) -> None:
         self._quiet_since = time.monotonic()
-        step = self._chain.release_idle()
+        assert self.chain is not None
+        step = self.chain.release_idle()
         if step is not None:
             await self._begin()
             await self._exits.send(step, [], [])
 
     async def _commit(self) -> None:
         started_at = time.monotonic()
-        state, outbox = self._partition_state, self._outbox
-        self._chain.save()
-        state.reach(self.position)
-        now_ms = self._work.now_ms()
-        end = await self._exits.finish(state.overlay, self._chain, self.position, now_ms)
-        await self._work.commit(outbox, self.source, self.position)
+        work, state, outbox, chain = self._work, self._partition_state, self._outbox, self.chain
+        assert chain is not None
+        chain.save()
+        state.reach(self.position, chain.lateness.time_ms)
+        now_ms = work.now_ms()
+        reached_ms = progress_ms(self.hop.operators, chain)
+        end = await self._exits.finish(
+            state.overlay, Reached(self.position, chain.lateness.time_ms, reached_ms), now_ms
+        )
+        await work.commit(outbox, self.source, self.position)
         state.commit(end, now_ms)
         outbox.closed()
         for fetched in self._uncommitted:
             fetched.acknowledge()
         self._uncommitted.clear()
-        self.commits += 1
-        self.commit_seconds += time.monotonic() - started_at
-        self.committed = self.position
-        self._records_open = 0
+        self.tally.committed(self.uncommitted_records, time.monotonic() - started_at)
+        self.committed, self.progress_ms = self.position, reached_ms
+        self.uncommitted_records = 0
 
 
 def _idle_s(hop: Hop) -> float | None:

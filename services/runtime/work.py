@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-import structlog
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
@@ -28,11 +27,15 @@ from aiokafka.structs import TopicPartition
 from contracts.errors import InstanceFenced, KafkaRefused, StateTruncated, TopicRefused
 from contracts.hops import Hop
 from contracts.pipeline import PipelineSpec
+from services.observe.logs import logger as logger_of
+from services.observe.metrics import Metrics
+from services.observe.snapshot import TaskSnapshot
 from services.runtime.binding import BatchThread
 from services.runtime.outbox import Outbox
 from services.runtime.restorer import Restorer
 from services.runtime.security import client_options
 from services.runtime.table import StateTable
+from services.runtime.tally import UNSEEN, Shown, Surveyed, Tally
 from services.settings import Settings
 from services.state.rocks import RocksMemory
 
@@ -42,14 +45,13 @@ _FENCES_WITHIN_S = 60.0
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 _NOT_ALLOWED = (TopicAuthorizationFailedError, TransactionalIdAuthorizationFailed)
 _FENCED = (ProducerFenced, InvalidProducerEpoch)
-logger = structlog.get_logger(__name__)
+logger = logger_of(__name__)
 
 
-class Waits(Protocol):
+class Waits(Shown, Protocol):
     """A task, as far as the worker must know of it."""
 
-    source: TopicPartition
-    waiting: int
+    tally: Tally
 
 
 class Work:
@@ -67,6 +69,9 @@ class Work:
         isolation = "read_committed" if self.exactly_once else "read_uncommitted"
         self.restorer = Restorer(client_options(settings, "restore"), isolation)
         self._thread = thread
+        self.survey: dict[TopicPartition, Surveyed] = {}
+        """What was last heard of each source partition."""
+        self.metrics: Metrics | None = None
         self.tables: dict[str, StateTable] = {}
         """By hop."""
         self._fenced_at_s: dict[TopicPartition, list[float]] = {}
@@ -119,10 +124,21 @@ class Work:
         if task.waiting == 0:
             self._thread().resume(task.source)
 
-    def is_at_end(self, source: TopicPartition, position: int) -> bool:
-        """Whether nothing is left to read."""
-        end = self._thread().end_of(source)
-        return end is not None and position >= end
+    def snapshot(self, task: Waits) -> TaskSnapshot:
+        """A task as it is now."""
+        changelog = TopicPartition(task.hop.changelog.name, task.partition)
+        remaining = self.restorer.remaining(changelog)
+        return task.tally.snapshot(task, self.survey.get(task.source, UNSEEN), remaining)
+
+    def retire(self, task: Waits) -> None:
+        """Keep what a task counted before it begins to count anew."""
+        if self.metrics is not None:
+            self.metrics.retire(self.snapshot(task))
+
+    def is_at_end(self, source: TopicPartition) -> bool:
+        """Whether nothing was left to read when the broker was last asked."""
+        fetched, end, _ = self.survey.get(source, UNSEEN)
+        return fetched is not None and end is not None and fetched >= end
 
     async def commit(self, outbox: Outbox, source: TopicPartition, position: int) -> None:
         """Commit the source's offset, and all that was sent with it."""
@@ -131,13 +147,14 @@ class Work:
         else:
             await self._thread().commit_offset(source, position)
 
-    async def recover(self, source: TopicPartition, problem: KafkaError) -> bool:
+    async def recover(self, task: Waits, problem: KafkaError) -> bool:
         """Whether to open the task again; raises where that cannot help.
 
         A broker that was away for longer than a transaction may last has fenced us, too. Whether
         somebody else took over, the group says: it takes an offset from an owner alone. Who is none
         any more ends the task, and hears from the group what comes next.
         """
+        source = task.source
         name = f"{source.topic}/{source.partition}"
         if isinstance(problem, _TOO_LARGE):
             message = (

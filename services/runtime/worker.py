@@ -7,13 +7,16 @@ them when the group takes them back. The first error that no task could deal wit
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import structlog
 from aiokafka.structs import TopicPartition
 
 from contracts.pipeline import PipelineSpec
+from services.observe.logs import logger as logger_of
+from services.observe.snapshot import StateMemory, WorkerSnapshot, WorkerState
 from services.runtime.binding import Batch, BatchThread
 from services.runtime.security import consumer_options
 from services.runtime.task import Fetched, Task
@@ -22,7 +25,7 @@ from services.settings import Settings
 
 _FETCH_BYTES_TOTAL = 32 << 20
 _FETCH_BYTES_MAX = 512 << 10
-logger = structlog.get_logger(__name__)
+logger = logger_of(__name__)
 
 
 class Worker:
@@ -36,6 +39,9 @@ class Worker:
         self.fetch_bytes = _FETCH_BYTES_MAX
         self.tasks: dict[TopicPartition, Task] = {}
         self.rebalances = 0
+        self._is_stopping = False
+        self._told_state: WorkerState = "starting"
+        self._since_s = time.monotonic()
         self._running: dict[TopicPartition, asyncio.Task[None]] = {}
         self._thread: BatchThread | None = None
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -75,6 +81,7 @@ class Worker:
 
     async def close(self) -> None:
         """Commit and close everything."""
+        self._is_stopping = True
         await self._close(list(self.tasks))
         await self.work.restorer.stop()
 
@@ -116,6 +123,39 @@ class Worker:
         task = self.tasks.get(batch.partition)
         if task is not None and task.lease == batch.lease:
             task.offer(Fetched(batch.records, acknowledge))
+
+    def snapshot(self) -> WorkerSnapshot:
+        """The worker as it is now."""
+        state = self._state()
+        if state != self._told_state:
+            self._told_state, self._since_s = state, time.monotonic()
+        memory = self.work.memory
+        return WorkerSnapshot(
+            pipeline=self.spec.pipeline,
+            instance=self.settings.instance_id or socket.gethostname(),
+            state=state,
+            taken_at_s=time.monotonic(),
+            since_s=self._since_s,
+            tasks=tuple(map(self.work.snapshot, self.tasks.values())),
+            rebalances=self.rebalances,
+            memory=StateMemory(
+                block_cache_bytes=memory.usage_bytes(),
+                write_buffer_bytes=memory.write_buffers_bytes(),
+                limit_bytes=self.settings.memory_bytes,
+            ),
+        )
+
+    def _state(self) -> WorkerState:
+        if self._is_stopping:
+            return "stopping"
+        if not self.rebalances:
+            return "starting"
+        restoring = any(task.state == "restoring" for task in self.tasks.values())
+        return "restoring" if restoring else "running"
+
+    async def survey(self) -> None:
+        """Hear from the broker how far everything is."""
+        self.work.survey = await self._the_thread().survey()
 
     def _ended(self, running: asyncio.Task[None]) -> None:
         if not running.cancelled() and (problem := running.exception()) is not None:

@@ -5,7 +5,8 @@ One changelog partition holds the rows of all stores of one partition. Integers 
 key                                  value
 length of store's name (1) name key  the row; null where it was deleted
 0x00 'stamp'                         who writes this changelog (see Stamp), JSON
-0x00 'position'                      the source offset that this state has reached (8, signed)
+0x00 'position'                      the source offset that this state has reached (8, signed), and
+                                     the latest timestamp up to there (8, signed; -1 for none)
 
 The store without a name holds what is about the state as a whole. Its position ends a commit: the
 rows since the last one belong together. Whoever restores takes up whole commits alone; rows behind
@@ -29,7 +30,7 @@ _STAMP_KEY = b"stamp"
 _POSITION_KEY = b"position"
 POSITION = b"\x00" + _POSITION_KEY
 """The key of the record that ends a commit."""
-_position = Struct(">q")
+_position = Struct(">qq")
 ChangelogRecord = tuple[bytes, bytes | None]
 
 
@@ -55,20 +56,29 @@ def put_stamp(about: StoreView, stamp: Stamp) -> None:
     about.put_many({about.prefix + _STAMP_KEY: row})
 
 
-def read_position(about: StoreView) -> int | None:
-    """The source offset that this state has reached, None where it is new."""
+class Position(NamedTuple):
+    """What a state has reached."""
+
+    offset: int
+    """The next source offset."""
+    time_ms: int
+    """The latest timestamp before it."""
+
+
+def read_position(about: StoreView) -> Position | None:
+    """What this state has reached, None where it is new."""
     row = about.get_many([about.prefix + _POSITION_KEY])[0]
     if row is None:
         return None
     if len(row) != _position.size:
         message = f"the position in the state has {len(row)} bytes, not {_position.size}"
         raise StateCorrupt(message)
-    return int.from_bytes(row, "big", signed=True)
+    return Position(*_position.unpack(row))
 
 
-def put_position(about: StoreView, position: int) -> None:
-    """Say which source offset this state has reached."""
-    about.put_many({about.prefix + _POSITION_KEY: _position.pack(position)})
+def put_position(about: StoreView, position: Position) -> None:
+    """Say what this state has reached."""
+    about.put_many({about.prefix + _POSITION_KEY: _position.pack(*position)})
 
 
 def records_of(overlay: Overlay) -> list[ChangelogRecord]:

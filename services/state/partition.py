@@ -11,10 +11,12 @@ import shutil
 from pathlib import Path
 
 from contracts.errors import StateCorrupt
+from contracts.record import NO_TIME_MS
 from contracts.topics import TOMBSTONES_KEPT_MS
 from services.state.changelog import (
     ABOUT,
     CHANGELOG,
+    Position,
     Restoration,
     Stamp,
     put_position,
@@ -63,7 +65,14 @@ class PartitionState:
     @property
     def position(self) -> int | None:
         """The source offset that the state has reached, None where it is new."""
-        return read_position(self._about)
+        reached = read_position(self._about)
+        return None if reached is None else reached.offset
+
+    @property
+    def time_ms(self) -> int:
+        """The latest timestamp that the state has seen."""
+        reached = read_position(self._about)
+        return NO_TIME_MS if reached is None else reached.time_ms
 
     @property
     def changelog_position(self) -> int:
@@ -84,9 +93,9 @@ class PartitionState:
         """What takes up the changelog from `changelog_position` on."""
         return Restoration(self.overlay)
 
-    def reach(self, position: int) -> None:
-        """Say which source offset the next commit reaches."""
-        put_position(self._about, position)
+    def reach(self, position: int, time_ms: int) -> None:
+        """Say which source offset, and which time, the next commit reaches."""
+        put_position(self._about, Position(position, time_ms))
 
     def commit(self, changelog_position: int, now_ms: int) -> None:
         """Make all changes part of the database."""

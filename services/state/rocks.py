@@ -54,6 +54,10 @@ class RocksMemory:
         """What is in use now."""
         return self.cache.get_usage()
 
+    def write_buffers_bytes(self) -> int:
+        """What of it write buffers take."""
+        return self.write_buffers.get_usage()
+
 
 class RocksStore:
     """The rows of one partition."""

@@ -1,0 +1,1 @@
+"""What a running sidecar says about itself: numbers, words, and whether it is well."""

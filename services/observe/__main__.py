@@ -1,0 +1,9 @@
+"""Prints METRICS.md: `make metrics`."""
+
+from __future__ import annotations
+
+import sys
+
+from services.observe.metrics_page import page
+
+sys.stdout.write(page())

@@ -1,0 +1,45 @@
+"""What a worker says over HTTP, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import NamedTuple
+
+from services.observe.health import Health, Watchdog, live, ready
+from services.observe.metrics import CONTENT_TYPE, Metrics
+from services.observe.snapshot import WorkerSnapshot
+
+PLAIN = "text/plain; charset=utf-8"
+
+
+class Answer(NamedTuple):
+    """What goes back to whoever asked."""
+
+    status: HTTPStatus
+    content_type: str
+    body: bytes
+
+
+Page = Callable[[], Answer]
+
+
+def sentence(status: HTTPStatus, text: str) -> Answer:
+    """An answer in words."""
+    return Answer(status, PLAIN, f"{text}\n".encode())
+
+
+def pages(
+    snapshot: Callable[[], WorkerSnapshot], metrics: Metrics, watchdog: Watchdog
+) -> Mapping[str, Page]:
+    """Every page by its path."""
+    return {
+        "/live": lambda: _health(live(watchdog.look())),
+        "/ready": lambda: _health(ready(snapshot())),
+        "/metrics": lambda: Answer(HTTPStatus.OK, CONTENT_TYPE, metrics.text()),
+    }
+
+
+def _health(health: Health) -> Answer:
+    status = HTTPStatus.OK if health.is_well else HTTPStatus.SERVICE_UNAVAILABLE
+    return sentence(status, health.sentence)

@@ -1,0 +1,55 @@
+"""A worker is watched: by itself, and by whoever asks over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiokafka.errors import KafkaError
+
+from contracts.errors import WorkerStalled
+from services.observe.health import Watchdog
+from services.observe.http import serve
+from services.observe.logs import logger
+from services.observe.metrics import Metrics
+from services.observe.pages import pages
+from services.runtime.worker import Worker
+
+_LOOK_EVERY_S = 2.0
+_log = logger(__name__)
+
+
+@asynccontextmanager
+async def watched(worker: Worker) -> AsyncIterator[None]:
+    """Answer for a worker, and end it if it is stuck, while this is open."""
+    settings = worker.settings
+    metrics = worker.work.metrics = Metrics(worker.snapshot)
+    watchdog = Watchdog(worker.snapshot, settings.stall_timeout_ms / 1000)
+    server = None
+    if settings.http_port is not None:
+        answers = pages(worker.snapshot, metrics, watchdog)
+        server = await serve(settings.http_host, settings.http_port, answers)
+        _log.info("answering /live, /ready and /metrics", host=settings.http_host, port=server.port)
+    looking = asyncio.create_task(_look(worker, watchdog))
+    try:
+        yield
+    finally:
+        looking.cancel()
+        if server is not None:
+            await server.close()
+
+
+async def _look(worker: Worker, watchdog: Watchdog) -> None:
+    while True:
+        await asyncio.sleep(_LOOK_EVERY_S)
+        if not worker.tasks:
+            continue
+        try:
+            await worker.survey()
+        except KafkaError as problem:
+            _log.warning("the broker did not say how far topics are", why=repr(problem))
+        stalled = watchdog.look()
+        if stalled:
+            sentences = "; ".join(stall.sentence for stall in stalled)
+            worker.fail(WorkerStalled(f"{sentences}; this instance stops, so start it again"))

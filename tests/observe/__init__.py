@@ -1,0 +1,1 @@
+"""What a sidecar says about itself, over real HTTP where it says it there."""

@@ -1,0 +1,23 @@
+"""Logging belongs to the process, so each test gives it back as it was."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from services.observe.logs import LIBRARIES
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    root = logging.root
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+    for name in (*LIBRARIES, "services"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()

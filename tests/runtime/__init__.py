@@ -1,0 +1,1 @@
+"""The rooms between a pipeline and a real broker."""

@@ -1,0 +1,1 @@
+"""Settings: from variables, files and flags, and what is said when they are wrong."""
