@@ -63,7 +63,8 @@ class Server:
             return
         self._exchanges.add(exchange)
         try:
-            with suppress(ConnectionError, TimeoutError):
+            # A task that ends as cancelled is an error in asyncio's log; only `close` cancels it.
+            with suppress(ConnectionError, TimeoutError, asyncio.CancelledError):
                 await self._exchange(reader, writer)
         finally:
             self._exchanges.discard(exchange)

@@ -133,6 +133,8 @@ class Chain:
                 rest = self.process_from(index + 1, released.forwarded)
                 rest.decisions = [*released.decisions, *rest.decisions]
                 whole = _joined(whole, rest)
+                if whole.failure is not None:
+                    return whole
         return whole if whole.forwarded.records or whole.late or whole.dead else None
 
     def save(self) -> None:

@@ -18,6 +18,7 @@ Offsets are committed by tasks, with what they stand for, and never by Faust.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine, Iterable
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,12 +33,15 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
 from contracts.record import Record
+from services.runtime import seams
+from services.runtime.outbox import OURS
 from services.runtime.tally import Surveyed
 
 T = TypeVar("T")
 POLL_S = 1.0
 WAITING_RECORDS_MAX = 4_000
 """So many records may wait for a task before its partition is paused."""
+FEW_RECORDS = 1_000
 _FETCH_WAIT_MS = 500
 
 
@@ -60,6 +64,16 @@ class Batch(NamedTuple):
     lease: int
     """Of the task for which the partition was being read."""
     records: list[Record]
+
+
+class Bounds(NamedTuple):
+    """Where a source partition begins and ends, and where the group is."""
+
+    earliest: int
+    end: int
+    committed: int | None
+    is_ours: bool
+    """Whether a task committed it, with its state; not somebody who moved the group by hand."""
 
 
 class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
@@ -132,22 +146,25 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         if partition in consumer.assignment():
             consumer.pause(partition)
 
-    async def bounds(self, partition: TopicPartition) -> tuple[int, int, int | None]:
-        """The earliest offset, the end, and what the group committed."""
+    async def bounds(self, partition: TopicPartition) -> Bounds:
+        """Where a partition begins and ends, and what the group committed."""
         return await self._there(self._bounds(partition))
 
-    async def _bounds(self, partition: TopicPartition) -> tuple[int, int, int | None]:
+    async def _bounds(self, partition: TopicPartition) -> Bounds:
         consumer = self._ensure_consumer()
         earliest = (await consumer.beginning_offsets([partition]))[partition]
         end = (await consumer.end_offsets([partition]))[partition]
-        return earliest, end, await consumer.committed(partition)
+        committed = await seams.committed(consumer, partition)
+        if committed is None:
+            return Bounds(earliest, end, None, is_ours=False)
+        return Bounds(earliest, end, committed.offset, committed.metadata == OURS)
 
     async def commit_offset(self, partition: TopicPartition, offset: int) -> None:
         """Commit an offset; refused where the partition is not ours any more."""
         await self._there(self._commit_offset(partition, offset))
 
     async def _commit_offset(self, partition: TopicPartition, offset: int) -> None:
-        await self._ensure_consumer().commit({partition: OffsetAndMetadata(offset, "")})
+        await self._ensure_consumer().commit({partition: OffsetAndMetadata(offset, OURS)})
 
     async def survey(self) -> dict[TopicPartition, Surveyed]:
         """Every partition of ours: where the consumer is, and where it ends."""
@@ -155,14 +172,14 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     async def _survey(self) -> dict[TopicPartition, Surveyed]:
         consumer = self._ensure_consumer()
-        partitions = consumer.assignment()
+        partitions, now_s = consumer.assignment(), time.monotonic()
         ends = await consumer.end_offsets(partitions) if partitions else {}
         found = {}
         for partition in partitions & consumer.assignment():
             if self._leases.get(partition):
                 fetched = await consumer.position(partition)
                 stable = consumer.last_stable_offset(partition)
-                found[partition] = Surveyed(fetched, ends[partition], stable)
+                found[partition] = Surveyed(fetched, ends[partition], stable, now_s)
         return found
 
 
@@ -223,6 +240,9 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
                 self.app.worker.fail(problem)
                 return
             await self._hand_on(batches)
+            if sum(len(batch.records) for batch in batches) < FEW_RECORDS:
+                # Nothing is visible before the next commit; in larger batches it costs less.
+                await asyncio.sleep(self.app.worker.breath_s)
 
     async def _hand_on(self, batches: list[Batch]) -> None:
         for batch in batches:

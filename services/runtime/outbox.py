@@ -21,8 +21,10 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from contracts.record import Record
 from services.runtime import seams
 
-BATCH_BYTES = 900_000
+BATCH_BYTES = 512 << 10
 """Below the broker's own default for `max.message.bytes`; a larger record is a batch by itself."""
+OURS = "headrace"
+"""The metadata of an offset that a task committed with its state."""
 _REQUEST_BYTES_MAX = 64 << 20
 _RETRY_MS = 20
 
@@ -38,6 +40,8 @@ class Outbox:
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._producer: Any = None
+        self._batches: dict[TopicPartition, Any] = {}
+        """What is being filled: small batches cost as much as large ones."""
         self._sent: list[tuple[asyncio.Future[Any], int, TopicPartition]] = []
         self.is_open = False
         """Whether something was sent since the last commit."""
@@ -83,9 +87,9 @@ class Outbox:
         rows = records if isinstance(records, list) else list(records)
         start = 0
         while start < len(rows):
-            batch = self._producer.create_batch()
-            start = seams.fill(batch, rows, start)
-            await self._send_batch(batch, topic, partition)
+            start = seams.fill(self._batch(topic, partition), rows, start)
+            if start < len(rows):
+                await self._send_batch(TopicPartition(topic, partition))
 
     async def send_rows(
         self, topic: str, partition: int, rows: list[tuple[bytes, bytes | None]], timestamp_ms: int
@@ -93,19 +97,29 @@ class Outbox:
         """Send keys and values, all at one time."""
         start = 0
         while start < len(rows):
-            batch = self._producer.create_batch()
-            start = seams.fill_rows(batch, rows, start, timestamp_ms)
-            await self._send_batch(batch, topic, partition)
+            start = seams.fill_rows(self._batch(topic, partition), rows, start, timestamp_ms)
+            if start < len(rows):
+                await self._send_batch(TopicPartition(topic, partition))
 
-    async def _send_batch(self, batch: Any, topic: str, partition: int) -> None:
+    def _batch(self, topic: str, partition: int) -> Any:
+        to = TopicPartition(topic, partition)
+        batch = self._batches.get(to)
+        if batch is None:
+            batch = self._batches[to] = self._producer.create_batch()
+        return batch
+
+    async def _send_batch(self, to: TopicPartition) -> None:
+        batch = self._batches.pop(to)
         count = batch.record_count()
         self.bytes_sent += batch.size()
         batch.close()
-        acknowledged = await self._producer.send_batch(batch, topic, partition=partition)
-        self._sent.append((acknowledged, count, TopicPartition(topic, partition)))
+        acknowledged = await self._producer.send_batch(batch, to.topic, partition=to.partition)
+        self._sent.append((acknowledged, count, to))
 
     async def settle(self) -> dict[TopicPartition, int]:
         """Wait until everything sent is acknowledged; the next offset of each partition."""
+        for to in list(self._batches):
+            await self._send_batch(to)
         ends: dict[TopicPartition, int] = {}
         sent, self._sent = self._sent, []
         for acknowledged, count, partition in sent:
@@ -116,7 +130,7 @@ class Outbox:
     async def commit(self, offsets: Mapping[TopicPartition, int], group: str) -> None:
         """Make everything since `begin` count, with the source's offsets."""
         await self._producer.send_offsets_to_transaction(
-            {partition: OffsetAndMetadata(offset, "") for partition, offset in offsets.items()},
+            {partition: OffsetAndMetadata(offset, OURS) for partition, offset in offsets.items()},
             group,
         )
         await self._producer.commit_transaction()
@@ -131,6 +145,6 @@ class Outbox:
         producer, self._producer = self._producer, None
         for acknowledged, _, _ in self._sent:
             acknowledged.cancel()
-        self._sent = []
+        self._sent, self._batches = [], {}
         if producer is not None:
             await producer.stop()

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -84,12 +84,13 @@ async def put_back(
         }
         judge = _Judge(spec, choice, await cluster.partitions([hop.topic for hop in spec.hops()]))
         tally: Tally = Counter()
-        async for number, letters, next_offset in _letters(settings, dead, places, tell):
-            back = judge.divide(letters, places[number], tally)
-            places[number].advance(next_offset, choice.reason)
-            if producer is not None:
-                done = {TopicPartition(dead, number): places[number].written()}
-                await _commit(producer, back, done, group)
+        async with aclosing(_letters(settings, dead, places, tell)) as parts:
+            async for number, letters, next_offset in parts:
+                back = judge.divide(letters, places[number], tally)
+                places[number].advance(next_offset, choice.reason)
+                if producer is not None:
+                    done = {TopicPartition(dead, number): places[number].written()}
+                    await _commit(producer, back, done, group)
     return tally
 
 
@@ -135,13 +136,15 @@ class _Judge(NamedTuple):
 
 async def _letters(
     settings: Settings, topic: str, places: Mapping[int, Place], tell: Callable[[int, int], None]
-) -> AsyncIterator[tuple[int, list[Record], int]]:
+) -> AsyncGenerator[tuple[int, list[Record], int], None]:
     """Letters by partition, in order, with the offset behind them; up to where the topic ended."""
     left = {
         TopicPartition(topic, number): place.end
         for number, place in places.items()
         if place.start < place.end
     }
+    if not left:
+        return
     total = remaining = sum(place.end - place.start for place in places.values())
     async with _consumer(settings, topic, places) as consumer:
         moved_at_s = time.monotonic()
@@ -251,7 +254,7 @@ def _append(batch: BatchBuilder, record: Record) -> bool:
         key=record.key,
         value=record.value,
         timestamp=record.timestamp_ms,
-        headers=record.headers,
+        headers=[*record.headers],
     )
     return added is not None
 

@@ -67,10 +67,16 @@ class Restorer:
         reading = self._readings.get(partition)
         return 0 if reading is None else max(0, reading.end - reading.position)
 
-    async def restore(self, partition: TopicPartition, start: int, take: Take) -> int:
-        """Hand every record from `start` to the end to `take`; the position behind the last."""
+    async def restore(
+        self, partition: TopicPartition, start: int, take: Take, *, is_last: bool
+    ) -> int:
+        """Hand every record from `start` to the end to `take`; the position behind the last.
+
+        Only when nobody writes any more it is known that the end may not lie before `start`: the
+        broker answers a commit before its markers are written.
+        """
         submitted = asyncio.run_coroutine_threadsafe(
-            self._begin(partition, start, take), self._loop
+            self._begin(partition, _Reading(start, 0, take), is_last=is_last), self._loop
         )
         try:
             reading = await asyncio.wrap_future(submitted)
@@ -90,15 +96,17 @@ class Restorer:
         self._is_stopping = True
         self._changed.set()
 
-    async def _begin(self, partition: TopicPartition, start: int, take: Take) -> _Reading:
+    async def _begin(
+        self, partition: TopicPartition, reading: _Reading, *, is_last: bool
+    ) -> _Reading:
         consumer = await self._connected()
         earliest = (await consumer.beginning_offsets([partition]))[partition]
-        end = (await consumer.end_offsets([partition]))[partition]
-        if not earliest <= start <= end:
+        start = reading.position
+        end = reading.end = (await consumer.end_offsets([partition]))[partition]
+        if start < earliest or (start > end and is_last):
             raise _truncated(partition, start, earliest, end)
-        reading = _Reading(start, end, take)
-        if start == end:
-            reading.done.set_result(end)
+        if start >= end:
+            reading.done.set_result(start)
         else:
             self._readings[partition] = reading
             self._changed.set()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aiokafka.consumer import fetcher as _fetcher
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from contracts.record import Record
 
@@ -20,7 +20,8 @@ AIOKAFKA = "0.14.0"
 PRIVATE_NAMES = {
     "aiokafka.consumer.fetcher.PartitionRecords": ("_consumer_record", "_unpack_records"),
     "aiokafka.producer.message_accumulator.BatchBuilder": ("append", "close", "record_count"),
-    "aiokafka.consumer.AIOKafkaConsumer": ("pause", "resume", "seek", "highwater"),
+    "aiokafka.consumer.group_coordinator.GroupCoordinator": ("fetch_committed_offsets",),
+    "aiokafka.consumer.AIOKafkaConsumer": ("_coordinator", "pause", "resume", "seek", "highwater"),
     "faust.App": (
         "_new_transport",
         "_on_partitions_assigned",
@@ -73,6 +74,12 @@ _new_tuple = tuple.__new__
 def install_records() -> None:
     """From now on every consumer of this process hands out `contracts.record.Record`."""
     _fetcher.PartitionRecords = _Records
+
+
+async def committed(consumer: Any, partition: TopicPartition) -> OffsetAndMetadata | None:
+    """What the group committed, with its metadata, which aiokafka's own method leaves out."""
+    found = await consumer._coordinator.fetch_committed_offsets([partition])
+    return found.get(partition)
 
 
 def fill(batch: Any, rows: Sequence[Record], start: int) -> int:

@@ -27,9 +27,11 @@ class Surveyed(NamedTuple):
     """The consumer's position."""
     end: int | None
     readable_end: int | None
+    at_s: float
+    """When the broker was asked, by a clock that only goes forward."""
 
 
-UNSEEN = Surveyed(None, None, None)
+UNSEEN = Surveyed(None, None, None, 0.0)
 
 
 class Tally:

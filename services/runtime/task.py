@@ -41,6 +41,7 @@ from services.state.changelog import rewrite
 from services.state.partition import PartitionState
 from services.state.stamps import check_stamp, stamp_of
 
+_LOOK_AGAIN_S = 1.0
 SLICE_RECORDS = 2_000
 """How many records the operators take at once: enough to be fast, few enough to let others in."""
 
@@ -122,6 +123,7 @@ class Task:
             except _StopAtError as stop:
                 self._stop_at = stop
             except KafkaError as problem:
+                self.tally.failed_commits += 1
                 if self._is_closing:
                     logger.warning("not committed before it left", **self._where, why=repr(problem))
                 elif not await self._work.recover(self, problem):
@@ -135,11 +137,11 @@ class Task:
         opened.push_async_callback(table.close, self.partition)
         if state.rebuilt_because is not None:
             logger.warning("state is rebuilt", **self._where, why=state.rebuilt_because)
-        left_open = await self._restore()
+        left_open = await self._restore(is_last=False)
         outbox = self._outbox = work.outbox(hop, self.partition)
         opened.push_async_callback(outbox.stop)
         await outbox.start()
-        left_open += await self._restore()
+        left_open += await self._restore(is_last=True)
         stamp = stamp_of(work.spec, hop)
         for change in check_stamp(state, stamp):
             logger.info("the pipeline was changed", **self._where, change=change)
@@ -173,8 +175,11 @@ class Task:
         self.waiting = 0
         self.uncommitted_records = 0
 
-    async def _restore(self) -> list[bytes]:
-        """Read the changelog to its end; keys whose newest record never counted."""
+    async def _restore(self, *, is_last: bool) -> list[bytes]:
+        """Read the changelog to its end; keys whose newest record never counted.
+
+        Most is read while an earlier owner may still write; the rest when it is fenced.
+        """
         state = self._partition_state
         changelog = TopicPartition(self.hop.changelog.name, self.partition)
         restoration = state.restoration()
@@ -182,6 +187,7 @@ class Task:
             changelog,
             state.changelog_position,
             restoration.take,
+            is_last=is_last,
         )
         self.tally.restored_records += restoration.restored
         return restoration.left_open()
@@ -214,7 +220,7 @@ class Task:
         if self._outbox.is_open:
             left_s = self._opened_at + self._work.settings.commit_interval_ms / 1000
             return max(0.0, left_s - time.monotonic())
-        return self._idle_s
+        return self._idle_s and min(self._idle_s, _LOOK_AGAIN_S)
 
     def _is_due(self) -> bool:
         if not self._outbox.is_open:
@@ -271,16 +277,20 @@ class Task:
             self._opened_at = time.monotonic()
 
     def _is_idle(self) -> bool:
-        return (
-            self._idle_s is not None
-            and time.monotonic() - self._quiet_since >= self._idle_s
-            and self._work.is_at_end(self.source)
+        if self._idle_s is None or self.waiting:
+            return False
+        quiet_until_s = self._quiet_since + self._idle_s
+        return time.monotonic() >= quiet_until_s and self._work.was_at_end(
+            self.source, quiet_until_s
         )
 
     async def _release_idle(self) -> None:
         self._quiet_since = time.monotonic()
         assert self.chain is not None
         step = self.chain.release_idle()
+        if step is not None and step.failure is not None:
+            # Nothing is open, so everything before is committed, and all of this is discarded.
+            raise BufferFull(step.failure.sentence)
         if step is not None:
             await self._begin()
             await self._exits.send(step, [], [])

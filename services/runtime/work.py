@@ -91,8 +91,14 @@ class Work:
 
     async def start_position(self, source: TopicPartition, reached: int | None) -> int:
         """Where to read on: behind what the state has, or what the group was told to skip."""
-        earliest, end, committed = await self._thread().bounds(source)
+        earliest, end, committed, is_ours = await self._thread().bounds(source)
         name = f"{source.topic}/{source.partition}"
+        if reached is None and committed and is_ours:
+            message = (
+                f"this pipeline has reached offset {committed} of {name}, and its changelog is"
+                " empty: it was deleted; bring it back, or begin anew with `headrace reset`"
+            )
+            raise StateTruncated(message)
         position = max(reached or 0, committed or 0) if reached or committed else earliest
         if position > end:
             message = (
@@ -135,10 +141,10 @@ class Work:
         if self.metrics is not None:
             self.metrics.retire(self.snapshot(task))
 
-    def is_at_end(self, source: TopicPartition) -> bool:
-        """Whether nothing was left to read when the broker was last asked."""
-        fetched, end, _ = self.survey.get(source, UNSEEN)
-        return fetched is not None and end is not None and fetched >= end
+    def was_at_end(self, source: TopicPartition, since_s: float) -> bool:
+        """Whether the broker, asked after that time, had nothing left to read."""
+        fetched, end, _, at_s = self.survey.get(source, UNSEEN)
+        return fetched is not None and end is not None and fetched >= end and at_s >= since_s
 
     async def commit(self, outbox: Outbox, source: TopicPartition, position: int) -> None:
         """Commit the source's offset, and all that was sent with it."""
@@ -192,9 +198,9 @@ class Work:
             raise InstanceFenced(message)
 
     async def _is_ours(self, source: TopicPartition) -> bool:
-        _, _, committed = await self._thread().bounds(source)
+        bounds = await self._thread().bounds(source)
         try:
-            await self._thread().commit_offset(source, committed or 0)
+            await self._thread().commit_offset(source, bounds.committed or 0)
         except CommitFailedError as refused:
             return isinstance(refused.__cause__, RebalanceInProgressError)
         except IllegalStateError:

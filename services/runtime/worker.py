@@ -23,6 +23,7 @@ from services.runtime.task import Fetched, Task
 from services.runtime.work import Work
 from services.settings import Settings
 
+_BREATHS_PER_COMMIT = 20
 _FETCH_BYTES_TOTAL = 32 << 20
 _FETCH_BYTES_MAX = 512 << 10
 logger = logger_of(__name__)
@@ -37,6 +38,7 @@ class Worker:
         self.settings = settings
         self.hops = {hop.topic: hop for hop in spec.hops()}
         self.fetch_bytes = _FETCH_BYTES_MAX
+        self.breath_s = settings.commit_interval_ms / _BREATHS_PER_COMMIT / 1000
         self.tasks: dict[TopicPartition, Task] = {}
         self.rebalances = 0
         self._is_stopping = False
