@@ -102,7 +102,7 @@ class Settings(BaseSettings):
     """After so long the broker aborts a transaction whose owner is gone."""
     shutdown_timeout_ms: _Positive = 20_000
     """How long a stop may take to commit what is under way."""
-    stall_timeout_ms: _Positive = 60_000
+    stall_timeout_ms: _Positive = 180_000
     """Without progress for so long, while there are records to read, we count as stalled."""
     decisions: bool = False
     """Write what became of each record to `<cleaned>.decisions`."""

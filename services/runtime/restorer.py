@@ -20,10 +20,13 @@ from aiokafka.structs import TopicPartition
 
 from contracts.errors import HeadraceError, StateTruncated
 from contracts.record import Record
+from services.observe.logs import logger as logger_of
 
 Take = Callable[[list[Record]], None]
 _POLL_MS = 50
 _FETCH_BYTES = 4 << 20
+_RETRY_S = 1.0
+logger = logger_of(__name__)
 
 
 @dataclass(slots=True)
@@ -49,7 +52,7 @@ class Restorer:
         self._thread = threading.Thread(target=self._run, name="restorer", daemon=True)
         self._consumer: Any = None
         self._changed = asyncio.Event()
-        self._connecting = asyncio.Lock()
+        self._connected = asyncio.Event()
         self._is_stopping = False
 
     async def start(self) -> None:
@@ -99,7 +102,8 @@ class Restorer:
     async def _begin(
         self, partition: TopicPartition, reading: _Reading, *, is_last: bool
     ) -> _Reading:
-        consumer = await self._connected()
+        await self._connected.wait()
+        consumer = self._consumer
         earliest = (await consumer.beginning_offsets([partition]))[partition]
         start = reading.position
         end = reading.end = (await consumer.end_offsets([partition]))[partition]
@@ -116,23 +120,9 @@ class Restorer:
         if self._readings.pop(partition, None) is not None:
             self._changed.set()
 
-    async def _connected(self) -> Any:
-        async with self._connecting:
-            if self._consumer is None:
-                consumer = AIOKafkaConsumer(
-                    **self._client,
-                    enable_auto_commit=False,
-                    auto_offset_reset="none",
-                    isolation_level=self._isolation_level,
-                    max_partition_fetch_bytes=_FETCH_BYTES,
-                    fetch_max_wait_ms=_POLL_MS,
-                )
-                await consumer.start()
-                self._consumer = consumer
-            return self._consumer
-
     async def _serve(self) -> None:
         try:
+            await self._connect()
             while not self._is_stopping:
                 if self._changed.is_set():
                     self._changed.clear()
@@ -147,11 +137,30 @@ class Restorer:
             if self._consumer is not None:
                 await self._consumer.stop()
 
+    async def _connect(self) -> None:
+        while not self._is_stopping:
+            self._consumer = AIOKafkaConsumer(
+                **self._client,
+                enable_auto_commit=False,
+                auto_offset_reset="none",
+                isolation_level=self._isolation_level,
+                max_partition_fetch_bytes=_FETCH_BYTES,
+                fetch_max_wait_ms=_POLL_MS,
+            )
+            try:
+                await self._consumer.start()
+            except KafkaError as problem:
+                logger.warning("changelogs cannot be read yet", why=repr(problem))
+                await self._consumer.stop()
+                await asyncio.sleep(_RETRY_S)
+            else:
+                self._connected.set()
+                return
+
     def _assign(self) -> None:
         self._assigned = dict(self._readings)
         if not self._assigned:
-            if self._consumer is not None:
-                self._consumer.unsubscribe()
+            self._consumer.unsubscribe()
             return
         self._consumer.assign(list(self._assigned))
         for partition, reading in self._assigned.items():

@@ -32,6 +32,7 @@ async def watched(worker: Worker) -> AsyncIterator[None]:
         server = await serve(settings.http_host, settings.http_port, answers)
         _log.info("answering /live, /ready and /metrics", host=settings.http_host, port=server.port)
     looking = asyncio.create_task(_look(worker, watchdog))
+    looking.add_done_callback(lambda ended: _told(worker, ended))
     try:
         yield
     finally:
@@ -43,13 +44,18 @@ async def watched(worker: Worker) -> AsyncIterator[None]:
 async def _look(worker: Worker, watchdog: Watchdog) -> None:
     while True:
         await asyncio.sleep(_LOOK_EVERY_S)
-        if not worker.tasks:
-            continue
         try:
-            await worker.survey()
-        except KafkaError as problem:
+            async with asyncio.timeout(_LOOK_EVERY_S):
+                await worker.survey()
+        except (KafkaError, TimeoutError) as problem:
             _log.warning("the broker did not say how far topics are", why=repr(problem))
         stalled = watchdog.look()
         if stalled:
             sentences = "; ".join(stall.sentence for stall in stalled)
             worker.fail(WorkerStalled(f"{sentences}; this instance stops, so start it again"))
+
+
+def _told(worker: Worker, ended: asyncio.Task[None]) -> None:
+    """A watchdog that dies takes the worker with it; nobody would notice otherwise."""
+    if not ended.cancelled() and (problem := ended.exception()) is not None:
+        worker.fail(problem)

@@ -65,6 +65,8 @@ class Worker:
     async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
         """Open a task for each partition that is new."""
         self.rebalances += 1
+        if self._is_stopping:
+            return
         for partition in partitions:
             source = TopicPartition(*partition)
             if source not in self.tasks:
@@ -104,8 +106,9 @@ class Worker:
                 await asyncio.wait(late)
             logger.info("partitions released", partitions=_names(sources))
         for source in sources:
-            del self.tasks[source]
-            del self._running[source]
+            # A signal may have closed everything while the group took some of it back.
+            self.tasks.pop(source, None)
+            self._running.pop(source, None)
 
     def waiting(self, partition: TopicPartition) -> int:
         """How many records wait for a task; asked from the consumer's thread."""
