@@ -25,6 +25,7 @@
     |  `- StateUnavailable           the disk is full, gone, or not ours to write
     |- StateCorrupt                  bytes that nobody wrote; rebuilt from the changelog
     |- InstanceFenced                another program took over; exit code 6
+    |- DemoFailed                    the demo's sidecar did not do what it was started for
     |- WorkerStalled                 something stands still for too long; exit code 7
     `- KafkaUnreachable              no broker answers; exit code 3
        |- TokenUnavailable           no token server answers
@@ -155,6 +156,10 @@ class InstanceFenced(HeadraceError):
     """Another instance owns a partition that this one held. **Do:** start it again."""
 
     exit_code = 6
+
+
+class DemoFailed(HeadraceError):
+    """The demo's sidecar ended, or did not. **Do:** read what it said, and try again."""
 
 
 class WorkerStalled(HeadraceError):

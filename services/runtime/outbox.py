@@ -27,6 +27,7 @@ OURS = "headrace"
 """The metadata of an offset that a task committed with its state."""
 _REQUEST_BYTES_MAX = 64 << 20
 _RETRY_MS = 20
+_ENOUGH_S = 2.0
 
 
 class Outbox:
@@ -65,7 +66,13 @@ class Outbox:
             max_request_size=_REQUEST_BYTES_MAX,
             retry_backoff_ms=_RETRY_MS,
         )
-        await self._producer.start()
+        starting = asyncio.ensure_future(self._producer.start())
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A connection that is torn off while it is made would never be closed.
+            await asyncio.wait([starting], timeout=_ENOUGH_S)
+            raise
 
     @property
     def is_transactional(self) -> bool:

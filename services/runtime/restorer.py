@@ -42,8 +42,12 @@ class _Reading:
 class Restorer:
     """The thread; `start` and `stop` it with the worker."""
 
-    def __init__(self, client: Mapping[str, Any], isolation_level: str) -> None:
-        """Read with these client options."""
+    def __init__(
+        self, client: Mapping[str, Any], isolation_level: str, fail: Callable[[BaseException], None]
+    ) -> None:
+        """Read with these client options; `fail` hears, in the main loop, if the thread dies."""
+        self._fail = fail
+        self._main_loop = asyncio.get_running_loop()
         self._client = client
         self._isolation_level = isolation_level
         self._readings: dict[TopicPartition, _Reading] = {}
@@ -92,6 +96,8 @@ class Restorer:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_until_complete(self._serve())
+        except Exception as failure:  # noqa: BLE001 - handed to the worker, which ends
+            self._main_loop.call_soon_threadsafe(self._fail, failure)
         finally:
             self._loop.close()
 
@@ -102,6 +108,8 @@ class Restorer:
     async def _begin(
         self, partition: TopicPartition, reading: _Reading, *, is_last: bool
     ) -> _Reading:
+        # A task that is cancelled while it waits must not cancel what this thread is about to set.
+        reading.done.set_running_or_notify_cancel()
         await self._connected.wait()
         consumer = self._consumer
         earliest = (await consumer.beginning_offsets([partition]))[partition]
@@ -188,7 +196,7 @@ class Restorer:
                 return
         # Behind the last record may stand markers of transactions, which are no records.
         reading.position = await self._consumer.position(partition)
-        if reading.position >= reading.end:
+        if self._readings.get(partition) is reading and reading.position >= reading.end:
             self._finish(partition, reading, None)
 
     def _finish(

@@ -237,6 +237,7 @@ class Task:
         if offset_of(records[0]) < self.position:
             known = sum(offset_of(record) < self.position for record in records)
             self.tally.guarded_records += known
+            logger.warning("records turned away: state has them", **self._where, records=known)
             records = records[known:]
         for start in range(0, len(records), SLICE_RECORDS):
             await self._process(records[start : start + SLICE_RECORDS])

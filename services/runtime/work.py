@@ -58,7 +58,11 @@ class Work:
     """Shared by all tasks of a worker."""
 
     def __init__(
-        self, spec: PipelineSpec, settings: Settings, thread: Callable[[], BatchThread]
+        self,
+        spec: PipelineSpec,
+        settings: Settings,
+        thread: Callable[[], BatchThread],
+        fail: Callable[[BaseException], None],
     ) -> None:
         """Nothing is opened before `start`."""
         self.spec = spec
@@ -67,7 +71,7 @@ class Work:
         self.memory = RocksMemory(settings.memory_bytes)
         self.exactly_once = settings.guarantee == "exactly-once"
         isolation = "read_committed" if self.exactly_once else "read_uncommitted"
-        self.restorer = Restorer(client_options(settings, "restore"), isolation)
+        self.restorer = Restorer(client_options(settings, "restore"), isolation, fail)
         self._thread = thread
         self.survey: dict[TopicPartition, Surveyed] = {}
         """What was last heard of each source partition."""

@@ -47,7 +47,7 @@ class Worker:
         self._running: dict[TopicPartition, asyncio.Task[None]] = {}
         self._thread: BatchThread | None = None
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.work = Work(spec, settings, self._the_thread)
+        self.work = Work(spec, settings, self._the_thread, self.fail)
 
     def _the_thread(self) -> BatchThread:
         assert self._thread is not None
@@ -119,6 +119,7 @@ class Worker:
         """Whether a task takes records that were just fetched; else they are read again."""
         task = self.tasks.get(batch.partition)
         if task is None or task.lease != batch.lease:
+            _left(batch)
             return False
         task.waiting += len(batch.records)
         return True
@@ -128,6 +129,8 @@ class Worker:
         task = self.tasks.get(batch.partition)
         if task is not None and task.lease == batch.lease:
             task.offer(Fetched(batch.records, acknowledge))
+        else:
+            _left(batch)
 
     def snapshot(self) -> WorkerSnapshot:
         """The worker as it is now."""
@@ -174,6 +177,12 @@ class Worker:
     async def failed(self) -> None:
         """Wait until the worker must end, and raise the reason."""
         await asyncio.shield(self._failed)
+
+
+def _left(batch: Batch) -> None:
+    """They were fetched before their task began to read where it reads now."""
+    name = _names([batch.partition])[0]
+    logger.info("records of an earlier lease left", source=name, records=len(batch.records))
 
 
 def _names(partitions: Iterable[TopicPartition]) -> list[str]:
