@@ -39,8 +39,6 @@ from services.runtime.tally import Surveyed
 
 T = TypeVar("T")
 POLL_S = 1.0
-WAITING_RECORDS_MAX = 4_000
-"""So many records may wait for a task before its partition is paused."""
 FEW_RECORDS = 1_000
 _FETCH_WAIT_MS = 500
 
@@ -85,6 +83,7 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         """Nothing is read for anybody yet."""
         super().__post_init__()
         self._leases: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
 
     def _create_worker_consumer(self, _transport: Any) -> AIOKafkaConsumer:
         worker = self.app.worker
@@ -106,11 +105,12 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             timeout_ms=int(POLL_S * 1000)
         )
         batches = []
-        waiting = self.app.worker.waiting
+        worker = self.app.worker
         for partition, records in fetched.items():
             batches.append(Batch(partition, self._leases.get(partition, 0), records))
-            if waiting(partition) + len(records) >= WAITING_RECORDS_MAX:
+            if worker.waiting(partition) + len(records) >= worker.work.waiting_records_max:
                 consumer.pause(partition)
+                self._paused.add(partition)
         return batches
 
     async def _there(self, call: Coroutine[Any, Any, T]) -> T:
@@ -129,13 +129,19 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             consumer.resume(partition)
 
     def resume(self, partition: TopicPartition) -> None:
-        """Go on reading; may be called from any thread."""
-        self.thread_loop.call_soon_threadsafe(self._resume, partition)
+        """Go on reading where too much waited; may be called from any thread."""
+        if partition in self._paused:
+            self.thread_loop.call_soon_threadsafe(self._resume, partition)
 
     def _resume(self, partition: TopicPartition) -> None:
+        self._paused.discard(partition)
         consumer = self._ensure_consumer()
         if partition in consumer.assignment():
             consumer.resume(partition)
+
+    def share(self, fetch_bytes: int) -> None:
+        """Fetch so much of each partition at once from now on."""
+        seams.set_fetch_bytes(self._ensure_consumer(), fetch_bytes)
 
     async def pause(self, partition: TopicPartition) -> None:
         """Stop reading a partition."""

@@ -12,7 +12,7 @@ import ssl
 import time
 from typing import Any
 
-from aiokafka.conn import create_conn, get_ip_port_afi
+from aiokafka.conn import AIOKafkaConnection, get_ip_port_afi
 from aiokafka.errors import (
     IllegalSaslStateError,
     KafkaConnectionError,
@@ -29,6 +29,7 @@ from services.settings import Settings
 
 REACHED_WITHIN_MS = 10_000
 _PAUSE_S = 0.25
+_CLOSED_WITHIN_S = 0.1
 _CLIENT_ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
 """What a broker's alert speaks of when it refuses our certificate, or the lack of one."""
 
@@ -77,33 +78,37 @@ async def _named_brokers(address: str, options: dict[str, Any], give_up_at_s: fl
     """The addresses of all brokers, as the one at this address says."""
     host, port, _ = get_ip_port_afi(address)
     timeout_ms = max(1, int((give_up_at_s - time.monotonic()) * 1_000))
-    logged_in = False
+    connection = AIOKafkaConnection(host, port, request_timeout_ms=timeout_ms, **options)
     try:
-        connection = await create_conn(host, port, request_timeout_ms=timeout_ms, **options)
-        logged_in = True
-        try:
-            metadata = await connection.send(MetadataRequest([]))
-        finally:
-            await connection.close()
+        await connection.connect()
+        metadata = await connection.send(MetadataRequest([]))
     except (OSError, KafkaError, ValueError) as error:
-        raise _verdict(error, address, options, logged_in=logged_in) from error
+        raise _verdict(error, address, options) from error
+    finally:
+        # One that never was open is never closed either.
+        await asyncio.wait([connection.close()], timeout=_CLOSED_WITHIN_S)
+    # A broker says no to a token in words that aiokafka takes for a yes, and then tells nothing.
+    if not metadata.brokers and options.get("sasl_mechanism") == "OAUTHBEARER":
+        message = (
+            f"the broker at {address} does not accept our token;"
+            " check its scope, and what the broker expects"
+        )
+        raise KafkaRefused(message)
+    if not metadata.brokers:
+        message = f"the broker at {address} knows no brokers yet, not even itself"
+        raise KafkaUnreachable(message)
     return [
         f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         for _, host, port, *_ in metadata.brokers
     ]
 
 
-def _verdict(
-    error: Exception, address: str, options: dict[str, Any], *, logged_in: bool
-) -> HeadraceError:
+def _verdict(error: Exception, address: str, options: dict[str, Any]) -> HeadraceError:
     if isinstance(error, HeadraceError):
         return error
     closed = isinstance(error, KafkaConnectionError)
     cause = error.__cause__ if closed and error.__cause__ is not None else error
-    refusal = _login_refusal(cause, options) or _certificate_refusal(cause)
-    # A broker says no to a token in words that aiokafka takes for a yes, and then hangs up.
-    if closed and logged_in and options.get("sasl_mechanism") == "OAUTHBEARER":
-        refusal = "does not accept our token; check its scope, and what the broker expects"
+    refusal = _certificate_refusal(cause) or _login_refusal(cause, options)
     if refusal is not None:
         return KafkaRefused(f"the broker at {address} {refusal}")
     return KafkaUnreachable(f"no broker answers at {address}: {_reason(cause, options)}")
@@ -150,7 +155,7 @@ def _reason(error: BaseException, options: dict[str, Any]) -> str:
         return f"nobody knows this host; {look}"
     if isinstance(error, TimeoutError):
         return f"it is silent; {look}"
-    if isinstance(error, ssl.SSLError | ConnectionResetError | KafkaConnectionError):
+    if isinstance(error, ssl.SSLError | ConnectionError | EOFError | KafkaConnectionError):
         protocol = options["security_protocol"]
         return f"it hangs up; check that it speaks {protocol} (HEADRACE_SECURITY_PROTOCOL)"
     return f"{error}; {look}"

@@ -76,6 +76,11 @@ def install_records() -> None:
     _fetcher.PartitionRecords = _Records
 
 
+def set_fetch_bytes(consumer: Any, fetch_bytes: int) -> None:
+    """Change how much of a partition is fetched at once; the next fetch asks for it."""
+    consumer._fetcher._max_partition_fetch_bytes = fetch_bytes
+
+
 async def committed(consumer: Any, partition: TopicPartition) -> OffsetAndMetadata | None:
     """What the group committed, with its metadata, which aiokafka's own method leaves out."""
     found = await consumer._coordinator.fetch_committed_offsets([partition])

@@ -239,16 +239,19 @@ class Task:
             self.tally.guarded_records += known
             logger.warning("records turned away: state has them", **self._where, records=known)
             records = records[known:]
-        for start in range(0, len(records), SLICE_RECORDS):
-            await self._process(records[start : start + SLICE_RECORDS])
+        self.waiting -= len(fetched.records) - len(records)
+        at_once = min(SLICE_RECORDS, self._work.settings.commit_records_max)
+        for start in range(0, len(records), at_once):
+            part = records[start : start + at_once]
+            await self._process(part)
+            self.waiting -= len(part)
+            self._work.taken(self)
             if self._is_due():
                 await self._commit()
             else:
                 await asyncio.sleep(0)
         self._quiet_since = time.monotonic()
         self._uncommitted.append(fetched)
-        self.waiting -= len(fetched.records)
-        self._work.taken(self)
 
     async def _process(self, records: list[Record]) -> None:
         stop = self._stop_at

@@ -40,6 +40,7 @@ from services.settings import Settings
 from services.state.rocks import RocksMemory
 
 _RETRY_S = 1.0
+WAITING_RECORDS_MAX = 10_000
 _FENCES_MAX = 3
 _FENCES_WITHIN_S = 60.0
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
@@ -73,6 +74,8 @@ class Work:
         isolation = "read_committed" if self.exactly_once else "read_uncommitted"
         self.restorer = Restorer(client_options(settings, "restore"), isolation, fail)
         self._thread = thread
+        self.waiting_records_max = WAITING_RECORDS_MAX
+        """So many records may wait for one task before its partition is paused."""
         self.survey: dict[TopicPartition, Surveyed] = {}
         """What was last heard of each source partition."""
         self.metrics: Metrics | None = None
@@ -131,7 +134,7 @@ class Work:
 
     def taken(self, task: Waits) -> None:
         """A task took records; go on reading where that was stopped."""
-        if task.waiting == 0:
+        if task.waiting <= self.waiting_records_max // 2:
             self._thread().resume(task.source)
 
     def snapshot(self, task: Waits) -> TaskSnapshot:

@@ -20,12 +20,15 @@ from services.observe.snapshot import StateMemory, WorkerSnapshot, WorkerState
 from services.runtime.binding import Batch, BatchThread
 from services.runtime.security import consumer_options
 from services.runtime.task import Fetched, Task
-from services.runtime.work import Work
+from services.runtime.work import WAITING_RECORDS_MAX, Work
 from services.settings import Settings
 
 _BREATHS_PER_COMMIT = 20
 _FETCH_BYTES_TOTAL = 32 << 20
 _FETCH_BYTES_MAX = 512 << 10
+_FETCH_BYTES_MIN = 64 << 10
+_WAITING_RECORDS_TOTAL = 100_000
+_WAITING_RECORDS_MIN = 1_000
 logger = logger_of(__name__)
 
 
@@ -76,7 +79,16 @@ class Worker:
                 running = asyncio.create_task(task.run(), name=f"{source.topic}/{source.partition}")
                 running.add_done_callback(self._ended)
                 self._running[source] = running
+        self._share()
         logger.info("partitions assigned", partitions=_names(self.tasks))
+
+    def _share(self) -> None:
+        """Bound what waits in memory, however many partitions there are."""
+        count = max(1, len(self.tasks))
+        fetch_bytes = min(self.fetch_bytes, max(_FETCH_BYTES_MIN, _FETCH_BYTES_TOTAL // count))
+        self._the_thread().share(fetch_bytes)
+        records_max = max(_WAITING_RECORDS_MIN, _WAITING_RECORDS_TOTAL // count)
+        self.work.waiting_records_max = min(WAITING_RECORDS_MAX, records_max)
 
     async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
         """Commit and close the tasks of these partitions."""

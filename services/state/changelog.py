@@ -7,6 +7,9 @@ length of store's name (1) name key  the row; null where it was deleted
 0x00 'stamp'                         who writes this changelog (see Stamp), JSON
 0x00 'position'                      the source offset that this state has reached (8, signed), and
                                      the latest timestamp up to there (8, signed; -1 for none)
+0x00 'purged'                        records before this offset may be gone (8, signed), since none
+                                     of them counts any more, see `purging`
+0x00 'history'                       what `purging` goes by
 
 The store without a name holds what is about the state as a whole. Its position ends a commit: the
 rows since the last one belong together. Whoever restores takes up whole commits alone; rows behind
@@ -28,9 +31,11 @@ ABOUT = ""
 """The store that holds what is about the state as a whole."""
 _STAMP_KEY = b"stamp"
 _POSITION_KEY = b"position"
+_PURGED_KEY = b"purged"
 POSITION = b"\x00" + _POSITION_KEY
 """The key of the record that ends a commit."""
 _position = Struct(">qq")
+_offset = Struct(">q")
 ChangelogRecord = tuple[bytes, bytes | None]
 
 
@@ -79,6 +84,22 @@ def read_position(about: StoreView) -> Position | None:
 def put_position(about: StoreView, position: Position) -> None:
     """Say what this state has reached."""
     about.put_many({about.prefix + _POSITION_KEY: _position.pack(*position)})
+
+
+def read_purged(about: StoreView) -> int:
+    """The offset before which the changelog's records may be gone; 0 where none may."""
+    row = about.get_many([about.prefix + _PURGED_KEY])[0]
+    if row is None:
+        return 0
+    if len(row) != _offset.size:
+        message = f"what is purged of the changelog has {len(row)} bytes, not {_offset.size}"
+        raise StateCorrupt(message)
+    return int(_offset.unpack(row)[0])
+
+
+def put_purged(about: StoreView, offset: int) -> None:
+    """Say that the changelog's records before an offset may be gone from the next commit on."""
+    about.put_many({about.prefix + _PURGED_KEY: _offset.pack(offset)})
 
 
 def records_of(overlay: Overlay) -> list[ChangelogRecord]:

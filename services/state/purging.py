@@ -1,0 +1,228 @@
+"""Which records of a changelog are not needed any more, and what keeps them from being needed.
+
+Rows that are over are swept from the state by the stretch, and no tombstone says so in the
+changelog. Compaction keeps the newest record of every id there ever was, so the changelog would
+grow for ever; what stands before some offset is deleted instead.
+
+Everything before an offset may go if each store vouches for that offset: no row of it which still
+counts has its newest record before. A store vouches
+
+    by time     What an operator wrote up to a commit is over once its own stream time has moved on
+                by its lifespan. So a few commits are remembered, each with every operator's stream
+                time, and one that lies back far enough will do. The source's time would not: behind
+                a filter, time may stand still while it moves on for the source.
+    by walking  Its rows are put again, a few at every commit, the first to the last. Whatever
+                counts was then put behind the offset at which the walk began. This is for rows that
+                stay for ever (a table, windows that never close), for rows whose time nobody can
+                know before (final results of windows that another service made), and for operators
+                that time stands still for. A walk begins when much would be gained by it, and puts
+                one row again for every few new ones, so it costs a fraction of what is written.
+
+Only then is the offset written down, as the row `purged`, and in the same commit every row put
+again that belongs to no time: what is about the state as a whole, and the operators' header rows,
+which all have keys that begin with 0x00. Records are deleted when that commit counts. So whoever
+restores finds all that counts behind the first record that is there, and knows by `purged` that
+nothing else was taken away. What was deleted by anybody else is refused.
+
+Times and walks are part of the state, or a service that is restarted more often than a lifespan
+would never delete anything.
+
+key                                 value
+0x00 'history'                      which commits are remembered, and how far a walk is, JSON
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from contracts.policies import AnyOperator
+from contracts.record import NO_TIME_MS
+from services.operators.lifespan import Lifespan, clock_ms, lifespans, row_life_ms
+from services.operators.operator import Operator, View
+from services.state.changelog import ABOUT, put_purged, read_purged
+from services.state.layout import end_of
+from services.state.overlay import Overlay
+
+WALK_FROM_RECORDS = 100_000
+"""A walk begins when so many records could go."""
+WALK_SHARE = 4
+"""It puts one row again for so many that the operators put."""
+_SAMPLES_MAX = 64
+_SAMPLES_PER_LIFE = 32
+_HISTORY_KEY = b"history"
+_HEADERS, _ROWS = b"\x00", b"\x01"
+
+
+class Sample(NamedTuple):
+    """A commit that is remembered."""
+
+    end: int
+    """Behind its last record in the changelog."""
+    source_ms: int
+    clocks_ms: tuple[int, ...]
+    """The stream time of each operator that keeps state."""
+
+
+class Walk(NamedTuple):
+    """Stores whose rows are being put again."""
+
+    start: int
+    """Behind the last record that the changelog had when it began."""
+    covers: tuple[str, ...]
+    """All its stores."""
+    left: tuple[str, ...]
+    """Those that it has not been through, the one that it is in first."""
+    row: bytes
+    """Where it is in that one."""
+
+
+class Purging:
+    """What may be deleted of one partition's changelog; made anew with its operators."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        policies: Sequence[AnyOperator],
+        operators: Sequence[Operator],
+        end: int,
+    ) -> None:
+        """Go on where an earlier instance over the same state was; `end` is the changelog's."""
+        self._overlay = overlay
+        self._about = overlay.view(ABOUT)
+        self._lives = lifespans(policies)
+        self._operators = [operators[life.position] for life in self._lives]
+        self._life_ms = row_life_ms(policies)
+        self._end = end
+        self._samples: list[Sample] = []
+        self._walk: Walk | None = None
+        self._walked: dict[str, int] = {}
+        """By store, where the last walk through it began."""
+        self._source_ms = NO_TIME_MS
+        self._is_changed = False
+        self._load()
+
+    @property
+    def purged(self) -> int:
+        """Records before this offset may be gone."""
+        return read_purged(self._about)
+
+    def before_commit(self, source_ms: int, *, may_purge: bool) -> None:
+        """Put what must be part of the next commit; the operators have put all of theirs."""
+        if self._life_ms is None:
+            return
+        self._source_ms = source_ms
+        self._walk_on()
+        offset = min(map(self._vouched, range(len(self._lives))))
+        if may_purge and offset > self.purged:
+            self._purge(offset)
+        if self._is_changed:
+            self._put_history()
+
+    def after_commit(self, end: int) -> None:
+        """The commit counts, and the changelog ends behind it."""
+        self._end = end
+        if self._life_ms is None:
+            return
+        last_ms = self._samples[-1].source_ms if self._samples else NO_TIME_MS
+        if self._source_ms > last_ms + self._life_ms // _SAMPLES_PER_LIFE:
+            clocks_ms = tuple(map(clock_ms, self._operators))
+            self._samples.append(Sample(end, self._source_ms, clocks_ms))
+            if len(self._samples) > _SAMPLES_MAX:
+                self._samples = self._samples[1::2]
+            self._is_changed = True
+
+    def _vouched(self, index: int) -> int:
+        """The offset before which nothing of a store counts."""
+        life = self._lives[index]
+        by_walking = self._walked.get(life.store, 0)
+        if life.length_ms is None or not life.is_sure:
+            return by_walking
+        over_ms = clock_ms(self._operators[index]) - life.length_ms
+        over = [sample.end for sample in self._samples if sample.clocks_ms[index] <= over_ms]
+        return max(by_walking, over[-1] if over else 0)
+
+    def _wanted(self) -> int:
+        """The offset that every store should vouch for by now, as far as the source's time says."""
+        assert self._life_ms is not None
+        over_ms = self._source_ms - self._life_ms
+        over = [sample.end for sample in self._samples if sample.source_ms <= over_ms]
+        return over[-1] if over else 0
+
+    def _purge(self, offset: int) -> None:
+        """Say that records before an offset may be gone, and put again what would go with them."""
+        put_purged(self._about, offset)
+        _put_again(self._about, self._about.prefix, end_of(self._about.prefix))
+        for life in self._lives:
+            view = self._overlay.view(life.store)
+            _put_again(view, view.prefix + _HEADERS, view.prefix + _ROWS)
+        self._samples = [sample for sample in self._samples if sample.end > offset]
+        self._is_changed = True
+
+    def _walk_on(self) -> None:
+        if self._walk is None:
+            self._walk = self._next_walk()
+        if self._walk is None:
+            return
+        self._is_changed = True
+        changed = sum(len(rows) for _, _, rows in self._overlay.changed_stores())
+        start, covers, left, row = self._walk
+        view = self._overlay.view(left[0])
+        count = changed // WALK_SHARE + 1
+        last = _put_again(view, view.prefix + row, end_of(view.prefix), count)
+        if last is not None:
+            self._walk = Walk(start, covers, left, last[len(view.prefix) :] + b"\x00")
+        elif len(left) > 1:
+            self._walk = Walk(start, covers, left[1:], b"")
+        else:
+            self._walk = None
+            self._walked |= dict.fromkeys(covers, start)
+
+    def _next_walk(self) -> Walk | None:
+        """A walk through the stores that hold the others up, if it is worth it."""
+        wanted = self._wanted()
+        vouched = {life.store: self._vouched(index) for index, life in enumerate(self._lives)}
+        gained = wanted - max(self.purged, min(vouched.values()))
+        if gained < WALK_FROM_RECORDS:
+            return None
+        covers = tuple(store for store, offset in vouched.items() if offset < wanted)
+        return Walk(self._end, covers, covers, b"")
+
+    def _stores(self) -> list[str]:
+        return [life.store for life in self._lives]
+
+    def _load(self) -> None:
+        row = self._about.get_many([self._about.prefix + _HISTORY_KEY])[0]
+        history: dict[str, Any] = {} if row is None else json.loads(row)
+        # Of operators that were not there nobody knows what they wrote; so it begins anew.
+        if history.get("stores") != self._stores():
+            return
+        self._samples = [
+            Sample(end, source_ms, tuple(clocks_ms))
+            for end, source_ms, clocks_ms in history["samples"]
+        ]
+        self._walked = history["walked"]
+        if history["walk"] is not None:
+            start, covers, left, row_key = history["walk"]
+            self._walk = Walk(start, tuple(covers), tuple(left), bytes.fromhex(row_key))
+
+    def _put_history(self) -> None:
+        walk = self._walk and [*self._walk[:3], self._walk.row.hex()]
+        history = {
+            "stores": self._stores(),
+            "samples": self._samples,
+            "walked": self._walked,
+            "walk": walk,
+        }
+        row = json.dumps(history, separators=(",", ":"), sort_keys=True).encode()
+        self._about.put_many({self._about.prefix + _HISTORY_KEY: row})
+        self._is_changed = False
+
+
+def _put_again(view: View, start: bytes, end: bytes, count: int | None = None) -> bytes | None:
+    """Put rows again as they are, as many as asked for; the last one if there may be more."""
+    again = dict(islice(view.range(start, end), count))
+    view.put_many(again)
+    return next(reversed(again)) if count is not None and len(again) == count else None
