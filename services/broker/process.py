@@ -15,7 +15,7 @@ from services.broker import leash
 from services.broker.kraft import CLUSTER_ID, as_file
 from services.broker.metadata import known_brokers
 
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 180.0
 _STOPPED_WITHIN_S = 30.0
 _ASK_AGAIN_S = 0.02
 _ANSWER_WITHIN_S = 1.0

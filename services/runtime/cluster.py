@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -150,7 +150,7 @@ class Cluster:
         """The settings that apply to topics."""
         answer = await self._send(DescribeConfigsRequest([(_TOPIC, name, None) for name in names]))
         found = {}
-        for code, message, _, name, entries in answer.resources:
+        for code, message, _, name, entries in _as_asked(answer.resources, names, 3):
             self._check(
                 code, f"read the settings of the topic `{name}`", "DescribeConfigs", message
             )
@@ -170,10 +170,11 @@ class Cluster:
         answer = await self._ask_controller(
             CreateTopicsRequest(wanted, _TIMEOUT_MS, validate_only=False)
         )
-        for name, code, message in answer.topic_errors:
+        names = [one.name for one in topics]
+        for name, code, message in _as_asked(answer.topic_errors, names, 0):
             if for_code(code) is not TopicAlreadyExistsError:
                 self._check(code, f"make the topic `{name}`", "Create", message)
-        await self._wait_for({one.name for one in topics}, there=True)
+        await self._wait_for(set(names), there=True)
 
     @_patient
     async def delete(self, names: Collection[str]) -> None:
@@ -246,7 +247,7 @@ class Cluster:
         """Who leads each partition, by topic; a partition without a leader has -1."""
         answer = await self._send(MetadataRequest([*names], allow_auto_topic_creation=False))
         found = {}
-        for code, name, _, partitions in answer.topics:
+        for code, name, _, partitions in _as_asked(answer.topics, names, 1):
             if for_code(code) is not UnknownTopicOrPartitionError:
                 self._check(code, f"see the topic `{name}`", "Describe")
                 found[name] = {number: leader for _, number, leader, *_ in partitions}
@@ -300,3 +301,9 @@ class Cluster:
             raise error(message)
         sentence = f"the brokers cannot {what}: {message or error.description}"
         raise TopicRefused(sentence)
+
+
+def _as_asked(rows: Iterable[Any], names: Collection[str], at: int) -> list[Any]:
+    """Answers in the order of the names that were asked for, and not of some hash."""
+    order = [*names]
+    return sorted(rows, key=lambda row: order.index(row[at]))

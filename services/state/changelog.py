@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from contracts.errors import StateCorrupt
 from contracts.record import Record, offset_of
-from services.state.overlay import Change, Overlay, StoreView
+from services.state.overlay import Overlay, StoreView
 
 ABOUT = ""
 """The store that holds what is about the state as a whole."""
@@ -121,41 +121,59 @@ def _is_position(record: ChangelogRecord) -> bool:
     return record[0] == POSITION
 
 
-def change_of(key: bytes, row: bytes | None) -> Change:
-    """The change that a record of a changelog stands for."""
-    end = 1 + key[0] if key else 0
-    if not key or len(key) < end:
-        message = f"a record of the changelog has a key of {len(key)} bytes, which names no store"
-        raise StateCorrupt(message)
-    return Change(key[1:end].decode(), key[end:], row)
+class _Prefixes(dict[bytes, bytes]):
+    """By the start of a changelog's keys, what the same store's keys in a database begin with."""
+
+    def __init__(self, overlay: Overlay) -> None:
+        super().__init__()
+        self._overlay = overlay
+
+    def __missing__(self, start: bytes) -> bytes:
+        if len(start) < 1 + start[0]:
+            message = f"a record of the changelog has a key of {len(start)} bytes, too few for it"
+            raise StateCorrupt(message)
+        prefix = self[start] = self._overlay.view(start[1:].decode()).prefix
+        return prefix
+
+
+def _behind(record: Record) -> int:
+    return offset_of(record) + 1
 
 
 class Restoration:
-    """Takes up a changelog into an overlay, whole commits alone."""
+    """Takes up a changelog into an overlay's store, whole commits alone."""
 
     def __init__(self, overlay: Overlay) -> None:
         """Go on where the overlay's store is."""
         self._overlay = overlay
+        self._prefixes = _Prefixes(overlay)
         self._open: dict[bytes, bytes | None] = {}
         self.restored = 0
         """Records taken up."""
 
     def take(self, records: Iterable[Record]) -> None:
         """The next records of the changelog."""
-        open_rows = self._open
-        rows: dict[bytes, bytes | None] = {}
-        closed_at = -1
-        for record in records:
-            key = record.key or b""
-            open_rows[key] = record.value
-            if key == POSITION:
-                rows |= open_rows
-                self.restored += len(open_rows)
-                open_rows.clear()
-                closed_at = offset_of(record)
-        if closed_at >= 0:
-            self._overlay.restore(change_of(key, row) for key, row in rows.items())
-            self._overlay.commit({CHANGELOG: closed_at + 1})
+        records = list(records)
+        keys = [record[0] or b"" for record in records]
+        rows = [record[1] for record in records]
+        closed = len(keys) - keys[::-1].index(POSITION) if POSITION in keys else 0
+        if closed:
+            whole = self._open
+            whole.update(zip(keys[:closed], rows, strict=False))
+            self._overlay.take_up(self._as_stored(whole), CHANGELOG, _behind(records[closed - 1]))
+            self.restored += len(whole)
+            self._open = {}
+        self._open.update(zip(keys[closed:], rows[closed:], strict=True))
+
+    def _as_stored(self, rows: dict[bytes, bytes | None]) -> dict[bytes, bytes | None]:
+        prefixes = self._prefixes
+        try:
+            return {
+                prefixes[key[: 1 + key[0]]] + key[1 + key[0] :]: row for key, row in rows.items()
+            }
+        except IndexError:
+            message = "a record of the changelog has an empty key, which names no store"
+            raise StateCorrupt(message) from None
 
     def left_open(self) -> list[bytes]:
         """Keys whose newest record in the changelog never counted.
@@ -173,7 +191,7 @@ CHANGELOG = "changelog"
 def rewrite(overlay: Overlay, keys: Iterable[bytes]) -> None:
     """Put rows again as they are, so that the next commit's changelog records carry them."""
     for key in keys:
-        change = change_of(key, None)
-        view = overlay.view(change.store)
-        whole = view.prefix + change.key
+        end = 1 + key[0]
+        view = overlay.view(key[1:end].decode())
+        whole = view.prefix + key[end:]
         view.put_many({whole: view.get_many([whole])[0]})

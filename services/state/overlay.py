@@ -1,8 +1,8 @@
 """What operators changed and nobody committed yet, over a store.
 
 Operators read through views of the overlay, so they see their own changes at once; the store sees
-none before `commit`. The changes are the changelog: `changes()` gives what must go to Kafka, in
-the transaction that also carries the output and the source's offsets; then `commit` gives the
+none before `commit`. The changes are the changelog: `changed_stores()` gives what must go to Kafka,
+in the transaction that also carries the output and the source's offsets; then `commit` gives the
 same to the store as one write batch, with the positions that this state has reached. So the store
 is never ahead of the changelog, and whoever throws the overlay away has changed nothing.
 
@@ -12,22 +12,13 @@ the beginning of its rows, so the next drop after a restore takes what an earlie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from heapq import merge
 from operator import itemgetter
-from typing import NamedTuple
 
 from contracts.errors import StateCorrupt, StateLayoutNewer, StateOfAnotherPipeline
 from services.state import layout
 from services.state.store import Store, Stretch
-
-
-class Change(NamedTuple):
-    """One changelog record: a row of a store was set, or deleted."""
-
-    store: str
-    key: bytes
-    row: bytes | None
 
 
 class Overlay:
@@ -94,26 +85,28 @@ class Overlay:
         row = self._store.get_many([layout.POSITION_KEY + name.encode()])[0]
         return None if row is None else layout.unpack_position(row)
 
-    def changes(self) -> Iterator[Change]:
-        """Everything that was set or deleted since the last commit, each row once."""
-        for name, length, rows in self.changed_stores():
-            for key, row in rows.items():
-                yield Change(name, key[length:], row)
-
     def changed_stores(self) -> Iterator[tuple[str, int, Mapping[bytes, bytes | None]]]:
-        """The same by store: its name, how long the prefix of its keys is, and its rows."""
+        """What was set or deleted since the last commit, each row once.
+
+        By store: its name, how long the prefix of its keys is, and its rows.
+        """
         for name, view in self._views.items():
             if view.pending:
                 yield name, len(view.prefix), view.pending
 
-    def restore(self, changes: Iterable[Change]) -> None:
-        """Take up changes that a changelog kept, in its order; commit now and then."""
-        rows: dict[str, dict[bytes, bytes | None]] = {}
-        for name, key, row in changes:
-            rows.setdefault(name, {})[key] = row
-        for name, of_store in rows.items():
-            view = self.view(name)
-            view.put_many({view.prefix + key: row for key, row in of_store.items()})
+    def take_up(
+        self, rows: Mapping[bytes, bytes | None], position_name: str, position: int
+    ) -> None:
+        """Give rows that a changelog kept to the store, as one write batch; their keys are whole.
+
+        Nothing may be pending: what is restored is older than what an operator changes.
+        """
+        assert not any(view.pending for view in self._views.values())
+        meta = self._meta | {
+            layout.POSITION_KEY + position_name.encode(): layout.pack_position(position)
+        }
+        self._store.write([], {**rows, **meta})
+        self._meta = {}
 
     def commit(self, positions: Mapping[str, int]) -> None:
         """Give all changes and these positions to the store, as one write batch."""

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 
 from contracts.policies import AnyOperator
 from contracts.record import NO_TIME_MS
-from services.operators.lifespan import Lifespan, clock_ms, lifespans, row_life_ms
+from services.operators.lifespan import clock_ms, lifespans, row_life_ms
 from services.operators.operator import Operator, View
 from services.state.changelog import ABOUT, put_purged, read_purged
 from services.state.layout import end_of

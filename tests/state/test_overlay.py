@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from contracts.errors import StateCorrupt, StateLayoutNewer, StateOfAnotherPipeline
 from services.state import layout
 from services.state.memory import MemoryStore
-from services.state.overlay import Change, Overlay, StoreView
+from services.state.overlay import Overlay, StoreView
 from services.state.store import Store
 
 ALL = (b"", b"\xff" * 8)
@@ -45,6 +45,15 @@ def committed(**rows: bytes | None) -> tuple[MemoryStore, Overlay, StoreView]:
     put(view, **rows)
     overlay.commit({})
     return store, overlay, view
+
+
+def changes(overlay: Overlay) -> list[tuple[str, bytes, bytes | None]]:
+    """What would go to the changelog."""
+    return [
+        (store, key[length:], row)
+        for store, length, rows in overlay.changed_stores()
+        for key, row in rows.items()
+    ]
 
 
 def test_a_view_sees_its_changes_at_once_and_the_store_sees_none() -> None:
@@ -107,10 +116,10 @@ def test_changes_give_each_row_once_and_without_prefix() -> None:
     put(view, a=b"2")
     put(view, a=b"3", b=None)
     put(other, a=b"4")
-    assert sorted(overlay.changes()) == [
-        Change("held", b"a", b"4"),
-        Change("ids", b"a", b"3"),
-        Change("ids", b"b", None),
+    assert sorted(changes(overlay)) == [
+        ("held", b"a", b"4"),
+        ("ids", b"a", b"3"),
+        ("ids", b"b", None),
     ]
 
 
@@ -118,14 +127,14 @@ def test_what_was_dropped_is_in_no_change() -> None:
     _, overlay, view = committed(a=b"1", b=b"2")
     put(view, a=b"changed", c=b"new")
     view.drop(row_key(view, b"a"), row_key(view, b"z"))
-    assert list(overlay.changes()) == []
+    assert changes(overlay) == []
 
 
 def test_a_commit_leaves_no_changes() -> None:
     _, overlay, view = committed(a=b"1")
     put(view, b=b"2")
     overlay.commit({"clicks.raw": 7})
-    assert list(overlay.changes()) == []
+    assert changes(overlay) == []
     assert not view.pending
 
 
@@ -136,7 +145,7 @@ def test_what_is_discarded_never_was() -> None:
     view.drop(row_key(view, b"b"), row_key(view, b"c"))
     overlay.discard()
     assert rows_of(view) == {"a": b"1", "b": b"2"}
-    assert list(overlay.changes()) == []
+    assert changes(overlay) == []
     overlay.commit({})
     assert everything(store) == before
 
@@ -196,19 +205,11 @@ def test_positions_are_those_of_the_last_commit() -> None:
     assert again.position("click") is None
 
 
-def test_restored_rows_are_seen_and_committed() -> None:
+def test_restored_rows_are_in_the_store_at_once() -> None:
     store = MemoryStore()
     overlay = Overlay(store, "clicks")
-    overlay.restore(
-        [
-            Change("ids", b"a", b"1"),
-            Change("held", b"a", b"2"),
-            Change("ids", b"b", b"3"),
-            Change("ids", b"a", b"4"),
-            Change("ids", b"b", None),
-        ]
-    )
-    overlay.commit({"changelog": 5})
+    ids, held = overlay.view("ids").prefix, overlay.view("held").prefix
+    overlay.take_up({ids + b"a": b"4", held + b"a": b"2", ids + b"b": None}, "changelog", 5)
     again = Overlay(store, "clicks")
     assert rows_of(again.view("ids")) == {"a": b"4"}
     assert rows_of(again.view("held")) == {"a": b"2"}

@@ -25,11 +25,19 @@ from contracts.policies import (
     Unlimited,
     Window,
 )
-from contracts.record import Record
+from contracts.record import Record, offset_of
 from contracts.topology import with_names
 from services.operators.operator import Batch
+from services.state.changelog import (
+    ABOUT,
+    ChangelogRecord,
+    Position,
+    Restoration,
+    put_position,
+    records_of,
+)
 from services.state.memory import MemoryStore
-from services.state.overlay import Change, Overlay
+from services.state.overlay import Overlay
 from services.state.store import Store
 from tests.properties import strategies
 from tests.properties.drive import PIPELINE, Drive, chain_of, run
@@ -83,22 +91,24 @@ class Changelog:
     def __init__(self, *, compacted: bool) -> None:
         """A compacted one forgets all but the latest change of each row."""
         self._compacted = compacted
-        self._changes: list[Change] = []
+        self._records: list[Record] = []
 
-    def append(self, changes: Iterator[Change]) -> None:
+    def append(self, records: Iterable[ChangelogRecord]) -> None:
         """What one transaction brought."""
-        self._changes += changes
+        for key, row in records:
+            offset = self._records[-1].offset + 1 if self._records else 0  # type: ignore[operator]
+            self._records.append(Record(key, row, 0, (), "changelog", 0, offset))
         if self._compacted:
-            latest = {(change.store, change.key): change for change in self._changes}
-            self._changes = list(latest.values())
+            latest = {record.key: record for record in self._records}
+            self._records = sorted(latest.values(), key=offset_of)
 
     def rebuilt(self) -> Store:
         """A new store with all that is kept here."""
         store = MemoryStore()
-        overlay = Overlay(store, PIPELINE)
-        for first in range(0, len(self._changes), 3):
-            overlay.restore(self._changes[first : first + 3])
-            overlay.commit({})
+        restoration = Restoration(Overlay(store, PIPELINE))
+        for first in range(0, len(self._records), 3):
+            restoration.take(self._records[first : first + 3])
+        assert restoration.left_open() == []
         return store
 
 
@@ -120,7 +130,8 @@ class WithoutFolder(Drive):
     def commit(self) -> None:
         """Bring the changes into the changelog, as the transaction does, then into the store."""
         self.subject.save()
-        self._changelog.append(self._overlay.changes())
+        put_position(self._overlay.view(ABOUT), Position(0, 0))
+        self._changelog.append(records_of(self._overlay))
         super().commit()
 
     def rows(self) -> dict[tuple[str, bytes], bytes]:

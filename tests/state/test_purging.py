@@ -1,0 +1,249 @@
+"""A changelog that forgets its beginning forgets nothing that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contracts.policies import (
+    AggregatePolicy,
+    AnyOperator,
+    BufferPolicy,
+    DeduplicatePolicy,
+    DistinctPolicy,
+    FilterPolicy,
+    Hopping,
+    ReorderPolicy,
+    Session,
+    Sliding,
+    SuppressPolicy,
+    TablePolicy,
+    Tumbling,
+    Unlimited,
+    Window,
+)
+from contracts.record import NO_TIME_MS, Record
+from contracts.topology import with_names
+from contracts.window import WindowBounds, window_header
+from services.operators.chain import Chain
+from services.operators.operator import Batch, Step
+from services.state.changelog import (
+    ABOUT,
+    CHANGELOG,
+    Position,
+    Restoration,
+    put_position,
+    read_position,
+    records_of,
+)
+from services.state.memory import MemoryStore
+from services.state.overlay import Overlay
+from services.state.purging import Purging
+from tests.properties import strategies
+from tests.properties.drive import PIPELINE, Drive, chain_of, run
+from tests.properties.strategies import MORE, TOPIC, Stop
+from tests.properties.test_chain import event_chains, final_results, table_chains
+
+NUMBERS = (b"1", b"2", b"30", None)
+SPILL = BufferPolicy(records=2, when_full="spill")
+EMIT_EARLY = BufferPolicy(records=2, when_full="emit-early")
+DEDUPLICATE = DeduplicatePolicy(by="key+id", id="header.id", interval_ms=5_000)
+HARDLY_ANY = FilterPolicy(where='key == "b"')
+MINUTE = Tumbling(size_ms=5_000, grace_ms=5_000)
+
+
+def _aggregate(window: Window, **options: int) -> AggregatePolicy:
+    return AggregatePolicy(function="sum", window=window, **options)
+
+
+def _final(window: Window, buffer: BufferPolicy | None = None) -> SuppressPolicy:
+    buffer = buffer or BufferPolicy()
+    return SuppressPolicy(until="window-closes", window=window, buffer=buffer)
+
+
+SESSION = Session(gap_ms=5_000, grace_ms=5_000)
+SLIDING = Sliding(difference_ms=5_000, grace_ms=5_000)
+HOPPING = Hopping(size_ms=10_000, advance_ms=5_000, grace_ms=0)
+BY_TIME: tuple[tuple[AnyOperator, ...], ...] = (
+    (ReorderPolicy(grace_ms=10_000), DEDUPLICATE),
+    (ReorderPolicy(grace_ms=5_000, buffer=SPILL),),
+    (ReorderPolicy(grace_ms=15_000, buffer=EMIT_EARLY),),
+    (DEDUPLICATE,),
+    (DEDUPLICATE.model_copy(update={"interval_ms": 0}),),
+    (DistinctPolicy(window=MINUTE),),
+    (DistinctPolicy(window=SESSION),),
+    (_aggregate(MINUTE, retention_ms=30_000),),
+    (_aggregate(HOPPING),),
+    (_aggregate(SESSION),),
+    (_aggregate(SLIDING),),
+    (SuppressPolicy(until="time-limit", limit_ms=5_000),),
+    (SuppressPolicy(until="time-limit", limit_ms=5_000, buffer=SPILL),),
+    (SuppressPolicy(until="time-limit", limit_ms=15_000, buffer=EMIT_EARLY),),
+    (_aggregate(MINUTE), _final(MINUTE)),
+    (_aggregate(HOPPING), _final(HOPPING, SPILL)),
+    (_aggregate(SESSION), _final(SESSION, SPILL)),
+    (_aggregate(SLIDING), _final(SLIDING)),
+)
+"""Chains all of whose rows are over some day, and whose operators see time move on."""
+BY_WALKING: tuple[tuple[AnyOperator, ...], ...] = (
+    (DEDUPLICATE, TablePolicy(), FilterPolicy(where="value >= 2")),
+    (DEDUPLICATE, AggregatePolicy(function="count")),
+    (DEDUPLICATE, AggregatePolicy(function="last", window=Unlimited(start_ms=5_000))),
+    (TablePolicy(), SuppressPolicy(until="time-limit", limit_ms=5_000, buffer=SPILL)),
+    (DEDUPLICATE, HARDLY_ANY, DistinctPolicy(window=MINUTE)),
+    (_final(MINUTE),),
+    (_final(MINUTE, SPILL),),
+)
+"""Chains with rows that stay, with rows that may stay, and with operators that see little time."""
+EVERY = tuple(map(with_names, BY_TIME + BY_WALKING))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _soon() -> Iterator[None]:
+    """A few rows are worth a sweep, and a few records are worth a walk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("services.operators.sweep.SWEEP_AFTER_ROWS", 3)
+        patch.setattr("services.state.purging.WALK_FROM_RECORDS", 4)
+        yield
+
+
+class Changelog:
+    """One partition, as Kafka keeps it: records at offsets, compacted, the first ones deleted."""
+
+    def __init__(self) -> None:
+        """Nothing was written yet."""
+        self.first = self.end = 0
+        self.records: dict[bytes, Record] = {}
+
+    def append(self, rows: Sequence[tuple[bytes, bytes | None]]) -> int:
+        """What one transaction brought, and its marker; where the records end."""
+        for key, row in rows:
+            self.records.pop(key, None)
+            self.records[key] = Record(key, row, 0, (), "changelog", 0, self.end)
+            self.end += 1
+        self.end += 1
+        return self.end - 1
+
+    def delete_before(self, offset: int) -> None:
+        """What DeleteRecords does."""
+        assert offset <= self.end
+        self.first = max(self.first, offset)
+        self.records = {
+            key: one for key, one in self.records.items() if (one.offset or 0) >= self.first
+        }
+
+
+class Subject:
+    """A chain, and what is purged of its changelog."""
+
+    def __init__(self, policies: Sequence[AnyOperator], overlay: Overlay) -> None:
+        """Both go on where the overlay's store is."""
+        self.chain = Chain(policies, overlay.view)
+        reached = read_position(overlay.view(ABOUT))
+        self.chain.lateness.time_ms = NO_TIME_MS if reached is None else reached.time_ms
+        end = overlay.position(CHANGELOG) or 0
+        self.purging = Purging(overlay, policies, self.chain.operators, end)
+        self.save = self.chain.save
+
+    def process(self, batch: Batch) -> Step:
+        """Decide about every record of the batch."""
+        return self.chain.process(batch)
+
+    def held(self) -> int:
+        """How many records are held now, by all operators."""
+        return sum(operator.counts.held for operator in self.chain.operators)
+
+    def imbalance(self) -> int:
+        """How many records were lost or invented, by all operators."""
+        return sum(map(abs, self.chain.imbalance().values()))
+
+
+class Purged(Drive):
+    """A run that purges whenever it may, and loses its folder in every crash."""
+
+    def __init__(self, policies: Sequence[AnyOperator], records: Sequence[Record]) -> None:
+        """Nothing is read yet."""
+        self.changelog = Changelog()
+        self.subject: Subject
+        self._policies = policies
+        super().__init__(self._build, records, MemoryStore())
+
+    def _build(self, overlay: Overlay) -> Subject:
+        return Subject(self._policies, overlay)
+
+    def _start(self) -> None:
+        self._store = MemoryStore()
+        restoration = Restoration(Overlay(self._store, PIPELINE))
+        restoration.take(self.changelog.records.values())
+        super()._start()
+        assert self.subject.purging.purged >= self.changelog.first
+
+    def commit(self) -> None:
+        """As a task does it."""
+        subject, overlay = self.subject, self._overlay
+        subject.save()
+        time_ms = subject.chain.lateness.time_ms
+        put_position(overlay.view(ABOUT), Position(self.outcome.taken, time_ms))
+        subject.purging.before_commit(time_ms, may_purge=True)
+        end = self.changelog.append(records_of(overlay))
+        overlay.commit({CHANGELOG: end})
+        subject.purging.after_commit(end)
+        self.changelog.delete_before(subject.purging.purged)
+        self._committed = self.outcome.copy()
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[Record]:
+    """Records that stand in windows, some of which end long after, or never."""
+    luck = strategies.chance(draw(strategies.seeds))
+    return [in_window(one, luck) for one in draw(strategies.records(values=NUMBERS, size_max=60))]
+
+
+def in_window(record: Record, luck: Random) -> Record:
+    """The record, as a result of a window that ends near its time, or does not."""
+    start_ms = record.timestamp_ms - record.timestamp_ms % 5_000
+    end_ms = start_ms + luck.choice((5_000,) * 8 + (60_000, 1 << 62))
+    header = window_header(WindowBounds("tumbling", start_ms, end_ms))
+    return record._replace(headers=(*record.headers, header))
+
+
+def long_stream(seed: int, count: int = 1_500) -> list[Record]:
+    """A stream whose time moves on by two seconds a record; few have a key that is let through."""
+    luck = Random(seed)
+    made = []
+    for index in range(count):
+        key = luck.choice((b"a",) * 150 + (b"b", b"c", b"\x00", None))
+        at_ms = max(0, index * 2_000 - luck.choice((0, 0, 500, 6_000, 40_000)))
+        headers = (("id", b"%d" % luck.randrange(500)),)
+        made.append(Record(key, luck.choice(NUMBERS), at_ms, headers, TOPIC, 0, index))
+    return [in_window(one, luck) for one in made]
+
+
+chains = st.one_of(st.sampled_from(EVERY), event_chains(), final_results(), table_chains())
+
+
+@MORE
+@given(chains, streams(), strategies.plans)
+def test_what_leaves_is_what_leaves_without_purges(
+    policies: tuple[AnyOperator, ...], records: list[Record], plan: list[Stop]
+) -> None:
+    assert Purged(policies, records).run(plan) == run(chain_of(policies), records, plan)
+
+
+@pytest.mark.parametrize("policies", EVERY, ids=lambda policies: "-".join(p.name for p in policies))
+def test_a_changelog_stays_short_and_what_leaves_is_the_same(
+    policies: tuple[AnyOperator, ...],
+) -> None:
+    records = long_stream(len(policies))
+    plan = [
+        Stop(7, "crash" if number % 20 == 19 else "commit") for number in range(len(records) // 6)
+    ]
+    drive = Purged(policies, records)
+    assert drive.run(plan) == run(chain_of(policies), records, plan)
+    changelog = drive.changelog
+    assert changelog.end - changelog.first < 200
+    assert len(changelog.records) < 25
