@@ -247,7 +247,7 @@ class _Environment(PydanticBaseSettingsSource):
         del field
         text = os.environ.get(variable(field_name))
         file = os.environ.get(variable(field_name) + _FILE_SUFFIX)
-        if not text and file:
+        if file:
             text = Path(file).read_text("utf-8").rstrip("\r\n")
         return text or None, field_name, False
 

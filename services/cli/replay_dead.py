@@ -23,7 +23,7 @@ def replay_dead(
     pipeline: Path,
     *,
     yes: Annotated[bool, Parameter(negative=())] = False,
-    reason: Reason | None = None,
+    reason: Annotated[Reason | None, Parameter(show_choices=False)] = None,
     max_replays: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
     bootstrap_servers: str | None = None,
 ) -> None:
@@ -65,6 +65,7 @@ def _lines(spec: PipelineSpec, tally: Tally, *, done: bool) -> Iterator[str]:
             named = ", ".join(
                 f"{count} {reason}".strip() for reason, count in sorted(reasons.items())
             )
-            yield f"{fate.value}: {sum(reasons.values())} ({named})"
+            would = "" if done or fate is not Fate.BACK else "would be "
+            yield f"{would}{fate.value}: {sum(reasons.values())} ({named})"
     if not done:
         yield "nothing was changed; to put them back, add --yes"

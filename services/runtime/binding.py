@@ -90,6 +90,7 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         return AIOKafkaConsumer(
             **worker.consumer_options(),
             group_id=self.app.conf.id,
+            rebalance_timeout_ms=worker.rebalance_timeout_ms,
             partition_assignment_strategy=[StickyPartitionAssignor],
             enable_auto_commit=False,
             auto_offset_reset="earliest",

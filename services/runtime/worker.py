@@ -43,6 +43,8 @@ class Worker:
         self.fetch_bytes = _FETCH_BYTES_MAX
         self.breath_s = settings.commit_interval_ms / _BREATHS_PER_COMMIT / 1000
         self.tasks: dict[TopicPartition, Task] = {}
+        # Who still commits what is under way must not be counted out meanwhile.
+        self.rebalance_timeout_ms = settings.shutdown_timeout_ms + settings.session_timeout_ms
         self.rebalances = 0
         self._is_stopping = False
         self._told_state: WorkerState = "starting"
