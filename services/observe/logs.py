@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from typing import Any, Literal, TextIO, cast
 
 import structlog
@@ -20,6 +21,7 @@ from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from services.observe.redaction import plain, plain_fields, traceback_text
+from services.observe.repeats import Repeats
 
 Format = Literal["auto", "text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -48,6 +50,7 @@ def configure(log_format: Format, level: Level, stream: TextIO) -> None:
         _order,
     ]
     handler = _Handler(stream)
+    handler.addFilter(Repeats(LIBRARIES, time.monotonic))
     handler.setFormatter(
         ProcessorFormatter(
             foreign_pre_chain=[_tell_foreign, *shared],

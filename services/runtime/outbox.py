@@ -26,7 +26,7 @@ BATCH_BYTES = 512 << 10
 OURS = "headrace"
 """The metadata of an offset that a task committed with its state."""
 _REQUEST_BYTES_MAX = 64 << 20
-_RETRY_MS = 20
+_RETRY_MS = 50
 _ENOUGH_S = 2.0
 
 

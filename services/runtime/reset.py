@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from contracts.errors import GroupBusy, StateUnavailable
 from contracts.pipeline import PipelineSpec
+from contracts.time import format_duration_ms
 from services.runtime.cluster import connected
 from services.settings import Settings
 
@@ -33,9 +34,10 @@ async def find_remains(spec: PipelineSpec, settings: Settings, *, cleaned: bool)
     async with connected(settings) as cluster:
         members = await cluster.members(spec.pipeline)
         if members:
+            session = format_duration_ms(settings.session_timeout_ms)
             message = (
-                f"the pipeline `{spec.pipeline}` is running ({', '.join(members)});"
-                " stop all its instances, and try again"
+                f"the pipeline `{spec.pipeline}` is running ({', '.join(members)}); stop all its"
+                f" instances, and try again; one that has an instance id counts for {session} more"
             )
             raise GroupBusy(message)
         topics = {}

@@ -65,6 +65,7 @@ class RocksStore:
     def __init__(self, path: Path, memory: RocksMemory) -> None:
         """Open or create the database in the folder `path`."""
         self._path = path
+        self._has_failed = False
         with _told(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             options = _options(memory)
@@ -108,11 +109,13 @@ class RocksStore:
                 batch.delete(key)
             else:
                 put(key, row)
+        self._has_failed = True
         with _told(self._path):
             self._database.write(batch)
             if drops:
                 # In a write buffer a range deletion triples the price of every look-up.
                 self._database.flush(wait=False)
+        self._has_failed = False
 
     def flush(self) -> None:
         """Move what is in write buffers to files, so that it can be measured."""
@@ -126,7 +129,12 @@ class RocksStore:
 
     def close(self) -> None:
         """Let go of files and locks."""
-        self._database.close()
+        try:
+            self._database.close()
+        except Exception as problem:
+            # After a write that failed it complains of the same once more, without the reason.
+            if not self._has_failed:
+                raise _translated(self._path, str(problem)) from problem
 
 
 def _options(memory: RocksMemory) -> Options:

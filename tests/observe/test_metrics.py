@@ -34,14 +34,26 @@ LABELS = {
 Series = tuple[str, frozenset[tuple[str, str]]]
 
 
-def series(text: str, *kinds: str) -> dict[Series, float]:
-    """Every sample of metrics of these kinds, as prometheus_client reads the page."""
+def series(text: str) -> dict[Series, float]:
+    """Every sample, as prometheus_client reads the page."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if not kinds or family.type in kinds
     }
+
+
+def counters(text: str) -> dict[str, float]:
+    """As `series` of what never goes backwards, read faster and by line."""
+    found = {}
+    is_counter = False
+    for line in text.splitlines():
+        if line.startswith("#"):
+            is_counter = line.endswith((" counter", " histogram"))
+        elif is_counter:
+            name, _, value = line.rpartition(" ")
+            found[name] = float(value)
+    return found
 
 
 def number(text: str, name: str, **labels: str) -> float:
@@ -157,6 +169,8 @@ def test_lag_and_open_transactions() -> None:
     text = page_of(worker(task(position=10, fetched=20, readable_end=40, end=100)))
     assert number(text, "headrace_lag_records") == 90
     assert number(text, "headrace_open_transaction_records") == 60
+    text = page_of(worker(task(position=110, end=100)))
+    assert number(text, "headrace_lag_records") == 0  # the end was asked for a moment before
 
 
 def test_overtime_is_the_wait_less_the_lateness_and_not_shown_behind_a_reorder() -> None:
@@ -184,9 +198,9 @@ def test_counters_of_a_partition_that_left_stay_and_its_gauges_go() -> None:
     before = metrics.text().decode()
     metrics.retire(seen.pop())
     after = metrics.text().decode()
-    counted = series(before, "counter", "histogram").items()
-    own = {key: value for key, value in counted if key[0].startswith("headrace")}
-    assert own.items() <= series(after).items()
+    own = {name: value for name, value in counters(before).items() if name.startswith("headrace")}
+    assert own != {}
+    assert own.items() <= counters(after).items()
     assert "headrace_lag_records{" not in after
     assert "headrace_held_records{" not in after
 
@@ -224,7 +238,7 @@ def test_counters_never_go_backwards(steps: list[tuple[int, int | str]]) -> None
     opened: dict[int, Ran] = {}
     taken: dict[int, int] = defaultdict(int)
     metrics = Metrics(lambda: worker(*(ran.snapshot() for ran in opened.values())))
-    before: dict[Series, float] = {}
+    before: dict[str, float] = {}
     for partition, step in steps:
         if isinstance(step, str):
             if partition in opened:
@@ -233,7 +247,7 @@ def test_counters_never_go_backwards(steps: list[tuple[int, int | str]]) -> None
             opened.setdefault(partition, Ran(SHORT_CHAIN, partition))
             opened[partition].take(clicks(step))
             taken[partition] += step
-        now = series(metrics.text().decode(), "counter", "histogram")
+        now = counters(metrics.text().decode())
         assert {key: value for key, value in before.items() if now[key] < value} == {}
         before = now
     text = metrics.text().decode()

@@ -1,0 +1,41 @@
+"""Libraries that repeat themselves are heard once in a while, and counted."""
+
+from __future__ import annotations
+
+import logging
+
+from services.observe.repeats import AGAIN_AFTER_S, Repeats
+
+
+def said(name: str, message: str) -> logging.LogRecord:
+    return logging.LogRecord(name, logging.WARNING, "", 0, message, ("127.0.0.1",), None)
+
+
+def test_a_repetition_waits_and_is_counted() -> None:
+    now_s = [0.0]
+    repeats = Repeats(("aiokafka",), lambda: now_s[0])
+    assert repeats.filter(said("aiokafka.conn", "no way to %s"))
+    assert not any(repeats.filter(said("aiokafka.conn", "no way to %s")) for _ in range(120))
+    now_s[0] = AGAIN_AFTER_S
+    again = said("aiokafka.conn", "no way to %s")
+    assert repeats.filter(again)
+    assert again.getMessage() == "no way to 127.0.0.1 (and 120 times since the last line)"
+
+
+def test_another_message_or_logger_is_heard_at_once() -> None:
+    repeats = Repeats(("aiokafka",), lambda: 0.0)
+    assert repeats.filter(said("aiokafka.conn", "no way to %s"))
+    assert repeats.filter(said("aiokafka.client", "no way to %s"))
+    assert repeats.filter(said("aiokafka.conn", "%s is back"))
+
+
+def test_what_we_say_ourselves_is_never_held_back() -> None:
+    repeats = Repeats(("aiokafka",), lambda: 0.0)
+    assert all(repeats.filter(said("services.runtime.task", "running on %s")) for _ in range(3))
+
+
+def test_messages_that_are_all_different_do_not_fill_memory() -> None:
+    repeats = Repeats(("aiokafka",), lambda: 0.0)
+    for number in range(5_000):
+        assert repeats.filter(said("aiokafka.conn", f"request {number} of %s"))
+    assert len(repeats._said) <= 500  # noqa: SLF001
