@@ -10,6 +10,7 @@
     |  |- SettingsInvalid            a flag or a variable of the environment
     |  |- TopicRefused               a topic that is missing, or that would lose or mix up records
     |  |- GroupBusy                  instances run that must be stopped first
+    |  |- MemberForeign              another program is in the group of a pipeline
     |  |- KafkaRefused               a broker that answers, and will not let us in
     |  |  `- TokenRefused            a token server that answers, and gives no token
     |  |- ProgramMissing             Java or Maven, which the embedded broker needs
@@ -82,6 +83,13 @@ class TopicRefused(YourFault):
 
 class GroupBusy(YourFault):
     """Instances of the pipeline are running. **Do:** stop them, and try again."""
+
+
+class MemberForeign(YourFault):
+    """A member of the group is no instance of the pipeline.
+
+    **Do:** stop it, or give it a group of its own.
+    """
 
 
 class KafkaRefused(YourFault):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple
 
 import pytest
@@ -14,6 +16,7 @@ from contracts.dead_letter import (
     REPLAYS_HEADER,
     DeadLetter,
     dead_headers,
+    read_dead,
     replay_headers,
 )
 from contracts.decision import Reason
@@ -28,6 +31,7 @@ from services.runtime.replay_place import Place
 from services.settings import Settings
 from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import SharedKafka
+from tests.runtime.sidecar import MakePipeline, contents, record
 
 PIPELINE = """
 pipeline: {name}
@@ -98,9 +102,9 @@ class Dying(NamedTuple):
             self.spec, settings, choice, lambda _read, _total: None, really=really
         )
 
-    def back(self) -> list[Record]:
-        """What stands in the source."""
-        return self.clients.consume_all(self.source)
+    def back(self, count: int) -> list[Record]:
+        """What stands in the source, once so many records do; a commit shows a moment later."""
+        return self.clients.consume(self.source, count)
 
 
 @pytest.fixture
@@ -129,21 +133,21 @@ def test_letters_go_back_as_they_came_and_only_once(dying: Dying) -> None:
     dying.die(records)
     assert dying.replay() == {(Fate.BACK, "undecodable"): 4}
     expected = [one._replace(headers=(*one.headers, (REPLAYS_HEADER, b"1"))) for one in records]
-    assert Counter(one._replace(offset=None) for one in dying.back()) == Counter(
+    assert Counter(one._replace(offset=None) for one in dying.back(4)) == Counter(
         one._replace(offset=None) for one in expected
     )
     assert dying.replay() == {}
-    assert len(dying.back()) == 4
+    assert len(dying.back(4)) == 4
     dying.die(_records(dying, 2))
     assert dying.replay() == {(Fate.BACK, "undecodable"): 2}
-    assert len(dying.back()) == 6
+    assert len(dying.back(6)) == 6
 
 
 def test_looking_changes_nothing(dying: Dying) -> None:
     dying.die(_records(dying, 3))
     for _ in range(2):
         assert dying.replay(really=False) == {(Fate.BACK, "undecodable"): 3}
-    assert dying.back() == []
+    assert dying.back(0) == []
     assert dying.clients.committed_offsets(f"{dying.spec.pipeline}.replay-dead") == {}
 
 
@@ -157,7 +161,7 @@ def test_a_reason_alone_leaves_the_others_for_later(dying: Dying) -> None:
     dying.die(_records(dying, 8)[7:], Reason.FUTURE_TIMESTAMP)
     assert dying.replay() == {(Fate.BACK, "undecodable"): 3, (Fate.BACK, "future-timestamp"): 1}
     assert dying.replay() == {}
-    assert [one.key for one in dying.back()] == [b"1", b"3", b"5", b"0", b"2", b"4", b"7"]
+    assert [one.key for one in dying.back(7)] == [b"1", b"3", b"5", b"0", b"2", b"4", b"7"]
 
 
 def test_what_dies_again_and_again_does_not_go_round_for_ever(dying: Dying) -> None:
@@ -169,7 +173,7 @@ def test_what_dies_again_and_again_does_not_go_round_for_ever(dying: Dying) -> N
     }
     twice = Choice(reason=None, replays_max=2)
     assert dying.replay(twice) == {(Fate.BACK, "undecodable"): 4}
-    assert [one.headers[-1] for one in dying.back()] == [(REPLAYS_HEADER, b"2")] * 3 + [
+    assert [one.headers[-1] for one in dying.back(4)] == [(REPLAYS_HEADER, b"2")] * 3 + [
         (REPLAYS_HEADER, b"1")
     ]
 
@@ -188,7 +192,7 @@ def test_what_is_not_ours_or_has_nowhere_to_go_is_left_alone(dying: Dying) -> No
         (Fate.MADE, "undecodable"): 2,
         (Fate.BACK, "undecodable"): 1,
     }
-    assert len(dying.back()) == 1
+    assert len(dying.back(1)) == 1
 
 
 def test_a_letter_of_the_second_hop_goes_back_to_where_that_hop_reads(dying: Dying) -> None:
@@ -196,7 +200,7 @@ def test_a_letter_of_the_second_hop_goes_back_to_where_that_hop_reads(dying: Dyi
     dying.clients.make_topic(second, 5, FOREVER)
     dying.die([_records(dying, 1, partition=4)[0]._replace(topic=second)], operator="deduplicate")
     assert dying.replay() == {(Fate.BACK, "undecodable"): 1}
-    assert [one.partition for one in dying.clients.consume_all(second)] == [4]
+    assert [one.partition for one in dying.clients.consume(second, 1)] == [4]
 
 
 def test_many_letters_go_back_in_their_order(dying: Dying) -> None:
@@ -204,22 +208,32 @@ def test_many_letters_go_back_in_their_order(dying: Dying) -> None:
     dying.die(records[:10_000])
     dying.die(records[10_000:], partition=1)
     assert dying.replay() == {(Fate.BACK, "undecodable"): 20_000}
-    back = [int(one.key or b"") for one in dying.back()]
+    back = [int(one.key or b"") for one in dying.back(20_000)]
     assert sorted(back) == list(range(20_000))
     assert [n for n in back if n < 10_000] == list(range(10_000))
     assert [n for n in back if n >= 10_000] == list(range(10_000, 20_000))
 
 
-def test_two_replays_at_once_put_back_each_letter_once(dying: Dying) -> None:
+def test_a_second_replay_stops_the_first_and_each_letter_goes_back_once(dying: Dying) -> None:
     dying.die([one._replace(value=b"v" * 1_000) for one in _records(dying, 10_000)])
+    begun, done = Event(), Event()
 
-    async def race() -> list[Tally | BaseException]:
-        return await asyncio.gather(*(dying.replaying() for _ in range(3)), return_exceptions=True)
+    def wait(_read: int, _total: int) -> None:
+        begun.set()
+        assert done.wait(60)
 
-    outcomes = asyncio.run(race())
-    assert [type(one) for one in outcomes if not isinstance(one, Counter)] <= [GroupBusy] * 2
-    dying.replay()
-    assert Counter(int(one.key or b"") for one in dying.back()) == Counter(range(10_000))
+    settings = Settings(bootstrap_servers=dying.kafka.bootstrap_servers)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = put_back(dying.spec, settings, ALL, wait, really=True)
+        first = pool.submit(asyncio.run, waiting)
+        assert begun.wait(60)
+        (count,) = dying.replay().values()
+        assert 0 < count < 10_000
+        done.set()
+        with pytest.raises(GroupBusy, match="another replay of these letters began meanwhile"):
+            first.result()
+    assert Counter(int(one.key or b"") for one in dying.back(10_000)) == Counter(range(10_000))
+    assert dying.replay() == {}
 
 
 def test_a_replay_that_is_interrupted_is_taken_up_again(dying: Dying) -> None:
@@ -231,17 +245,16 @@ def test_a_replay_that_is_interrupted_is_taken_up_again(dying: Dying) -> None:
         running = asyncio.create_task(
             put_back(dying.spec, settings, ALL, lambda _read, _total: reading.set(), really=True)
         )
-        await reading.wait()
+        begun = asyncio.create_task(reading.wait())
+        await asyncio.wait([begun, running], return_when=asyncio.FIRST_COMPLETED)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
 
     asyncio.run(interrupted())
-    before = len(dying.back())
-    assert before < 10_000
     (count,) = dying.replay().values()
-    assert before + count == 10_000
-    assert Counter(int(one.key or b"") for one in dying.back()) == Counter(range(10_000))
+    assert 0 < count < 10_000
+    assert Counter(int(one.key or b"") for one in dying.back(10_000)) == Counter(range(10_000))
 
 
 def test_the_command_says_what_it_did(dying: Dying, capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,15 +263,41 @@ def test_the_command_says_what_it_did(dying: Dying, capsys: pytest.CaptureFixtur
     dying.die(_records(dying, 1), Reason.NEGATIVE_TIMESTAMP)
     servers = dying.kafka.bootstrap_servers
     replay_dead(dying.file, bootstrap_servers=servers)
-    said = ["put back: 3 (1 negative-timestamp, 2 undecodable)"]
-    said.append("put back often enough before: 1 (1 undecodable)")
-    looked = [*said, "nothing was changed; to put them back, add --yes"]
-    assert capsys.readouterr().out.splitlines() == looked
+    back = "put back: 3 (1 negative-timestamp, 2 undecodable)"
+    often = "put back often enough before: 1 (1 undecodable)"
+    assert capsys.readouterr().out.splitlines() == [
+        f"would be {back}",
+        often,
+        "nothing was changed; to put them back, add --yes",
+    ]
     replay_dead(dying.file, yes=True, bootstrap_servers=servers)
-    assert capsys.readouterr().out.splitlines() == said
+    assert capsys.readouterr().out.splitlines() == [back, often]
     replay_dead(dying.file, yes=True, bootstrap_servers=servers)
     dead = dying.spec.dead.topic
     assert capsys.readouterr().out == f"there are no letters in {dead} that were not dealt with\n"
+
+
+def test_what_a_running_sidecar_gave_up_comes_back_to_it(
+    make_pipeline: MakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = make_pipeline("deduplicate: {by: key+id, id: value.id, interval: 1h}")
+    poison = record(b"k", b"no json", 1_000, (("h", b"1"), ("h", None)))
+    pipeline.produce([poison, record(b"k", b'{"id": "1"}', 1_500)])
+    sidecar = pipeline.start()
+    pipeline.wait_until_done()
+    replay_dead(pipeline.file, yes=True, bootstrap_servers=pipeline.servers)
+    pipeline.wait_until(lambda: len(pipeline.beside("dead")) == 2, "a second death")
+    again = read_dead(pipeline.beside("dead")[-1])
+    assert again is not None
+    headers = (*poison.headers, (REPLAYS_HEADER, b"1"))
+    assert contents([again.record]) == contents([poison._replace(headers=headers)])
+    replay_dead(pipeline.file, yes=True, bootstrap_servers=pipeline.servers)
+    assert capsys.readouterr().out.splitlines() == [
+        "put back: 1 (1 undecodable)",
+        "put back often enough before: 1 (1 undecodable)",
+    ]
+    assert len(pipeline.cleaned()) == 1
+    assert sidecar.stop() == 0
 
 
 def test_a_dead_letter_topic_that_nobody_made_has_no_letters(
@@ -298,3 +337,11 @@ def test_a_place_is_read_from_what_was_committed(
     committed: OffsetAndMetadata | None, place: Place
 ) -> None:
     assert Place.read(committed, Ends(4, 9)) == place
+
+
+def test_a_place_that_all_reasons_have_passed_is_one_number() -> None:
+    place = Place(4, 9, {"undecodable": 6, "no-window": 9})
+    place.advance(7, None)
+    assert place.written() == OffsetAndMetadata(7, '{"no-window": 9}')
+    place.advance(9, None)
+    assert place.written() == OffsetAndMetadata(9, "")

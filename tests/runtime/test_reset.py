@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections import Counter
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from services.runtime.topics import prepare_topics
 from services.settings import Settings
 from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import SharedKafka
+from tests.runtime.sidecar import MakePipeline, record
 
 PIPELINE = """
 pipeline: {name}
@@ -170,8 +172,8 @@ def test_it_refuses_while_an_instance_runs(used: Used, yes: bool) -> None:  # no
             return str(caught.value)
 
     assert asyncio.run(refused()) == (
-        f"the pipeline `{name}` is running (an-instance on 127.0.0.1);"
-        " stop all its instances, and try again"
+        f"the pipeline `{name}` is running (an-instance on 127.0.0.1); stop all its instances,"
+        " and try again; one that has an instance id counts for 10s more"
     )
     assert used.topics() == before
     assert len(used.clients.committed_offsets(name)) == 2
@@ -185,3 +187,32 @@ def test_a_folder_that_cannot_be_deleted_is_a_sentence(used: Used, tmp_path: Pat
     with pytest.raises(StateUnavailable, match="cannot be deleted"):
         used.reset(yes=True)
     assert (tmp_path / "elsewhere" / "state" / "0" / "CURRENT").exists()
+
+
+def test_behind_a_reset_a_sidecar_starts_from_the_beginning(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline("deduplicate: {by: key, interval: 1h}", partitions=2)
+    pipeline.produce(record(b"%d" % (n // 2), b"v", n, (), n // 2 % 2) for n in range(40))
+
+    def run() -> None:
+        sidecar = pipeline.start()
+        pipeline.wait_until_done()
+        assert sidecar.stop() == 0
+
+    def is_reset() -> bool:
+        # An instance with a name stays in the group for a while, in case it comes back.
+        with suppress(GroupBusy):
+            reset(
+                pipeline.file,
+                yes=True,
+                bootstrap_servers=pipeline.servers,
+                state_folder=pipeline.state / "one",
+            )
+            return True
+        return False
+
+    run()
+    pipeline.wait_until(is_reset, "the reset")
+    assert list((pipeline.state / "one").iterdir()) == []
+    run()
+    once = Counter(b"%d" % n for n in range(20))
+    assert Counter(one.key for one in pipeline.cleaned()) == once + once

@@ -1,0 +1,92 @@
+"""A broker that lets in who says who he is, over TLS alone; and who is who."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from services.broker.embedded import EmbeddedBroker
+from services.settings import Settings
+from tests.kafka.clients import Clients
+from tests.kafka.fixtures import OwnKafka
+from tests.runtime.certificates import Authority
+from tests.runtime.token_server import CLIENT, SECRET, TokenServer
+
+PASSWORD = "correct horse battery=staple"  # noqa: S105
+_MODULES = "org.apache.kafka.common.security"
+_USERS = dict.fromkeys(("ada", "bob", "carol"), PASSWORD)
+
+
+class Secured(NamedTuple):
+    """A broker that lets in who says who he is, over TLS alone."""
+
+    broker: EmbeddedBroker
+    authority: Authority
+    stranger: Authority
+    """Vouches for nobody that the broker knows."""
+
+    def settings(self, **changes: Any) -> Settings:
+        """How Ada connects, but for these changes."""
+        usual: dict[str, Any] = {
+            "bootstrap_servers": self.broker.bootstrap_servers,
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "SCRAM-SHA-512",
+            "sasl_username": "ada",
+            "sasl_password": PASSWORD,
+            "ssl_ca_file": self.authority.file,
+        }
+        return Settings(**{name: one for name, one in (usual | changes).items() if one is not None})
+
+    def oauth(self, server: TokenServer, **changes: Any) -> Settings:
+        """How a client with a token connects, but for these changes."""
+        client: dict[str, Any] = {
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_username": None,
+            "sasl_password": None,
+            "oauth_token_url": server.url,
+            "oauth_client_id": CLIENT,
+            "oauth_client_secret": SECRET,
+        }
+        return self.settings(**client | changes)
+
+    @property
+    def clients(self) -> Clients:
+        """Clients that need no password."""
+        return Clients(self.broker.plain_servers)
+
+
+def secured_broker(make: OwnKafka, folder: Path) -> Secured:
+    """Start one; its certificates are made in a folder."""
+    authority, stranger = Authority(folder, "authority"), Authority(folder, "stranger")
+    listener = "listener.name.clients"
+    properties = {
+        **keystore(authority, "broker"),
+        "ssl.client.auth": "requested",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN,OAUTHBEARER",
+        f"{listener}.scram-sha-512.sasl.jaas.config": (
+            f"{_MODULES}.scram.ScramLoginModule required;"
+        ),
+        f"{listener}.plain.sasl.jaas.config": (
+            f'{_MODULES}.plain.PlainLoginModule required user_ada="{PASSWORD}";'
+        ),
+        f"{listener}.oauthbearer.sasl.jaas.config": (
+            f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required"
+            ' unsecuredLoginStringClaim_sub="broker";'
+        ),
+        # Connections end with the token that they were opened with.
+        f"{listener}.oauthbearer.connections.max.reauth.ms": "3600000",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:ANONYMOUS;User:ada;User:{CLIENT}",
+    }
+    broker = make(properties, clients_protocol="SASL_SSL", users=_USERS)
+    return Secured(broker, authority, stranger)
+
+
+def keystore(authority: Authority, name: str) -> dict[str, str]:
+    """The properties of a broker with a certificate."""
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.issue(name, for_host="IP:127.0.0.1")),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.file),
+    }

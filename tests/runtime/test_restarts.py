@@ -1,0 +1,95 @@
+"""A sidecar that begins again goes on exactly where it was, whatever became of its folder."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.runtime.expected import (
+    REORDER_AND_DEDUPLICATE,
+    assert_cleaned,
+    expected_of,
+    some_records,
+)
+from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, contents
+
+STEP_MS = 12_000
+
+
+def run_on(pipeline: Pipeline, step: int, **settings: str) -> str:
+    """Live through the next part of the stream; what it logged when it was killed behind it."""
+    pipeline.produce(some_records(300, step, 4, start_ms=step * STEP_MS))
+    sidecar = pipeline.start(**settings)
+    pipeline.wait_until_done()
+    sidecar.kill()
+    return sidecar.log
+
+
+def test_it_goes_on_exactly_with_state_whole_old_damaged_or_gone(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, partitions=4)
+    run_on(pipeline, 0)
+    old = pipeline.folder / "old"
+    shutil.copytree(pipeline.folder_of(partition=3), old)
+    log = run_on(pipeline, 1)
+    assert "rebuilt" not in log
+    assert_cleaned(pipeline)
+    pipeline.lose_state(partition=1)
+    (pipeline.folder_of(partition=2) / "CURRENT").write_bytes(b"damaged")
+    pipeline.lose_state(partition=3)
+    old.rename(pipeline.folder_of(partition=3))
+    log = run_on(pipeline, 2)
+    (rebuilt,) = (line for line in log.splitlines() if "state is rebuilt" in line)
+    assert "partition=2" in rebuilt
+    assert "Corruption" in rebuilt
+    assert_cleaned(pipeline)
+    log = run_on(pipeline, 3, state_folder="a-new-folder")
+    assert "rebuilt" not in log
+    assert_cleaned(pipeline)
+
+
+LARGE = 10_000
+"""Bytes of a value: some of them fill a batch, which leaves before the commit."""
+
+
+def start_and_wait_for_output(pipeline: Pipeline, guarantee: str) -> Sidecar:
+    """A sidecar that has sent something and committed nothing."""
+    pipeline.produce(some_records(300, 1, value_bytes=LARGE))
+    sidecar = pipeline.start(guarantee=guarantee, commit_interval="10s")
+    sidecar.wait_for("running")
+    pipeline.wait_until(lambda: len(pipeline.sent()) > 0, "output")
+    assert pipeline.committed() == {}
+    return sidecar
+
+
+def test_a_stop_commits_all_and_a_restart_reads_nothing_again(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)
+    sidecar = start_and_wait_for_output(pipeline, "exactly-once")
+    assert sidecar.stop(within_s=5) == 0
+    committed = pipeline.committed()
+    assert_cleaned(pipeline, committed)
+    sidecar = pipeline.start()
+    sidecar.wait_for(f"position={committed[pipeline.source, 0]} restored=0")
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    assert_cleaned(pipeline)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_what_was_not_committed_when_it_was_killed_is_made_again(
+    make_pipeline: MakePipeline, guarantee: str
+) -> None:
+    pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)
+    start_and_wait_for_output(pipeline, guarantee).kill()
+    pipeline.produce(some_records(300, 2, start_ms=STEP_MS))
+    sidecar = pipeline.start(guarantee=guarantee)
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    assert pipeline.committed() == {(pipeline.source, 0): 600}
+    expected, cleaned = expected_of(pipeline), contents(pipeline.cleaned())
+    twice = len(cleaned) - len(expected)
+    assert cleaned[twice:] == expected
+    assert cleaned[:twice] == expected[:twice]
+    assert (twice > 0) == (guarantee == "at-least-once")

@@ -1,0 +1,136 @@
+"""OAuth tokens: fetched once for all, renewed in time, refused in a sentence, never shown."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+
+import pytest
+
+from contracts.errors import HeadraceError, TokenRefused, TokenUnavailable
+from services.runtime.tokens import TokenProvider
+from tests.runtime.token_server import CLIENT, SECRET, TokenServer, token_server
+
+
+@pytest.fixture
+def server() -> Iterator[TokenServer]:
+    with token_server() as running:
+        yield running
+
+
+def _provider(url: str, secret: str = SECRET, scope: str | None = None) -> TokenProvider:
+    return TokenProvider(url, CLIENT, secret, scope, ssl.create_default_context())
+
+
+def _ask(provider: TokenProvider) -> str:
+    return asyncio.run(provider.token())
+
+
+def _error(provider: TokenProvider) -> HeadraceError:
+    with pytest.raises((TokenRefused, TokenUnavailable)) as caught:
+        _ask(provider)
+    assert isinstance(caught.value, OSError)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert SECRET not in shown
+    assert "b3Blbi" not in shown
+    return caught.value
+
+
+def test_one_token_serves_all_clients_of_all_threads(server: TokenServer) -> None:
+    provider = _provider(server.url, scope="kafka records")
+
+    async def many() -> list[str]:
+        return await asyncio.gather(*(provider.token() for _ in range(10)))
+
+    got: list[str] = []
+    threads = [threading.Thread(target=lambda: got.extend(asyncio.run(many()))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == server.tokens * 40
+    assert server.scopes == ["kafka records"]
+
+
+def test_it_is_renewed_before_it_ends(server: TokenServer) -> None:
+    server.life_s = 2
+    provider = _provider(server.url)
+    first, begun_s = _ask(provider), time.monotonic()
+    while _ask(provider) == first:
+        time.sleep(0.02)
+    assert 1.5 < time.monotonic() - begun_s < 2
+    assert len(server.tokens) == 2
+
+
+def test_a_token_whose_life_nobody_states_is_used_once(server: TokenServer) -> None:
+    server.says_life = False
+    provider = _provider(server.url)
+    assert [_ask(provider), _ask(provider)] == server.tokens
+    assert len(server.tokens) == 2
+
+
+def test_while_the_server_is_away_the_token_at_hand_is_used_until_it_ends(
+    server: TokenServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.life_s = 1
+    provider = _provider(server.url)
+    first, begun_s = _ask(provider), time.monotonic()
+    server.answer = (503, {}, b"")
+    time.sleep(max(0.0, begun_s + 0.85 - time.monotonic()))
+    assert _ask(provider) == first
+    assert "answers 503; the token at hand is used as long as it is valid" in caplog.text
+    assert first not in caplog.text
+    time.sleep(max(0.0, begun_s + 1.05 - time.monotonic()))
+    error = _error(provider)
+    assert str(error) == f"the token server {server.url} answers 503"
+    server.answer = None
+    assert _ask(provider) == server.tokens[-1] != first
+
+
+def test_a_wrong_secret_is_a_sentence(server: TokenServer) -> None:
+    error = _error(_provider(server.url, secret="wrong"))  # noqa: S106
+    assert isinstance(error, TokenRefused)
+    assert error.exit_code == 2
+    assert str(error) == (
+        f"the token server {server.url} refuses client `headrace` (401, invalid_client);"
+        " check HEADRACE_OAUTH_CLIENT_ID and its secret"
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"<html>", b"{}", b"[]", b'{"access_token": 1}', b'{"access_token": "a b"}', b"\xff"],
+)
+def test_an_answer_without_a_token_is_a_sentence(server: TokenServer, body: bytes) -> None:
+    server.answer = (200, {}, body)
+    assert str(_error(_provider(server.url))) == (
+        f"the token server {server.url} answers without a token;"
+        " check that HEADRACE_OAUTH_TOKEN_URL is its token endpoint"
+    )
+
+
+def test_a_redirect_is_not_followed_with_the_secret(server: TokenServer) -> None:
+    with token_server() as other:
+        server.answer = (302, {"Location": other.url}, b"")
+        error = _error(_provider(server.url))
+        assert "refuses client `headrace` (302, Found)" in str(error)
+        assert other.scopes == []
+
+
+def test_nobody_at_the_address_is_a_sentence(free_port: int) -> None:
+    error = _error(_provider(f"http://127.0.0.1:{free_port}/token"))
+    assert isinstance(error, TokenUnavailable)
+    assert error.exit_code == 3
+    assert "does not answer ([Errno 111] Connection refused); check" in str(error)
+
+
+def test_nothing_secret_is_logged(server: TokenServer, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        token = _ask(_provider(server.url))
+    assert SECRET not in caplog.text
+    assert token not in caplog.text

@@ -1,0 +1,64 @@
+"""A user's functions, from the folder that the sidecar was started in; what they raise is dead."""
+
+from __future__ import annotations
+
+from contracts.dead_letter import read_dead
+from contracts.decision import Reason
+from tests.runtime.sidecar import MakePipeline, contents, record
+
+MODULE = """
+def identity(record):
+    return record.value[:1]
+
+def is_wanted(record):
+    if record.value == b"1 fails":
+        raise OSError("secret")
+    return record.value != b"2 unwanted"
+
+class Joined:
+    def initial(self):
+        return b""
+
+    def add(self, aggregate, record):
+        if record.value == b"3 fails":
+            raise ValueError("secret")
+        return aggregate + record.value[:1]
+
+    def merge(self, one, other):
+        return one + other
+"""
+
+
+def test_what_a_users_function_raises_is_dead_and_the_rest_goes_on(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline(
+        "filter: {where: 'of_user:is_wanted'}",
+        "deduplicate: {by: key+id, id: 'of_user:identity', interval: 1h}",
+        "aggregate: {function: 'of_user:Joined'}",
+    )
+    (pipeline.folder / "of_user.py").write_text(MODULE)
+    values = [b"1 fails", b"2 unwanted", b"3 fails", b"4", b"5", b"4 again", b"6"]
+    pipeline.produce([record(b"k", value, at) for at, value in enumerate(values)])
+    sidecar = pipeline.start()
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    cleaned = contents(pipeline.cleaned())
+    assert [value for _, value, *_ in cleaned] == [b"4", b"45", b"456"]
+    letters = [read_dead(one) for one in pipeline.beside("dead")]
+    told = [(one.operator, one.reason, one.detail, one.record.offset) for one in letters if one]
+    assert told == [
+        ("filter", Reason.UNDECODABLE, "`of_user:is_wanted` raised OSError", 0),
+        ("aggregate", Reason.UNDECODABLE, "`of_user:Joined` raised ValueError in `add`", 2),
+    ]
+    assert "secret" not in sidecar.log
+
+
+def test_a_function_that_cannot_be_found_ends_with_2_and_a_sentence(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline("filter: {where: 'not_there:is_wanted'}")
+    sidecar = pipeline.start()
+    assert sidecar.wait() == 2
+    assert "Traceback" not in sidecar.log
+    assert "there is no module `not_there`" in sidecar.last_words
