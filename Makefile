@@ -57,8 +57,13 @@ $(LOCKED):
 	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --requirement $(LOCK)
 	@touch $@
 
+.PHONY: images
+images: broker ## the images of sidecar and broker, where Docker is
+	@! docker info >/dev/null 2>&1 || docker/build.sh
+
 .PHONY: test
 test: lint types broker ## everything that must hold: lint, types, import rules, tests
+	@$(MAKE) images || echo "The images could not be built, so nothing will run in containers." >&2
 	@$(BIN)/python -m pytest -n auto
 
 .PHONY: thorough
@@ -85,8 +90,17 @@ conformance: setup ## replay Kafka Streams' own results, record by record
 	@$(BIN)/python -m tests.conformance
 
 .PHONY: bench
-bench: setup ## how fast the operators are, on this machine
+bench: broker ## the race: headrace beside Kafka Streams, Quix and Faust (an hour; RACE="--rounds 1")
+	@$(BIN)/python -m tests.bench.race --results tests/bench/results $(RACE)
+
+.PHONY: bench-operators
+bench-operators: setup ## how fast the operators are without Kafka, on this machine
 	@$(BIN)/python -m tests.bench
+
+KILLS ?= 20
+.PHONY: kill-test
+kill-test: broker ## kill sidecars at random (KILLS=n times), and judge what they wrote
+	@$(BIN)/python -m tests.kill --kills $(KILLS)
 
 .PHONY: demo
 demo: broker ## see it work

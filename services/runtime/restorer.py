@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition
 
 from contracts.errors import HeadraceError, StateTruncated
@@ -27,6 +27,15 @@ _POLL_MS = 50
 _FETCH_BYTES = 4 << 20
 _RETRY_S = 1.0
 logger = logger_of(__name__)
+
+
+class BeginsLaterError(Exception):
+    """A changelog does not go back to where somebody wants to begin."""
+
+    def __init__(self, first: int, start: int) -> None:
+        """It begins at offset `first`, behind `start`."""
+        super().__init__(f"it begins at offset {first}, and the state has reached {start}")
+        self.first = first
 
 
 @dataclass(slots=True)
@@ -79,8 +88,9 @@ class Restorer:
     ) -> int:
         """Hand every record from `start` to the end to `take`; the position behind the last.
 
-        Only when nobody writes any more it is known that the end may not lie before `start`: the
-        broker answers a commit before its markers are written.
+        BeginsLaterError says that the changelog does not go back so far. Only when nobody writes
+        any more it is known that the end may not lie before `start`: the broker answers a commit
+        before its markers are written.
         """
         submitted = asyncio.run_coroutine_threadsafe(
             self._begin(partition, _Reading(start, 0, take), is_last=is_last), self._loop
@@ -115,8 +125,10 @@ class Restorer:
         earliest = (await consumer.beginning_offsets([partition]))[partition]
         start = reading.position
         end = reading.end = (await consumer.end_offsets([partition]))[partition]
-        if start < earliest or (start > end and is_last):
-            raise _truncated(partition, start, earliest, end)
+        if start < earliest:
+            raise BeginsLaterError(earliest, start)
+        if start > end and is_last:
+            raise _made_anew(partition, start, end)
         if start >= end:
             reading.done.set_result(start)
         else:
@@ -177,6 +189,11 @@ class Restorer:
     async def _read(self) -> None:
         try:
             fetched = await self._consumer.getmany(timeout_ms=_POLL_MS)
+        except OffsetOutOfRangeError as gone:
+            # Its beginning was purged meanwhile; the others have nothing to do with that.
+            for partition in self._readings.keys() & gone.args[0].keys():
+                self._finish(partition, self._readings[partition], gone)
+            return
         except KafkaError as failure:
             for partition, reading in list(self._readings.items()):
                 self._finish(partition, reading, failure)
@@ -210,13 +227,9 @@ class Restorer:
             reading.done.set_exception(failure)
 
 
-def _truncated(partition: TopicPartition, start: int, earliest: int, end: int) -> StateTruncated:
-    name = f"{partition.topic}/{partition.partition}"
-    if start < earliest:
-        found = f"its records before offset {earliest} are gone, and the state needs them from"
-    else:
-        found = f"it ends at offset {end}, and the state was written up to"
+def _made_anew(partition: TopicPartition, start: int, end: int) -> StateTruncated:
     return StateTruncated(
-        f"the changelog {name} was truncated or made anew: {found} {start};"
-        " bring the topic back, or begin anew with `headrace reset`"
+        f"the changelog {partition.topic}/{partition.partition} was truncated or made anew: it ends"
+        f" at offset {end}, and the state was written up to {start}; bring the topic back, or begin"
+        " anew with `headrace reset`"
     )

@@ -18,29 +18,60 @@ FAUST = "0.15.3"
 AIOKAFKA = "0.14.0"
 
 PRIVATE_NAMES = {
-    "aiokafka.consumer.fetcher.PartitionRecords": ("_consumer_record", "_unpack_records"),
-    "aiokafka.producer.message_accumulator.BatchBuilder": ("append", "close", "record_count"),
+    "aiokafka.consumer.AIOKafkaConsumer": ("_coordinator", "_fetcher"),
+    "aiokafka.consumer.fetcher.Fetcher": ("_max_partition_fetch_bytes",),
+    "aiokafka.consumer.fetcher.PartitionRecords": ("_consumer_record", "_records_iterator"),
     "aiokafka.consumer.group_coordinator.GroupCoordinator": ("fetch_committed_offsets",),
-    "aiokafka.consumer.AIOKafkaConsumer": ("_coordinator", "pause", "resume", "seek", "highwater"),
+    "aiokafka.producer.message_accumulator.BatchBuilder": ("_builder", "_relative_offset"),
     "faust.App": (
+        "BootStrategy",
+        "_assignment",
+        "_create_directories",
+        "_fetcher",
         "_new_transport",
         "_on_partitions_assigned",
         "_on_partitions_revoked",
+        "_producer_flush",
         "_stop_consumer",
-        "_fetcher",
     ),
-    "faust.Topic": ("_compile_decode",),
     "faust.Table": ("_new_store_by_url",),
-    "faust.tables.manager.TableManager": ("_update_channels",),
-    "faust.transport.consumer.Consumer": ("_drain_messages", "_commit_offsets"),
-    "faust.transport.drivers.aiokafka.AIOKafkaConsumerThread": (
-        "_create_worker_consumer",
-        "_fetch_records",
-        "_ensure_consumer",
+    "faust.Topic": ("_compile_decode",),
+    "faust.app.base.BootStrategy": ("enable_kafka_producer", "enable_web"),
+    "faust.stores.base.Store": ("persisted_offset",),
+    "faust.tables.manager.TableManager": (
+        "_tables_finalized",
+        "_tables_registered",
+        "_update_channels",
+        "on_partitions_revoked",
+        "on_start",
     ),
-    "faust.transport.drivers.aiokafka.Consumer": ("_new_consumer_thread", "RebalanceListener"),
+    "faust.transport.drivers.aiokafka.AIOKafkaConsumerThread": (
+        "__post_init__",
+        "_create_worker_consumer",
+        "_ensure_consumer",
+        "_fetch_records",
+    ),
+    "faust.transport.drivers.aiokafka.Consumer": (
+        "RebalanceListener",
+        "_drain_messages",
+        "_new_consumer_thread",
+        "_on_partitions_assigned",
+        "_on_partitions_revoked",
+        "_thread",
+        "ack",
+        "commit",
+        "on_partitions_assigned",
+        "on_partitions_revoked",
+    ),
+    "faust.transport.drivers.aiokafka.ConsumerRebalanceListener": (
+        "_thread",
+        "on_partitions_assigned",
+        "on_partitions_revoked",
+    ),
+    "faust.transport.drivers.aiokafka.Transport": ("Consumer",),
+    "mode.services.Service": ("mundane_level",),
 }
-"""What is called or overridden, by class."""
+"""What is called, set or overridden, by class."""
 
 
 class _Records(_fetcher.PartitionRecords):  # type: ignore[misc]

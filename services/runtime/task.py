@@ -35,10 +35,12 @@ from services.operators.operator import Failure
 from services.operators.progress import progress_ms
 from services.runtime.exits import Exits, Reached
 from services.runtime.outbox import Outbox
+from services.runtime.restorer import BeginsLaterError
 from services.runtime.tally import Tally
 from services.runtime.work import Work
 from services.state.changelog import rewrite
 from services.state.partition import PartitionState
+from services.state.purging import Purging
 from services.state.stamps import check_stamp, stamp_of
 
 _LOOK_AGAIN_S = 1.0
@@ -74,6 +76,7 @@ class Task:
         self.hop = hop
         self.partition = partition
         self.source = TopicPartition(hop.topic, partition)
+        self._changelog = TopicPartition(hop.changelog.name, partition)
         self.state: TaskState = "restoring"
         self.lease = 0
         """Whose records are taken: those fetched since the task last began to read."""
@@ -101,6 +104,7 @@ class Task:
         self._partition_state: PartitionState
         self._outbox: Outbox
         self._exits: Exits
+        self._purging: Purging
 
     def offer(self, fetched: Fetched) -> None:
         """Records for this task, in order."""
@@ -142,6 +146,7 @@ class Task:
         opened.push_async_callback(outbox.stop)
         await outbox.start()
         left_open += await self._restore(is_last=True)
+        state.check_whole(f"{hop.changelog.name}/{self.partition}")
         stamp = stamp_of(work.spec, hop)
         for change in check_stamp(state, stamp):
             logger.info("the pipeline was changed", **self._where, change=change)
@@ -149,6 +154,9 @@ class Task:
         rewrite(state.overlay, left_open)
         chain = self.chain = Chain(
             hop.operators, state.overlay.view, explain=work.settings.decisions
+        )
+        self._purging = Purging(
+            state.overlay, hop.operators, chain.operators, state.changelog_position
         )
         self._exits = Exits(work.spec, hop, self.partition, outbox)
         self.timestamps = Timestamps(work.spec.source if hop.is_first else Source(topic=hop.topic))
@@ -180,17 +188,20 @@ class Task:
 
         Most is read while an earlier owner may still write; the rest when it is fenced.
         """
-        state = self._partition_state
-        changelog = TopicPartition(self.hop.changelog.name, self.partition)
-        restoration = state.restoration()
-        await self._work.restorer.restore(
-            changelog,
-            state.changelog_position,
-            restoration.take,
-            is_last=is_last,
-        )
-        self.tally.restored_records += restoration.restored
-        return restoration.left_open()
+        state, restorer = self._partition_state, self._work.restorer
+        while True:
+            restoration = state.restoration()
+            start = state.changelog_position
+            try:
+                await restorer.restore(self._changelog, start, restoration.take, is_last=is_last)
+            except BeginsLaterError as changelog:
+                state.begin_at(changelog.first)
+                logger.info(
+                    "restored from where its changelog begins", **self._where, why=str(changelog)
+                )
+            else:
+                self.tally.restored_records += restoration.restored
+                return restoration.left_open()
 
     async def _live(self) -> None:
         while not self._is_closing:
@@ -305,6 +316,9 @@ class Task:
         assert chain is not None
         chain.save()
         state.reach(self.position, chain.lateness.time_ms)
+        self._purging.before_commit(
+            chain.lateness.time_ms, may_purge=not work.purges.is_waiting(self._changelog)
+        )
         now_ms = work.now_ms()
         reached_ms = progress_ms(self.hop.operators, chain)
         end = await self._exits.finish(
@@ -313,6 +327,10 @@ class Task:
         await work.commit(outbox, self.source, self.position)
         state.commit(end, now_ms)
         outbox.closed()
+        self._purging.after_commit(end)
+        work.purges.let_go(self._changelog, self._purging.purged)
+        if not self.hop.is_first:
+            work.purges.let_go(self.source, self.position)
         for fetched in self._uncommitted:
             fetched.acknowledge()
         self._uncommitted.clear()

@@ -1,4 +1,4 @@
-"""A worker is watched: by itself, and by whoever asks over HTTP."""
+"""What goes on beside a worker: it is watched, by itself and over HTTP, and its topics purged."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ async def watched(worker: Worker) -> AsyncIterator[None]:
         server = await serve(settings.http_host, settings.http_port, answers)
         _log.info("answering /live, /ready and /metrics", host=settings.http_host, port=server.port)
     looking = asyncio.create_task(_look(worker, watchdog))
+    purging = asyncio.create_task(worker.work.purges.keep_purging())
     looking.add_done_callback(lambda ended: _told(worker, ended))
     try:
         yield
     finally:
         looking.cancel()
+        purging.cancel()
         if server is not None:
             await server.close()
 

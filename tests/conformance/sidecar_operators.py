@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from contracts.decision import Reason
 from contracts.errors import HeadraceError
-from contracts.policies import (
-    AggregatePolicy,
-    AnyOperator,
-    BufferPolicy,
-    DeduplicatePolicy,
-    DistinctPolicy,
-    Hopping,
-    Session,
-    Sliding,
-    SuppressPolicy,
-    TablePolicy,
-    Tumbling,
-    Window,
-)
+from contracts.pipeline import PipelineSpec
+from contracts.policies import AnyOperator
 from contracts.record import Record
 from contracts.window import plain_key, window_of
 from services.operators.chain import Chain
@@ -32,19 +20,17 @@ from services.operators.suppress import Suppress
 from services.state.overlay import Overlay
 from services.state.store import Store
 from tests.conformance.compare import Run, compare
-from tests.conformance.functions import THIS
-from tests.conformance.vectors import Vector
+from tests.conformance.pipelines import operators_of
+from tests.conformance.vectors import Vector, is_record, record_of
 
-OPERATORS = frozenset({"dedup", "distinct", "suppress", "windowed_aggregate"})
 OpenStore = Callable[[], Store]
 _DROPS = (Reason.NULL_KEY, Reason.NULL_VALUE)
-_WHEN_FULL = {"emit": "emit-early", "shutdown": "shut-down", None: None}
 
 
 def run_vector(vector: Vector, batch_size: int, open_store: OpenStore) -> list[str]:
     """Every disagreement between a vector and the operators, in words; none is what we want."""
     try:
-        policies = _policies(vector["operator"], vector["config"])
+        policies = _policies(vector)
     except (ValidationError, HeadraceError) as refusal:
         return compare(vector, Run(refused=str(refusal)), batch_size)
     tasks: dict[int, _Task] = {}
@@ -71,7 +57,7 @@ def run_vector(vector: Vector, batch_size: int, open_store: OpenStore) -> list[s
 class _Task:
     """A chain over one partition, committed after every batch."""
 
-    def __init__(self, policies: list[AnyOperator], store: Store) -> None:
+    def __init__(self, policies: Sequence[AnyOperator], store: Store) -> None:
         self._store = store
         self._overlay = Overlay(store, "conformance")
         self._chain = Chain(policies, self._overlay.view)
@@ -124,56 +110,11 @@ class _Task:
         self._store.close()
 
 
-def _policies(operator: str, config: dict[str, Any]) -> list[AnyOperator]:
-    """The pipeline that a vector describes."""
-    if operator == "dedup":
-        return [_deduplicate(config)]
-    if operator == "distinct":
-        window = _window(config["window"])
-        return [DistinctPolicy.model_validate({"window": window})]
-    if operator == "suppress":
-        source = AggregatePolicy(function="count") if config["source"] == "count" else TablePolicy()
-        return [source, _suppress(config["suppress"], None)]
-    function = "count" if config["agg"] == "count" else f"{THIS}:Concatenate"
-    aggregate = AggregatePolicy(function=function, window=_window(config["window"]))
-    if config.get("suppress") is None:
-        return [aggregate]
-    return [aggregate, _suppress(config["suppress"], aggregate.window)]
-
-
-def _deduplicate(config: dict[str, Any]) -> DeduplicatePolicy:
-    by = {"key_value": "key+id"}.get(config["by"], config["by"])
-    selected = None if by == "key" else f"{THIS}:{config['id_selector']}"
-    return DeduplicatePolicy.model_validate(
-        {"by": by, "id": selected, "interval_ms": config["interval_ms"]}
-    )
-
-
-def _suppress(config: dict[str, Any], window: Window | None) -> SuppressPolicy:
-    buffer = config["buffer"]
-    answer = _WHEN_FULL[buffer["when_full"]]
-    held = BufferPolicy.model_validate(
-        {"records": buffer["max_records"], "bytes": buffer["max_bytes"], "when_full": answer}
-    )
-    if config["mode"] == "time_limit":
-        limit_ms = config["time_limit_ms"]
-        return SuppressPolicy(until="time-limit", limit_ms=limit_ms, buffer=held)
-    return SuppressPolicy(until="window-closes", window=window, buffer=held)
-
-
-def _window(config: dict[str, Any]) -> Window:
-    grace_ms = config["grace_ms"]
-    match config["type"]:
-        case "tumbling":
-            return Tumbling(size_ms=config["size_ms"], grace_ms=grace_ms)
-        case "hopping":
-            return Hopping(
-                size_ms=config["size_ms"], advance_ms=config["advance_ms"], grace_ms=grace_ms
-            )
-        case "session":
-            return Session(gap_ms=config["gap_ms"], grace_ms=grace_ms)
-        case _:
-            return Sliding(difference_ms=config["time_difference_ms"], grace_ms=grace_ms)
+def _policies(vector: Vector) -> tuple[AnyOperator, ...]:
+    """The pipeline that a vector describes, read as a pipeline file is."""
+    topics = {"source": {"topic": "input"}, "sink": {"topic": "cleaned"}}
+    written = {"pipeline": "conformance", "operators": operators_of(vector)}
+    return PipelineSpec.model_validate(topics | written).operators
 
 
 def _batches(inputs: list[Any], size: int) -> Iterator[tuple[int, list[Any]]]:
@@ -186,27 +127,10 @@ def _by_task(vector: Vector, first: int, inputs: list[Any]) -> Iterator[tuple[in
     batches: dict[int, Batch] = {}
     is_global = vector["config"].get("by") == "id"
     for cause, entry in enumerate(inputs, first):
-        if "advance_wall_clock_ms" in entry:
-            continue
-        partition = 0 if is_global else entry.get("partition", 0)
-        batches.setdefault(partition, Batch([], [])).append(_record(entry), cause, None)
+        if is_record(entry):
+            partition = 0 if is_global else entry.get("partition", 0)
+            batches.setdefault(partition, Batch([], [])).append(record_of(entry), cause, None)
     yield from batches.items()
-
-
-def _record(entry: dict[str, Any]) -> Record:
-    return Record(
-        _bytes(entry["key"]),
-        _bytes(entry["value"]),
-        entry["ts"],
-        tuple((name, _bytes(value)) for name, value in (entry.get("headers") or {}).items()),
-        entry["topic"],
-        entry.get("partition", 0),
-        entry["offset"],
-    )
-
-
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
 
 
 def _output(record: Record, cause: int) -> dict[str, Any]:

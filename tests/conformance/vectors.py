@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from contracts.record import Record
+
 Vector = dict[str, Any]
 FORMAT = 1
 PUBLIC = Path(__file__).parent / "vectors.tar.xz"
@@ -47,3 +49,29 @@ def _unpacked(folder: Path) -> Iterator[tuple[str, bytes]]:
         raise SystemExit(message)
     for file in files:
         yield str(file.relative_to(folder)), file.read_bytes()
+
+
+def is_record(entry: dict[str, Any]) -> bool:
+    """Whether an input is a record; some only move the wall clock."""
+    return "topic" in entry
+
+
+def record_of(entry: dict[str, Any]) -> Record:
+    """An input as a record."""
+    headers = (entry.get("headers") or {}).items()
+    return Record(
+        bytes_of(entry["key"]),
+        bytes_of(entry["value"]),
+        entry["ts"],
+        tuple((name, bytes_of(value)) for name, value in headers),
+        entry["topic"],
+        entry.get("partition", 0),
+        entry["offset"],
+    )
+
+
+def bytes_of(value: str | int | None) -> bytes | None:
+    """A key or value as it is serialised: text in UTF-8, a count as eight bytes."""
+    if isinstance(value, int):
+        return value.to_bytes(8, "big", signed=True)
+    return None if value is None else value.encode()

@@ -38,7 +38,7 @@ from spark_jobs.versioned.tables import (
 )
 from tests.conformance.compare import Run, compare
 from tests.conformance.suppressed import Suppressed, SuppressedState
-from tests.conformance.vectors import Vector
+from tests.conformance.vectors import Vector, bytes_of, is_record, record_of
 
 Output = dict[str, Any]
 BUCKETS = 3
@@ -112,26 +112,9 @@ def _other_results(want: list[Output], got: list[Output]) -> list[str]:
 
 def _arrivals(batch: Sequence[Vector]) -> tuple[list[Arrival], list[int]]:
     """The records of a batch, and the place of each of them in it."""
-    places = [place for place, each in enumerate(batch) if "topic" in each]
-    records = [_record(batch[place]) for place in places]
+    places = [place for place, each in enumerate(batch) if is_record(each)]
+    records = [record_of(batch[place]) for place in places]
     return [Arrival(INPUTS[record.topic], record) for record in records], places
-
-
-def _record(given: Vector) -> Record:
-    headers = (given.get("headers") or {}).items()
-    return Record(
-        key=_encode(given["key"]),
-        value=_encode(given["value"]),
-        timestamp_ms=given["ts"],
-        headers=tuple((name, _encode(value)) for name, value in headers),
-        topic=given["topic"],
-        partition=given.get("partition", 0),
-        offset=given["offset"],
-    )
-
-
-def _encode(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
 
 
 def _output(cause: int, key: bytes | None, value: bytes | None, like: Record) -> Output:
@@ -322,7 +305,7 @@ def _operate(store: VersionedStore, operation: Vector) -> Output | None:
     key = operation["key"].encode()
     match operation["op"]:
         case "put":
-            valid_to_ms = store.put(key, _encode(operation["value"]), operation["ts"])
+            valid_to_ms = store.put(key, bytes_of(operation["value"]), operation["ts"])
             outcome = {LATEST: "latest", REJECTED: "rejected"}.get(valid_to_ms, "superseded")
             return {"outcome": outcome, "valid_to": valid_to_ms}
         case "get":

@@ -70,21 +70,14 @@ class Clients:
 
     def consume_all(self, topic: str, *, read_committed: bool = True) -> list[Record]:
         """Everything that can be read now, by partition and offset."""
-        return asyncio.run(self._consume_all(topic, read_committed=read_committed))
+        return self.consume(topic, 0, read_committed=read_committed)
 
     def consume(
         self, topic: str, count: int, *, read_committed: bool = True, within_s: float = WITHIN_S
     ) -> list[Record]:
         """Wait until at least this many records can be read, and return everything that can."""
-        give_up_at = time.monotonic() + within_s
-        while True:
-            records = self.consume_all(topic, read_committed=read_committed)
-            if len(records) >= count:
-                return records
-            if time.monotonic() > give_up_at:
-                message = f"{topic} has {len(records)} records after {within_s} s, not {count}"
-                raise AssertionError(message)
-            time.sleep(_ASK_AGAIN_S)
+        level = "read_committed" if read_committed else "read_uncommitted"
+        return asyncio.run(self._consume(topic, count, level, within_s))
 
     def end_offsets(self, topic: str) -> dict[int, int]:
         """The offset behind the last record of each partition, open transactions included."""
@@ -107,8 +100,9 @@ class Clients:
             for _, code, message in answer.topic_errors:
                 if code:
                     raise for_code(code)(message)
-            while not await _has_leaders(admin, name, partitions):  # noqa: ASYNC110 - of a broker
-                await asyncio.sleep(_ASK_AGAIN_S)
+            async with asyncio.timeout(WITHIN_S):
+                while not await _has_leaders(admin, name, partitions):  # noqa: ASYNC110
+                    await asyncio.sleep(_ASK_AGAIN_S)
         return name
 
     async def _topics(self) -> set[str]:
@@ -142,15 +136,23 @@ class Clients:
             if transaction is not None:
                 await _end(producer, transaction)
 
-    async def _consume_all(self, topic: str, *, read_committed: bool) -> list[Record]:
-        level = "read_committed" if read_committed else "read_uncommitted"
+    async def _consume(
+        self, topic: str, count: int, isolation_level: str, within_s: float
+    ) -> list[Record]:
+        read: dict[TopicPartition, list[Any]] = defaultdict(list)
+        give_up_at = time.monotonic() + within_s
         async with AsyncExitStack() as stack:
-            consumer, places = await self._consumer(stack, topic, isolation_level=level)
+            consumer, places = await self._consumer(stack, topic, isolation_level=isolation_level)
+            while sum(map(len, read.values())) < count:
+                await _read_on(consumer, read)
+                so_far = sum(map(len, read.values()))
+                if so_far < count and time.monotonic() > give_up_at:
+                    message = f"{topic} has {so_far} records after {within_s} s, not {count}"
+                    raise AssertionError(message)
             ends = await consumer.end_offsets(places)
-            read: dict[TopicPartition, list[Any]] = defaultdict(list)
-            while not await _all_read(consumer, ends, read_committed=read_committed):
-                for place, some in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
-                    read[place] += some
+            committed = isolation_level == "read_committed"
+            while not await _all_read(consumer, ends, read_committed=committed):
+                await _read_on(consumer, read)
         return [_record(one) for place in sorted(read) for one in read[place]]
 
     async def _end_offsets(self, topic: str) -> dict[int, int]:
@@ -231,6 +233,11 @@ def _append(batch: Any, record: Record) -> bool:
         )
         is not None
     )
+
+
+async def _read_on(consumer: AIOKafkaConsumer, read: dict[TopicPartition, list[Any]]) -> None:
+    for place, some in (await consumer.getmany(timeout_ms=_POLL_MS)).items():
+        read[place] += some
 
 
 async def _all_read(

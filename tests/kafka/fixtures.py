@@ -2,12 +2,14 @@
 
 `kafka` is for every test that leaves the broker alone: one for the whole run, so topics need names
 of their own (`fresh_name`). `kafka_own` makes brokers that a test may break or configure.
+`kafka_carrier` does so on each carrier that there is, a test run for each.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +18,13 @@ from typing import Protocol
 import pytest
 
 from services.broker.embedded import EmbeddedBroker
+from tests.kafka.carriers import PROCESS, carriers, container_image
 from tests.kafka.clients import Clients
+from tests.kafka.containers import container_brokers, sweep
 from tests.kafka.sharing import shared_broker
+
+RAN_ON = "kafka carrier"
+"""The property of a test's report that says what carried its broker."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,65 @@ def kafka_own_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ow
         yield make
 
 
+class Broker(Protocol):
+    """What a test can do to a broker, or to one of several, whatever carries it."""
+
+    def start(self) -> None:
+        """Start it again; returns when it answers."""
+
+    def kill(self) -> None:
+        """End it at once, as a power cut would."""
+
+    def pause(self) -> None:
+        """Freeze it."""
+
+    def resume(self) -> None:
+        """Let it go on."""
+
+
+class Brokers(Broker, Protocol):
+    """A broker, or several."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect."""
+        ...
+
+    @property
+    def brokers(self) -> Sequence[Broker]:
+        """Each of them."""
+        ...
+
+
+class KafkaCarrier(Protocol):
+    """Makes and starts brokers on one carrier."""
+
+    def __call__(self, properties: Mapping[str, str] | None = None, *, brokers: int = 1) -> Brokers:
+        """Start them; they are gone behind the test."""
+        ...
+
+
+@pytest.fixture(params=carriers())
+def kafka_carrier(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> Iterator[KafkaCarrier]:
+    """Make brokers on each carrier in turn."""
+    carrier = str(request.param)
+    record_property(RAN_ON, carrier)
+    with ExitStack() as stack:
+        if carrier == PROCESS:
+            yield stack.enter_context(_own_brokers(tmp_path))
+            return
+        sweep()
+
+        def make(properties: Mapping[str, str] | None = None, *, brokers: int = 1) -> Brokers:
+            return stack.enter_context(container_brokers(carrier, properties, brokers))
+
+        yield make
+
+
 @contextmanager
 def _own_brokers(folder: Path) -> Iterator[OwnKafka]:
     with ExitStack() as stack:
@@ -101,3 +167,27 @@ def _own_brokers(folder: Path) -> Iterator[OwnKafka]:
             return broker
 
         yield make
+
+
+@pytest.fixture
+def image_of_kafka(record_property: Callable[[str, object], None]) -> str:
+    """What a container of Kafka is made of."""
+    image = container_image()
+    assert image is not None, "a test that needs containers was collected where there are none"
+    record_property(RAN_ON, image)
+    return image
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which carriers ran, since a run without containers looks just as green."""
+    tests: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
+    for report in (one for some in terminalreporter.stats.values() for one in some):
+        if isinstance(report, pytest.TestReport):
+            for carrier in (str(value) for name, value in report.user_properties if name == RAN_ON):
+                tests[carrier] += report.when == "call"
+                seconds[carrier] += round(report.duration)
+    if tests:
+        told = [f"{name} ({tests[name]} tests, {seconds[name]} s)" for name in sorted(tests)]
+        without = "" if container_image() else "; no containers (make images, where Docker is)"
+        terminalreporter.write_line(f"Kafka ran on: {', '.join(told)}{without}")

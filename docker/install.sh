@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Installs Debian packages, where this may be done without asking: as root, with apt-get.
+# docker/install.sh PACKAGE...
+set -euo pipefail
+
+if [[ $(id -u) -ne 0 ]] || ! command -v apt-get >/dev/null; then
+  exit 2
+fi
+echo "You are root, and apt-get is here: installing $*."
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { apt-get update && apt-get install --yes --no-install-recommends "$@"; } >"$log" 2>&1 </dev/null; then
+  echo "apt-get could not install $*; it says:" >&2
+  tail -n 5 "$log" >&2
+  exit 2
+fi

@@ -1,0 +1,1 @@
+"""Those that headrace races against, each with an environment of its own."""

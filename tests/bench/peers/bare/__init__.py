@@ -1,0 +1,1 @@
+"""A client of Kafka and nothing else: the floor under everybody who does something."""

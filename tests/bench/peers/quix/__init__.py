@@ -1,0 +1,1 @@
+"""Quix Streams, in an environment of its own."""

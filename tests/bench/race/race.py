@@ -1,0 +1,94 @@
+"""The whole race: every run in turn, then latency, then restore."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from tests.bench.race.cluster import opened
+from tests.bench.race.contestants import CONTESTANTS
+from tests.bench.race.figures import Figures
+from tests.bench.race.heats import Heat, Track, heats
+from tests.bench.race.latency import Latency, latency
+from tests.bench.race.machine import load, machine, versions
+from tests.bench.race.options import LATENCY, RESTORE, Options
+from tests.bench.race.restore import Restore, bare, restore
+from tests.bench.race.results import Circumstances, Results
+from tests.bench.race.source import Source
+
+_LATENCY_COMMIT_INTERVAL_MS = 100
+_IN_LATENCY = ("headrace", "bare", "streams")
+_IN_RESTORE = ("headrace", "streams")
+
+
+async def race(options: Options, bootstrap_servers: str, folder: Path) -> Results:
+    """Everything that the options name."""
+    contestants = [CONTESTANTS[name] for name in options.peers]
+    for contestant in contestants:
+        contestant.prepare()
+    before = load()
+    runs: list[Figures] = []
+    latencies: list[Latency] = []
+    restores: list[Restore] = []
+    async with opened(bootstrap_servers) as cluster:
+        track = Track(cluster, Source(options.records, options.keys), folder)
+        try:
+            await track.prepare()
+            for heat in heats(options.rounds, options.only, contestants):
+                runs.append(await track.run(heat, options.commit_interval_ms))
+                print(_line(runs[-1]), flush=True)
+            if LATENCY in options.only:
+                latencies = [one async for one in _latencies(track, options)]
+            if RESTORE in options.only:
+                restores = [one async for one in _restores(track, options)]
+        finally:
+            await track.clear()
+    circumstances = Circumstances(
+        options.command,
+        machine(),
+        versions(),
+        [before, load()],
+        options.records,
+        options.keys,
+        options.rounds,
+        options.commit_interval_ms,
+    )
+    return Results(circumstances, runs, latencies, restores)
+
+
+async def _latencies(track: Track, options: Options) -> AsyncIterator[Latency]:
+    """Each at half of what he can do; the bare client under the load that headrace has."""
+    load_of: dict[str, int] = {}
+    for name in _IN_LATENCY:
+        if name not in options.peers:
+            continue
+        operator = "copy" if name == "bare" else "deduplicate"
+        heat = Heat("latency", operator, CONTESTANTS[name], "exactly-once")
+        if name != "bare" or "headrace" not in load_of:
+            whole = await track.run(heat, _LATENCY_COMMIT_INTERVAL_MS)
+            load_of[name] = int(whole.per_second or 0) // 2
+        job = track.job(heat, _LATENCY_COMMIT_INTERVAL_MS)
+        records_per_second = load_of.get(name, load_of.get("headrace", 0))
+        yield await latency(
+            track.cluster, heat.contestant, job, records_per_second, options.latency_seconds
+        )
+        await track.forget(job)
+
+
+async def _restores(track: Track, options: Options) -> AsyncIterator[Restore]:
+    """Each from his own changelogs, the bare client from headrace's."""
+    for name in _IN_RESTORE:
+        if name in options.peers:
+            heat = Heat("restore", "deduplicate", CONTESTANTS[name], "exactly-once")
+            job = track.job(heat, options.commit_interval_ms)
+            yield await restore(track.cluster, heat.contestant, job, options.records)
+            if name == "headrace":
+                yield await bare(track.cluster, job)
+            await track.forget(job)
+
+
+def _line(run: Figures) -> str:
+    rates = (run.per_cpu_second, run.per_second)
+    told = " ".join(f"{rate:>10,.0f}" if rate is not None else f"{'-':>10}" for rate in rates)
+    who = f"{run.round} {run.operator} {run.contestant} {run.guarantee}"
+    return f"{who:<50}{told}   load {load()}"

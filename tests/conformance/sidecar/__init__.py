@@ -1,0 +1,1 @@
+"""Vectors through a real broker and the sidecar that users run."""

@@ -1,0 +1,30 @@
+"""Lets a sidecar believe the offsets that records carry in a header.
+
+The deduplication of a vector with replays must see one offset twice, and a broker gives out each
+once. So between the source and the operators, and there alone, the header's number takes the
+offset's place; what is committed are the broker's own offsets.
+"""
+
+from __future__ import annotations
+
+from contracts.record import Record
+from services.intake.timestamps import Timestamps
+from services.operators.operator import Aside, Batch
+from tests.conformance.sidecar.groups import OFFSET_HEADER
+
+
+def believe_offsets() -> None:
+    """From now on every source of this process reads offsets from the header."""
+    take = Timestamps.take
+
+    def take_believing(
+        self: Timestamps, records: list[Record], now_ms: int
+    ) -> tuple[Batch, list[Aside]]:
+        return take(self, [_believed(record) for record in records], now_ms)
+
+    Timestamps.take = take_believing  # type: ignore[method-assign]
+
+
+def _believed(record: Record) -> Record:
+    told = dict(record.headers).get(OFFSET_HEADER)
+    return record._replace(offset=None if told is None else int(told))

@@ -1,0 +1,78 @@
+"""`headrace run` as processes of their own: forked, since importing Faust costs over a second.
+
+What is forked has imported all and done nothing; from the command's arguments on it is the command
+itself, with its own threads, signals and exit code.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from services.cli import main
+from services.settings import PREFIX
+
+_ENDS_WITHIN_S = 60.0
+_SHOWN_CHARACTERS_MAX = 400
+_forked = multiprocessing.get_context("forkserver")
+_forked.set_forkserver_preload(
+    ["services.cli.run", "tests.conformance.functions", "tests.conformance.sidecar.offsets"]
+)
+
+
+class Sidecar:
+    """One instance of a pipeline."""
+
+    def __init__(
+        self, file: Path, log: Path, environment: Mapping[str, str], *, believes_offsets: bool
+    ) -> None:
+        """Start it, with what it says in `log`."""
+        self._log = log
+        arguments = (str(file), str(log), dict(environment), believes_offsets)
+        # A daemon does not outlive us.
+        self._process = _forked.Process(target=_run, args=arguments, daemon=True)
+        self._process.start()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; below zero it is the signal that killed it."""
+        return self._process.exitcode
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        if self._process.pid is not None and self._process.is_alive():
+            os.kill(self._process.pid, signal.SIGTERM)
+
+    def ended(self) -> int:
+        """Wait for its exit code; who does not end is killed."""
+        self._process.join(_ENDS_WITHIN_S)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        return self._process.exitcode or 0
+
+    def last_words(self) -> str:
+        """The last line that it wrote, shortened."""
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        return lines[-1][:_SHOWN_CHARACTERS_MAX] if lines else "it said nothing"
+
+
+def _run(file: str, log: str, environment: Mapping[str, str], believes_offsets: bool) -> None:  # noqa: FBT001
+    """What the forked process does."""
+    written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for stream in (1, 2):
+        os.dup2(written, stream)
+    for name in [name for name in os.environ if name.startswith(PREFIX)]:
+        del os.environ[name]
+    os.environ.update(environment)
+    if believes_offsets:
+        # Imported here: whoever looks at results does not need Faust.
+        from tests.conformance.sidecar.offsets import believe_offsets  # noqa: PLC0415
+
+        believe_offsets()
+    sys.argv = ["headrace", "run", file]
+    main()

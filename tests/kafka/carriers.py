@@ -1,0 +1,51 @@
+"""What can carry a broker here: a Java process always, containers where Docker and images are.
+
+HEADRACE_KAFKA is `auto`, `process` (no containers) or `docker` (it is an error if there are none);
+HEADRACE_KAFKA_IMAGE names another image than the official one. `make images` brings the images.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import pytest
+
+from services.broker.jars import KAFKA_VERSION
+from tests.kafka.containers import docker_answers, has_image
+
+PROCESS = "process"
+OFFICIAL = f"apache/kafka:{KAFKA_VERSION}"
+STANDIN = f"headrace/kafka:{KAFKA_VERSION}"
+SIDECAR = "headrace/sidecar:latest"
+
+
+@cache
+def carriers() -> tuple[str, ...]:
+    """The process, and the image if there is one."""
+    image = container_image()
+    return (PROCESS,) if image is None else (PROCESS, image)
+
+
+@cache
+def container_image() -> str | None:
+    """The image that containers are made of, or None where there are no containers."""
+    wanted = os.environ.get("HEADRACE_KAFKA", "auto")
+    if wanted not in ("auto", PROCESS, "docker"):
+        message = f"HEADRACE_KAFKA={wanted} is none of auto, process and docker"
+        raise pytest.UsageError(message)
+    if wanted == PROCESS:
+        return None
+    if not docker_answers():
+        if wanted == "docker":
+            message = "HEADRACE_KAFKA=docker, and Docker does not answer"
+            raise pytest.UsageError(message)
+        return None
+    images = [os.environ.get("HEADRACE_KAFKA_IMAGE") or OFFICIAL, STANDIN]
+    here = [image for image in images if has_image(image)]
+    if here and has_image(SIDECAR):
+        return here[0]
+    if wanted == "docker":
+        message = "HEADRACE_KAFKA=docker, and its images are not here; `make images` builds them"
+        raise pytest.UsageError(message)
+    return None

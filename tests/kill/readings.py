@@ -1,0 +1,56 @@
+"""Everything that a run left behind, read once, so that judging needs no broker."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from contracts.pipeline import PipelineSpec
+from contracts.record import Record
+from tests.kafka.clients import Clients
+
+
+@dataclass(frozen=True)
+class Topic:
+    """What can be read of a topic."""
+
+    committed: dict[int, list[Record]]
+    """By partition, in order."""
+    uncommitted: int
+    """How many records those count who read everything."""
+
+    @property
+    def count(self) -> int:
+        """How many committed records."""
+        return sum(map(len, self.committed.values()))
+
+
+@dataclass(frozen=True)
+class Readings:
+    """All topics of a pipeline."""
+
+    topics: dict[str, Topic]
+    others: list[str]
+    """Topics that are none of the pipeline's."""
+
+    def records(self, topic: str, partition: int) -> list[Record]:
+        """The committed records of a partition."""
+        found = self.topics.get(topic)
+        return [] if found is None else found.committed.get(partition, [])
+
+
+def read_everything(clients: Clients, spec: PipelineSpec) -> Readings:
+    """Read all topics."""
+    names = {spec.source.topic, *(topic.name for topic in spec.topics())}
+    there = clients.topics()
+    return Readings(
+        {name: read_topic(clients, name) for name in sorted(names & there)}, sorted(there - names)
+    )
+
+
+def read_topic(clients: Clients, name: str) -> Topic:
+    """Read one topic, both ways."""
+    committed: dict[int, list[Record]] = defaultdict(list)
+    for record in clients.consume_all(name):
+        committed[record.partition].append(record)
+    return Topic(dict(committed), len(clients.consume_all(name, read_committed=False)))

@@ -1,0 +1,286 @@
+"""What we lean on inside of Faust and aiokafka is still there, and is all in one table.
+
+After an upgrade this says what moved, instead of a sidecar that loses records in some way of its
+own. After a change of ours it says what the table in `services/runtime/seams.py` does not name.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from aiokafka.consumer import fetcher
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.structs import TopicPartition
+
+import services.runtime
+from contracts.record import Record
+from services.runtime import seams
+from tests.architecture.source import project
+
+FOREIGN = ("aiokafka", "faust", "mode")
+MADE_FOR_EVERY_CLASS = {"_abc_impl", "logger"}
+NAMES = [(path, name) for path, names in seams.PRIVATE_NAMES.items() for name in names]
+SIGNATURES = {
+    "aiokafka.consumer.fetcher.PartitionRecords": {"_consumer_record": "self, tp, record"},
+    "aiokafka.consumer.group_coordinator.GroupCoordinator": {
+        "fetch_committed_offsets": "self, partitions",
+    },
+    "faust.App": {
+        "_create_directories": "self",
+        "_new_transport": "self",
+        "_on_partitions_assigned": "self, assigned, generation_id=",
+        "_on_partitions_revoked": "self, revoked",
+        "_producer_flush": "self, logger",
+        "_stop_consumer": "self",
+    },
+    "faust.Table": {"_new_store_by_url": "self, url"},
+    "faust.Topic": {"_compile_decode": "self"},
+    "faust.stores.base.Store": {"persisted_offset": "self, tp"},
+    "faust.tables.manager.TableManager": {
+        "_update_channels": "self",
+        "on_partitions_revoked": "self, revoked",
+        "on_start": "self",
+    },
+    "faust.transport.drivers.aiokafka.AIOKafkaConsumerThread": {
+        "__post_init__": "self",
+        "_create_worker_consumer": "self, transport",
+        "_ensure_consumer": "self",
+        "_fetch_records": "self, consumer, active_partitions, timeout=, max_records=",
+    },
+    "faust.transport.drivers.aiokafka.Consumer": {
+        "_drain_messages": "self, fetcher",
+        "_new_consumer_thread": "self",
+        "ack": "self, message",
+        "commit": "self, topics=, start_new_transaction=",
+        "on_partitions_assigned": "self, assigned, generation_id=",
+        "on_partitions_revoked": "self, revoked",
+    },
+    "faust.transport.drivers.aiokafka.ConsumerRebalanceListener": {
+        "on_partitions_assigned": "self, assigned",
+        "on_partitions_revoked": "self, revoked",
+    },
+}
+"""How each function of the table is called; whatever else it names is an attribute."""
+
+
+class Use(NamedTuple):
+    """A place of ours that leans on something inside."""
+
+    where: str
+    name: str
+    of: tuple[str, ...]
+    """The classes whose own it may be, by path; empty where only the name is known."""
+
+
+def class_of(path: str) -> type:
+    module, _, name = path.rpartition(".")
+    found: type = getattr(importlib.import_module(module), name)
+    return found
+
+
+def signature_of(function: Any) -> str:
+    """Parameters as they may be passed; defaults and types may change freely."""
+    marks = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    words = []
+    for parameter in inspect.signature(function).parameters.values():
+        optional = "" if parameter.default is parameter.empty else "="
+        words.append(marks.get(parameter.kind, "") + parameter.name + optional)
+    return ", ".join(words)
+
+
+def sets(cls: type, name: str) -> bool:
+    """Whether a foreign class gives its instances an attribute of this name."""
+    sources = map(source_of, foreign_bases(cls))
+    return any(f"self.{name} =" in one or f"self.{name}:" in one for one in sources)
+
+
+source_of = cache(inspect.getsource)
+
+
+def foreign_bases(cls: type) -> list[type]:
+    return [base for base in cls.__mro__ if base.__module__.partition(".")[0] in FOREIGN]
+
+
+def test_the_versions_are_the_pinned_ones() -> None:
+    pinned = project()["project"]["optional-dependencies"]["sidecar"]
+    for name, expected in (("faust-streaming", seams.FAUST), ("aiokafka", seams.AIOKAFKA)):
+        assert version(name) == expected
+        assert f"{name}=={expected}" in pinned
+
+
+@pytest.mark.parametrize(("path", "name"), NAMES)
+def test_what_the_table_names_is_there_as_we_call_it(path: str, name: str) -> None:
+    cls = class_of(path)
+    expected = SIGNATURES.get(path, {}).get(name)
+    found = inspect.getattr_static(cls, name, None)
+    if expected is not None:
+        assert found is not None, f"{path}.{name} is gone"
+        assert signature_of(found) == expected, f"{path}.{name} is called otherwise"
+    else:
+        assert not inspect.isfunction(found), f"{path}.{name} is a function; add its signature"
+        assert found is not None or sets(cls, name), f"{path}.{name} is gone"
+
+
+def test_every_function_that_is_described_is_in_the_table() -> None:
+    described = {(path, name) for path, names in SIGNATURES.items() for name in names}
+    assert described <= set(NAMES)
+
+
+def uses() -> Iterator[Use]:
+    """Everything foreign and private that the runtime calls, sets or overrides."""
+    for info in pkgutil.iter_modules(services.runtime.__path__):
+        module = importlib.import_module(f"{services.runtime.__name__}.{info.name}")
+        tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
+        yield from _uses_of_others(info.name, tree)
+        for node in ast.walk(tree):
+            cls = getattr(module, node.name, None) if isinstance(node, ast.ClassDef) else None
+            if isinstance(cls, type) and foreign_bases(cls):
+                yield from _overrides(info.name, cls)
+                yield from _uses_of_self(info.name, cls, node)
+
+
+def _overrides(module: str, cls: type) -> Iterator[Use]:
+    for name in vars(cls).keys() - MADE_FOR_EVERY_CLASS:
+        of = [vars(base)[name] for base in foreign_bases(cls) if name in vars(base)]
+        is_special = name.startswith("__") and name != "__post_init__"
+        # What is abstract is meant to be written by others.
+        if of and not is_special and not getattr(of[0], "__isabstractmethod__", False):
+            yield Use(f"{module}.{cls.__name__}", name, _paths(cls))
+
+
+def _uses_of_self(module: str, cls: type, node: ast.AST) -> Iterator[Use]:
+    for attribute in _private_attributes(node):
+        is_ours = _is_defined(cls, attribute.attr, node) and not sets(cls, attribute.attr)
+        if _is_self(attribute.value) and not is_ours:
+            yield Use(f"{module}.{cls.__name__}", attribute.attr, _paths(cls))
+
+
+def _is_defined(cls: type, name: str, node: ast.AST) -> bool:
+    """Whether a class of ours has a name by itself."""
+    stored = {
+        attribute.attr
+        for attribute in _private_attributes(node)
+        if isinstance(attribute.ctx, ast.Store) and _is_self(attribute.value)
+    }
+    return name in vars(cls) or name in stored
+
+
+def _uses_of_others(module: str, tree: ast.AST) -> Iterator[Use]:
+    for attribute in _private_attributes(tree):
+        if not _is_self(attribute.value) and attribute.attr != "_replace":
+            yield Use(f"{module}: {ast.unparse(attribute)}", attribute.attr, ())
+
+
+def _private_attributes(tree: ast.AST) -> list[ast.Attribute]:
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+    ]
+
+
+def _is_self(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and value.id in {"self", "cls"}
+
+
+def _paths(cls: type) -> tuple[str, ...]:
+    bases = foreign_bases(cls)
+    return tuple(path for path in seams.PRIVATE_NAMES if class_of(path) in bases)
+
+
+def _is_named(use: Use) -> bool:
+    paths = use.of or tuple(seams.PRIVATE_NAMES)
+    return any(use.name in seams.PRIVATE_NAMES[path] for path in paths)
+
+
+def test_everything_that_is_leaned_on_is_in_the_table() -> None:
+    assert [f"{use.where}: {use.name}" for use in uses() if not _is_named(use)] == []
+
+
+def test_the_table_names_nothing_that_nobody_uses() -> None:
+    found = list(uses())
+    assert len(found) > 20, "the code is not searched"
+    unused = [
+        f"{path}.{name}"
+        for path, name in NAMES
+        if not any(use.name == name and path in (use.of or (path,)) for use in found)
+    ]
+    # This one has no underscore, and is still nobody's business but aiokafka's.
+    assert unused == [
+        "aiokafka.consumer.group_coordinator.GroupCoordinator.fetch_committed_offsets"
+    ]
+
+
+HEADERS = (("a", b"1"), ("a", None), ("\u00e9", b""))
+RECORDS = [
+    Record(b"k", b"v" * size, 1_000 + size, HEADERS[: size % 4], "t", 3, 40 + size)
+    for size in range(200)
+]
+
+
+def _filled(limit_bytes: int, start: int) -> tuple[bytes, int]:
+    batch = BatchBuilder(limit_bytes, 0, is_transactional=False)
+    end = seams.fill(batch, RECORDS, start)
+    batch.close()
+    return bytes(batch._build()), end  # noqa: SLF001 - what a producer calls
+
+
+def _appended(limit_bytes: int, start: int) -> tuple[bytes, int]:
+    batch = BatchBuilder(limit_bytes, 0, is_transactional=False)
+    end = start
+    while end < len(RECORDS):
+        one = RECORDS[end]
+        headers = list(one.headers)
+        done = batch.append(
+            timestamp=one.timestamp_ms, key=one.key, value=one.value, headers=headers
+        )
+        if done is None:
+            break
+        end += 1
+    batch.close()
+    return bytes(batch._build()), end  # noqa: SLF001 - what a producer calls
+
+
+@pytest.mark.parametrize("limit_bytes", [1, 100, 1_000, 1 << 20])
+def test_a_batch_is_filled_as_by_its_own_way(limit_bytes: int) -> None:
+    start = 0
+    while start < len(RECORDS):
+        filled, end = _filled(limit_bytes, start)
+        assert (filled, end) == _appended(limit_bytes, start)
+        assert end > start, "a record that is too large is a batch by itself"
+        start = end
+
+
+def _read(classes: type, batch: bytes) -> list[Any]:
+    memory = MemoryRecords(batch)
+    place = TopicPartition("t", 3)
+    records = classes(
+        place, memory, [], 0, None, None, check_crcs=True, isolation_level=fetcher.READ_COMMITTED
+    )
+    return list(records)
+
+
+def test_records_come_as_ours_with_everything_in_them() -> None:
+    batch, _ = _filled(1 << 20, 0)
+    theirs, ours = _read(fetcher.PartitionRecords, batch), _read(seams._Records, batch)  # noqa: SLF001
+    assert ours == [one._replace(offset=at) for at, one in enumerate(RECORDS)]
+    assert [
+        (one.key, one.value, one.timestamp, tuple(one.headers), one.offset) for one in theirs
+    ] == [(one.key, one.value, one.timestamp_ms, one.headers, one.offset) for one in ours]
+
+
+def test_a_fetcher_makes_what_was_installed() -> None:
+    names = fetcher.Fetcher._proc_fetch_request.__code__.co_names  # noqa: SLF001
+    assert "PartitionRecords" in names, "a fetcher finds the class elsewhere now"
