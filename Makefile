@@ -89,6 +89,10 @@ format: setup ## put the code into the house's form
 conformance: setup ## replay Kafka Streams' own results, record by record
 	@$(BIN)/python -m tests.conformance
 
+.PHONY: conformance-sidecar
+conformance-sidecar: broker ## the same through a real broker and the sidecar (minutes)
+	@$(BIN)/python -m tests.conformance --through sidecar
+
 .PHONY: bench
 bench: broker ## the race: headrace beside Kafka Streams, Quix and Faust (an hour; RACE="--rounds 1")
 	@$(BIN)/python -m tests.bench.race --results tests/bench/results $(RACE)

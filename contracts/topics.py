@@ -28,7 +28,7 @@ class TopicSpec:
 
     name: str
     role: Literal["cleaned", "late", "dead", "changelog", "repartition", "progress", "decisions"]
-    cleanup_policy: Literal["delete", "compact"]
+    cleanup_policy: Literal["delete", "compact", "compact,delete"]
     retention_ms: int
     """How long records stay; FOREVER_MS where age deletes none."""
     why: str
@@ -42,7 +42,7 @@ class TopicSpec:
             "cleanup.policy": self.cleanup_policy,
             "message.timestamp.type": "LogAppendTime" if self.broker_time else "CreateTime",
         }
-        if self.cleanup_policy == "delete":
+        if "delete" in self.cleanup_policy:
             settings["retention.ms"] = str(self.retention_ms)
         if self.role == "changelog":
             settings["delete.retention.ms"] = str(TOMBSTONES_KEPT_MS)
@@ -95,7 +95,9 @@ def decisions_topic(cleaned: str) -> TopicSpec:
 def changelog_topic(pipeline: str, hop: str) -> TopicSpec:
     """The rows of all stores of one hop, from which they are restored."""
     why = "the newest row of each key is the state; age deletes none of it"
-    return TopicSpec(f"{pipeline}-{hop}-changelog", "changelog", "compact", FOREVER_MS, why)
+    # Neither age nor size deletes any: but without `delete` no broker would let us purge it.
+    policy = "compact,delete"
+    return TopicSpec(f"{pipeline}-{hop}-changelog", "changelog", policy, FOREVER_MS, why)
 
 
 def repartition_topic(pipeline: str, operator: str) -> TopicSpec:

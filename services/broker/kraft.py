@@ -25,8 +25,8 @@ _SMALL = {
     # A topic that is misspelt shall show, not appear.
     "auto.create.topics.enable": "false",
     # A broker that was killed may register again only when its old session is over.
-    "broker.session.timeout.ms": "2000",
-    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
     # A transaction whose producer was killed blocks its readers until it is aborted.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }

@@ -212,7 +212,7 @@ def _pack_tasks(tasks: Iterable[TaskId]) -> bytes:
 
 
 def _unpack_tasks(reader: Reader) -> frozenset[TaskId]:
-    return frozenset(reader.array(lambda: _unpack_task(reader)))
+    return frozenset(TaskId(*pair) for pair in reader.pairs("the hop or partition of a task"))
 
 
 def _pack_partitions(partitions: Iterable[Partition]) -> bytes:

@@ -15,6 +15,7 @@ from contracts.errors import MemberForeign
 
 Item = TypeVar("Item")
 INT16, UINT16, INT32, INT64 = Struct(">h"), Struct(">H"), Struct(">i"), Struct(">q")
+_PAIR = Struct(">ii")
 _NULL = -1
 
 
@@ -109,6 +110,14 @@ class Reader:
         """Kafka's NULLABLE_BYTES."""
         length = self.number(INT32)
         return None if length == _NULL else self.take(length)
+
+    def pairs(self, what: str) -> list[tuple[int, int]]:
+        """A list of two numbers of 4 bytes each, none below zero."""
+        count = self.natural(INT32, "the length of a list")
+        pairs = list(_PAIR.iter_unpack(self.take(count * _PAIR.size)))
+        if any(first < 0 or second < 0 for first, second in pairs):
+            self.refuse(f"{what} is below zero")
+        return pairs
 
     def array(self, read: Callable[[], Item]) -> list[Item]:
         """A list; a length that lies ends with the bytes, since no item has none."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 from zlib import crc32
 
@@ -201,6 +202,7 @@ def tasks_of(partitions: Iterable[Partition], hops: Sequence[Hop]) -> frozenset[
     )
 
 
+@cache
 def hop_number(topic: str) -> int:
     """How a hop is called over the wire."""
     return crc32(topic.encode()) & _INT32_MAX

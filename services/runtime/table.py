@@ -7,6 +7,7 @@ whole batches; Faust's own way, one key at a time with a changelog record each, 
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,7 @@ class StateTable(faust.Table):  # type: ignore[misc]
         """Let go of a partition's files and locks."""
         state: PartitionState = self.data.open_states.pop(partition)
         await asyncio.to_thread(state.close)
+
+    async def discard(self, partition: int) -> None:
+        """Throw a partition's database away; it is closed, and its changelog has the rows."""
+        await asyncio.to_thread(shutil.rmtree, self._folder / str(partition))

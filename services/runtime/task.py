@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from contracts.errors import BufferFull
+from contracts.errors import BufferFull, StateCorrupt
 from contracts.hops import Hop
 from contracts.pipeline import Source
 from contracts.policies import ReorderPolicy
@@ -99,6 +99,7 @@ class Task:
         self._quiet_since = time.monotonic()
         self._stop_at: _StopAtError | None = None
         self._is_closing = False
+        self._has_rebuilt = False
         self._where = {"topic": hop.topic, "partition": partition}
         self._idle_s = _idle_s(hop)
         self._partition_state: PartitionState
@@ -126,12 +127,22 @@ class Task:
                     await self._live()
             except _StopAtError as stop:
                 self._stop_at = stop
+            except StateCorrupt as damage:
+                await self._discard(damage)
             except KafkaError as problem:
                 self.tally.failed_commits += 1
                 if self._is_closing:
                     logger.warning("not committed before it left", **self._where, why=repr(problem))
                 elif not await self._work.recover(self, problem):
                     return
+
+    async def _discard(self, damage: StateCorrupt) -> None:
+        """Rebuild a damaged database, once: if that is damaged too, its changelog is."""
+        if self._has_rebuilt:
+            raise damage
+        self._has_rebuilt = True
+        logger.warning("state is rebuilt", **self._where, why=str(damage))
+        await self._work.tables[self.hop.name].discard(self.partition)
 
     async def _open(self, opened: AsyncExitStack) -> None:
         work, hop = self._work, self.hop

@@ -9,7 +9,7 @@ warned about; so is everything about the source, which belongs to somebody else.
                                     internal    cleaned, late, dead         source
     deletes by age or size          refused     chosen: warned, or refused  warned
     keeps the newest of each key    as meant    cleaned: same; or refused   warned
-    grows without compaction        warned
+    grows uncompacted or unpurged   warned
     replaces timestamps             refused     refused                     warned
     refuses far times, large ones   warned      warned
 """
@@ -51,7 +51,7 @@ class Finding(NamedTuple):
 def settings_to_make(topic: TopicSpec, source: Found) -> dict[str, str]:
     """What a topic is made with; what the brokers' defaults could spoil is spelt out."""
     spelt_out = {_RECORD_BYTES: str(int(source[_RECORD_BYTES].value) + _ROOM_BYTES)}
-    if topic.cleanup_policy == "delete":
+    if "delete" in topic.cleanup_policy:
         spelt_out[_SIZE] = str(_NO_BOUND)
     return topic.settings() | spelt_out
 
@@ -122,10 +122,17 @@ def _deletions(topic: TopicSpec, found: Found) -> Iterator[Finding]:
 
 def _compaction(topic: TopicSpec, found: Found) -> Iterator[Finding]:
     compacted = "compact" in _policy(found)
-    if topic.cleanup_policy == "compact" and not compacted:
+    if "compact" in topic.cleanup_policy and not compacted:
         sentence = (
             f"`{topic.name}` is not compacted: it grows for ever, and reading it takes ever longer;"
-            f" set its {_POLICY} to compact"
+            f" set its {_POLICY} to {topic.cleanup_policy}"
+        )
+        yield Finding(sentence, refused=False)
+    if topic.role == "changelog" and "delete" not in _policy(found):
+        sentence = (
+            f"`{topic.name}` is compacted alone, and brokers let nobody purge such a topic: what is"
+            f" over stays in it for ever; set its {_POLICY} to {topic.cleanup_policy}, and its"
+            f" {_AGE} and {_SIZE} to {_NO_BOUND}"
         )
         yield Finding(sentence, refused=False)
     if topic.cleanup_policy == "delete" and compacted:

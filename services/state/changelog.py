@@ -194,7 +194,7 @@ class Restoration:
         Their rows must be written again, or compaction keeps the record that does not count and
         throws away the one that does.
         """
-        return []
+        return list(self._open)
 
 
 CHANGELOG = "changelog"

@@ -80,8 +80,25 @@ def _problems(state: PartitionState, before: Stamp, now: Stamp) -> Iterator[str]
                 yield f"`{old['name']}` is gone and still holds {held} records"
         elif new["kind"] != old["kind"]:
             yield f"the store `{old['store']}` was a {old['kind']}'s and is a {new['kind']}'s now"
+        elif _waits_no_more(new) and (held := _held(state, old)):
+            yield f"`{new['name']}` waits no more and still holds {held} records"
         else:
             yield from _other_shape(old, new)
+    known = {old["store"] for old in before.operators}
+    for store in stores.keys() - known:
+        if _has_rows(state, store):
+            name = stores[store]["name"]
+            yield f"`{name}` is new, and its store `{store}` has rows of an operator that is gone"
+
+
+def _has_rows(state: PartitionState, store: str) -> bool:
+    view = state.overlay.view(store)
+    return any(True for _ in view.range(view.prefix, view.prefix + b"\xff"))
+
+
+def _waits_no_more(policy: dict[str, Any]) -> bool:
+    """A reorder without grace has no state, so it would never let go of what it held before."""
+    return policy["kind"] == "reorder" and policy["grace_ms"] == 0
 
 
 def _held(state: PartitionState, old: dict[str, Any]) -> int:
@@ -118,3 +135,10 @@ def _taken(before: Stamp, now: Stamp) -> Iterator[str]:
         elif old != new:
             changed = sorted(option for option in new if old.get(option) != new[option])
             yield f"`{new['name']}` goes on with another " + ", ".join(f"`{it}`" for it in changed)
+    stayed = [policy["store"] for policy in now.operators if policy["store"] in olds]
+    if stayed != [store for store in olds if store in stayed]:
+        yield "the operators stand in another order"
+    stores = {policy["store"] for policy in now.operators}
+    for old in before.operators:
+        if old["store"] not in stores:
+            yield f"`{old['name']}` is gone, and held nothing"

@@ -77,10 +77,14 @@ class Group(RuleBasedStateMachine):
         return [*self.world.workers.values(), *self.world.zombies.values()]
 
     @precondition(_has_two)
-    @rule(number=which)
-    def throw_out(self, number: int) -> None:
-        """A worker stands still, and the group goes on without it."""
+    @rule(number=which, is_noticed=st.booleans())
+    def throw_out(self, number: int, is_noticed: bool) -> None:  # noqa: FBT001 - drawn, not passed
+        """A worker stands still, and the group goes on without it, at once or in a while."""
         self.world.throw_out(self._one(number))
+        if is_noticed:
+            self.world.round()
+            for worker in self.world.workers.values():
+                self.world.hear(worker)
 
     @precondition(lambda self: self.world.zombies and self._has_room())
     @rule(number=which)
@@ -91,6 +95,15 @@ class Group(RuleBasedStateMachine):
     @rule()
     def round(self) -> None:
         """A rebalance; whoever has not heard of the last one has missed it."""
+        self.world.round()
+
+    @rule(number=which)
+    def miss(self, number: int) -> None:
+        """Everybody but one hears of a round, and then there is another one."""
+        self.world.round()
+        for worker in self.world.workers.values():
+            if worker is not self._one(number):
+                self.world.hear(worker)
         self.world.round()
 
     @rule(number=which)

@@ -122,6 +122,7 @@ class World:
         zombie.generation, zombie.assignment = -1, None
         zombie.wants_to_join = True
         self.workers[zombie.name] = zombie
+        self.check_owners()
 
     def round(self) -> dict[str, Share]:
         """Everybody joins, and is told; nobody has heard yet."""
@@ -277,6 +278,7 @@ class World:
             and (
                 worker.holdings.state(task) in READY
                 or self.lag(worker, task) <= self.rules.acceptable_recovery_lag
+                or worker.folder is self.workers[owner].folder
             )
             for name, worker in self.workers.items()
             if name != owner

@@ -21,6 +21,8 @@ from aiokafka.errors import for_code
 
 from contracts.record import Record
 
+FOREVER = {"retention.ms": "-1"}
+"""For topics whose records tell of long ago: Kafka deletes by the records' own time."""
 WITHIN_S = 60.0
 _POLL_MS = 100
 _ASK_AGAIN_S = 0.02

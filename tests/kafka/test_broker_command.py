@@ -13,7 +13,7 @@ from pathlib import Path
 
 from contracts.record import Record
 from services.broker.ports import free_ports
-from tests.kafka.clients import Clients
+from tests.kafka.clients import FOREVER, Clients
 
 ANNOUNCED = re.compile(r"Kafka 4\.3\.1 listens at (\S+); its data are in (\S+)\. Ctrl-C stops it\.")
 
@@ -44,7 +44,7 @@ def test_it_runs_until_it_is_told_to_stop_and_keeps_its_data(tmp_path: Path) -> 
     with _running(*words) as (process, announced):
         assert announced.groups() == (f"127.0.0.1:{port}", str(tmp_path))
         clients = Clients(announced[1])
-        clients.make_topic("kept")
+        clients.make_topic("kept", settings=FOREVER)
         clients.produce("kept", records)
         process.send_signal(signal.SIGTERM)
         assert process.communicate() == ("stopping\n", "")

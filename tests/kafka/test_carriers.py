@@ -7,7 +7,7 @@ from aiokafka.errors import MessageSizeTooLargeError
 
 from contracts.record import Record
 from services.broker.metadata import known_brokers
-from tests.kafka.clients import Clients
+from tests.kafka.clients import FOREVER, Clients
 from tests.kafka.fixtures import KafkaCarrier
 
 
@@ -19,7 +19,7 @@ def test_what_was_acked_survives_a_pause_and_a_kill(kafka_carrier: KafkaCarrier)
     broker = kafka_carrier({"message.max.bytes": "100000"})
     servers = broker.bootstrap_servers
     clients = Clients(servers)
-    topic = clients.make_topic("acked")
+    topic = clients.make_topic("acked", settings=FOREVER)
     clients.produce(topic, _records(topic, 0, 500))
     broker.pause()
     assert known_brokers(int(servers.rpartition(":")[2]), timeout_s=0.5) == set()
@@ -38,7 +38,7 @@ def test_what_was_acked_survives_a_pause_and_a_kill(kafka_carrier: KafkaCarrier)
 def test_a_cluster_survives_one_of_its_brokers(kafka_carrier: KafkaCarrier) -> None:
     cluster = kafka_carrier(brokers=3)
     clients = Clients(cluster.bootstrap_servers)
-    topic = clients.make_topic("replicated")
+    topic = clients.make_topic("replicated", settings=FOREVER)
     clients.produce(topic, _records(topic, 0, 100))
     cluster.brokers[0].kill()
     clients.produce(topic, _records(topic, 100, 100))

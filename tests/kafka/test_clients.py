@@ -6,7 +6,7 @@ import pytest
 from aiokafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from contracts.record import Headers, Record
-from tests.kafka.clients import fresh_name
+from tests.kafka.clients import FOREVER, fresh_name
 from tests.kafka.fixtures import SharedKafka
 
 NO_HEADERS: Headers = ()
@@ -29,7 +29,7 @@ def _records(topic: str, count: int, partitions: int = 1) -> list[Record]:
 
 
 def test_records_come_back_as_they_were_written(kafka: SharedKafka) -> None:
-    topic = kafka.clients.make_topic(fresh_name("awkward"), partitions=2)
+    topic = kafka.clients.make_topic(fresh_name("awkward"), 2, FOREVER)
     records = [
         Record(key, value, 1_700_000_000_000 - offset, headers, topic, partition, offset)
         for partition in range(2)
@@ -40,7 +40,7 @@ def test_records_come_back_as_they_were_written(kafka: SharedKafka) -> None:
 
 
 def test_many_records_take_many_batches(kafka: SharedKafka) -> None:
-    topic = kafka.clients.make_topic(fresh_name("many"), partitions=3)
+    topic = kafka.clients.make_topic(fresh_name("many"), 3, FOREVER)
     records = _records(topic, 20_000, partitions=3)
     kafka.clients.produce(topic, records)
     assert kafka.clients.consume(topic, len(records)) == records
@@ -48,7 +48,7 @@ def test_many_records_take_many_batches(kafka: SharedKafka) -> None:
 
 
 def test_an_aborted_transaction_shows_only_to_those_who_ask(kafka: SharedKafka) -> None:
-    topic = kafka.clients.make_topic(fresh_name("transactions"))
+    topic = kafka.clients.make_topic(fresh_name("transactions"), 1, FOREVER)
     name = fresh_name("writer")
     first, second, third = (_records(topic, 3) for _ in range(3))
     kafka.clients.produce_committed(topic, first, name)

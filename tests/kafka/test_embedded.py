@@ -14,7 +14,7 @@ import pytest
 from contracts.errors import BrokerFailed, PortTaken
 from contracts.record import Record
 from services.broker.embedded import EmbeddedBroker
-from tests.kafka.clients import Clients, fresh_name
+from tests.kafka.clients import FOREVER, Clients, fresh_name
 from tests.kafka.fixtures import OwnKafka
 
 RSS_MIB_MAX = 300
@@ -44,7 +44,7 @@ def test_a_paused_broker_can_be_stopped(kafka_own: OwnKafka) -> None:
 def test_memory_stays_small_under_load(kafka_own: OwnKafka) -> None:
     broker = kafka_own()
     clients = Clients(broker.bootstrap_servers)
-    topic = clients.make_topic(fresh_name("load"))
+    topic = clients.make_topic(fresh_name("load"), settings=FOREVER)
     for first in range(0, 60_000, 20_000):
         clients.produce(topic, _records(topic, first, 20_000, value=bytes(2_000)))
     assert len(clients.consume_all(topic)) == 60_000

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from services.cli import main
 from services.settings import PREFIX
 
-_ENDS_WITHIN_S = 60.0
+_ENDS_WITHIN_S = 120.0
 _SHOWN_CHARACTERS_MAX = 400
 _forked = multiprocessing.get_context("forkserver")
 _forked.set_forkserver_preload(
@@ -44,16 +43,16 @@ class Sidecar:
 
     def terminate(self) -> None:
         """Ask it to stop."""
-        if self._process.pid is not None and self._process.is_alive():
-            os.kill(self._process.pid, signal.SIGTERM)
+        self._process.terminate()
 
-    def ended(self) -> int:
-        """Wait for its exit code; who does not end is killed."""
+    def ended(self) -> int | None:
+        """Wait for its exit code; None for one that does not end, and is killed."""
         self._process.join(_ENDS_WITHIN_S)
-        if self._process.is_alive():
+        code = self._process.exitcode
+        if code is None:
             self._process.kill()
             self._process.join()
-        return self._process.exitcode or 0
+        return code
 
     def last_words(self) -> str:
         """The last line that it wrote, shortened."""

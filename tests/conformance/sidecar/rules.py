@@ -32,22 +32,29 @@ def _why_no_release_order(vector: Vector) -> str | None:
         return "a join without grace: nothing waits, so there is no order to compare"
     if vector.get("error"):
         return "a join that is refused, and joins are Spark jobs'"
-    return _why_not_records(vector)
+    return _why_not_records(
+        vector, [entry for entry in _records(vector) if entry["topic"] == "stream"]
+    )
 
 
 def _why_not_one_source(vector: Vector) -> str | None:
-    records = [entry for entry in vector["input"] if is_record(entry)]
+    records = _records(vector)
     if len({entry["topic"] for entry in records}) > 1:
         return "several topics, and a pipeline has one source"
-    partitions = {entry.get("partition", 0) for entry in records}
-    if vector.get("error") and len(partitions) > 1:
+    if vector.get("error") and len({entry.get("partition", 0) for entry in records}) > 1:
         return "a failure in one of several partitions: how far the others come is chance"
-    return _why_not_records(vector)
+    return _why_not_records(vector, records)
 
 
-def _why_not_records(vector: Vector) -> str | None:
-    if any(entry["ts"] < 0 for entry in vector["input"] if is_record(entry)):
+def _why_not_records(vector: Vector, records: list[Vector]) -> str | None:
+    if not records and not vector.get("error"):
+        return "no records, so there is nothing to compare"
+    if any(entry["ts"] < 0 for entry in records):
         return "timestamps below zero, which no broker takes"
     if any(not isinstance(output["after_input"], int) for output in vector["output"]):
         return "outputs when the wall clock moves, and nobody can move it here"
     return None
+
+
+def _records(vector: Vector) -> list[Vector]:
+    return [entry for entry in vector["input"] if is_record(entry)]

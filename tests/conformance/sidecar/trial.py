@@ -112,9 +112,10 @@ class Trial:
     ) -> None:
         """Send a part of the input, run until all that was sent is committed, and stop."""
         life, lives = part
+        if not await self._send(broker, life, lives):
+            return
         if life > 1:
-            shutil.rmtree(self._folder / "state")
-        await self._send(broker, life, lives)
+            shutil.rmtree(self._folder / "state", ignore_errors=True)
         sidecar = self._start(broker, manner)
         try:
             ends = {
@@ -127,7 +128,7 @@ class Trial:
         finally:
             sidecar.terminate()
             code = await asyncio.to_thread(sidecar.ended)
-        if code:
+        if code != 0:
             raise _ended(sidecar, code, "after it was told to stop")
 
     def _start(self, broker: Broker, manner: Manner) -> Sidecar:
@@ -141,7 +142,8 @@ class Trial:
         log = self._folder / "log"
         return Sidecar(self._file, log, environment, believes_offsets=believes)
 
-    async def _send(self, broker: Broker, life: int, lives: int) -> None:
+    async def _send(self, broker: Broker, life: int, lives: int) -> int:
+        """How many records this part of the input has, all of them sent."""
         records = [
             record
             for partition, share in enumerate(self.group.shares)
@@ -150,6 +152,7 @@ class Trial:
             ]
         ]
         await asyncio.to_thread(broker.clients.produce, self._source, records)
+        return len(records)
 
     async def _until_committed(
         self, broker: Broker, sidecar: Sidecar, ends: Mapping[TopicPartition, int]
@@ -220,5 +223,6 @@ async def _read(broker: Broker, topic: str) -> list[Record]:
         await asyncio.sleep(_ASK_AGAIN_S)
 
 
-def _ended(sidecar: Sidecar, code: int, what: str) -> TrialError:
-    return TrialError(f"ended with exit code {code} {what}: {sidecar.last_words()}")
+def _ended(sidecar: Sidecar, code: int | None, what: str) -> TrialError:
+    how = "did not end" if code is None else f"ended with exit code {code}"
+    return TrialError(f"{how} {what}: {sidecar.last_words()}")

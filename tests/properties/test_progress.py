@@ -1,0 +1,159 @@
+"""Progress is a promise: below what was said, nothing leaves any more that came on time.
+
+On time is what a reorder still waits for; where none waits, what is in order. A window's result is
+on time if the record that changed it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from contracts.policies import (
+    AggregatePolicy,
+    AnyOperator,
+    BufferPolicy,
+    DeduplicatePolicy,
+    DistinctPolicy,
+    FilterPolicy,
+    Hopping,
+    ReorderPolicy,
+    Session,
+    Sliding,
+    SuppressPolicy,
+    TablePolicy,
+    Tumbling,
+    Unlimited,
+    Window,
+)
+from contracts.record import NO_TIME_MS, Record
+from contracts.topology import with_names, with_windows
+from services.operators.chain import Chain
+from services.operators.operator import Batch, Step
+from services.operators.progress import progress_ms
+from services.state.memory import MemoryStore
+from services.state.overlay import Overlay
+from tests.properties.strategies import MORE
+
+GRACE_MS = 10
+REORDER = ReorderPolicy(grace_ms=GRACE_MS, idle_ms=1)
+DEDUPLICATE = DeduplicatePolicy(interval_ms=15)
+LIMIT = SuppressPolicy(until="time-limit", limit_ms=12)
+FINAL = SuppressPolicy(until="window-closes")
+EARLY = BufferPolicy(records=2, when_full="emit-early")
+WINDOWS: tuple[Window, ...] = (
+    Tumbling(size_ms=10, grace_ms=0),
+    Tumbling(size_ms=10, grace_ms=7),
+    Hopping(size_ms=10, advance_ms=3, grace_ms=5),
+    Session(gap_ms=6, grace_ms=4),
+    Session(gap_ms=6, grace_ms=0),
+    Sliding(difference_ms=8, grace_ms=3),
+    Unlimited(start_ms=0),
+)
+EVENTS: tuple[tuple[AnyOperator, ...], ...] = (
+    (DEDUPLICATE,),
+    (DistinctPolicy(window=Tumbling(size_ms=10, grace_ms=5)),),
+    (TablePolicy(),),
+    (REORDER,),
+    (REORDER, DEDUPLICATE),
+    (REORDER.model_copy(update={"buffer": EARLY}), DEDUPLICATE),
+    (REORDER, LIMIT),
+    (REORDER, TablePolicy(), LIMIT),
+    (LIMIT,),
+    (DEDUPLICATE, LIMIT.model_copy(update={"buffer": EARLY})),
+    (
+        REORDER,
+        FilterPolicy(where="value.n != 3"),
+        ReorderPolicy(grace_ms=4, name="again", store="again"),
+    ),
+)
+RESULTS = tuple(
+    operators
+    for window in WINDOWS
+    for counted in [AggregatePolicy(function="count", window=window)]
+    for operators in ((counted,), (counted, FINAL), (REORDER, counted), (REORDER, counted, FINAL))
+)
+CHAINS = [with_windows(with_names(policies)) for policies in (*EVENTS, *RESULTS)]
+
+moves = st.lists(
+    st.one_of(
+        st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60)), min_size=1, max_size=5),
+        st.just("idle"),
+        st.just("restart"),
+    ),
+    max_size=12,
+)
+Move = list[tuple[int, int]] | str
+
+
+@dataclass
+class Life:
+    """A chain, what it has promised, and which of its inputs came on time."""
+
+    policies: Sequence[AnyOperator]
+    store: MemoryStore = field(default_factory=MemoryStore)
+    said_ms: int = NO_TIME_MS
+    said: list[int] = field(default_factory=list)
+    time_ms: int = NO_TIME_MS
+    on_time: set[bytes] = field(default_factory=set)
+    inputs: int = 0
+
+    def __post_init__(self) -> None:
+        self.waits_ms = GRACE_MS if isinstance(self.policies[0], ReorderPolicy) else 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self.overlay = Overlay(self.store, "pipeline")
+        self.chain = Chain(self.policies, self.overlay.view)
+
+    def live(self, move: Move) -> None:
+        """Go one step on, and check what leaves against all that was said."""
+        if move == "restart":
+            time_ms = self.chain.lateness.time_ms
+            self._begin()
+            self.chain.lateness.time_ms = time_ms
+        elif isinstance(move, list):
+            records = [self._record(*one) for one in move]
+            self._check(self.chain.process(Batch.of(records)), records)
+        elif (step := self.chain.release_idle()) is not None:
+            self.time_ms += GRACE_MS
+            self._check(step, [])
+        self._say()
+
+    def _record(self, key: int, at_ms: int) -> Record:
+        self.inputs += 1
+        name = b'{"n":%d}' % self.inputs
+        if at_ms >= self.time_ms - self.waits_ms:
+            self.on_time.add(name)
+            self.time_ms = max(self.time_ms, at_ms)
+        return Record(b"%d" % key, name, at_ms, (), "t", 0, self.inputs)
+
+    def _check(self, step: Step, records: list[Record]) -> None:
+        for record, cause in zip(step.forwarded.records, step.forwarded.causes, strict=True):
+            source = record.value if record.offset is not None else None
+            if source is None and cause >= 0:
+                source = records[cause].value
+            if source in self.on_time:
+                assert record.timestamp_ms >= self.said_ms
+
+    def _say(self) -> None:
+        self.chain.save()
+        self.overlay.commit({})
+        reached_ms = progress_ms(self.policies, self.chain)
+        self.said.append(reached_ms)
+        self.said_ms = max(self.said_ms, reached_ms)
+
+
+@MORE
+@pytest.mark.parametrize("policies", CHAINS, ids=lambda policies: "-".join(p.kind for p in policies))
+@given(moves=moves)
+def test_nothing_on_time_leaves_below_what_was_said(
+    policies: Sequence[AnyOperator], moves: list[Move]
+) -> None:
+    life = Life(policies)
+    for move in moves:
+        life.live(move)

@@ -1,0 +1,151 @@
+"""A partition's database: what was committed is there again, what cannot be trusted is rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from contracts.errors import StateLayoutNewer, StateLocked, StateOfAnotherPipeline
+from contracts.record import NO_TIME_MS
+from contracts.topics import TOMBSTONES_KEPT_MS
+from services.state import layout
+from services.state.changelog import Stamp, records_of
+from services.state.partition import PartitionState
+from services.state.rocks import RocksMemory, RocksStore
+
+NOW_MS = 1_700_000_000_000
+STAMP = Stamp(1, "clicks", "raw", [{"kind": "table", "name": "table"}])
+
+
+@contextmanager
+def opened(
+    folder: Path, pipeline: str = "clicks", now_ms: int = NOW_MS
+) -> Iterator[PartitionState]:
+    state = PartitionState(folder, pipeline, RocksMemory(8 << 20), now_ms)
+    try:
+        yield state
+    finally:
+        state.close()
+
+
+def put(state: PartitionState, row: bytes) -> None:
+    view = state.overlay.view("table")
+    view.put_many({view.prefix + b"key": row})
+
+
+def row_of(state: PartitionState) -> bytes | None:
+    view = state.overlay.view("table")
+    return view.get_many([view.prefix + b"key"])[0]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A database with one commit."""
+    folder = tmp_path / "clicks" / "state" / "0"
+    with opened(folder) as state:
+        assert is_new(state)
+        put(state, b"row")
+        state.stamp_with(STAMP)
+        state.reach(41, 5_000)
+        state.commit(7, NOW_MS)
+    return folder
+
+
+def is_new(state: PartitionState) -> bool:
+    nothing = (None, NO_TIME_MS, 0, None, None)
+    found = (state.position, state.time_ms, state.changelog_position, state.stamp, row_of(state))
+    return found == nothing
+
+
+def test_what_was_committed_is_there_again(folder: Path) -> None:
+    with opened(folder) as state:
+        assert state.rebuilt_because is None
+        assert (state.position, state.time_ms, state.changelog_position) == (41, 5_000, 7)
+        assert state.stamp == STAMP
+        assert row_of(state) == b"row"
+
+
+def test_what_was_not_committed_is_not(folder: Path) -> None:
+    with opened(folder) as state:
+        put(state, b"another")
+        state.reach(99, 9_000)
+        state.stamp_with(STAMP._replace(pipeline="other"))
+        assert (state.position, row_of(state)) == (99, b"another")
+    with opened(folder) as state:
+        assert (state.position, state.time_ms, row_of(state)) == (41, 5_000, b"row")
+        assert state.stamp == STAMP
+
+
+def test_a_stamp_that_is_the_same_is_not_written_again(folder: Path) -> None:
+    with opened(folder) as state:
+        state.stamp_with(STAMP)
+        assert records_of(state.overlay) == []
+        state.stamp_with(STAMP._replace(topic="other"))
+        assert [key for key, _ in records_of(state.overlay)] == [b"\x00stamp"]
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "MANIFEST", "CURRENT gone"])
+def test_a_damaged_database_is_begun_anew_and_says_why(folder: Path, name: str) -> None:
+    (damaged,) = folder.glob(name.split(maxsplit=1)[0] + "*")
+    if name.endswith("gone"):
+        for path in folder.glob("MANIFEST*"):
+            path.unlink()
+    else:
+        damaged.write_bytes(b"damaged")
+    with opened(folder) as state:
+        assert state.rebuilt_because is not None
+        assert str(folder) in state.rebuilt_because
+        assert is_new(state)
+        put(state, b"again")
+        state.commit(9, NOW_MS)
+    with opened(folder) as state:
+        assert state.rebuilt_because is None
+        assert row_of(state) == b"again"
+
+
+def test_rows_about_the_whole_that_nobody_wrote_begin_it_anew(folder: Path) -> None:
+    store = RocksStore(folder, RocksMemory(8 << 20))
+    store.write([], {layout.LAYOUT_KEY: b"\x00"})
+    store.close()
+    with opened(folder) as state:
+        assert state.rebuilt_because is not None
+        assert is_new(state)
+
+
+def test_a_database_is_trusted_for_half_as_long_as_tombstones_are_kept(folder: Path) -> None:
+    half_ms = TOMBSTONES_KEPT_MS // 2
+    with opened(folder, now_ms=NOW_MS + half_ms) as state:
+        assert state.rebuilt_because is None
+        assert row_of(state) == b"row"
+    with opened(folder, now_ms=NOW_MS + half_ms + 1) as state:
+        assert state.rebuilt_because == "it is older than the changelog's tombstones"
+        assert is_new(state)
+
+
+def test_a_clock_that_was_set_back_is_no_reason_to_begin_anew(folder: Path) -> None:
+    with opened(folder, now_ms=NOW_MS - 10 * TOMBSTONES_KEPT_MS) as state:
+        assert state.rebuilt_because is None
+
+
+def test_what_is_somebody_elses_is_left_alone(folder: Path) -> None:
+    with (
+        pytest.raises(StateOfAnotherPipeline, match="belongs to pipeline `clicks`, not `views`"),
+        opened(folder, "views"),
+    ):
+        pass
+    with opened(folder), pytest.raises(StateLocked), opened(folder):
+        pass
+    store = RocksStore(folder, RocksMemory(8 << 20))
+    store.write([], {layout.LAYOUT_KEY: layout.pack_version(layout.LAYOUT_VERSION + 1)})
+    store.close()
+    with pytest.raises(StateLayoutNewer), opened(folder):
+        pass
+    # Each refusal let go of the lock, and took nothing away.
+    store = RocksStore(folder, RocksMemory(8 << 20))
+    store.write([], {layout.LAYOUT_KEY: layout.pack_version(layout.LAYOUT_VERSION)})
+    store.close()
+    with opened(folder) as state:
+        assert row_of(state) == b"row"
