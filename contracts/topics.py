@@ -96,8 +96,8 @@ def changelog_topic(pipeline: str, hop: str) -> TopicSpec:
     """The rows of all stores of one hop, from which they are restored."""
     why = "the newest row of each key is the state; age deletes none of it"
     # Neither age nor size deletes any: but without `delete` no broker would let us purge it.
-    policy = "compact,delete"
-    return TopicSpec(f"{pipeline}-{hop}-changelog", "changelog", policy, FOREVER_MS, why)
+    name = f"{pipeline}-{hop}-changelog"
+    return TopicSpec(name, "changelog", "compact,delete", FOREVER_MS, why)
 
 
 def repartition_topic(pipeline: str, operator: str) -> TopicSpec:

@@ -102,46 +102,42 @@ def copies_of(
 
 def find_goals(group: Group) -> dict[TaskId, str]:
     """Who should run what in the end: first which client, and then which of its members."""
-    by_client: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(group.members):
-        by_client[group.members[name].client].append(name)
-    owners = {task: group.members[name].client for task, name in group.claims.owners.items()}
-    hosts = Seats(
-        _capacities(group.members.values(), [member.client for member in group.members.values()]),
-        _previous_clients(group) | owners,
-        owners.keys(),
-        group.copies,
-    )
+    clients = {name: member.client for name, member in group.members.items()}
     of_client: dict[str, list[TaskId]] = defaultdict(list)
-    for task, client in place(group.tasks, hosts).items():
+    for task, client in place(group.tasks, seats_of(group, clients, group.copies)).items():
         of_client[client].append(task)
     goals: dict[TaskId, str] = {}
     for client, tasks in of_client.items():
-        names = by_client[client]
-        own = {task: name for task, name in group.claims.owners.items() if name in names}
+        names = {name: name for name, of_member in clients.items() if of_member == client}
         # Its members share the copies on their host, so nothing tells them apart but what they run.
-        capacities = _capacities([group.members[name] for name in names], names)
-        goals |= place(tasks, Seats(capacities, own, own.keys(), {}))
+        goals |= place(tasks, seats_of(group, names, {}))
     return goals
 
 
-def _capacities(members: Iterable[Member], seats: Iterable[str]) -> dict[int, dict[str, int]]:
-    capacities: dict[int, dict[str, int]] = defaultdict(dict)
-    for member, seat in zip(members, seats, strict=True):
-        for hop in member.hops:
-            of_hop = capacities[hop]
-            of_hop[seat] = of_hop.get(seat, 0) + member.capacity
-    return capacities
-
-
-def _previous_clients(group: Group) -> dict[TaskId, str]:
-    """Who says that it ran a task before; of several, whose copy is the best."""
+def seats_of(
+    group: Group, seats: Mapping[str, str], copies: Mapping[TaskId, Mapping[str, int]]
+) -> Seats:
+    """Some members, each as part of a seat: of its client's, or of its own."""
+    live = {task: seats[name] for task, name in group.claims.owners.items() if name in seats}
     previous: dict[TaskId, tuple[float, str]] = {}
-    for member in group.members.values():
-        for task in member.previous & group.copies.keys():
-            found = group.copies[task].get(member.client, inf), member.client
+    for name, seat in seats.items():
+        for task in group.members[name].previous & group.copies.keys():
+            # Several may say so: the better copy counts.
+            found = copies.get(task, {}).get(seat, inf), seat
             previous[task] = min(found, previous.get(task, found))
-    return {task: client for task, (_, client) in previous.items()}
+    owners = {task: seat for task, (_, seat) in previous.items()} | live
+    return Seats(_capacities(group.members, seats), owners, live.keys(), copies)
+
+
+def _capacities(
+    members: Mapping[str, Member], seats: Mapping[str, str]
+) -> dict[int, dict[str, int]]:
+    capacities: dict[int, dict[str, int]] = defaultdict(dict)
+    for name, seat in seats.items():
+        for hop in members[name].hops:
+            of_hop = capacities[hop]
+            of_hop[seat] = of_hop.get(seat, 0) + members[name].capacity
+    return capacities
 
 
 def decide(group: Group, goals: Mapping[TaskId, str]) -> Moves:
@@ -213,7 +209,7 @@ def _standbys(
     for places in (moves.runs, moves.promoted, learners):
         for task, name in places.items():
             running[task].add(members[name].client)
-    capacities = _capacities(members.values(), [member.client for member in members.values()])
+    capacities = _capacities(members, {name: member.client for name, member in members.items()})
     kept = keep_copies(group.tasks, count, Hosts(capacities, group.copies, following, running))
     load: Counter[str] = Counter()
     chosen: dict[TaskId, set[str]] = {}

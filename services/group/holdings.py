@@ -25,7 +25,7 @@ class Holdings:
 
     def __init__(self, acceptable_recovery_lag: int, previous: Iterable[TaskId] = ()) -> None:
         """Nothing is held; `previous` is what this host ran when it last stopped, if known."""
-        self.previous = frozenset(previous)
+        self._ran = frozenset(previous)
         """What it ran until it was cut off, until the group has decided about it."""
         self._acceptable_recovery_lag = acceptable_recovery_lag
         self._states: dict[TaskId, State] = {}
@@ -45,6 +45,14 @@ class Holdings:
     def owned(self) -> frozenset[TaskId]:
         """What it claims."""
         return self._in(OWNING)
+
+    @property
+    def previous(self) -> frozenset[TaskId]:
+        """What it runs, ran until it was cut off, or was promised: it has the first right to it.
+
+        Were a promise forgotten when the owner has kept its part of it, the task could go back.
+        """
+        return self.owned | self._ran | self._in({State.PROMOTING})
 
     @property
     def following(self) -> frozenset[TaskId]:
@@ -77,7 +85,7 @@ class Holdings:
         self._told |= dict.fromkeys(share.promoted, Event.TOLD_PROMOTED)
         self._told |= dict.fromkeys(share.learners, Event.TOLD_LEARNER)
         self._told |= dict.fromkeys(share.standbys, Event.TOLD_STANDBY)
-        self.previous = frozenset()
+        self._ran = frozenset()
         steps = []
         for task in sorted({*self._told, *self._states}):
             steps += self._step(task, self._told.get(task, Event.TOLD_NOTHING))
@@ -104,7 +112,7 @@ class Holdings:
 
     def thrown_out(self) -> list[Step]:
         """The group goes on without this member: what it owned may have another owner."""
-        self.previous |= self.owned
+        self._ran |= self.owned
         self._told = {}
         steps = []
         for task in sorted(self._states):

@@ -8,7 +8,7 @@ partition is topic (text), partition (4).
 SubscriptionInfo
     version (4), latest version supported (4)
     client (16)                   whose copies of state these are
-    previous tasks [task]         it runs them, or did until it was cut off or stopped
+    previous tasks [task]         it runs them, did until it was cut off, or was promised them
     standby tasks [task]          it follows their changelogs, as standby or learner
     endpoint                      length (4), `host:port`; empty for none
     lags [task, lag (8)]          of each copy that it does not run: records that it lacks

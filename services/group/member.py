@@ -52,7 +52,7 @@ class Member:
     generation: int = -1
     """The last in which it was told what to run; -1 where it was never told."""
     previous: frozenset[TaskId] = frozenset()
-    """What it ran until it was cut off from the group or stopped, not what it gave up."""
+    """What it runs, ran until it was cut off or stopped, or was promised; not what it gave up."""
     following: frozenset[TaskId] = frozenset()
     """Whose changelogs it reads."""
     lags: Mapping[TaskId, int] | None = None

@@ -89,7 +89,7 @@ def describe(
     owned = holdings.owned
     info = SubscriptionInfo(
         client=instance.client,
-        previous=_all_to_wire(owned | holdings.previous, instance.hops),
+        previous=_all_to_wire(holdings.previous, instance.hops),
         following=_all_to_wire(holdings.following, instance.hops),
         lags={_to_wire(task, instance.hops): lag for task, lag in holdings.lags.items()},
         capacity=instance.capacity,

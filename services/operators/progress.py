@@ -53,11 +53,17 @@ def _behind(policy: AnyOperator, operator: Operator, before_ms: int | None) -> i
 
 
 def _aggregated(policy: AggregatePolicy, time_ms: int, before_ms: int | None) -> int | None:
-    """A result's timestamp is at least that of the record that changed it."""
+    """A result's timestamp is at least that of the record that changed it.
+
+    A session that another one takes up leaves a tombstone, which has its own, earlier time.
+    """
     window = policy.window
-    if before_ms is not None or window is None or isinstance(window, Unlimited):
+    if window is None or isinstance(window, Unlimited):
         return before_ms
-    return time_ms - window.grace_ms - _span_ms(window)
+    open_from_ms = time_ms - window.grace_ms - _span_ms(window)
+    if before_ms is None or isinstance(window, Session):
+        return _least(before_ms, open_from_ms)
+    return before_ms
 
 
 def _suppressed(policy: SuppressPolicy, suppress: Suppress, before_ms: int | None) -> int | None:

@@ -98,7 +98,7 @@ def _has_rows(state: PartitionState, store: str) -> bool:
 
 def _waits_no_more(policy: dict[str, Any]) -> bool:
     """A reorder without grace has no state, so it would never let go of what it held before."""
-    return policy["kind"] == "reorder" and policy["grace_ms"] == 0
+    return bool(policy["kind"] == "reorder" and policy["grace_ms"] == 0)
 
 
 def _held(state: PartitionState, old: dict[str, Any]) -> int:

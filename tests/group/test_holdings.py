@@ -88,6 +88,15 @@ def test_who_is_thrown_out_claims_nothing_and_remembers_what_it_ran() -> None:
     assert holdings.previous == frozenset()
 
 
+def test_what_it_was_promised_is_its_own_first() -> None:
+    holdings = running(ONE)
+    holdings.told(Share(active=frozenset({ONE}), promoted=frozenset({TWO})))
+    assert holdings.owned == {ONE}
+    assert holdings.previous == {ONE, TWO}
+    holdings.told(Share(active=frozenset({ONE}), learners=frozenset({TWO})))
+    assert holdings.previous == {ONE}
+
+
 def test_nothing_is_told_before_what_was_taken_is_closed() -> None:
     holdings = running(ONE)
     holdings.told(Share())

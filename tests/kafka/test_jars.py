@@ -16,7 +16,9 @@ echo called >> "{calls}"
 for word; do case $word in -DoutputDirectory=*) folder=${{word#*=}};; esac; done
 mkdir "$folder"
 echo "[INFO] Downloaded from somewhere: host/one/one-1.jar (3 kB at 4 kB/s)"
-sleep 0.3
+for moment in 1 2 3 4 5 6 7 8 9 10; do
+  [ "$(wc -l < "{calls}")" -lt {callers} ] && sleep 0.3
+done
 echo jar > "$folder/one-1.jar"
 {ends}
 """
@@ -29,11 +31,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def _put_maven(folder: Path, monkeypatch: pytest.MonkeyPatch, *, ends: str = "") -> Path:
-    """A program called mvn that does what Maven would; returns the file that counts its calls."""
+def _put_maven(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, callers: int = 1, ends: str = ""
+) -> Path:
+    """A program called mvn that does what Maven would; returns the file that counts its calls.
+
+    It waits a while for so many callers: those who do not take turns meet there.
+    """
     calls = folder / "calls"
     maven = folder / "mvn"
-    maven.write_text(MAVEN.format(calls=calls, ends=ends))
+    maven.write_text(MAVEN.format(calls=calls, callers=callers, ends=ends))
     maven.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
     return calls
@@ -55,7 +62,7 @@ def test_jars_are_fetched_once_and_each_is_told(
 def test_two_processes_fetch_once(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = _put_maven(tmp_path, monkeypatch)
+    calls = _put_maven(tmp_path, monkeypatch, callers=2)
     command = [sys.executable, "-c", "from services.broker.jars import kafka_jars; kafka_jars()"]
     both = [subprocess.Popen(command) for _ in range(2)]
     assert [one.wait() for one in both] == [0, 0]

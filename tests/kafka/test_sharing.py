@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from select import select
 
 from services.broker.metadata import known_brokers
 from tests.kafka.sharing import shared_broker
@@ -35,6 +36,9 @@ class _User:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
+    def speaks(self, within_s: float) -> bool:
+        return select([self.process.stdout], [], [], within_s)[0] != []
+
     def is_done(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
@@ -56,6 +60,7 @@ def test_the_first_starts_it_and_waits_for_the_last(tmp_path: Path) -> None:
         assert found == servers
         first.is_done()
         # The owner is through with it, and keeps it for this process.
+        assert not first.speaks(within_s=2.0)
         assert _is_there(servers)
     assert first.says() == "through"
     first.ends()

@@ -18,10 +18,11 @@ LOOK = """
 import importlib.metadata, json, os, shutil, sys
 state = os.environ["HEADRACE_STATE_FOLDER"]
 folders = [sys.prefix, "/pipelines", "/usr/bin", state]
+writable = [folder for folder in folders if os.access(folder, os.W_OK)]
 print(json.dumps({
     "user": os.getuid(),
     "found": [name for name in sys.argv[1:] if shutil.which(name)],
-    "writes only its state": [folder for folder in folders if os.access(folder, os.W_OK)] == [state],
+    "writes only its state": writable == [state],
     "libraries": [one.name for one in importlib.metadata.distributions()],
 }))
 """

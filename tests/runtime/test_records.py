@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -190,7 +191,7 @@ def _newest(pipeline: Pipeline) -> list[Progress]:
     return list({row.partition: row for row in pipeline.progress()}.values())
 
 
-def _as_written(pipeline: Pipeline) -> object:
+def _as_written(pipeline: Pipeline) -> dict[str, Any]:
     return pipeline.spec.model_dump(mode="json", by_alias=True)
 
 

@@ -82,7 +82,7 @@ def test_each_partition_is_read_from_its_position_to_its_end(
             restorer.restore(second, 990, other, is_last=True),
         )
         # Behind the rows stands a marker.
-        assert ends == [1_001, 1_001]
+        assert list(ends) == [1_001, 1_001]
         assert await restorer.restore(first, 1_001, late, is_last=True) == 1_001
         assert restorer.remaining(first) == restorer.remaining(second) == 0
 

@@ -90,7 +90,10 @@ def class_of(path: str) -> type:
 
 def signature_of(function: Any) -> str:
     """Parameters as they may be passed; defaults and types may change freely."""
-    marks = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    marks: dict[Any, str] = {
+        inspect.Parameter.VAR_POSITIONAL: "*",
+        inspect.Parameter.VAR_KEYWORD: "**",
+    }
     words = []
     for parameter in inspect.signature(function).parameters.values():
         optional = "" if parameter.default is parameter.empty else "="

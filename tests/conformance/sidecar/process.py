@@ -6,6 +6,7 @@ itself, with its own threads, signals and exit code.
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import sys
@@ -45,14 +46,23 @@ class Sidecar:
         """Ask it to stop."""
         self._process.terminate()
 
-    def ended(self) -> int | None:
-        """Wait for its exit code; None for one that does not end, and is killed."""
-        self._process.join(_ENDS_WITHIN_S)
-        code = self._process.exitcode
-        if code is None:
+    async def ended(self) -> int | None:
+        """Wait for its exit code; None for one that does not end, and is killed.
+
+        Asked in the thread that starts processes: `multiprocessing` looks after all of them there,
+        and reads each exit code once.
+        """
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._process.sentinel, ended.set)
+        try:
+            async with asyncio.timeout(_ENDS_WITHIN_S):
+                await ended.wait()
+        except TimeoutError:
             self._process.kill()
-            self._process.join()
-        return code
+            return None
+        finally:
+            loop.remove_reader(self._process.sentinel)
+        return self.exit_code
 
     def last_words(self) -> str:
         """The last line that it wrote, shortened."""

@@ -127,7 +127,7 @@ class Trial:
                 await self._until_committed(broker, sidecar, await _ends(broker, hop.topic))
         finally:
             sidecar.terminate()
-            code = await asyncio.to_thread(sidecar.ended)
+            code = await sidecar.ended()
         if code != 0:
             raise _ended(sidecar, code, "after it was told to stop")
 
@@ -178,7 +178,7 @@ class Trial:
     async def _fail(self, broker: Broker, manner: Manner, exit_code: int) -> None:
         """Run until it ends by itself, as it must."""
         sidecar = self._start(broker, manner)
-        code = await asyncio.to_thread(sidecar.ended)
+        code = await sidecar.ended()
         if code != exit_code:
             raise _ended(sidecar, code, f"and should have ended with {exit_code}")
 

@@ -1,0 +1,58 @@
+"""The rows of `<cleaned>.progress`: readable for ever, and told apart from each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from contracts.progress import (
+    LAYOUT,
+    PIPELINE_KEY,
+    CleanedBy,
+    Progress,
+    cleaned_by_row,
+    progress_row,
+    read_cleaned_by,
+    read_progress,
+)
+
+PROGRESS = Progress(12, -1, 1_700_000_000_000, "raw.\u00f6", 1 << 40)
+CLEANED_BY = CleanedBy("clicks", LAYOUT, "id of once", {"pipeline": "clicks", "\u00f6": None})
+GOLDEN_PROGRESS = (
+    b"12",
+    (
+        b'{"progress_ms":-1,"stream_time_ms":1700000000000,"source_topic":"raw.\\u00f6",'
+        b'"source_offset":1099511627776}'
+    ),
+)
+GOLDEN_CLEANED_BY = (
+    b"pipeline",
+    (
+        b'{"pipeline":"clicks","layout":1,"partitioned_by":"id of once",'
+        b'"spec":{"pipeline":"clicks","\\u00f6":null}}'
+    ),
+)
+
+
+def test_rows_are_written_byte_for_byte_as_ever() -> None:
+    assert progress_row(PROGRESS) == GOLDEN_PROGRESS
+    assert cleaned_by_row(CLEANED_BY) == GOLDEN_CLEANED_BY
+
+
+def test_rows_come_back_as_they_were() -> None:
+    assert read_progress(*GOLDEN_PROGRESS) == PROGRESS
+    assert read_cleaned_by(*GOLDEN_CLEANED_BY) == CLEANED_BY
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(None, b"{}"), (b"3", None), (b"", b"{}"), (b"-1", b"{}"), (b"x", b"{}"), GOLDEN_CLEANED_BY],
+)
+def test_what_is_no_progress_is_told_apart(key: bytes | None, value: bytes | None) -> None:
+    assert read_progress(key, value) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(None, b"{}"), (PIPELINE_KEY, None), (b"3", b"{}"), GOLDEN_PROGRESS]
+)
+def test_what_says_not_who_writes_is_told_apart(key: bytes | None, value: bytes | None) -> None:
+    assert read_cleaned_by(key, value) is None

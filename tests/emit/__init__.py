@@ -1,0 +1,1 @@
+"""What stands beside a cleaned topic."""

@@ -1,0 +1,101 @@
+"""How far a chain says it is: no further than it may, and as far as it can."""
+
+from __future__ import annotations
+
+import pytest
+
+from contracts.policies import (
+    AggregatePolicy,
+    AnyOperator,
+    DeduplicatePolicy,
+    FilterPolicy,
+    Hopping,
+    ReorderPolicy,
+    Session,
+    Sliding,
+    SuppressPolicy,
+    TablePolicy,
+    Tumbling,
+    Unlimited,
+    Window,
+)
+from contracts.record import NO_TIME_MS, Record
+from contracts.topology import with_names, with_windows
+from services.operators.chain import Chain
+from services.operators.operator import Batch
+from services.operators.progress import progress_ms
+from services.state.memory import MemoryStore
+from services.state.overlay import Overlay
+
+REORDER = ReorderPolicy(grace_ms=10, idle_ms=1)
+LIMIT = SuppressPolicy(until="time-limit", limit_ms=20)
+FINAL = SuppressPolicy(until="window-closes")
+DEDUPLICATE = DeduplicatePolicy(interval_ms=1_000)
+
+
+def count(window: Window | None) -> AggregatePolicy:
+    return AggregatePolicy(function="count", window=window)
+
+
+def chain_of(*policies: AnyOperator) -> tuple[tuple[AnyOperator, ...], Chain]:
+    named = with_windows(with_names(policies))
+    return named, Chain(named, Overlay(MemoryStore(), "pipeline").view)
+
+
+def feed(chain: Chain, *times_ms: int) -> None:
+    """Records of different keys, at these times."""
+    records = [Record(b"%d" % at, b"1", at, (), "t", 0, index) for index, at in enumerate(times_ms)]
+    chain.process(Batch.of(records))
+
+
+@pytest.mark.parametrize(
+    ("policies", "times_ms", "reached_ms"),
+    [
+        # Nobody waits: the latest time is all there is to say.
+        ((DEDUPLICATE,), (100, 90), 100),
+        ((TablePolicy(), FilterPolicy(where="value > 0")), (100, 90), 100),
+        ((count(None),), (100,), 100),
+        ((ReorderPolicy(grace_ms=0),), (100, 90), 100),
+        # A reorder still takes what is late by its grace, and holds nothing earlier than that.
+        ((REORDER,), (100,), 90),
+        ((REORDER,), (95, 100), 90),
+        ((REORDER, DEDUPLICATE), (100,), 90),
+        ((REORDER, count(None)), (100,), 90),
+        ((REORDER, ReorderPolicy(grace_ms=30, name="again", store="again")), (100, 150), 100),
+        # What waits for a time limit leaves with the time it has.
+        ((LIMIT,), (100,), 100),
+        ((LIMIT,), (100, 110), 100),
+        ((LIMIT,), (100, 120), 120),
+        ((REORDER, LIMIT), (100, 115), 100),
+        ((REORDER, LIMIT), (100, 200), 100),
+        ((REORDER, LIMIT), (100, 125, 200), 125),
+        # A window's results have times in the window, until it is closed.
+        ((count(Tumbling(size_ms=10, grace_ms=7)),), (100,), 83),
+        ((count(Hopping(size_ms=10, advance_ms=5, grace_ms=7)),), (100,), 83),
+        ((count(Sliding(difference_ms=10, grace_ms=7)),), (100,), 83),
+        ((count(Session(gap_ms=10, grace_ms=7)),), (100,), 83),
+        ((count(Unlimited()),), (100,), 100),
+        ((REORDER, count(Tumbling(size_ms=10, grace_ms=7))), (100, 200), 190),
+        ((REORDER, count(Session(gap_ms=10, grace_ms=7))), (100, 200), 83),
+        ((count(Tumbling(size_ms=10, grace_ms=7)), FINAL), (100,), 83),
+        ((REORDER, count(Tumbling(size_ms=10, grace_ms=7)), FINAL), (100, 200), 83),
+    ],
+)
+def test_what_is_said_follows_from_who_waits_for_what(
+    policies: tuple[AnyOperator, ...], times_ms: tuple[int, ...], reached_ms: int
+) -> None:
+    named, chain = chain_of(*policies)
+    feed(chain, *times_ms)
+    assert progress_ms(named, chain) == reached_ms
+
+
+def test_a_silence_that_lets_go_of_everything_is_progress() -> None:
+    named, chain = chain_of(REORDER)
+    feed(chain, 95, 100)
+    chain.release_idle()
+    assert progress_ms(named, chain) == 100
+
+
+def test_before_the_first_record_nothing_is_said() -> None:
+    named, chain = chain_of(DEDUPLICATE)
+    assert progress_ms(named, chain) == NO_TIME_MS
