@@ -20,7 +20,7 @@ def shape(*operators: AnyOperator) -> list[tuple[str, str, list[str], str, str |
             hop.topic,
             [str(policy.name) for policy in hop.operators],
             hop.changelog.name,
-            hop.end and hop.end.topic.name,
+            None if hop.end is None else hop.end.topic.name,
         )
         for hop in hops_of("p", "raw", with_names(operators))
     ]

@@ -7,6 +7,7 @@ Files that are there are never touched: what was written once is on somebody's d
 
 from __future__ import annotations
 
+from tests.formats import changelogs
 from tests.formats.states import (
     FOLDER,
     STATES,
@@ -28,6 +29,9 @@ def main() -> None:
         path = FOLDER / f"{len(files) + 1}-{name}.json"
         write_rows(path, rows)
         print(f"{path.relative_to(FOLDER.parent)}: {len(rows)} rows")
+    changelog = changelogs.write_missing()
+    if changelog is not None:
+        print(changelog.relative_to(FOLDER.parent))
 
 
 main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -31,22 +32,22 @@ class _User:
             stdout=subprocess.PIPE,
             text=True,
         )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._input, self._output = self.process.stdin, self.process.stdout
 
     def says(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        return self._output.readline().strip()
 
     def speaks(self, within_s: float) -> bool:
-        return select([self.process.stdout], [], [], within_s)[0] != []
+        return select([self._output], [], [], within_s)[0] != []
 
     def is_done(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        self._input.close()
 
-    def ends(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout:
-            assert self.process.wait(60) == 0
+    def ends(self) -> int:
+        with self._output:
+            return self.process.wait(60)
 
 
 def _is_there(servers: str) -> bool:
@@ -63,7 +64,7 @@ def test_the_first_starts_it_and_waits_for_the_last(tmp_path: Path) -> None:
         assert not first.speaks(within_s=2.0)
         assert _is_there(servers)
     assert first.says() == "through"
-    first.ends()
+    assert first.ends() == 0
     assert not _is_there(servers)
 
 
@@ -72,10 +73,7 @@ def test_a_broker_whose_owner_was_killed_is_replaced(tmp_path: Path) -> None:
     servers = owner.says()
     owner.process.kill()
     owner.is_done()
-    assert owner.says() == ""
-    owner.process.wait(60)
-    assert owner.process.stdout is not None
-    owner.process.stdout.close()
+    assert owner.ends() == -signal.SIGKILL
     with shared_broker(tmp_path) as found:
         assert found != servers
         assert _is_there(found)

@@ -1,0 +1,104 @@
+"""Where reading begins, if somebody else moved offsets or deleted records meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from contracts.record import Record
+from tests.runtime.administration import administer
+from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
+
+REORDER = "reorder: {grace: 0s}"
+YOUR_FAULT = 2
+
+
+def numbered(*numbers: int) -> list[object]:
+    """What cleaned records with these numbers say."""
+    return list(contents(records(*numbers)))
+
+
+def records(*numbers: int) -> list[Record]:
+    return [record(b"k", b"%d" % number, 1_000 + number) for number in numbers]
+
+
+def move(pipeline: Pipeline, offset: int) -> None:
+    """Set the group's offset, as Kafka's own tool does."""
+
+    async def commit() -> None:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=pipeline.servers, group_id=pipeline.name, enable_auto_commit=False
+        )
+        partition = TopicPartition(pipeline.source, 0)
+        consumer.assign([partition])
+        async with consumer:
+            await consumer.commit({partition: OffsetAndMetadata(offset, "")})
+
+    asyncio.run(commit())
+
+
+def run(pipeline: Pipeline) -> str:
+    """Run until everything is committed; what was logged."""
+    # Without a name of its own it leaves the group, so that others may set its offsets.
+    sidecar = pipeline.start(instance_id="")
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    return sidecar.log
+
+
+def test_offsets_that_somebody_moved_ahead_are_followed(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(REORDER)
+    pipeline.produce(records(*range(10)))
+    move(pipeline, 7)
+    run(pipeline)
+    assert contents(pipeline.cleaned()) == numbered(7, 8, 9)
+    pipeline.produce(records(10, 11, 12))
+    move(pipeline, 12)
+    assert "the group's offset is ahead of the state, and is followed" in run(pipeline)
+    assert contents(pipeline.cleaned()) == numbered(7, 8, 9, 12)
+
+
+def test_offsets_that_somebody_moved_back_make_nothing_twice(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(REORDER)
+    pipeline.produce(records(0, 1, 2))
+    run(pipeline)
+    move(pipeline, 0)
+    pipeline.produce(records(3))
+    run(pipeline)
+    assert contents(pipeline.cleaned()) == numbered(0, 1, 2, 3)
+
+
+def test_records_that_were_deleted_unread_are_said_to_be_missing(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline(REORDER)
+    pipeline.produce(records(0, 1, 2))
+    run(pipeline)
+    pipeline.produce(records(3, 4, 5, 6))
+    administer(pipeline, lambda cluster: cluster.delete_records(pipeline.source, {0: 5}))
+    log = run(pipeline)
+    assert "records were deleted before they were read" in log
+    assert "lost_offsets=2" in log
+    assert contents(pipeline.cleaned()) == numbered(0, 1, 2, 5, 6)
+
+
+def test_a_record_that_its_topic_does_not_take_ends_it_with_2(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(REORDER)
+    pipeline.clients.make_topic(
+        pipeline.sink,
+        1,
+        {"retention.ms": "-1", "retention.bytes": "-1", "max.message.bytes": "9000"},
+    )
+    large = record(b"k", b"x" * 20_000, 1_000)
+    pipeline.produce([*records(0), large])
+    for _ in range(2):
+        sidecar = pipeline.start()
+        assert sidecar.wait() == YOUR_FAULT, sidecar.log
+        assert "Traceback" not in sidecar.log
+        assert sidecar.last_words == (
+            f"what belongs to {pipeline.source}/0 holds a record larger than its topic takes;"
+            " raise `max.message.bytes` of the topics that this pipeline writes"
+        )
+    assert pipeline.cleaned() == []
