@@ -118,15 +118,15 @@ def seats_of(
     group: Group, seats: Mapping[str, str], copies: Mapping[TaskId, Mapping[str, int]]
 ) -> Seats:
     """Some members, each as part of a seat: of its client's, or of its own."""
-    live = {task: seats[name] for task, name in group.claims.owners.items() if name in seats}
+    owners = {task: seats[name] for task, name in group.claims.owners.items() if name in seats}
     previous: dict[TaskId, tuple[float, str]] = {}
     for name, seat in seats.items():
         for task in group.members[name].previous & group.copies.keys():
             # Several may say so: the better copy counts.
             found = copies.get(task, {}).get(seat, inf), seat
             previous[task] = min(found, previous.get(task, found))
-    owners = {task: seat for task, (_, seat) in previous.items()} | live
-    return Seats(_capacities(group.members, seats), owners, live.keys(), copies)
+    owners = {task: seat for task, (_, seat) in previous.items()} | owners
+    return Seats(_capacities(group.members, seats), owners, copies)
 
 
 def _capacities(

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, groupby
@@ -34,9 +33,7 @@ class Seats:
     capacities: Mapping[int, Mapping[str, int]]
     """By hop: who can run it, and with how many consumers."""
     owners: Mapping[TaskId, str]
-    """Who runs a task, or ran it last."""
-    live: AbstractSet[TaskId]
-    """What is being run now."""
+    """Who runs a task, ran it last, or was promised it; all the same, or promises are broken."""
     copies: Mapping[TaskId, Mapping[str, int]]
     """By task: who has a copy of its state, and by how much that is behind what is acceptable."""
 
@@ -77,10 +74,10 @@ def previous_owners(
     count = Counter(seats.owners[task] for task in owned)
     lacking = {seat for seat, most in quota.items() if count[seat] < most}
 
-    def reluctance(task: TaskId) -> tuple[bool, float, TaskId]:
+    def reluctance(task: TaskId) -> tuple[float, TaskId]:
         copies = seats.copies.get(task, {})
         behind = min((copies[seat] for seat in copies.keys() & lacking), default=inf)
-        return task not in seats.live, -behind, task
+        return -behind, task
 
     for task in sorted(owned, key=reluctance):
         yield task, seats.owners[task]

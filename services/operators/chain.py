@@ -126,16 +126,16 @@ class Chain:
         Only a reorder with `idle` ever lets go without a record. The caller has looked at the
         clock, and at whether there is anything left to read.
         """
-        whole = Step(Batch([], []))
+        whole: Step | None = None
         for index, operator in enumerate(self.operators):
             if isinstance(operator, Reorder) and operator.releases_when_idle:
                 released = operator.release_idle()
                 rest = self.process_from(index + 1, released.forwarded)
                 rest.decisions = [*released.decisions, *rest.decisions]
-                whole = _joined(whole, rest)
+                whole = rest if whole is None else _joined(whole, rest)
                 if whole.failure is not None:
                     return whole
-        return whole if whole.forwarded.records or whole.late or whole.dead else None
+        return whole
 
     def save(self) -> None:
         """Put all that was not put yet; called before every commit."""

@@ -70,8 +70,9 @@ def _suppressed(policy: SuppressPolicy, suppress: Suppress, before_ms: int | Non
     window = policy.window
     if policy.until == "time-limit":
         return _least(suppress.held_from_ms, before_ms)
-    if window is None or isinstance(window, Unlimited):
-        return None if suppress.held_from_ms is None else -1
+    # A pipeline that waits for windows that never close is refused when it is read.
+    assert window is not None
+    assert not isinstance(window, Unlimited)
     return suppress.stream_time_ms - window.grace_ms - _span_ms(window)
 
 

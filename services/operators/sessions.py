@@ -79,7 +79,7 @@ class Sessions:
         )
         rows = self._view.get_many([self._row_key(place) for place in places])
         self._rows = {
-            place: [] if row is None else list(_decode(row))
+            place: [] if row is None else list(decode_sessions(row))
             for place, row in zip(places, rows, strict=True)
         }
 
@@ -153,7 +153,8 @@ def _encode(sessions: list[Session]) -> bytes | None:
     return b"".join(parts)
 
 
-def _decode(row: bytes) -> Iterator[Session]:
+def decode_sessions(row: bytes) -> Iterator[Session]:
+    """The sessions in a row."""
     reader = RowReader(row, 0)
     while reader.has_more():
         start_ms, end_ms, length = _session.unpack(reader.take(_session.size))

@@ -84,7 +84,7 @@ class SlidingWindows:
         )
         rows = self._view.get_many([self._row_key(place) for place in places])
         self._rows = {
-            place: {} if row is None else dict(_decode(row))
+            place: {} if row is None else dict(decode_windows(row))
             for place, row in zip(places, rows, strict=True)
         }
 
@@ -250,7 +250,8 @@ def _encode(results: dict[int, Result]) -> bytes:
     return b"".join(parts)
 
 
-def _decode(row: bytes) -> Iterator[tuple[int, Result]]:
+def decode_windows(row: bytes) -> Iterator[tuple[int, Result]]:
+    """The windows in a row: the start and the result of each."""
     reader = RowReader(row, 0)
     while reader.has_more():
         start_ms, timestamp_ms, length = _window.unpack(reader.take(_window.size))

@@ -78,13 +78,14 @@ async def _read(settings: Settings, topic: str) -> list[Record]:
         records: list[Record] = []
         while any([await consumer.position(place) < end for place, end in left.items()]):
             for fetched in (await consumer.getmany(timeout_ms=_POLL_MS)).values():
-                records += map(_record, fetched)
+                records += map(record_of, fetched)
     finally:
         await consumer.stop()
     return sorted(records, key=lambda record: (record.partition, record.offset or 0))
 
 
-def _record(read: Any) -> Record:
+def record_of(read: Any) -> Record:
+    """A record as aiokafka read it."""
     return Record(
         read.key,
         read.value,

@@ -12,8 +12,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rocksdict import (
+    AccessType,
     BlockBasedOptions,
     Cache,
     DbClosedError,
@@ -33,6 +35,8 @@ _WRITE_BUFFERS_SHARE = 4
 _WRITE_BUFFER_BYTES_MAX = 64 << 20
 _BLOOM_BITS_PER_KEY = 10
 _MEMTABLE_BLOOM_SHARE = 0.1
+_READING_TRIES = 5
+_IS_DATABASE = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log)")
 _LOCK = re.compile(r"^IO error: (lock hold by|While lock file)")
 # A database names its own files; one that is not there was lost, as when a block is damaged.
 _MISSING_FILE = re.compile(r"No such file or directory.*/(MANIFEST-\d+|\d+\.sst)")
@@ -62,8 +66,8 @@ class RocksMemory:
 class RocksStore:
     """The rows of one partition."""
 
-    def __init__(self, path: Path, memory: RocksMemory) -> None:
-        """Open or create the database in the folder `path`."""
+    def __init__(self, path: Path, memory: RocksMemory, read_at: Path | None = None) -> None:
+        """Open or create the database in the folder `path`, or read it at a copy of that folder."""
         self._path = path
         self._has_failed = False
         with _told(path):
@@ -71,7 +75,12 @@ class RocksStore:
             options = _options(memory)
             # rocksdict opens a database that is there already with RocksDB's own options (a cache
             # of 8 MiB for itself, no bloom asked) unless its column family is named.
-            self._database = Rdict(str(path), options, {"default": options})
+            self._database = Rdict(
+                str(read_at or path),
+                options,
+                {"default": options},
+                AccessType.read_only() if read_at else AccessType.read_write(),
+            )
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         """The row of each key, None where there is none."""
@@ -135,6 +144,38 @@ class RocksStore:
             # After a write that failed it complains of the same once more, without the reason.
             if not self._has_failed:
                 raise _translated(self._path, str(problem)) from problem
+
+
+@contextmanager
+def reading(path: Path, memory: RocksMemory) -> Iterator[RocksStore]:
+    """A database as of its last commit, whoever holds it; nothing in its folder is touched.
+
+    rocksdict writes into any folder that it opens, so this one is opened by links to its files.
+    """
+    with TemporaryDirectory(prefix="headrace-") as folder:
+        store = _opened_by_links(path, Path(folder), memory)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+def _opened_by_links(path: Path, folder: Path, memory: RocksMemory) -> RocksStore:
+    attempt = 0
+    while True:
+        attempt += 1
+        links = folder / str(attempt)
+        try:
+            with _told(path):
+                links.mkdir()
+                for file in path.resolve().iterdir():
+                    if _IS_DATABASE.fullmatch(file.name):
+                        (links / file.name).symlink_to(file)
+            return RocksStore(path, memory, read_at=links)
+        except (StateCorrupt, StateUnavailable):
+            # Whoever writes it may have replaced a file meanwhile.
+            if attempt == _READING_TRIES:
+                raise
 
 
 def _options(memory: RocksMemory) -> Options:

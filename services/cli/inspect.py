@@ -1,0 +1,160 @@
+"""`headrace inspect`: what a pipeline's state says now."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+from rich.console import Console
+
+from contracts.errors import SettingsInvalid
+from contracts.hops import Hop
+from contracts.pipeline import PipelineSpec
+from contracts.policies import read_operator
+from services.cli.inspect_text import OperatorState, State, as_json, print_state
+from services.cli.pipeline_file import load_pipeline
+from services.operators.reading import read_key, read_rows
+from services.runtime.cluster import Ends
+from services.runtime.rebuild import rebuild
+from services.settings import Settings, read_settings
+from services.state.changelog import ABOUT, CHANGELOG, read_position, read_purged, read_stamp
+from services.state.overlay import Overlay
+from services.state.rocks import RocksMemory, reading
+
+_HEXADECIMAL = "0x"
+
+
+def inspect(  # noqa: PLR0913 - each is a flag
+    pipeline: Path,
+    *,
+    key: str | None = None,
+    partition: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    operator: str | None = None,
+    from_changelog: Annotated[bool, Parameter(negative=())] = False,
+    as_json_: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    bootstrap_servers: str | None = None,
+    state_folder: Path | None = None,
+) -> None:
+    """Say what a pipeline's state holds now: its last commit, whether it runs or not.
+
+    Args:
+        pipeline: The pipeline's YAML file.
+        key: Show all that is kept of this key, or id; hexadecimal if it begins with 0x.
+        partition: Of this partition alone.
+        operator: Of the operator with this name alone.
+        from_changelog: Read the changelogs in Kafka, not this machine's folder.
+        as_json_: For machines.
+        bootstrap_servers: Where the brokers are, `host:port` with commas between.
+        state_folder: Where state lies on disk.
+    """
+    spec = load_pipeline(pipeline)
+    settings = read_settings(bootstrap_servers=bootstrap_servers, state_folder=state_folder)
+    look = _Look(spec, _operators(spec, operator), None if key is None else _bytes_of(key))
+    with Console(stderr=True).status("reading"):
+        if from_changelog:
+            asyncio.run(rebuild(spec, settings, partition, look.changelog))
+        else:
+            look.folder(settings, partition)
+    if not look.states:
+        raise SettingsInvalid(_nothing(spec, settings, partition, from_changelog=from_changelog))
+    hops = [hop.name for hop in spec.hops()]
+    states = sorted(look.states, key=lambda state: (hops.index(state.hop), state.partition))
+    if as_json_:
+        print(json.dumps({"pipeline": spec.pipeline, "partitions": list(map(as_json, states))}))
+        return
+    console = Console(highlight=False)
+    for state in states:
+        print_state(state, console)
+
+
+class _Look:
+    """Looks at one state after the other, and keeps what it saw."""
+
+    def __init__(self, spec: PipelineSpec, operators: Collection[str], key: bytes | None) -> None:
+        self.states: list[State] = []
+        self._spec = spec
+        self._operators = operators
+        self._key = key
+
+    def folder(self, settings: Settings, partition: int | None) -> None:
+        """Look at what this machine's folder has."""
+        memory = RocksMemory(settings.memory_bytes)
+        for hop in self._spec.hops():
+            for number, path in _databases(settings.state_folder / self._spec.pipeline / hop.name):
+                if partition is None or number == partition:
+                    with reading(path, memory) as store:
+                        state = self._state(hop, number, Overlay(store, self._spec.pipeline))
+                    size = sum(file.stat().st_size for file in path.iterdir())
+                    self.states.append(state._replace(size_bytes=size))
+
+    def changelog(self, hop: Hop, number: int, overlay: Overlay, ends: Ends) -> None:
+        """Look at what was read from a changelog."""
+        state = self._state(hop, number, overlay)
+        self.states.append(state._replace(changelog_first=ends.first, changelog_end=ends.end))
+
+    def _state(self, hop: Hop, number: int, overlay: Overlay) -> State:
+        about = overlay.view(ABOUT)
+        stamp, reached = read_stamp(about), read_position(about)
+        # The rows are what they were written as, whatever the file says by now.
+        policies = [] if stamp is None else map(read_operator, stamp.operators)
+        operators = []
+        for policy in policies:
+            name = policy.name or policy.kind
+            if name in self._operators:
+                view = overlay.view(policy.store or name)
+                entries = [] if self._key is None else list(read_key(policy, view, self._key))
+                operators.append(OperatorState(name, policy.kind, read_rows(policy, view), entries))
+        return State(
+            hop=hop.name,
+            partition=number,
+            position=None if reached is None else reached.offset,
+            time_ms=None if reached is None else reached.time_ms,
+            changelog_position=overlay.position(CHANGELOG) or 0,
+            purged=read_purged(about),
+            operators=operators,
+        )
+
+
+def _databases(folder: Path) -> Iterator[tuple[int, Path]]:
+    """The partitions of a hop that have a database here."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name.isdecimal() and path.is_dir():
+            yield int(path.name), path
+
+
+def _operators(spec: PipelineSpec, name: str | None) -> list[str]:
+    """The names of those that are asked for; what the file calls them, or called them."""
+    names = [policy.name or policy.kind for policy in spec.operators]
+    if name is None:
+        return names
+    if name not in names:
+        message = f"no operator is called `{name}`; there are {', '.join(names)}"
+        raise SettingsInvalid(message)
+    return [name]
+
+
+def _bytes_of(key: str) -> bytes:
+    if not key.startswith(_HEXADECIMAL):
+        return key.encode()
+    try:
+        return bytes.fromhex(key.removeprefix(_HEXADECIMAL))
+    except ValueError as error:
+        message = f"`{key}` begins as hexadecimal and is none; write two digits a byte, as 0x6b31"
+        raise SettingsInvalid(message) from error
+
+
+def _nothing(
+    spec: PipelineSpec, settings: Settings, partition: int | None, *, from_changelog: bool
+) -> str:
+    which = spec.pipeline if partition is None else f"partition {partition} of {spec.pipeline}"
+    if from_changelog:
+        return f"{which} has no changelog; let it run first, or check the name of the pipeline"
+    return (
+        f"there is no state of {which} in {settings.state_folder}; name the folder with"
+        " --state-folder, or look at the changelogs with --from-changelog"
+    )
