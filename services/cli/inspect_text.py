@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from services.cli.state_size import format_bytes
 from services.operators.reading import Entry, Reading
 
 _NAME_STYLE = "bold"
+_INDENTED = (0, 0, 0, 2)
 _YEAR_10_000_MS = 253_402_300_800_000
 _PLURALS = {"held": "held", "id": "ids", "window": "windows", "value": "values"}
 
@@ -93,68 +95,57 @@ def _plain(value: int | bytes | None) -> int | str | dict[str, str] | None:
 def print_state(state: State, console: Console) -> None:
     """Print a state for people."""
     console.print(Text(f"{state.hop}/{state.partition}", style=_NAME_STYLE))
-    console.print(Padding(_about(state), (0, 0, 0, 2)))
-    if not state.is_whole:
-        sentence = (
-            f"its changelog was truncated: records before offset {state.changelog_first} are gone,"
-            f" and are needed from {state.purged} on, so this is not all of it"
-        )
-        console.print(Padding(Text(sentence, style="red"), (0, 0, 0, 2)))
-    console.print(Padding(_operators(state.operators), (0, 0, 1, 2)))
+    lines = Table.grid(padding=(0, 2))
+    for name, meaning in _about(state):
+        lines.add_row(name, Text(meaning))
+    for operator in state.operators:
+        for name, meaning in _kept(operator):
+            lines.add_row(Text(name, style=_NAME_STYLE), Text(meaning))
+    console.print(Padding(lines, _INDENTED, expand=False))
     for operator in state.operators:
         for entry in operator.entries:
-            console.print(Padding(_entry(operator, entry), (0, 0, 0, 2)))
-    if any(operator.entries for operator in state.operators):
-        console.print()
+            console.print(Text(f"  {operator.name} {_entry(entry)}"), soft_wrap=True)
+    console.print()
 
 
-def _about(state: State) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_row(
-        "position", "nothing was committed yet" if state.position is None else str(state.position)
-    )
-    table.add_row("stream time", _time(state.time_ms))
-    table.add_row("changelog", _changelog(state))
-    if state.size_bytes is not None:
-        table.add_row("on disk", format_bytes(state.size_bytes))
-    return table
-
-
-def _changelog(state: State) -> str:
+def _about(state: State) -> Iterator[tuple[str, str]]:
+    yield "position", "nothing is committed yet" if state.position is None else str(state.position)
+    yield "stream time", _time(state.time_ms)
     purged = f"purged before {state.purged}" if state.purged else "nothing purged"
-    return f"up to offset {state.changelog_position}, {purged}"
-
-
-def _operators(operators: list[OperatorState]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("operator", "kind", "keeps", "from", "to", "stream time", "rows"):
-        table.add_column(name, justify="right" if name == "rows" else "left")
-    for operator in operators:
-        found = operator.reading
-        keeps = "" if found.what is None else f"{found.entries} {_PLURALS[found.what]}"
-        table.add_row(
-            Text(operator.name),
-            operator.kind,
-            keeps,
-            _time(found.first_ms),
-            _time(found.last_ms),
-            _time(found.stream_time_ms),
-            str(found.rows),
+    yield "changelog", f"up to offset {state.changelog_position}, {purged}"
+    if state.size_bytes is not None:
+        yield "on disk", format_bytes(state.size_bytes)
+    if not state.is_whole:
+        missing = (
+            f"the changelog begins at offset {state.changelog_first}, and is needed from"
+            f" {state.purged} on: this is not all that the state was"
         )
-    return table
+        yield "truncated", missing
 
 
-def _entry(operator: OperatorState, entry: Entry) -> Text:
-    words = [f"{operator.name}: {entry.what}"]
-    if entry.key is not None:
-        words.append(f"key {_written(entry.key)}")
+def _kept(operator: OperatorState) -> Iterator[tuple[str, str]]:
+    found = operator.reading
+    if found.what is None:
+        yield operator.name, f"{operator.kind}, keeps nothing"
+        return
+    yield (
+        operator.name,
+        f"{operator.kind}, {found.entries} {_PLURALS[found.what]} in {found.rows} rows",
+    )
+    if found.first_ms is not None:
+        yield "", f"from {_time(found.first_ms)} to {_time(found.last_ms)}"
+    if found.stream_time_ms is not None:
+        yield "", f"stream time {_time(found.stream_time_ms)}"
+
+
+def _entry(entry: Entry) -> str:
+    words = [entry.what if entry.key is None else f"{entry.what} of key {_written(entry.key)}"]
     for name, value in entry.fields.items():
-        if name.endswith("_ms"):
-            assert not isinstance(value, bytes)
+        if isinstance(value, int) and name.endswith("_ms"):
             words.append(f"{name.removesuffix('_ms').replace('_', ' ')} {_time(value)}")
         else:
             words.append(f"{name} {_written(value)}")
-    return Text(", ".join(words))
+    return ", ".join(words)
 
 
 def _written(value: int | bytes | None) -> str:
@@ -166,9 +157,9 @@ def _written(value: int | bytes | None) -> str:
 
 
 def _time(time_ms: int | None) -> str:
-    if time_ms is None:
-        return ""
+    if time_ms is None or time_ms == NO_TIME_MS:
+        return "none yet"
     if not 0 <= time_ms < _YEAR_10_000_MS:
-        return "none yet" if time_ms == NO_TIME_MS else f"{time_ms} ms"
+        return f"{time_ms} ms"
     moment = datetime.fromtimestamp(time_ms / 1000, UTC)
     return moment.isoformat(" ", "milliseconds").removesuffix("+00:00")

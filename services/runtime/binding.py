@@ -31,6 +31,7 @@ from faust.topics import Topic
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
+from mode.threads import WorkerThread
 
 from contracts.record import Record
 from services.runtime import seams
@@ -74,10 +75,19 @@ class Bounds(NamedTuple):
     """Whether a task committed it, with its state; not somebody who moved the group by hand."""
 
 
+class _Thread(WorkerThread):  # type: ignore[misc]
+    """Ends with the process: taking leave of a group may wait long for a broker that is silent."""
+
+    def __init__(self, service: Any, **options: Any) -> None:
+        super().__init__(service, **options)
+        self.daemon = True
+
+
 class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     """The consumer's thread."""
 
     mundane_level = "debug"
+    Worker = _Thread
 
     def __post_init__(self) -> None:
         """Nothing is read for anybody yet."""

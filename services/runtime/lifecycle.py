@@ -9,11 +9,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from aiokafka.errors import KafkaConnectionError
+
+from contracts.errors import KafkaUnreachable
 from contracts.pipeline import PipelineSpec
 from services.observe.logs import configure
 from services.observe.logs import logger as logger_of
 from services.runtime import seams
-from services.runtime.app import make_app, start_app
+from services.runtime.app import SidecarApp, make_app, start_app
 from services.runtime.reach import reachable
 from services.runtime.topics import prepare_topics
 from services.runtime.watch import watched
@@ -23,6 +26,7 @@ from services.settings import Settings
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _COLLECT_AFTER = 200_000
 """Records come and go by the thousand and hold no cycles: looking for some is mostly in vain."""
+_LAST_S = 1.0
 logger = logger_of(__name__)
 
 
@@ -31,7 +35,25 @@ def run_pipeline(spec: PipelineSpec, settings: Settings) -> None:
     configure(settings.log_format, settings.log_level, sys.stderr)
     gc.set_threshold(_COLLECT_AFTER, 50, 100)
     seams.install_records()
-    asyncio.run(_run(spec, settings))
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(_run(spec, settings))
+    finally:
+        _let_go(loop)
+
+
+def _let_go(loop: asyncio.AbstractEventLoop) -> None:
+    """End what is left; who waits for a broker that is silent is left behind.
+
+    `asyncio.run` would wait with them, for as long as a request may take.
+    """
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    loop.set_exception_handler(lambda _loop, _context: None)
+    if left:
+        loop.run_until_complete(asyncio.wait(left, timeout=_LAST_S))
 
 
 async def _run(spec: PipelineSpec, settings: Settings) -> None:
@@ -45,7 +67,7 @@ async def _run(spec: PipelineSpec, settings: Settings) -> None:
         crashed = asyncio.ensure_future(app.wait_until_stopped())
         try:
             async with watched(worker):
-                await start_app(app)
+                await _start(app, settings)
                 await asyncio.wait([stop, failed, crashed], return_when=asyncio.FIRST_COMPLETED)
         finally:
             logger.info("stopping", pipeline=spec.pipeline)
@@ -57,6 +79,18 @@ async def _run(spec: PipelineSpec, settings: Settings) -> None:
         if app.crash_reason is not None:
             raise app.crash_reason
         logger.info("stopped", pipeline=spec.pipeline)
+
+
+async def _start(app: SidecarApp, settings: Settings) -> None:
+    """Start, or say that the broker which answered a moment ago does no more."""
+    try:
+        await start_app(app)
+    except KafkaConnectionError as problem:
+        message = (
+            f"the broker at {settings.bootstrap_servers} answered, and then did no more;"
+            " check that it runs, and start again"
+        )
+        raise KafkaUnreachable(message) from problem
 
 
 async def _prepare(spec: PipelineSpec, settings: Settings) -> None:

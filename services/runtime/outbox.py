@@ -154,4 +154,9 @@ class Outbox:
             acknowledged.cancel()
         self._sent, self._batches = [], {}
         if producer is not None:
-            await producer.stop()
+            stopping = asyncio.ensure_future(producer.stop())
+            # It waits for what is under way as long as a request may take, on a broker that is
+            # silent as well.
+            await asyncio.wait([stopping], timeout=_ENOUGH_S)
+            if stopping.done():
+                stopping.result()

@@ -70,6 +70,7 @@ PRIVATE_NAMES = {
     ),
     "faust.transport.drivers.aiokafka.Transport": ("Consumer",),
     "mode.services.Service": ("mundane_level",),
+    "mode.threads.ServiceThread": ("Worker",),
 }
 """What is called, set or overridden, by class."""
 

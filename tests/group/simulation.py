@@ -23,7 +23,9 @@ from services.group.round import Instance, describe, hear, lead
 
 ROUNDS_MAX = 150
 OWNERS = (State.ACTIVATING, State.ACTIVE, State.REVOKING)
-QUIET_ROUNDS = 4
+TRICKLE, STRETCH = 300, 60_000
+"""How many records come in, and how many a follower reads, between two rounds."""
+QUIET_ROUNDS = 3
 """Until copies that were kept for others are given up, and one more."""
 
 
@@ -197,7 +199,7 @@ class World:
     # What comes of it.
 
     def settle(self) -> None:
-        """Let everything that is under way come to its end."""
+        """Let everything that is under way come to its end, while records go on coming in."""
         rounds = 0
         self.round()
         while True:
@@ -205,14 +207,16 @@ class World:
                 self.hear(worker)
                 self.open(worker)
                 self.close(worker)
+            self.run(TRICKLE)
             if not self._wants():
                 for worker in self.workers.values():
-                    self.follow(worker, max(self.ends.values()))
-            if not self._wants():
+                    self.follow(worker, STRETCH)
+            if self._wants():
+                rounds += 1
+                assert rounds < ROUNDS_MAX, "the group does not come to rest"
+                self.round()
+            elif not any(worker.holdings.learning for worker in self.workers.values()):
                 return
-            rounds += 1
-            assert rounds < ROUNDS_MAX, "the group does not come to rest"
-            self.round()
 
     def owned(self) -> dict[str, frozenset[TaskId]]:
         """Who runs what, by what it does and not by what it says."""

@@ -81,11 +81,8 @@ def test_who_is_thrown_out_claims_nothing_and_remembers_what_it_ran() -> None:
     assert not holdings.is_settled
     assert holdings.closed(ONE) == []
     assert holdings.state(TWO) is State.STANDBY, "a changelog is read without a group"
-    assert holdings.told(Share(active=frozenset({ONE}))) == [
-        Step(ONE, Action.ACTIVATE),
-        Step(TWO, Action.LEAVE),
-    ]
-    assert holdings.previous == frozenset()
+    assert holdings.told(Share()) == [Step(TWO, Action.LEAVE)]
+    assert holdings.previous == frozenset(), "the group has decided"
 
 
 def test_what_it_was_promised_is_its_own_first() -> None:

@@ -31,9 +31,13 @@ def main() -> int:
     kills = -(-arguments.kills // len(names))
     failures = 0
     for name in names:
-        options = Options(
-            name, arguments.guarantee, seed, plan(seed, kills, broker_too=arguments.broker)
+        strikes = plan(
+            seed,
+            kills,
+            broker_too=arguments.broker,
+            exactly_once=arguments.guarantee == "exactly-once",
         )
+        options = Options(name, arguments.guarantee, seed, strikes)
         failures += _kill(options, keeps=arguments.keep)
     return int(failures > 0)
 

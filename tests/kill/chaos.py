@@ -35,6 +35,10 @@ _AFTER_S: dict[Moment, float] = {
 }  # fmt: skip
 """The longest time between a moment and the blow; for others it is `_ELSE_AFTER_S`."""
 _ELSE_AFTER_S = 1.5
+_WITHOUT_TRANSACTIONS: dict[Moment, Moment] = {
+    "open": "working", "committing": "working", "committed": "working",
+}  # fmt: skip
+"""Where there are none, none is ever open."""
 _MOMENT_WITHIN_S = 20.0
 _KILLS: dict[Kind, int] = {"kill": 1, "both": 2, "zombie and heir": 1, "guest killed": 1}
 
@@ -73,6 +77,7 @@ class Target(Protocol):
     guest: Worker
     moments: Moments
     disks: Disks
+    exactly_once: bool
     nap_s: float
     """Longer than a transaction may last, shorter than a session."""
     session_s: float
@@ -94,7 +99,9 @@ class Struck:
     wiped: int = 0
 
 
-def plan(seed: int, kills: int, *, broker_too: bool = False) -> list[Strike]:
+def plan(
+    seed: int, kills: int, *, broker_too: bool = False, exactly_once: bool = True
+) -> list[Strike]:
     """Strikes with at least so many kills, and no strike behind the last of them."""
     draw = random.Random(f"chaos {seed}")
     strikes: list[Strike] = []
@@ -104,7 +111,11 @@ def plan(seed: int, kills: int, *, broker_too: bool = False) -> list[Strike]:
             if left > 0:
                 strikes.append(strike)
                 left -= strike.kills
-    return strikes
+    if exactly_once:
+        return strikes
+    return [
+        one._replace(moment=_WITHOUT_TRANSACTIONS.get(one.moment, one.moment)) for one in strikes
+    ]
 
 
 def _hand(draw: random.Random, *, broker_too: bool) -> list[Strike]:
@@ -206,7 +217,8 @@ class Chaos:
     def _kill(self, worker: Worker, *, wipes: bool = False) -> None:
         if worker.kill():
             self.struck.kills_at.append(_clock_s())
-            self._target.disks.look(worker)
+            if self._target.exactly_once:
+                self._target.disks.look(worker)
         if wipes:
             worker.wipe()
             self.struck.wiped += 1

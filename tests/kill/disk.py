@@ -2,7 +2,8 @@
 
 It is looked at right after the kill, on a copy, since nobody else can move the group's offsets
 before the group has given the dead worker up. A broker answers a commit a little before its offsets
-show, so what seems to be ahead is given that time.
+show, so what seems to be ahead is given that time. At least once there is nothing to be seen: rows
+count once the changelog has them, and offsets follow.
 """
 
 from __future__ import annotations

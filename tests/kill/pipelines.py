@@ -29,29 +29,33 @@ _DAY_MS = 86_400_000
 
 
 class Case(NamedTuple):
-    """A pipeline, and how many records a second its oracle can follow."""
+    """A pipeline, and what is known of it."""
 
     spec: PipelineSpec
     records_per_s: int
+    """How much is fed: its oracle looks at everything again for every record."""
+    row_life_ms: int
+    """So long after its time, at most, a row of its state still counts."""
 
 
-def _case(name: str, records_per_s: int, *operators: AnyOperator) -> Case:
+def _case(name: str, records_per_s: int, row_life_ms: int, *operators: AnyOperator) -> Case:
     spec = PipelineSpec(
         pipeline=name,
         source=Source(topic=RAW, max_future_ms=3_600_000),
         operators=operators,
         sink=Sink(topic=CLEANED),
     )
-    return Case(spec, records_per_s)
+    return Case(spec, records_per_s, row_life_ms)
 
 
 def _cases() -> list[Case]:
     by_key_and_id = DeduplicatePolicy(by="key+id", id="header.id", interval_ms=10_000)
     return [
-        _case("deduplicate", 2_000, by_key_and_id.model_copy(update={"late": "topic"})),
+        _case("deduplicate", 1_200, 20_002, by_key_and_id.model_copy(update={"late": "topic"})),
         _case(
             "chain",
-            400,
+            250,
+            20_002,
             ReorderPolicy(grace_ms=3_000, late="topic"),
             by_key_and_id,
             SuppressPolicy(
@@ -62,7 +66,8 @@ def _cases() -> list[Case]:
         ),
         _case(
             "count",
-            250,
+            100,
+            8_000,
             AggregatePolicy(
                 function="count", window=Tumbling(size_ms=5_000, grace_ms=3_000), late="topic"
             ),
@@ -72,7 +77,8 @@ def _cases() -> list[Case]:
         # ever forgotten here, so that which ids leave does not depend on it.
         _case(
             "by-id",
-            400,
+            300,
+            70 * _DAY_MS,
             DeduplicatePolicy(by="id", id="header.id", interval_ms=60 * _DAY_MS),
         ),
     ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 
 from contracts.pipeline import PipelineSpec
 from contracts.record import Record
 from tests.kafka.clients import Clients
+from tests.kill.kept import kept_records
 
 
 @dataclass(frozen=True)
@@ -39,13 +41,18 @@ class Readings:
         return [] if found is None else found.committed.get(partition, [])
 
 
-def read_everything(clients: Clients, spec: PipelineSpec) -> Readings:
-    """Read all topics."""
+def read_everything(clients: Clients, spec: PipelineSpec, data: Path) -> Readings:
+    """Read all topics; what lies between two hops from the broker's own files in `data`."""
     names = {spec.source.topic, *(topic.name for topic in spec.topics())}
     there = clients.topics()
-    return Readings(
-        {name: read_topic(clients, name) for name in sorted(names & there)}, sorted(there - names)
-    )
+    topics = {name: read_topic(clients, name) for name in sorted(names & there)}
+    for hop in spec.hops():
+        if hop.end is not None:
+            name = hop.end.topic.name
+            partitions = range(len(clients.end_offsets(name)))
+            committed = {number: kept_records(data, name, number) for number in partitions}
+            topics[name] = Topic(committed, sum(map(len, committed.values())))
+    return Readings(topics, sorted(there - names))
 
 
 def read_topic(clients: Clients, name: str) -> Topic:

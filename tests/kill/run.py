@@ -30,8 +30,8 @@ from tests.kill.world import World
 
 PARTITIONS = 4
 _PORTIONS_PER_S = 20
-_READING_WITHIN_S = 90.0
-_DRAINED_WITHIN_S = 180.0
+_READING_WITHIN_S = 240.0
+_DRAINED_WITHIN_S = 300.0
 _AFTER_THE_LAST_S = 1.0
 _SHOWN = 5
 Tell = Callable[[str], None]
@@ -59,7 +59,7 @@ def run(folder: Path, options: Options, tell: Tell) -> Report:
         world.start_workers()
         world.clients.produce(RAW, stream.last_words())
         _drain(world)
-        readings = read_everything(world.clients, case.spec)
+        readings = read_everything(world.clients, case.spec, world.data)
         aborts = _aborts(world)
         tell("judging")
         report = _judged(world, options, states, readings)
@@ -134,7 +134,7 @@ def _read_states(world: World) -> _States:
             if not copies:
                 states.problems.append(f"{where}: nobody has it on disk")
                 continue
-            found = list(state.row_problems(spec, logged, copies[0]))
+            found = list(state.row_problems(world.case, logged, copies[0]))
             states.problems.extend(f"{where}: {problem}" for problem in found[:_SHOWN])
             position = state.source_position(spec, logged)
             both = {"from the changelog": logged, "on disk": copies[0]}

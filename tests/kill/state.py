@@ -1,8 +1,8 @@
 """Whether the state is right: the rows in the changelog, the rows on disk, and what both go on to.
 
 Rows are compared by their bytes. A database forgets stretches of time that are over, which no
-changelog says; so a row may be in the changelog alone if every row of its kind on disk is later.
-Where the changelog was purged it is the other way round as well.
+changelog says, and a changelog is purged of records that are over; so a row may be on one side
+alone if its time is over by all that its pipeline says.
 What a row means is judged by going on: fresh operators over either state must do with the next
 records what the oracle does who has seen all of the stream.
 """
@@ -18,6 +18,7 @@ from contracts.pipeline import PipelineSpec
 from contracts.record import Record, offset_of
 from services.operators.chain import Chain
 from services.operators.operator import Batch
+from services.operators.rows import unpack_time
 from services.state import layout
 from services.state.changelog import ABOUT, CHANGELOG, Restoration, read_position, read_purged
 from services.state.memory import MemoryStore
@@ -25,11 +26,14 @@ from services.state.overlay import Overlay
 from services.state.rocks import RocksMemory, RocksStore
 from services.state.store import Store
 from tests.kill.expected import Answer
+from tests.kill.pipelines import Case
 from tests.kill.stream import POISON_MS
 
-Place = tuple[str, bytes]
-"""Store and key."""
-Rows = dict[Place, bytes]
+Rows = dict[tuple[str, bytes], bytes]
+"""By store and key."""
+_TIMED = b"\x01"
+_TIME_AT = slice(1, 9)
+"""Rows that have a time begin with this byte, and have it there."""
 _MEMORY_BYTES = 16 << 20
 _EVERYTHING = (b"", b"\xff")
 
@@ -83,7 +87,7 @@ def source_position(spec: PipelineSpec, store: Store) -> int:
     return 0 if reached is None else reached.offset
 
 
-def row_problems(spec: PipelineSpec, rebuilt: Store, disk: Store) -> Iterator[str]:
+def row_problems(case: Case, rebuilt: Store, disk: Store) -> Iterator[str]:
     """How the rows on disk differ from those in the changelog."""
     if changelog_position(rebuilt) != changelog_position(disk):
         yield (
@@ -91,24 +95,25 @@ def row_problems(spec: PipelineSpec, rebuilt: Store, disk: Store) -> Iterator[st
             f" {changelog_position(disk)}"
         )
     logged, stored = _rows(rebuilt), _rows(disk)
+    reached = read_position(Overlay(rebuilt, case.spec.pipeline).view(ABOUT))
+    counts_from_ms = 0 if reached is None else reached.time_ms - case.row_life_ms
     for store, key in sorted(logged.keys() & stored.keys()):
         if logged[store, key] != stored[store, key]:
             yield f"not the same: {store} {key.hex()}"
-    for store, key in sorted(logged.keys() - stored.keys() - _over(logged, stored)):
-        yield f"in the changelog alone: {store} {key.hex()}"
+    for store, key in sorted(logged.keys() - stored.keys()):
+        if not _is_over(key, counts_from_ms):
+            yield f"in the changelog alone: {store} {key.hex()}"
     # Until it is purged for the first time, a changelog knows every row that is on disk.
-    is_purged = read_purged(Overlay(disk, spec.pipeline).view(ABOUT)) > 0
-    over = _over(stored, logged) if is_purged else set()
-    for store, key in sorted(stored.keys() - logged.keys() - over):
-        yield f"on disk alone: {store} {key.hex()}"
+    is_purged = read_purged(Overlay(disk, case.spec.pipeline).view(ABOUT)) > 0
+    for store, key in sorted(stored.keys() - logged.keys()):
+        if not (is_purged and _is_over(key, counts_from_ms)):
+            yield f"on disk alone: {store} {key.hex()}"
 
 
-def _over(rows: Rows, others: Rows) -> set[Place]:
-    """Rows before all rows of their kind on the other side; rows are in order of time."""
-    first: dict[Place, bytes] = {}
-    for store, key in sorted(others):
-        first.setdefault((store, key[:1]), key)
-    return {place for place in rows if place[1] < first.get((place[0], place[1][:1]), b"\xff")}
+def _is_over(key: bytes, counts_from_ms: int) -> bool:
+    """Whether a row has a time, and is too old to count."""
+    is_timed = key[:1] == _TIMED and len(key) > _TIME_AT.stop
+    return is_timed and unpack_time(key[_TIME_AT]) < counts_from_ms
 
 
 def _rows(store: Store) -> Rows:

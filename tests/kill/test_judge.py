@@ -10,10 +10,17 @@ import pytest
 
 from contracts.dead_letter import INTAKE, DeadLetter, dead_headers
 from contracts.decision import Reason
-from contracts.record import NO_TIME_MS, Record
+from contracts.record import Record
 from services.operators.chain import Chain
 from services.operators.operator import Batch
-from services.state.changelog import ABOUT, CHANGELOG, Position, put_position, records_of
+from services.state.changelog import (
+    ABOUT,
+    CHANGELOG,
+    Position,
+    put_position,
+    put_purged,
+    records_of,
+)
 from services.state.memory import MemoryStore
 from services.state.overlay import Overlay
 from tests.kill import state
@@ -23,9 +30,10 @@ from tests.kill.judge import answers_of, judge
 from tests.kill.pipelines import CASES, CLEANED, DEAD, LATE, RAW
 from tests.kill.readings import Readings, Topic
 from tests.kill.spread import id_problems, order_problems
-from tests.kill.stream import Stream
+from tests.kill.stream import POISON_MS, Stream
 
-SPEC = CASES["deduplicate"].spec
+CASE = CASES["deduplicate"]
+SPEC = CASE.spec
 (HOP,) = SPEC.hops()
 _IDS = b"\x01\x00\x00\x01", b"\x01\x00\x00\x02"
 """Between these stand the ids of the first store."""
@@ -140,16 +148,17 @@ def test_at_least_once_a_stretch_may_come_again_and_no_record_be_left_out() -> N
 
 def _states() -> tuple[MemoryStore, list[Record], list[Record]]:
     """A state, its changelog, and the source that it has reached."""
-    source = _source(600)
+    source = _source(4_000)
     disk = MemoryStore()
     overlay = Overlay(disk, SPEC.pipeline)
     chain = Chain(HOP.operators, overlay.view)
     changelog: list[Record] = []
     for start in range(0, len(source), 100):
         part = source[start : start + 100]
-        chain.process(Batch.of([record for record in part if record.timestamp_ms < 1 << 41]))
+        chain.process(Batch.of([record for record in part if record.timestamp_ms < POISON_MS]))
         chain.save()
-        put_position(overlay.view(ABOUT), Position(start + len(part), NO_TIME_MS))
+        reached = Position(start + len(part), chain.lateness.time_ms)
+        put_position(overlay.view(ABOUT), reached)
         for key, row in records_of(overlay):
             changelog.append(Record(key, row, 0, (), "changelog", 0, len(changelog)))
         overlay.commit({CHANGELOG: len(changelog)})
@@ -162,7 +171,7 @@ def test_a_state_that_is_right_is_found_right() -> None:
     assert left_open == []
     assert state.row_count(logged) > 100
     assert state.source_position(SPEC, logged) == len(source)
-    assert list(state.row_problems(SPEC, logged, disk)) == []
+    assert list(state.row_problems(CASE, logged, disk)) == []
 
 
 def test_a_commit_that_never_ended_is_left_open() -> None:
@@ -181,7 +190,7 @@ def test_rows_that_differ_are_found() -> None:
     logged, _ = state.rebuilt(SPEC, changelog)
     key, row = _first_row(disk)
     disk.write([], {key: row + b"!"})
-    assert [one.partition(":")[0] for one in state.row_problems(SPEC, logged, disk)] == [
+    assert [one.partition(":")[0] for one in state.row_problems(CASE, logged, disk)] == [
         "not the same"
     ]
 
@@ -191,7 +200,7 @@ def test_a_row_on_disk_that_no_changelog_knows_is_dirty() -> None:
     logged, _ = state.rebuilt(SPEC, changelog)
     key, row = _first_row(disk)
     disk.write([], {key + b"!": row})
-    assert [one.partition(":")[0] for one in state.row_problems(SPEC, logged, disk)] == [
+    assert [one.partition(":")[0] for one in state.row_problems(CASE, logged, disk)] == [
         "on disk alone"
     ]
 
@@ -201,9 +210,23 @@ def test_a_row_may_be_missing_on_disk_only_if_its_time_is_over() -> None:
     logged, _ = state.rebuilt(SPEC, changelog)
     rows = [key for key, _ in disk.range(*_IDS)]
     disk.write([], {rows[0]: None})
-    assert list(state.row_problems(SPEC, logged, disk)) == []
-    disk.write([], {rows[7]: None})
-    assert len(list(state.row_problems(SPEC, logged, disk))) == 1
+    assert list(state.row_problems(CASE, logged, disk)) == []
+    disk.write([], {rows[-7]: None})
+    assert len(list(state.row_problems(CASE, logged, disk))) == 1
+
+
+def test_what_a_changelog_was_purged_of_may_be_on_disk_if_its_time_is_over() -> None:
+    disk, changelog, _ = _states()
+    logged, _ = state.rebuilt(SPEC, changelog)
+    rows = [key for key, _ in disk.range(*_IDS)]
+    for store in (logged, disk):
+        about = Overlay(store, SPEC.pipeline)
+        put_purged(about.view(ABOUT), 1)
+        about.commit({})
+    logged.write([], {rows[0]: None})
+    assert list(state.row_problems(CASE, logged, disk)) == []
+    logged.write([], {rows[-7]: None})
+    assert len(list(state.row_problems(CASE, logged, disk))) == 1
 
 
 def test_a_state_that_forgot_something_goes_on_otherwise_than_the_oracle() -> None:

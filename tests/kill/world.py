@@ -16,6 +16,7 @@ from contracts.record import offset_of
 from services.broker.embedded import EmbeddedBroker
 from tests.kafka.clients import Clients
 from tests.kill.disk import Disks
+from tests.kill.kept import NEVER_FULL
 from tests.kill.moments import Moments
 from tests.kill.pipelines import RAW, Case
 from tests.kill.workers import Worker
@@ -52,6 +53,7 @@ class World:
         """The broker's own files."""
         self.moments = Moments(self.data, case.spec, partitions)
         self.disks = Disks(case.spec, partitions, self._committed)
+        self.exactly_once = guarantee == "exactly-once"
         pipeline = written(case.spec, folder)
         settings = {
             "HEADRACE_BOOTSTRAP_SERVERS": self.broker.bootstrap_servers,
@@ -86,6 +88,11 @@ class World:
         self.broker.start()
         settings = {"retention.ms": "-1", "message.timestamp.after.max.ms": _FAR_FUTURE_MS}
         self.clients.make_topic(RAW, self.partitions, settings)
+        for hop in self.case.spec.hops():
+            if hop.end is not None:
+                between = hop.end.topic
+                kept = between.settings() | NEVER_FULL
+                self.clients.make_topic(between.name, self.partitions, kept)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -118,6 +125,7 @@ class World:
     def wait_until_drained(self, within_s: float) -> None:
         """Until all that can be read was read, hop by hop, and committed."""
         for hop in self.case.spec.hops():
+            # What was deleted of a topic between two hops was read before.
             records = self.clients.consume_all(hop.topic)
             last = {(hop.topic, record.partition): offset_of(record) for record in records}
             self._wait(partial(self._is_past, last), f"the end of {hop.topic}", within_s)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from services.broker.embedded import EmbeddedBroker
 from tests.kafka.fixtures import OwnKafka
 from tests.runtime.expected import (
     REORDER_AND_DEDUPLICATE,
@@ -13,11 +16,17 @@ from tests.runtime.expected import (
     stream,
     wait_until_all_move,
 )
-from tests.runtime.sidecar import MakePipeline, Pipeline, contents
+from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, contents
 
 PARTITIONS = 2
-SHORT = {"transaction_timeout": "2s", "session_timeout": "2s", "heartbeat_interval": "200ms"}
+SHORT = {
+    "transaction_timeout": "2s",
+    "session_timeout": "2s",
+    "heartbeat_interval": "200ms",
+    "shutdown_timeout": "2s",
+}
 LONGER_S = 4.0
+STOPPED_WITHIN_S = 10.0
 
 
 def test_a_broker_that_ends_or_sleeps_loses_and_doubles_nothing(
@@ -31,18 +40,19 @@ def test_a_broker_that_ends_or_sleeps_loses_and_doubles_nothing(
         for _ in range(2)
     )
     with stream(exactly, PARTITIONS), stream(at_least, PARTITIONS):
-        sidecars = [
-            exactly.start(**SHORT),
-            at_least.start(guarantee="at-least-once", **SHORT),
-        ]
+        sidecars = start(exactly, at_least)
         wait_until_both_move(exactly, at_least)
         broker.kill()
         broker.start()
         wait_until_both_move(exactly, at_least)
         # Transactions time out and instances are thrown out of their groups meanwhile.
-        broker.pause()
-        time.sleep(LONGER_S)
-        broker.resume()
+        with paused(broker):
+            time.sleep(LONGER_S)
+        wait_until_both_move(exactly, at_least)
+        # Who is told to stop now cannot commit any more, and stops.
+        with paused(broker):
+            assert [sidecar.stop(STOPPED_WITHIN_S) for sidecar in sidecars] == [0, 0]
+        sidecars = start(exactly, at_least)
         wait_until_both_move(exactly, at_least)
     for pipeline, sidecar in zip((exactly, at_least), sidecars, strict=True):
         pipeline.wait_until_done(60)
@@ -51,6 +61,19 @@ def test_a_broker_that_ends_or_sleeps_loses_and_doubles_nothing(
     expected, cleaned = Counter(expected_of(at_least)), Counter(contents(at_least.cleaned()))
     assert cleaned.keys() == expected.keys()
     assert cleaned >= expected
+
+
+@contextmanager
+def paused(broker: EmbeddedBroker) -> Iterator[None]:
+    broker.pause()
+    try:
+        yield
+    finally:
+        broker.resume()
+
+
+def start(exactly: Pipeline, at_least: Pipeline) -> list[Sidecar]:
+    return [exactly.start(**SHORT), at_least.start(guarantee="at-least-once", **SHORT)]
 
 
 def wait_until_both_move(*pipelines: Pipeline) -> None:

@@ -81,10 +81,18 @@ def test_deletion_is_refused_unless_somebody_asked_for_it(bound: dict[str, str])
     assert _verdicts(DECISIONS, bound) == []
 
 
-def test_a_changelog_that_deletes_as_well_as_compacts_is_refused() -> None:
+def test_a_changelog_that_deletes_by_age_as_well_as_compacts_is_refused() -> None:
     ((verdict, sentence),) = _judge(CHANGELOG, BOTH)
     assert verdict == "refused"
-    assert sentence.endswith("set its cleanup.policy to compact")
+    assert sentence.endswith("set its retention.ms to -1")
+
+
+def test_a_changelog_that_nobody_may_purge_is_warned_about() -> None:
+    ((verdict, sentence),) = _judge(CHANGELOG, {"cleanup.policy": "compact"})
+    assert verdict == "warned"
+    assert sentence.endswith(
+        "set its cleanup.policy to compact,delete, and its retention.ms and retention.bytes to -1"
+    )
 
 
 def test_a_changelog_without_compaction_is_only_slow() -> None:
@@ -170,5 +178,6 @@ def test_what_is_made_takes_what_the_source_takes_and_what_is_written_around_it(
     larger = SOURCE | {"max.message.bytes": Setting("9000000", chosen=True)}
     assert settings_to_make(DEAD, larger)["max.message.bytes"] == str(9_000_000 + (64 << 10))
     assert settings_to_make(DEAD, larger)["retention.bytes"] == "-1"
-    assert "retention.bytes" not in settings_to_make(CHANGELOG, larger)
+    assert settings_to_make(CHANGELOG, larger)["retention.bytes"] == "-1"
+    assert "retention.bytes" not in settings_to_make(PROGRESS, larger)
     assert replace(DEAD, name="x").settings().items() <= settings_to_make(DEAD, larger).items()

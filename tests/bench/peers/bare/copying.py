@@ -70,18 +70,25 @@ async def _send(
     producer: AIOKafkaProducer, partition: int, records: Sequence[Any]
 ) -> list[asyncio.Future[Any]]:
     """Whole batches, since an own call for each record costs ten times as much."""
-    under_way = []
-    batch = producer.create_batch()
-    for record in records:
-        copied = {
-            "timestamp": record.timestamp,
-            "key": record.key,
-            "value": record.value,
-            "headers": list(record.headers),
-        }
-        if batch.append(**copied) is None:
-            under_way.append(await producer.send_batch(batch, setting("SINK"), partition=partition))
-            batch = producer.create_batch()
-            batch.append(**copied)
-    under_way.append(await producer.send_batch(batch, setting("SINK"), partition=partition))
+    under_way, start = [], 0
+    while start < len(records):
+        batch = producer.create_batch()
+        start = _fill(batch, records, start)
+        under_way.append(await producer.send_batch(batch, setting("SINK"), partition=partition))
     return under_way
+
+
+def _fill(batch: Any, records: Sequence[Any], start: int) -> int:
+    """Append records from `start` on; the index of the first that did not fit."""
+    append = batch.append
+    for index in range(start, len(records)):
+        record = records[index]
+        written = append(
+            timestamp=record.timestamp,
+            key=record.key,
+            value=record.value,
+            headers=list(record.headers),
+        )
+        if written is None:
+            return index
+    return len(records)

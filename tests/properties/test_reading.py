@@ -1,0 +1,51 @@
+"""What is told of a state is what the operators themselves count in it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contracts.policies import AnyOperator
+from contracts.record import Record
+from services.operators.chain import Chain
+from services.operators.deduplicate import Deduplicate
+from services.operators.lifespan import clock_ms
+from services.operators.operator import Batch
+from services.operators.reading import read_key, read_rows
+from services.state.memory import MemoryStore
+from services.state.overlay import Overlay
+from tests.properties import strategies
+from tests.properties.drive import PIPELINE
+from tests.properties.test_chain import event_chains, final_results, table_chains
+
+NUMBERS = (b"1", b"2", b"30", None)
+
+
+@given(
+    st.one_of(event_chains(), final_results(), table_chains()), strategies.records(values=NUMBERS)
+)
+def test_operators_count_the_same(policies: tuple[AnyOperator, ...], records: list[Record]) -> None:
+    store = MemoryStore()
+    overlay = Overlay(store, PIPELINE)
+    chain = Chain(policies, overlay.view)
+    if chain.process(Batch.of(records)).failure is not None:
+        return
+    chain.save()
+    overlay.commit({})
+    before = list(store.range(b"", b"\xff"))
+    for policy, operator in zip(policies, chain.operators, strict=True):
+        view = overlay.view(policy.store or policy.kind)
+        found = read_rows(policy, view)
+        if found.what == "held":
+            assert found.entries == operator.counts.held
+        if isinstance(operator, Deduplicate):
+            assert found.entries == len(list(operator.live_ids()))
+        if found.stream_time_ms is not None:
+            assert found.stream_time_ms == clock_ms(operator)
+        keys = {record.key for record in records} | {b"1", b"2"}
+        told = [entry for key in keys - {None} for entry in read_key(policy, view, key or b"")]
+        assert len(told) <= found.entries
+        if found.what == "held":
+            nobodys = sum(record.key is None for record in records)
+            assert len(told) >= found.entries - nobodys
+    assert list(store.range(b"", b"\xff")) == before

@@ -1,0 +1,106 @@
+"""`headrace inspect` beside a sidecar that runs: its folder and its changelog say the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from contracts.errors import SettingsInvalid
+from contracts.topics import changelog_topic
+from services.cli.inspect import inspect
+from tests.runtime.administration import administer
+from tests.runtime.expected import some_records
+from tests.runtime.sidecar import MakePipeline, Pipeline, record
+
+KEPT = ("held", "ids", "stream_time_ms", "entries")
+
+
+def seen(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str], **options: Any
+) -> list[dict[str, Any]]:
+    """What machines are told."""
+    capsys.readouterr()
+    folder = pipeline.state / "one"
+    inspect(
+        pipeline.file,
+        bootstrap_servers=pipeline.servers,
+        state_folder=folder,
+        as_json_=True,
+        **options,
+    )
+    partitions: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["partitions"]
+    return partitions
+
+
+def kept(states: list[dict[str, Any]]) -> list[Any]:
+    """What does not depend on which rows wait to be swept."""
+    return [
+        (
+            state["hop"],
+            state["partition"],
+            state["position"],
+            state["purged"],
+            [{name: operator[name] for name in KEPT} for operator in state["operators"]],
+        )
+        for state in states
+    ]
+
+
+def test_the_folder_and_the_changelog_say_the_same_and_nobody_is_disturbed(
+    make_pipeline: MakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = make_pipeline(
+        "reorder: {grace: 5s}",
+        "deduplicate: {by: id, id: header.id, interval: 20s}",
+        partitions=2,
+    )
+    pipeline.produce(some_records(300, 1, partitions=2))
+    sidecar = pipeline.start()
+    pipeline.wait_until_done()
+    committed, members = pipeline.committed(), _members(pipeline)
+    from_folder = seen(pipeline, capsys, key="k3")
+    from_changelog = seen(pipeline, capsys, key="k3", from_changelog=True)
+    assert kept(from_changelog) == kept(from_folder)
+    assert [(state["hop"], state["partition"]) for state in from_folder] == [
+        ("state", 0),
+        ("state", 1),
+        ("deduplicate", 0),
+        ("deduplicate", 1),
+    ]
+    assert all(state["operators"][0]["stream_time_ms"] > 0 for state in from_folder)
+    assert sum(len(state["operators"][0]["entries"]) for state in from_folder) > 0
+    (one,) = seen(pipeline, capsys, partition=1, operator="reorder", from_changelog=True)[:1]
+    assert (one["hop"], one["partition"]) == ("state", 1)
+    assert one["changelog_end"] >= one["changelog_position"]
+    assert (pipeline.committed(), _members(pipeline)) == (committed, members)
+    pipeline.produce([record(b"k", b"more", 60_000, (), 0)])
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+
+
+def _members(pipeline: Pipeline) -> list[str]:
+    return administer(pipeline, lambda cluster: cluster.members(pipeline.name))
+
+
+def test_a_truncated_changelog_is_shown_as_far_as_it_goes(
+    make_pipeline: MakePipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = make_pipeline("reorder: {grace: 5s}")
+    with pytest.raises(SettingsInvalid, match="has no changelog; let it run first"):
+        seen(pipeline, capsys, from_changelog=True)
+    pipeline.produce(some_records(100, 1))
+    sidecar = pipeline.start()
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    (whole,) = seen(pipeline, capsys, from_changelog=True)
+    assert whole["is_whole"]
+    deleted = whole["purged"] + 3
+    changelog = changelog_topic(pipeline.name, "state").name
+    administer(pipeline, lambda cluster: cluster.delete_records(changelog, {0: deleted}))
+    (state,) = seen(pipeline, capsys, from_changelog=True)
+    assert not state["is_whole"]
+    inspect(pipeline.file, bootstrap_servers=pipeline.servers, from_changelog=True)
+    sentence = f"the changelog begins at offset {deleted}, and is needed from {whole['purged']} on"
+    assert sentence in " ".join(capsys.readouterr().out.split())
