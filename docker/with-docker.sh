@@ -14,12 +14,15 @@ without() {
 }
 
 end_daemon() {
-  docker ps --all --quiet | xargs --no-run-if-empty docker rm --force --volumes >/dev/null
-  docker network prune --force >/dev/null
-  docker volume prune --force >/dev/null
-  # What a later build could still use stays a week.
-  docker image prune --force --filter until=168h >/dev/null
-  kill "$daemon"
+  # Whoever ended the command may have ended the daemon as well.
+  if docker info >/dev/null 2>&1; then
+    docker ps --all --quiet | xargs --no-run-if-empty docker rm --force --volumes >/dev/null
+    docker network prune --force >/dev/null
+    docker volume prune --force >/dev/null
+    # What a later build could still use stays a week.
+    docker image prune --force --filter until=168h >/dev/null
+    kill "$daemon"
+  fi
   wait "$daemon" || true
   rm -rf "$run"
 }

@@ -43,12 +43,12 @@ class PartitionState:
         self._folder = folder
         self._pipeline = pipeline
         self._memory = memory
+        self._now_ms = now_ms
         self.rebuilt_because: str | None = None
         """Why an older database was thrown away, None where it was not."""
         try:
             self._open()
-            age_ms = now_ms - (self.overlay.position(_CLOCK) or now_ms)
-            if age_ms > _TRUSTED_MS:
+            if now_ms - (self.overlay.position(_CLOCK) or 0) > _TRUSTED_MS:
                 self.begin_anew("it is older than the changelog's tombstones")
         except StateCorrupt as damage:
             self._delete_and_open(str(damage))
@@ -57,6 +57,9 @@ class PartitionState:
         self._store = RocksStore(self._folder, self._memory)
         try:
             self.overlay = Overlay(self._store, self._pipeline)
+            if self.overlay.position(_CLOCK) is None:
+                # What is restored by halves gets old as well.
+                self.overlay.commit({_CLOCK: self._now_ms})
         except BaseException:
             self._store.close()
             raise

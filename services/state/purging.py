@@ -36,8 +36,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from contracts.errors import StateCorrupt
 from contracts.policies import AnyOperator
 from contracts.record import NO_TIME_MS
 from services.operators.lifespan import clock_ms, lifespans, row_life_ms
@@ -62,7 +63,7 @@ class Sample(NamedTuple):
     end: int
     """Behind its last record in the changelog."""
     source_ms: int
-    clocks_ms: tuple[int, ...]
+    clocks_ms: Sequence[int]
     """The stream time of each operator that keeps state."""
 
 
@@ -131,7 +132,7 @@ class Purging:
             clocks_ms = tuple(map(clock_ms, self._operators))
             self._samples.append(Sample(end, self._source_ms, clocks_ms))
             if len(self._samples) > _SAMPLES_MAX:
-                self._samples = self._samples[1::2]
+                self._samples = self._samples[::2]
             self._is_changed = True
 
     def _vouched(self, index: int) -> int:
@@ -195,18 +196,18 @@ class Purging:
 
     def _load(self) -> None:
         row = self._about.get_many([self._about.prefix + _HISTORY_KEY])[0]
-        history: dict[str, Any] = {} if row is None else json.loads(row)
-        # Of operators that were not there nobody knows what they wrote; so it begins anew.
-        if history.get("stores") != self._stores():
+        if row is None:
             return
-        self._samples = [
-            Sample(end, source_ms, tuple(clocks_ms))
-            for end, source_ms, clocks_ms in history["samples"]
-        ]
-        self._walked = history["walked"]
-        if history["walk"] is not None:
-            start, covers, left, row_key = history["walk"]
-            self._walk = Walk(start, tuple(covers), tuple(left), bytes.fromhex(row_key))
+        try:
+            history = json.loads(row)
+            # Of operators that were not there nobody knows what they wrote; so it begins anew.
+            if history["stores"] == self._stores():
+                self._samples = [Sample(*sample) for sample in history["samples"]]
+                self._walked = history["walked"]
+                self._walk = history["walk"] and _walk_of(*history["walk"])
+        except (ValueError, LookupError, TypeError) as damage:
+            message = f"what is remembered of purges cannot be read ({damage!r})"
+            raise StateCorrupt(message) from damage
 
     def _put_history(self) -> None:
         walk = self._walk and [*self._walk[:3], self._walk.row.hex()]
@@ -219,6 +220,10 @@ class Purging:
         row = json.dumps(history, separators=(",", ":"), sort_keys=True).encode()
         self._about.put_many({self._about.prefix + _HISTORY_KEY: row})
         self._is_changed = False
+
+
+def _walk_of(start: int, covers: list[str], left: list[str], row: str) -> Walk:
+    return Walk(start, tuple(covers), tuple(left), bytes.fromhex(row))
 
 
 def _put_again(view: View, start: bytes, end: bytes, count: int | None = None) -> bytes | None:

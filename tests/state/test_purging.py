@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.errors import StateCorrupt
 from contracts.policies import (
     AggregatePolicy,
     AnyOperator,
@@ -279,3 +280,13 @@ def test_what_is_about_the_whole_state_and_header_rows_stay() -> None:
     run(chain_of(shorter), records[:500], store=never_purged)
     expected = run(chain_of(longer), records[500:], store=never_purged)
     assert run(chain_of(longer), records[500:], store=store) == expected
+
+
+def test_a_history_that_cannot_be_read_is_damage() -> None:
+    (policies,) = (one for one in EVERY if one == with_names((DEDUPLICATE,)))
+    for row in (b"{", b"[]", b"{}", b'{"stores": ["deduplicate"], "samples": [[1]]}'):
+        overlay = Overlay(MemoryStore(), PIPELINE)
+        about = overlay.view(ABOUT)
+        about.put_many({about.prefix + b"history": row})
+        with pytest.raises(StateCorrupt, match="what is remembered of purges cannot be read"):
+            Subject(policies, overlay)
