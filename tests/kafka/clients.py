@@ -81,9 +81,9 @@ class Clients:
         level = "read_committed" if read_committed else "read_uncommitted"
         return asyncio.run(self._consume(topic, count, level, within_s))
 
-    def end_offsets(self, topic: str) -> dict[int, int]:
-        """The offset behind the last record of each partition, open transactions included."""
-        return asyncio.run(self._end_offsets(topic))
+    def end_offsets(self, topic: str, *, read_committed: bool = False) -> dict[int, int]:
+        """Where each partition ends; if only what is committed counts, before open transactions."""
+        return asyncio.run(self._end_offsets(topic, read_committed=read_committed))
 
     def committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """What a consumer group has committed, by topic and partition."""
@@ -157,9 +157,10 @@ class Clients:
                 await _read_on(consumer, read)
         return [_record(one) for place in sorted(read) for one in read[place]]
 
-    async def _end_offsets(self, topic: str) -> dict[int, int]:
+    async def _end_offsets(self, topic: str, *, read_committed: bool) -> dict[int, int]:
+        level = "read_committed" if read_committed else "read_uncommitted"
         async with AsyncExitStack() as stack:
-            consumer, places = await self._consumer(stack, topic)
+            consumer, places = await self._consumer(stack, topic, isolation_level=level)
             ends = await consumer.end_offsets(places)
             return {place.partition: end for place, end in sorted(ends.items())}
 

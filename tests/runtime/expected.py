@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -65,9 +66,13 @@ def by_partition(records: Iterable[Record]) -> dict[int, list[Record]]:
 
 def assert_cleaned(pipeline: Pipeline, committed: Offsets | None = None) -> None:
     """The cleaned topic is what the oracles say, record by record."""
-    expected = expected_of(pipeline, committed)
+    expected, cleaned = expected_of(pipeline, committed), contents(pipeline.cleaned())
     assert expected, "nothing is expected, so nothing would be seen"
-    assert contents(pipeline.cleaned()) == expected
+    lost, doubled = Counter(expected) - Counter(cleaned), Counter(cleaned) - Counter(expected)
+    assert (list(lost), list(doubled)) == ([], []), (
+        f"{lost.total()} lost, {doubled.total()} doubled"
+    )
+    assert cleaned == expected, "they left in another order"
 
 
 @contextmanager
