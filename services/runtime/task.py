@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, suppress
 from itertools import count
 from typing import Any, NamedTuple
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import IllegalOperation, KafkaError
 from aiokafka.structs import TopicPartition
 
 from contracts.errors import BufferFull, StateCorrupt
@@ -129,7 +129,7 @@ class Task:
                 self._stop_at = stop
             except StateCorrupt as damage:
                 await self._discard(damage)
-            except KafkaError as problem:
+            except (KafkaError, IllegalOperation) as problem:
                 self.tally.failed_commits += 1
                 if self._is_closing:
                     logger.warning("not committed before it left", **self._where, why=repr(problem))

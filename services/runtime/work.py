@@ -162,7 +162,7 @@ class Work:
         else:
             await self._thread().commit_offset(source, position)
 
-    async def recover(self, task: Waits, problem: KafkaError) -> bool:
+    async def recover(self, task: Waits, problem: Exception) -> bool:
         """Whether to open the task again; raises where that cannot help.
 
         A broker that was away for longer than a transaction may last has fenced us, too. Whether

@@ -27,7 +27,10 @@ def test_what_is_written_today_is_the_latest_format() -> None:
     files = golden_files()
     assert [path.name for path in files] == [f"{at + 1}-commit.json" for at in range(len(files))]
     assert files, "run `python -m tests.formats`, and commit what it writes"
-    assert read_records(files[-1]) == written_today(), (
+    # Rows of one commit stand in no order, but for the position, which ends it.
+    golden, today = read_records(files[-1]), written_today()
+    assert golden[-1] == today[-1]
+    assert dict(golden) == dict(today), (
         "a changelog has other bytes than before. If that is wanted, keep reading the old ones,"
         " and run `python -m tests.formats`, which writes a new file beside them."
     )
