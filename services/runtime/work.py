@@ -14,7 +14,6 @@ from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
     InvalidProducerEpoch,
-    KafkaError,
     MessageSizeTooLargeError,
     ProducerFenced,
     RebalanceInProgressError,
