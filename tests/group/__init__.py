@@ -1,1 +1,0 @@
-"""Who runs which task: simulated, byte by byte, and with every rule broken once."""
