@@ -15,6 +15,7 @@ from pathlib import Path
 
 from contracts.hops import Hop
 from contracts.pipeline import PipelineSpec
+from contracts.policies import ReorderPolicy
 from contracts.record import Record, offset_of
 from services.operators.chain import Chain
 from services.operators.operator import Batch
@@ -103,11 +104,19 @@ def row_problems(case: Case, rebuilt: Store, disk: Store) -> Iterator[str]:
     for store, key in sorted(logged.keys() - stored.keys()):
         if not _is_over(key, counts_from_ms):
             yield f"in the changelog alone: {store} {key.hex()}"
-    # Until it is purged for the first time, a changelog knows every row that is on disk. What it is
-    # purged of each operator decides by its own time; that it was not too much, going on shows.
+    # Until it is purged for the first time, a changelog knows every row that is on disk. A purge
+    # takes what is over, and what a reorder released is over before the rest is.
     is_purged = read_purged(Overlay(disk, case.spec.pipeline).view(ABOUT)) > 0
+    graces_ms = {
+        str(policy.store): policy.grace_ms
+        for policy in case.spec.operators
+        if isinstance(policy, ReorderPolicy)
+    }
     for store, key in sorted(stored.keys() - logged.keys()):
-        if not is_purged:
+        released_ms = (
+            0 if reached is None else reached.time_ms - graces_ms.get(store, case.row_life_ms)
+        )
+        if not (is_purged and _is_over(key, max(counts_from_ms, released_ms))):
             yield f"on disk alone: {store} {key.hex()}"
 
 
