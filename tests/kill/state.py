@@ -15,7 +15,7 @@ from pathlib import Path
 
 from contracts.hops import Hop
 from contracts.pipeline import PipelineSpec
-from contracts.policies import ReorderPolicy
+from contracts.policies import ReorderPolicy, SuppressPolicy
 from contracts.record import Record, offset_of
 from services.operators.chain import Chain
 from services.operators.operator import Batch
@@ -105,19 +105,29 @@ def row_problems(case: Case, rebuilt: Store, disk: Store) -> Iterator[str]:
         if not _is_over(key, counts_from_ms):
             yield f"in the changelog alone: {store} {key.hex()}"
     # Until it is purged for the first time, a changelog knows every row that is on disk. A purge
-    # takes what is over, and what a reorder released is over before the rest is.
+    # takes what is over, and what was held is over as soon as it is released.
     is_purged = read_purged(Overlay(disk, case.spec.pipeline).view(ABOUT)) > 0
-    graces_ms = {
-        str(policy.store): policy.grace_ms
-        for policy in case.spec.operators
-        if isinstance(policy, ReorderPolicy)
-    }
+    waits_ms = _waits_ms(case)
     for store, key in sorted(stored.keys() - logged.keys()):
         released_ms = (
-            0 if reached is None else reached.time_ms - graces_ms.get(store, case.row_life_ms)
+            0 if reached is None else reached.time_ms - waits_ms.get(store, case.row_life_ms)
         )
         if not (is_purged and _is_over(key, max(counts_from_ms, released_ms))):
             yield f"on disk alone: {store} {key.hex()}"
+
+
+def _waits_ms(case: Case) -> dict[str, int]:
+    """How far the source's time passes what is held, by store, until it is released."""
+    waits_ms, waited_ms = {}, 0
+    for policy in case.spec.operators:
+        if isinstance(policy, ReorderPolicy):
+            waited_ms += policy.grace_ms
+        elif isinstance(policy, SuppressPolicy) and policy.limit_ms is not None:
+            waited_ms += policy.limit_ms
+        else:
+            continue
+        waits_ms[str(policy.store)] = waited_ms
+    return waits_ms
 
 
 def _is_over(key: bytes, counts_from_ms: int) -> bool:
