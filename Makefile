@@ -128,7 +128,7 @@ lock: ## newest versions that pyproject.toml allows, with hashes (needs uv)
 	@{ echo "# Written by \`make lock\`: what the tests of every target run with, on any Python we support."; \
 		uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 			--no-emit-index-url --no-emit-find-links --no-header --no-annotate \
-			--extra sidecar --extra dev pyproject.toml; } > $(LOCK).new
+			--extra sidecar --extra spark --extra dev pyproject.toml; } > $(LOCK).new
 	@mv $(LOCK).new $(LOCK)
 
 .PHONY: clean

@@ -84,7 +84,7 @@ def read_records(path: Path) -> list[ChangelogRecord]:
 def write_missing() -> Path | None:
     """Make a golden file if what is written today is in none."""
     files, records = golden_files(), written_today()
-    if files and read_records(files[-1]) == records:
+    if files and dict(read_records(files[-1])) == dict(records):
         return None
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{len(files) + 1}-commit.json"
