@@ -19,7 +19,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from contracts.record import Record
-from services.runtime import seams
+from services.runtime import seams, unfinished
 
 BATCH_BYTES = 512 << 10
 """Below the broker's own default for `max.message.bytes`; a larger record is a batch by itself."""
@@ -73,6 +73,12 @@ class Outbox:
             # A connection that is torn off while it is made would never be closed.
             await asyncio.wait([starting], timeout=_ENOUGH_S)
             raise
+
+    async def abort_unfinished(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """End what an outage left open under our name in these topics; where that was."""
+        if self._transactional_id is None:
+            return []
+        return await unfinished.abort_unfinished(self._producer, topics)
 
     @property
     def is_transactional(self) -> bool:

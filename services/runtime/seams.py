@@ -22,7 +22,10 @@ PRIVATE_NAMES = {
     "aiokafka.consumer.fetcher.Fetcher": ("_max_partition_fetch_bytes",),
     "aiokafka.consumer.fetcher.PartitionRecords": ("_consumer_record", "_records_iterator"),
     "aiokafka.consumer.group_coordinator.GroupCoordinator": ("fetch_committed_offsets",),
+    "aiokafka.producer.AIOKafkaProducer": ("_txn_manager",),
     "aiokafka.producer.message_accumulator.BatchBuilder": ("_builder", "_relative_offset"),
+    "aiokafka.protocol.api.RequestStruct": ("FLEXIBLE_VERSION",),
+    "aiokafka.protocol.struct.Struct": ("SCHEMA",),
     "faust.App": (
         "BootStrategy",
         "_assignment",
@@ -117,6 +120,12 @@ async def committed(consumer: Any, partition: TopicPartition) -> OffsetAndMetada
     """What the group committed, with its metadata, which aiokafka's own method leaves out."""
     found = await consumer._coordinator.fetch_committed_offsets([partition])
     return found.get(partition)
+
+
+def producer_id(producer: Any) -> int:
+    """The number by which the brokers know a producer that was started."""
+    identity: int = producer._txn_manager.producer_id
+    return identity
 
 
 def fill(batch: Any, rows: Sequence[Record], start: int) -> int:

@@ -156,6 +156,8 @@ class Task:
         outbox = self._outbox = work.outbox(hop, self.partition)
         opened.push_async_callback(outbox.stop)
         await outbox.start()
+        for place in await outbox.abort_unfinished(work.written_topics):
+            logger.warning("an outage left a transaction open; aborted", where=str(place))
         left_open += await self._restore(is_last=True)
         state.check_whole(f"{hop.changelog.name}/{self.partition}")
         stamp = stamp_of(work.spec, hop)

@@ -34,7 +34,7 @@ class PreparedTopics(NamedTuple):
 async def prepare_topics(spec: PipelineSpec, settings: Settings) -> PreparedTopics:
     """Make what is missing; TopicRefused, a line each, if anything would lose or mix up records."""
     async with connected(settings) as cluster:
-        wanted = _wanted_topics(spec, settings)
+        wanted = written_topics(spec, settings)
         names = [spec.source.topic, *(topic.name for topic in wanted)]
         counts = await cluster.partitions(names)
         needed = _needed_partitions(spec, wanted, counts)
@@ -68,7 +68,8 @@ def _refuse(problems: Iterable[str]) -> None:
         raise TopicRefused("\n".join(lines))
 
 
-def _wanted_topics(spec: PipelineSpec, settings: Settings) -> list[TopicSpec]:
+def written_topics(spec: PipelineSpec, settings: Settings) -> list[TopicSpec]:
+    """All that a pipeline writes to."""
     decisions = [decisions_topic(spec.sink.topic)] if settings.decisions else []
     return [*spec.topics(), *decisions]
 

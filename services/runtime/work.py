@@ -36,6 +36,7 @@ from services.runtime.restorer import Restorer
 from services.runtime.security import client_options
 from services.runtime.table import StateTable
 from services.runtime.tally import UNSEEN, Shown, Surveyed, Tally
+from services.runtime.topics import written_topics
 from services.settings import Settings
 from services.state.rocks import RocksMemory
 
@@ -74,6 +75,7 @@ class Work:
         isolation = "read_committed" if self.exactly_once else "read_uncommitted"
         self.restorer = Restorer(client_options(settings, "restore"), isolation, fail)
         self.purges = Purges(settings)
+        self.written_topics = [topic.name for topic in written_topics(spec, settings)]
         self._thread = thread
         self.waiting_records_max = WAITING_RECORDS_MAX
         """So many records may wait for one task before its partition is paused."""
