@@ -3,10 +3,12 @@
     HeadraceError
     |- YourFault                     something the user wrote; exit code 2
     |  |- PipelineInvalid            a pipeline (file or object) that cannot work
+    |  |- JobInvalid                 a Spark job's file that cannot work
     |  |- DurationInvalid            text that is not a duration
     |  |- SizeInvalid                text that is not a size
     |  |- SelectorInvalid            text that selects nothing, or a function that cannot be found
     |  |- TopologyRefused            a join, table or suppress that its proposal refuses
+    |  |- SchemaRefused              a model with a field that no column can hold
     |  |- SettingsInvalid            a flag or a variable of the environment
     |  |- TopicRefused               a topic that is missing, or that would lose or mix up records
     |  |- GroupBusy                  instances run that must be stopped first
@@ -21,6 +23,7 @@
     |  |- StateLayoutNewer           written by a newer headrace
     |  |- StateLocked                held by another process
     |  |- StateOfAnotherPipeline     written by another pipeline
+    |  |- SinkOfAnotherQuery         a sink that another checkpoint has written to
     |  |- StateOfOtherOptions        written with options that these cannot go on from
     |  |- StateTruncated             a changelog that lost records which the state needs
     |  `- StateUnavailable           the disk is full, gone, or not ours to write
@@ -54,6 +57,10 @@ class PipelineInvalid(YourFault):
     """A pipeline cannot work as written. **Do:** change the place that the sentence names."""
 
 
+class JobInvalid(YourFault):
+    """A job's file cannot work as written. **Do:** change the place that the sentence names."""
+
+
 class DurationInvalid(YourFault, ValueError):
     """Text is not a duration. **Do:** write a number and a unit, such as `30s` or `10m`."""
 
@@ -71,6 +78,10 @@ class SelectorInvalid(YourFault, ValueError):
 
 class TopologyRefused(YourFault):
     """A proposal refuses this combination of steps. **Do:** what the sentence says."""
+
+
+class SchemaRefused(YourFault):
+    """A model cannot be a schema. **Do:** change the field that the sentence names."""
 
 
 class SettingsInvalid(YourFault):
@@ -140,6 +151,10 @@ class StateLocked(StateRefused):
 
 class StateOfAnotherPipeline(StateRefused):
     """Another pipeline wrote this state. **Do:** give each pipeline a folder of its own."""
+
+
+class SinkOfAnotherQuery(StateRefused):
+    """A sink was written with another checkpoint. **Do:** what the sentence says."""
 
 
 class StateOfOtherOptions(StateRefused):

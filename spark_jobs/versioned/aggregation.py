@@ -12,6 +12,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from spark_jobs.versioned.tables import Change, Plain, Storage, StoredTable, Table
 
 if TYPE_CHECKING:
@@ -42,17 +44,50 @@ def sum_of(number_of: Callable[[bytes], int]) -> Aggregation:
     """The sum of a number in each value, as eight bytes, big-endian."""
 
     def add(_: bytes, value: bytes, total: bytes) -> bytes:
-        return _long.pack(read_long(total) + number_of(value))
+        return write_long(read_long(total) + number_of(value))
 
     def subtract(_: bytes, value: bytes, total: bytes) -> bytes:
-        return _long.pack(read_long(total) - number_of(value))
+        return write_long(read_long(total) - number_of(value))
 
-    return Aggregation(lambda: _long.pack(0), add, subtract)
+    return Aggregation(lambda: write_long(0), add, subtract)
 
 
 def count() -> Aggregation:
     """How many rows a group has, as eight bytes, big-endian."""
     return sum_of(lambda _: 1)
+
+
+def numbers_of(number_of: Callable[[bytes], int]) -> Aggregation:
+    """All numbers of a group, ascending, eight bytes each: a minimum must know what comes next.
+
+    `least` and `greatest` read it; a mapped table of one of them is the minimum or the maximum.
+    """
+
+    def add(_: bytes, value: bytes, numbers: bytes) -> bytes:
+        place, packed = _place(numbers, number_of(value))
+        return numbers[:place] + packed + numbers[place:]
+
+    def subtract(_: bytes, value: bytes, numbers: bytes) -> bytes:
+        place, packed = _place(numbers, number_of(value))
+        return numbers[:place] + numbers[place + len(packed) :]
+
+    return Aggregation(lambda: b"", add, subtract)
+
+
+def least(_: bytes, numbers: bytes) -> bytes | None:
+    """The least of a group's numbers, None of an empty group."""
+    return numbers[: _long.size] or None
+
+
+def greatest(_: bytes, numbers: bytes) -> bytes | None:
+    """The greatest of a group's numbers, None of an empty group."""
+    return numbers[-_long.size :] or None
+
+
+def _place(numbers: bytes, number: int) -> tuple[int, bytes]:
+    """Where a number stands or would stand, in bytes, and the number as bytes."""
+    place = int(np.searchsorted(np.frombuffer(numbers, ">i8"), number))
+    return place * _long.size, write_long(number)
 
 
 def reduce(
@@ -64,6 +99,11 @@ def reduce(
         lambda _, value, total: adder(total, value),
         lambda _, value, total: subtractor(total, value),
     )
+
+
+def write_long(number: int) -> bytes:
+    """A count or a sum as its eight bytes."""
+    return _long.pack(number)
 
 
 def read_long(packed: bytes) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from contracts.record import NO_TIME_MS, Record
 
 if TYPE_CHECKING:
@@ -50,18 +52,16 @@ class Lateness(NamedTuple):
 
 def observe_lateness(state: TaskState, arrivals: Sequence[Arrival]) -> None:
     """Add a batch, every input and null keys included, to the task's lateness."""
-    time_ms = state.numbers.get("task:time_ms", NO_TIME_MS)
-    total_ms = max_ms = 0
-    for _, record in arrivals:
-        late_ms = time_ms - record.timestamp_ms
-        if late_ms > 0:
-            total_ms += late_ms
-            max_ms = max(max_ms, late_ms)
-        else:
-            time_ms = record.timestamp_ms
-    state.numbers["task:time_ms"] = time_ms
-    state.numbers["task:late_max_ms"] = max(max_ms, state.numbers.get("task:late_max_ms", 0))
-    state.count("task:late_total_ms", total_ms)
+    if not arrivals:
+        return
+    numbers = state.numbers
+    times = np.array([record[2] for _, record in arrivals], np.int64)
+    began_ms = numbers.get("task:time_ms", NO_TIME_MS)
+    reached = np.maximum.accumulate(np.concatenate([[began_ms], times]))
+    late = np.maximum(reached[:-1] - times, 0)
+    numbers["task:time_ms"] = int(reached[-1])
+    numbers["task:late_max_ms"] = max(int(late.max()), numbers.get("task:late_max_ms", 0))
+    state.count("task:late_total_ms", int(late.sum()))
     state.count("task:records", len(arrivals))
 
 

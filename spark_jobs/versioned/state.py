@@ -122,19 +122,12 @@ class Buckets(Generic[Entry]):
 
     def find(self, keys: Iterable[bytes | None]) -> list[Entry | None]:
         """The entry of each key: `to_read` for those who look up much. A null key has none."""
-        read = self._read
         buckets_max = self._buckets_max
-        found: list[Entry | None] = []
-        for key in keys:
-            if key is None:
-                found.append(None)
-                continue
-            number = crc32(key) % buckets_max
-            bucket = read.get(number)
-            if bucket is None:
-                bucket = self._load(number)
-            found.append(bucket.get(key))
-        return found
+        numbered = [(0, None) if key is None else (crc32(key) % buckets_max, key) for key in keys]
+        for number in {number for number, _ in numbered} - self._read.keys():
+            self._load(number)
+        read = self._read
+        return [None if key is None else read[number].get(key) for number, key in numbered]
 
     def to_change(self, key: bytes) -> dict[bytes, Entry]:
         """The bucket of a key, to be written out at the next save."""

@@ -47,6 +47,8 @@ class Matches:
     records: list[Record] = field(default_factory=list)
     table_values: list[bytes | None] = field(default_factory=list)
     """The table's value for each; None only in a left join."""
+    late: list[int] = field(default_factory=list)
+    """Index, in the batch, of each record that came behind what was promised to wait for it."""
 
 
 class StreamTableJoin:
@@ -105,12 +107,15 @@ class StreamTableJoin:
                 causes.append(place)
                 records.append(record)
         taken = len(arrivals) - len(table_places)
-        leaving = self._leaving(causes, records)
+        late: list[int] = []
+        leaving = self._leaving(causes, records, late)
         if self._left and keyless:
             at_once = [(0, arrivals[place].record) for place in keyless]
             leaving += Leaving.of(at_once, np.array(keyless, np.int64))
             keyless = []
         matches = self._in_turns(arrivals, table_places, leaving)
+        matches.late = late
+        self._state.count(f"{self._name}:late", len(late))
         self._state.count(f"{self._name}:taken", taken)
         self._state.count(f"{self._name}:dropped:null-value", null_values)
         self._state.count(f"{self._name}:dropped:null-key", len(keyless))
@@ -134,8 +139,11 @@ class StreamTableJoin:
         """Zero, or a stream record was lost or invented."""
         return self._state.balance(self._name, self.held.count)
 
-    def _leaving(self, causes: list[int], records: list[Record]) -> Leaving:
-        """The records that leave in this batch, earlier ones too; the others are held."""
+    def _leaving(self, causes: list[int], records: list[Record], late: list[int]) -> Leaving:
+        """The records that leave in this batch, earlier ones too; the others are held.
+
+        The places of those that come too late to be held are added to `late`.
+        """
         own_steps = np.array(causes, np.int64)
         times = times_of(records)
         waits = self._by_progress or self._grace_ms or self.held.count
@@ -156,6 +164,7 @@ class StreamTableJoin:
             leaves = turns < len(times)
             self._time_ms = self._state.numbers[self._time_name] = int(reached[-1])
             earlier = self._earlier(due, own_steps)
+        late += own_steps[~on_time].tolist()
         arrivals = self.held.arrivals + np.cumsum(on_time)
         self.held.arrivals = int(arrivals[-1])
         stay = np.flatnonzero(~leaves).tolist()

@@ -54,8 +54,11 @@ def test_every_python_snippet_runs(page: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_pipeline_is_valid(page: str) -> None:
-    for text in _blocks(page, "yaml"):
-        PipelineSpec.model_validate(yaml.safe_load(text))
+    written = [yaml.safe_load(text) for text in _blocks(page, "yaml")]
+    # A job is checked by the command that stands below it.
+    for document in written:
+        if "job" not in document:
+            PipelineSpec.model_validate(document)
 
 
 def test_every_runnable_command_of_the_readme_runs(tmp_path: Path) -> None:

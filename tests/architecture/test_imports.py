@@ -32,8 +32,12 @@ LIBRARIES: dict[str, set[str]] = {
     "services.settings": PYDANTIC | {"pydantic_settings"},
     "services.state.rocks": {"rocksdict"},
     "spark_jobs": {"delta", "numpy", "pandas", "pyarrow", "pyspark"},
-    "spark_jobs.cli": COMMAND_LINE,
+    "spark_jobs.cli": COMMAND_LINE | {"pyspark"},
+    "spark_jobs.jobs": PYDANTIC | {"pyspark"},
+    "spark_jobs.read": PYDANTIC | {"pyspark"},
+    "spark_jobs.observe": {"prometheus_client", "pyspark"},
     "spark_jobs.versioned": {"numpy", "pyarrow"},
+    "spark_jobs.write": {"confluent_kafka", "delta", "pyarrow", "pyspark"},
     "tests.oracles": set(),
 }
 """The longest name that fits a module counts."""

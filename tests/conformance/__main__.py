@@ -41,7 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--store goes with --through operators; a sidecar's state is RocksDB's")
     if options.restart and not through_sidecar:
         parser.error("--restart goes with --through sidecar")
+    if options.through == "spark" and (options.store or options.batch):
+        parser.error("--through spark cuts and stores as Spark does; leave --store and --batch out")
     with tempfile.TemporaryDirectory(prefix="headrace-conformance-") as folder:
+        if options.through == "spark":
+            return _report(_through_spark(vectors, Path(folder)))
         if through_sidecar:
             manner = Manner(commit_records=options.batch, restarts=options.restart)
             return _report(_through_sidecar(vectors, Path(folder), manner))
@@ -99,6 +103,21 @@ def _through_sidecar(
     return zip(chosen, found, strict=True)
 
 
+def _through_spark(vectors: Sequence[Vector], folder: Path) -> Iterable[tuple[Vector, list[str]]]:
+    """The vectors that speak of versioned tables and their joins, in streaming queries."""
+    # Whoever runs the rest may have no Spark.
+    from tests.conformance.spark import runner  # noqa: PLC0415
+    from tests.spark.frames import small_session  # noqa: PLC0415
+
+    chosen = [vector for vector in vectors if vector["area"] in runner.AREAS]
+    print(f"{len(vectors) - len(chosen):4} not for Spark: they speak of the sidecar's operators")
+    spark = small_session("conformance")
+    try:
+        return zip(chosen, runner.run_vectors(spark, chosen, folder), strict=True)
+    finally:
+        spark.stop()
+
+
 def _report(results: Iterable[tuple[Vector, list[str]]]) -> int:
     """Print what disagrees, and how many did; the exit code."""
     failed = passed = 0
@@ -119,9 +138,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--area", help="only this area, such as suppress")
     parser.add_argument(
         "--through",
-        choices=["operators", "sidecar"],
+        choices=["operators", "sidecar", "spark"],
         default="operators",
-        help="what runs the vectors; `sidecar` is `headrace run` over a real broker",
+        help="what runs the vectors; `sidecar` is `headrace run` over a real broker, `spark` are"
+        " streaming queries",
     )
     parser.add_argument(
         "--store", choices=["memory", "rocks"], help="where operators remember (default: memory)"

@@ -70,7 +70,7 @@ def run_vector(vector: Vector, batch_size: int) -> list[str]:
     run.metrics = topology.metrics()
     if vector["operator"] != "versioned_store":
         return compare(vector, run, batch_size)
-    run.problems = _other_results(vector["output"], run.outputs)
+    run.problems = other_results(vector["output"], run.outputs)
     run.outputs = []
     return compare(vector | {"output": []}, run, batch_size)
 
@@ -105,7 +105,8 @@ class Topology:
         return measured | self.suppressed.metrics()
 
 
-def _other_results(want: list[Output], got: list[Output]) -> list[str]:
+def other_results(want: list[Output], got: list[Output]) -> list[str]:
+    """What differs where outputs are no records."""
     pairs = zip_longest(want, got)
     return [f"expected {wanted}, got {came}" for wanted, came in pairs if wanted != came]
 
@@ -142,14 +143,15 @@ def _run_table(topology: Topology, table: Table) -> None:
     topology.process = process
 
 
-def _storage(described: Vector | None) -> Storage | None:
+def storage_of(described: Vector | None) -> Storage | None:
+    """The store that a vector gives a table."""
     if described is None or described.get("materialized") is False:
         return None
     return Versioned(described["history_retention_ms"]) if described["versioned"] else Plain()
 
 
 def _source(topology: Topology, topic: str) -> Table:
-    return Source(topology.state, topic, INPUTS[topic], _storage(topology.config[topic]))
+    return Source(topology.state, topic, INPUTS[topic], storage_of(topology.config[topic]))
 
 
 def _with_steps(topology: Topology, table: Table, steps: Iterable[Vector], prefix: str) -> Table:
@@ -159,7 +161,7 @@ def _with_steps(topology: Topology, table: Table, steps: Iterable[Vector], prefi
 
 
 def _with_step(topology: Topology, table: Table, step: Vector, name: str) -> Table:
-    storage = _storage(step.get("materialized"))
+    storage = storage_of(step.get("materialized"))
     match step["op"]:
         case "filter":
             kept = step["keep_prefix"].encode()
@@ -182,17 +184,19 @@ def _with_step(topology: Topology, table: Table, step: Vector, name: str) -> Tab
             raise ValueError(other)
 
 
-def _joined(left: bytes | None, right: bytes | None) -> bytes:
+def join_values(left: bytes | None, right: bytes | None) -> bytes:
+    """Both values, as the vectors join them."""
     return b"%s+%s" % (b"null" if left is None else left, b"null" if right is None else right)
 
 
-def _before_colon(value: bytes) -> bytes | None:
+def before_colon(value: bytes) -> bytes | None:
+    """What stands before the colon, the vectors' foreign key and group."""
     head, colon, _ = value.partition(b":")
     return head if colon else None
 
 
 def _foreign_key(_: bytes, value: bytes) -> bytes | None:
-    return _before_colon(value)
+    return before_colon(value)
 
 
 def _stream_table_join(topology: Topology, config: Vector) -> None:
@@ -210,7 +214,7 @@ def _stream_table_join(topology: Topology, config: Vector) -> None:
     def joined(places: Sequence[int], matches: Matches) -> None:
         columns = (matches.causes, matches.records, matches.table_values)
         for cause, record, value in zip(*columns, strict=True):
-            output = _output(places[cause], record.key, _joined(record.value, value), record)
+            output = _output(places[cause], record.key, join_values(record.value, value), record)
             topology.run.outputs.append(output)
 
     def process(batch: Sequence[Vector], start: int) -> None:
@@ -232,7 +236,7 @@ def _table_table_join(topology: Topology, config: Vector) -> None:
     left = _with_steps(topology, _source(topology, "left"), config.get("left_ops", ()), "left")
     right = _with_steps(topology, _source(topology, "right"), config.get("right_ops", ()), "right")
     joined = TableTableJoin(
-        topology.state, "join", left, right, joiner=_joined, join=config["join"]
+        topology.state, "join", left, right, joiner=join_values, join=config["join"]
     )
     _run_table(topology, _with_steps(topology, joined, config.get("result_ops", ()), "result"))
 
@@ -246,7 +250,7 @@ def _foreign_key_join(topology: Topology, config: Vector) -> None:
         left,
         right,
         foreign_key_of=_foreign_key,
-        joiner=_joined,
+        joiner=join_values,
         join=config["join"],
     )
     _run_table(topology, _with_steps(topology, joined, config.get("result_ops", ()), "result"))
@@ -256,12 +260,14 @@ def _table_ops(topology: Topology, config: Vector) -> None:
     _run_table(topology, _with_steps(topology, _source(topology, "table"), config["ops"], "table"))
 
 
-def _by_key(key: bytes, value: bytes) -> tuple[bytes, bytes]:
+def by_key(key: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """Groups of one row each."""
     return key, value
 
 
-def _by_value_before_colon(_: bytes, value: bytes) -> tuple[bytes, bytes] | None:
-    group = _before_colon(value)
+def by_value_before_colon(_: bytes, value: bytes) -> tuple[bytes, bytes] | None:
+    """Groups by what stands before the colon."""
+    group = before_colon(value)
     return None if group is None else (group, value)
 
 
@@ -282,7 +288,7 @@ AGGREGATIONS: dict[str, Callable[[], Aggregation]] = {
 
 
 def _table_aggregate(topology: Topology, config: Vector) -> None:
-    regroup = {"key": _by_key, "value_before_colon": _by_value_before_colon}[config["group_by"]]
+    regroup = {"key": by_key, "value_before_colon": by_value_before_colon}[config["group_by"]]
     table = _with_steps(topology, _source(topology, "table"), config.get("table_ops", ()), "table")
     aggregation = AGGREGATIONS[config["agg"]]()
     aggregated = Aggregated(topology.state, "aggregate", table, regroup, aggregation)
@@ -295,13 +301,14 @@ def _versioned_store(topology: Topology, config: Vector) -> None:
     def process(batch: Sequence[Vector], start: int) -> None:
         for place, operation in enumerate(batch):
             if "op" in operation:
-                result = _operate(store, operation)
+                result = operate_store(store, operation)
                 topology.run.outputs.append({"after_input": start + place, "result": result})
 
     topology.process = process
 
 
-def _operate(store: VersionedStore, operation: Vector) -> Output | None:
+def operate_store(store: VersionedStore, operation: Vector) -> Output | None:
+    """One call of a store, and what it answers."""
     key = operation["key"].encode()
     match operation["op"]:
         case "put":
@@ -328,7 +335,7 @@ def _told(version: Version) -> Output:
 
 
 def _global_table(topology: Topology, config: Vector) -> None:
-    refuse_global(_storage(config["table"]), "global-table")
+    refuse_global(storage_of(config["table"]), "global-table")
 
     def process(batch: Sequence[Vector], start: int) -> None:
         arrivals, places = _arrivals(batch)

@@ -1,0 +1,1 @@
+"""`headrace spark`: run a job, or look into its checkpoint."""

@@ -1,0 +1,37 @@
+"""What spark-submit runs: the same job, on the session that it has prepared."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from contracts.errors import HeadraceError
+from spark_jobs.cli.job_file import load_job
+from spark_jobs.cli.run import run_job
+
+
+def main() -> int:
+    """Run the job of the arguments; the exit code of what went wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("job", type=Path)
+    parser.add_argument("--once", action="store_true")
+    parser.add_argument("--metrics-port", type=int)
+    arguments = parser.parse_args()
+    try:
+        job, config = load_job(arguments.job)
+        run_job(
+            job,
+            config,
+            master=None,
+            once=arguments.once,
+            metrics_port=arguments.metrics_port,
+        )
+    except HeadraceError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""`headrace spark`: run a job, or hand it to a cluster."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.table import Column, Table
+
+from contracts.errors import ProgramMissing
+from spark_jobs.cli.job_file import load_job
+from spark_jobs.cli.run import run_job
+from spark_jobs.observe.state import StateRow, read_state
+from spark_jobs.session import CONNECTORS, open_session
+from spark_jobs.versioned.state import HEADER
+
+LOCAL = "local[*]"
+_SUBMITTED = Path(__file__).with_name("__main__.py")
+
+
+app = App(name="spark", help="Run a Spark job, or look into its checkpoint.")
+
+
+@app.default
+def run(
+    job: Path,
+    *,
+    master: str = LOCAL,
+    once: bool = False,
+    metrics_port: int | None = None,
+    dry_run: Annotated[bool, Parameter(name="--print")] = False,
+) -> None:
+    """Run a Spark job on this machine, or on the cluster that a master names.
+
+    Args:
+        job: The job's YAML file.
+        master: Where it runs: local[N], or a cluster's address, which spark-submit is started for.
+        once: End when everything that is there now is read.
+        metrics_port: Serve Prometheus' metrics on this port of 127.0.0.1.
+        dry_run: Print the call of spark-submit, and run nothing.
+    """
+    module, config = load_job(job)
+    command = submit_command(job, master, once=once, metrics_port=metrics_port)
+    if dry_run:
+        Console(highlight=False).print(shlex.join(command), soft_wrap=True)
+    elif master.startswith("local"):
+        run_job(module, config, master=master, once=once, metrics_port=metrics_port)
+    else:
+        _hand_over(command)
+
+
+@app.command
+def state(checkpoint: str, *, rows: bool = False) -> None:
+    """Show what a checkpoint remembers; the query may run meanwhile.
+
+    Args:
+        checkpoint: The folder that the job's file names.
+        rows: Show every row, and not each task's header alone.
+    """
+    session = open_session("headrace spark state", master="local[1]", connectors=())
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        print_state(read_state(session, checkpoint), Console(highlight=False), every_row=rows)
+    finally:
+        session.stop()
+
+
+def print_state(found: Iterable[StateRow], console: Console, *, every_row: bool) -> None:
+    """Print rows as a table."""
+    contents = Column("contents", overflow="fold")
+    table = Table("operator", "task", "row", "kind", "bytes", contents)
+    for row in found:
+        if every_row or row.name == HEADER:
+            table.add_row(
+                str(row.operator), str(row.task), row.name, row.kind, str(row.size_bytes), row.line
+            )
+    console.print(table)
+
+
+def submit_command(job: Path, master: str, *, once: bool, metrics_port: int | None) -> list[str]:
+    """The call that has a cluster run a job; its driver stays on this machine."""
+    options = ["--once"] if once else []
+    if metrics_port is not None:
+        options += ["--metrics-port", str(metrics_port)]
+    packages = ",".join(CONNECTORS)
+    submit = ["spark-submit", "--master", master, "--packages", packages]
+    return [*submit, str(_SUBMITTED), str(job.absolute()), *options]
+
+
+def _hand_over(command: list[str]) -> None:
+    beside = Path(sys.executable).with_name(command[0])
+    program = str(beside) if beside.exists() else shutil.which(command[0])
+    if program is None:
+        message = "spark-submit is not on the path; it comes with pip install 'headrace[spark]'"
+        raise ProgramMissing(message)
+    # The driver takes the place of this process, so that signals and its exit code are its own.
+    os.execv(program, command)  # noqa: S606 - found beside our own Python, or on the path

@@ -1,0 +1,95 @@
+"""The joins over what is there already, by Spark's own windows: for years of history at once.
+
+Nothing is forgotten here: every version counts, however old. A stream-table join gives what the
+stateful one gives where its tables remember long enough and nothing comes late.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.read.topics import CleanedTopic, Source
+
+RECORD_COLUMNS = (
+    "input", "topic", "partition", "offset", "timestamp_ms", "key", "value", "headers",
+)  # fmt: skip
+_TABLE, _STREAM = 0, 1
+"""On equal times the table goes first."""
+
+
+def join_as_of(
+    stream: DataFrame, table: DataFrame, join: Literal["inner", "left"] = "inner"
+) -> DataFrame:
+    """Each record of a stream with the value that its key had in a table at its time.
+
+    Both are frames of records; what comes out has `table_value` beside a record's columns. Records
+    without a value are left out, as are those without a key or a match where the join is inner.
+    """
+    version = F.when(F.col("side") == _TABLE, F.struct("value"))
+    before = (
+        Window.partitionBy("key")
+        .orderBy("timestamp_ms", "side", "partition", "offset")
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    keyed = _side(stream, _STREAM).unionByName(_side(table, _TABLE)).where("key IS NOT NULL")
+    held = F.last(version, ignorenulls=True).over(before)
+    joined = (
+        keyed.withColumn("table_value", held["value"])
+        .where((F.col("side") == _STREAM) & F.col("value").isNotNull())
+        .drop("side")
+    )
+    if join == "inner":
+        return joined.where(F.col("table_value").isNotNull())
+    keyless = stream.where("key IS NULL AND value IS NOT NULL").select(*RECORD_COLUMNS)
+    return joined.unionByName(
+        keyless.withColumn("table_value", F.lit(None).cast("binary")),
+    )
+
+
+def latest(table: DataFrame) -> DataFrame:
+    """The newest version of each key, deleted ones left out: a table as it stands."""
+    newest = Window.partitionBy("key").orderBy(
+        F.desc("timestamp_ms"), F.desc("partition"), F.desc("offset")
+    )
+    return (
+        table.where("key IS NOT NULL")
+        .withColumn("place", F.row_number().over(newest))
+        .where((F.col("place") == 1) & F.col("value").isNotNull())
+        .drop("place")
+    )
+
+
+def read_range(
+    spark: SparkSession,
+    source: Source,
+    topics: Sequence[CleanedTopic],
+    *,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+) -> DataFrame:
+    """The records of cleaned topics with times in `[from_ms, to_ms)`, as far as they are there."""
+    numbers = F.create_map(*(F.lit(each) for one in topics for each in (one.topic, one.input)))
+    records = (
+        spark.read.format("kafka")
+        .options(**source.described())
+        .option("subscribe", ",".join(topic.topic for topic in topics))
+        .load()
+        .withColumn("timestamp_ms", F.unix_millis("timestamp"))
+        .withColumn("input", numbers[F.col("topic")])
+        .select(*RECORD_COLUMNS)
+    )
+    if from_ms is not None:
+        records = records.where(F.col("timestamp_ms") >= from_ms)
+    return records if to_ms is None else records.where(F.col("timestamp_ms") < to_ms)
+
+
+def _side(records: DataFrame, side: int) -> DataFrame:
+    return records.select(*RECORD_COLUMNS, F.lit(side).alias("side"))

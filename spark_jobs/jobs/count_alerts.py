@@ -1,0 +1,95 @@
+"""An alert for each final count that is outside of the limits its key had at that time.
+
+limits    key as counted, value {"least", "most"}, versioned
+counts    windowed key, value a count (eight bytes, big-endian): an aggregate behind `suppress`
+          until its window closes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, Field
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from contracts.time import DurationMs
+from contracts.window import WINDOW_HEADER
+from spark_jobs.jobs.config import Input, InputTopics, JobConfig
+from spark_jobs.jobs.inputs import Inputs
+from spark_jobs.jobs.rows import with_row
+from spark_jobs.operators.frames import Spread
+from spark_jobs.operators.operate import operate
+from spark_jobs.operators.topology import LookUp, Topic
+from spark_jobs.versioned.tables import Versioned
+
+_START_BYTES = 8
+"""How long the window is that stands behind a key."""
+
+
+class Topics(InputTopics):
+    """A table and a stream."""
+
+    limits: Input
+    counts: Input
+
+
+class Config(JobConfig):
+    """Which topics, and how far back limits are known."""
+
+    inputs: Topics
+    retention_ms: DurationMs = Field(gt=0)
+    """How long before the newest record a limit is still known."""
+
+
+class Limits(BaseModel):
+    """The value of a limit; one without a number is none."""
+
+    least: int | None
+    most: int | None
+
+
+class Row(BaseModel):
+    """A window with too few or too many."""
+
+    key: str
+    window_start_ms: int
+    window_end_ms: int
+    count: int
+    least: int | None
+    most: int | None
+
+
+VALUES: Mapping[str, type[BaseModel]] = {"limits": Limits}
+
+
+def transform(inputs: Inputs, config: Config) -> DataFrame:
+    """Look up the limits as of the count's own time, and keep what is outside of them."""
+    is_count = F.col("input") == inputs.number_of("counts")
+    plain_key = F.substring("key", F.lit(1), F.length("key") - _START_BYTES)
+    records = inputs.records.withColumn("key", F.when(is_count, plain_key).otherwise(F.col("key")))
+    limits = Topic("limits", inputs.number_of("limits"), Versioned(config.retention_ms))
+    met = LookUp(
+        "counts-limits", limits, stream=inputs.number_of("counts"), join="inner", release="progress"
+    )
+    results = operate(met, records, Spread(tasks=config.tasks), inputs.hearing)
+    limit = F.from_json(F.col("table_value").cast("string"), "least BIGINT, most BIGINT")
+    count = F.conv(F.hex("value"), 16, 10).cast("bigint")
+    window = F.split(_header(WINDOW_HEADER), ":")
+    row = F.struct(
+        F.col("key").cast("string").alias("key"),
+        window[1].cast("bigint").alias("window_start_ms"),
+        window[2].cast("bigint").alias("window_end_ms"),
+        count.alias("count"),
+        limit["least"].alias("least"),
+        limit["most"].alias("most"),
+    )
+    within = count.between(F.coalesce(limit["least"], count), F.coalesce(limit["most"], count))
+    is_joined = F.col("verdict") == "joined"
+    return with_row(results.where(~(is_joined & within)), row)
+
+
+def _header(name: str) -> Column:
+    """The last value of a header, as text."""
+    named = F.filter("headers", lambda header: header["key"] == name)
+    return F.element_at(named, -1)["value"].cast("string")

@@ -1,0 +1,77 @@
+"""Customers, each with the subscription of the same key: a table-table join by primary key.
+
+customers        key customer, value {"name"}, versioned
+subscriptions    key customer, value {"plan"}, versioned
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, Field
+from pyspark.sql import DataFrame
+
+from contracts.time import DurationMs
+from spark_jobs.jobs.config import Input, InputTopics, JobConfig
+from spark_jobs.jobs.inputs import Inputs
+from spark_jobs.jobs.rows import read_json, write_json
+from spark_jobs.operators.frames import Spread
+from spark_jobs.operators.operate import operate
+from spark_jobs.operators.topology import JoinStep, Topic
+from spark_jobs.versioned.tables import Versioned
+
+
+class Topics(InputTopics):
+    """Two tables."""
+
+    customers: Input
+    subscriptions: Input
+
+
+class Config(JobConfig):
+    """Which topics, and how far back an update still counts."""
+
+    inputs: Topics
+    retention_ms: DurationMs = Field(gt=0)
+    """How long before the newest record of a table an update is still taken."""
+    join: Literal["inner", "left", "outer"] = "left"
+    """Which customers and subscriptions may stand alone."""
+
+
+class Customer(BaseModel):
+    """The value of a customer."""
+
+    name: str
+
+
+class Subscription(BaseModel):
+    """The value of a subscription."""
+
+    plan: str
+
+
+class Row(BaseModel):
+    """A customer and the plan it has."""
+
+    name: str | None
+    plan: str | None
+
+
+VALUES: Mapping[str, type[BaseModel]] = {"customers": Customer, "subscriptions": Subscription}
+
+
+def transform(inputs: Inputs, config: Config) -> DataFrame:
+    """Join both tables; an update that came out of order changes nothing that is newer."""
+    versioned = Versioned(config.retention_ms)
+    customers = Topic("customers", inputs.number_of("customers"), versioned)
+    subscriptions = Topic("subscriptions", inputs.number_of("subscriptions"), versioned)
+    joined = JoinStep(
+        "customers-subscriptions", customers, subscriptions, joiner=_join, join=config.join
+    )
+    return operate(joined, inputs.records, Spread(tasks=config.tasks))
+
+
+def _join(customer: bytes | None, subscription: bytes | None) -> bytes:
+    customer_fields, plan_fields = read_json(customer) or {}, read_json(subscription) or {}
+    return write_json({"name": customer_fields.get("name"), "plan": plan_fields.get("plan")})

@@ -1,0 +1,24 @@
+"""What a job reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from spark_jobs.operators.frames import Hearing
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The records of all inputs in one frame, and how far each input is."""
+
+    names: Sequence[str]
+    """The inputs' names in the order of their numbers."""
+    records: DataFrame
+    hearing: Hearing
+
+    def number_of(self, name: str) -> int:
+        """The number of an input in the frame."""
+        return self.names.index(name)

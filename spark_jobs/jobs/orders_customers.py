@@ -1,0 +1,95 @@
+"""Orders, each with its customer: a table-table join by foreign key.
+
+orders       key order, value {"customer", "amount_cents"}, versioned
+customers    key customer, value {"name", "segment"}, versioned
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, Field
+from pyspark.sql import DataFrame
+
+from contracts.time import DurationMs
+from spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinKind
+from spark_jobs.jobs.inputs import Inputs
+from spark_jobs.jobs.rows import read_json, write_json
+from spark_jobs.operators.frames import Spread
+from spark_jobs.operators.operate import operate
+from spark_jobs.operators.topology import ForeignKeyStep, Topic
+from spark_jobs.versioned.tables import Versioned
+
+
+class Topics(InputTopics):
+    """Two tables."""
+
+    customers: Input
+    orders: Input
+
+
+class Config(JobConfig):
+    """Which topics, and how far back an update still counts."""
+
+    inputs: Topics
+    retention_ms: DurationMs = Field(gt=0)
+    """How long before the newest record of a table an update is still taken."""
+    join: JoinKind = "inner"
+    """Whether an order without a customer is left out, or stands alone."""
+
+
+class Order(BaseModel):
+    """The value of an order."""
+
+    customer: str
+    amount_cents: int
+
+
+class Customer(BaseModel):
+    """The value of a customer."""
+
+    name: str
+    segment: str
+
+
+class Row(BaseModel):
+    """An order and who ordered."""
+
+    customer: str | None
+    amount_cents: int | None
+    name: str | None
+    segment: str | None
+
+
+VALUES: Mapping[str, type[BaseModel]] = {"customers": Customer, "orders": Order}
+
+
+def transform(inputs: Inputs, config: Config) -> DataFrame:
+    """Join each order to its customer, again whenever one of the two changes."""
+    versioned = Versioned(config.retention_ms)
+    joined = ForeignKeyStep(
+        "orders-customers",
+        Topic("orders", inputs.number_of("orders"), versioned),
+        Topic("customers", inputs.number_of("customers"), versioned),
+        foreign_key_of=_customer_of,
+        joiner=_join,
+        join=config.join,
+    )
+    return operate(joined, inputs.records, Spread(tasks=config.tasks))
+
+
+def _customer_of(_order: bytes, value: bytes) -> bytes | None:
+    customer = (read_json(value) or {}).get("customer")
+    return customer.encode() if isinstance(customer, str) else None
+
+
+def _join(order: bytes | None, customer: bytes | None) -> bytes:
+    ordered, who = read_json(order) or {}, read_json(customer) or {}
+    return write_json(
+        {
+            "customer": ordered.get("customer"),
+            "amount_cents": ordered.get("amount_cents"),
+            "name": who.get("name"),
+            "segment": who.get("segment"),
+        }
+    )

@@ -1,0 +1,86 @@
+"""Revenue and orders of each segment; an order that changes is taken out of where it was.
+
+orders    key order, value {"segment", "amount_cents"}, versioned: what orders-customers writes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import BaseModel, Field
+from pyspark.sql import DataFrame
+
+from contracts.time import DurationMs
+from spark_jobs.jobs.config import Input, InputTopics, JobConfig
+from spark_jobs.jobs.inputs import Inputs
+from spark_jobs.jobs.rows import read_json, write_json
+from spark_jobs.operators.frames import Spread
+from spark_jobs.operators.operate import operate
+from spark_jobs.operators.topology import AggregateStep, Topic
+from spark_jobs.versioned.aggregation import Aggregation
+from spark_jobs.versioned.tables import Versioned
+
+
+class Topics(InputTopics):
+    """A table."""
+
+    orders: Input
+
+
+class Config(JobConfig):
+    """Which topic, and how far back an update still counts."""
+
+    inputs: Topics
+    retention_ms: DurationMs = Field(gt=0)
+    """How long before the newest record an update is still taken."""
+
+
+class Order(BaseModel):
+    """The value of an order; without a segment it is in none."""
+
+    segment: str | None
+    amount_cents: int
+
+
+class Row(BaseModel):
+    """A segment as it stands."""
+
+    orders: int
+    revenue_cents: int
+
+
+VALUES: Mapping[str, type[BaseModel]] = {"orders": Order}
+
+
+def transform(inputs: Inputs, config: Config) -> DataFrame:
+    """Fold orders into segments, and back out of them."""
+    orders = Topic("orders", inputs.number_of("orders"), Versioned(config.retention_ms))
+    folded = AggregateStep("revenue", orders, _segment_of, Aggregation(_nothing, _add, _subtract))
+    return operate(folded, inputs.records, Spread(tasks=config.tasks))
+
+
+def _segment_of(_order: bytes, value: bytes) -> tuple[bytes, bytes] | None:
+    segment = (read_json(value) or {}).get("segment")
+    return (segment.encode(), value) if isinstance(segment, str) else None
+
+
+def _nothing() -> bytes:
+    return write_json({"orders": 0, "revenue_cents": 0})
+
+
+def _add(_segment: bytes, order: bytes, total: bytes) -> bytes:
+    return _changed(order, total, 1)
+
+
+def _subtract(_segment: bytes, order: bytes, total: bytes) -> bytes:
+    return _changed(order, total, -1)
+
+
+def _changed(order: bytes, total: bytes, sign: int) -> bytes:
+    one, all_of_it = read_json(order) or {}, read_json(total) or {}
+    return write_json(
+        {
+            "orders": all_of_it["orders"] + sign,
+            "revenue_cents": all_of_it["revenue_cents"] + sign * int(one.get("amount_cents") or 0),
+        }
+    )

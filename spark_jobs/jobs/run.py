@@ -1,0 +1,155 @@
+"""A job as a running query: its inputs read, its results written, its checkpoint kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from pydantic import BaseModel
+
+from contracts.errors import JobInvalid
+from contracts.topics import TopicSpec, cleaned_topic, dead_topic, dead_topic_name, late_topic
+from spark_jobs.jobs import (
+    count_alerts,
+    customers_subscriptions,
+    orders_customers,
+    orders_prices,
+    revenue_by_segment,
+)
+from spark_jobs.jobs.config import Input, JobConfig, KafkaTopic, SinkConfig
+from spark_jobs.jobs.inputs import Inputs
+from spark_jobs.operators.frames import Hearing
+from spark_jobs.read.decode import JsonValue, checked
+from spark_jobs.read.schema import schema_of
+from spark_jobs.read.topics import CleanedTopic, Source, read_cleaned
+from spark_jobs.write.aim import Targets
+from spark_jobs.write.console import ConsoleSink
+from spark_jobs.write.delta import DeltaSink
+from spark_jobs.write.kafka import KafkaSink, Written
+from spark_jobs.write.output import KafkaOutput, Sink, TableOutput
+from spark_jobs.write.parquet import ParquetSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+JOBS: Mapping[str, ModuleType] = {
+    "count-alerts": count_alerts,
+    "customers-subscriptions": customers_subscriptions,
+    "orders-customers": orders_customers,
+    "orders-prices": orders_prices,
+    "revenue-by-segment": revenue_by_segment,
+}
+"""The jobs that come with headrace, by the name that a file gives them."""
+Tell = Callable[[int, Written], None]
+
+
+class Job(Protocol):
+    """What a job's module has."""
+
+    Config: type[JobConfig]
+    Row: type[BaseModel]
+    VALUES: Mapping[str, type[BaseModel]]
+
+    def transform(self, inputs: Inputs, config: Any) -> DataFrame:
+        """Records of its inputs to results."""
+
+
+def find_job(name: str) -> Job:
+    """The module of a job: one of headrace's, or `package.module`."""
+    module = JOBS.get(name) or _import(name)
+    missing = [
+        part for part in ("Config", "Row", "VALUES", "transform") if not hasattr(module, part)
+    ]
+    if missing:
+        message = f"`{name}` has no {' and no '.join(missing)}; a job needs all of these"
+        raise JobInvalid(message)
+    return cast("Job", module)
+
+
+def _import(name: str) -> ModuleType:
+    if "." not in name:
+        message = f"`{name}` is no job; write {', '.join(JOBS)}, or your own as package.module"
+        raise JobInvalid(message)
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        # What the module itself lacks is another matter.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        message = f"`{name}` cannot be imported; is its folder on the path?"
+        raise JobInvalid(message) from error
+
+
+def start(
+    spark: SparkSession, job: Job, config: JobConfig, *, once: bool, tell: Tell
+) -> StreamingQuery:
+    """Start the query; `once`, it ends when it has read what there is now."""
+    results = job.transform(read_inputs(spark, job, config), config)
+    output = make_output(job, config, tell)
+    writer = results.writeStream.queryName(config.name).outputMode("append")
+    writer = writer.option("checkpointLocation", config.checkpoint).foreachBatch(output.write)
+    if once:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{config.every_ms} milliseconds")
+    return writer.start()
+
+
+def inputs_of(config: JobConfig) -> dict[str, Input]:
+    """The topics that a job reads, by name, in the order of their numbers."""
+    inputs = config.inputs  # type: ignore[attr-defined]
+    return {name: getattr(inputs, name) for name in type(inputs).model_fields}
+
+
+def read_inputs(spark: SparkSession, job: Job, config: JobConfig) -> Inputs:
+    """The inputs of a job, as frames; records that are not what they should be are dead there."""
+    inputs = inputs_of(config)
+    names = list(inputs)
+    source = Source(config.servers, config.reader, config.records_per_batch)
+    topics = [
+        CleanedTopic(number, one.topic, one.pipeline) for number, one in enumerate(inputs.values())
+    ]
+    cleaned = read_cleaned(spark, source, topics)
+    formats = {names.index(name): JsonValue(schema_of(model)) for name, model in job.VALUES.items()}
+    records = checked(cleaned.records, formats)
+    return Inputs(names, records, Hearing(cleaned.progress, cleaned.partitions))
+
+
+def make_output(job: Job, config: JobConfig, tell: Tell) -> KafkaOutput | TableOutput:
+    """Where a job's results go."""
+    topics = topics_of(config)
+    kafka = KafkaSink(config.name, {"bootstrap.servers": config.servers, **config.writer}, topics)
+    targets = Targets(_topic(config.sink.kafka), _topic(config.late))
+    output = KafkaOutput(kafka, targets, tell)
+    table = _table_sink(config.name, config.sink)
+    return output if table is None else TableOutput(table, schema_of(job.Row), output)
+
+
+def topics_of(config: JobConfig) -> dict[TopicSpec, int]:
+    """The topics that a job writes, each with the partitions it gets if it is missing."""
+    topics = {
+        dead_topic(dead_topic_name(one.topic)): config.dead_partitions
+        for one in inputs_of(config).values()
+    }
+    if config.sink.kafka is not None:
+        topics[cleaned_topic(config.sink.kafka.topic)] = config.sink.kafka.partitions
+    if config.late is not None:
+        topics[late_topic(config.late.topic)] = config.late.partitions
+    return topics
+
+
+def _topic(chosen: KafkaTopic | None) -> str | None:
+    return None if chosen is None else chosen.topic
+
+
+def _table_sink(query: str, sink: SinkConfig) -> Sink | None:
+    if sink.delta is not None:
+        return DeltaSink(query, sink.delta.folder)
+    if sink.parquet is not None:
+        return ParquetSink(query, sink.parquet.folder)
+    if sink.console is not None:
+        return ConsoleSink()
+    return None

@@ -1,0 +1,91 @@
+"""The metrics of one query: Spark's own of each micro-batch, and those of our steps.
+
+Labels are bounded: inputs, partitions, steps and the words of their counters; never a key.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest, start_http_server
+
+from spark_jobs.versioned.state import VERDICTS
+from spark_jobs.write.kafka import Written
+from spark_jobs.write.transaction import Note
+
+LOOPBACK = "127.0.0.1"
+_COUNT, _SAID, _TAKEN, _DROPPED = "count", "said", "taken", "dropped:"
+_log = logging.getLogger(__name__)
+
+
+class Metrics:
+    """The page of one query."""
+
+    def __init__(self, query: str) -> None:
+        """Begin with nothing; what steps have counted before comes with their first batch."""
+        self.registry = CollectorRegistry()
+        self._query = query
+        self._gauges: dict[str, Gauge] = {}
+        self._standing: dict[tuple[str, int], int] = {}
+        """How each counter of each task stands."""
+        self._written: defaultdict[str, int] = defaultdict(int)
+
+    def serve(self, port: int) -> None:
+        """Show the page on this machine."""
+        start_http_server(port, addr=LOOPBACK, registry=self.registry)
+
+    def page(self) -> str:
+        """The page as Prometheus reads it."""
+        return generate_latest(self.registry).decode()
+
+    def set(self, name: str, help_text: str, value: float, **labels: str) -> None:
+        """Set one series."""
+        gauge = self._gauges.get(name)
+        if gauge is None:
+            names = ("query", *labels)
+            gauge = Gauge(f"headrace_spark_{name}", help_text, names, registry=self.registry)
+            self._gauges[name] = gauge
+        gauge.labels(self._query, *labels.values()).set(value)
+
+    def tell(self, batch_id: int, written: Written) -> None:
+        """Take what became of a micro-batch."""
+        for note in written.notes:
+            self._take(note)
+        self._written["written"] += written.records
+        self._written["replayed"] += written.replayed
+        for name, records in self._written.items():
+            self.set("records", "Records sent to Kafka by this driver.", records, outcome=name)
+        self.set("batch", "The last micro-batch that was written.", batch_id)
+        self._show_steps()
+
+    def _take(self, note: Note) -> None:
+        if note.note == _SAID:
+            _log.warning("%s: %s", self._query, note.reason)
+        elif note.note == _COUNT and note.reason is not None and note.number is not None:
+            self._standing[note.reason, note.task] = note.number
+        else:
+            self._written[note.note] += note.added
+
+    def _show_steps(self) -> None:
+        steps: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+        for (name, _task), number in self._standing.items():
+            step, _, counter = name.partition(":")
+            steps[step][counter] += number
+        for step, counters in steps.items():
+            for counter, number in counters.items():
+                self.set(
+                    "step_records",
+                    "What became of records at a step, since its checkpoint began.",
+                    number,
+                    step=step,
+                    verdict=counter,
+                )
+            if _TAKEN in counters:
+                final = sum(
+                    number
+                    for counter, number in counters.items()
+                    if counter in VERDICTS or counter.startswith(_DROPPED)
+                )
+                held = counters[_TAKEN] - final
+                self.set("step_held", "Records that wait at a step.", held, step=step)

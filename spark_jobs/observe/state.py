@@ -1,0 +1,77 @@
+"""What a checkpoint remembers, decoded: a line for each row of each task's state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from contracts.errors import StateUnavailable
+from spark_jobs.versioned.layout import (
+    Kind,
+    decode_held,
+    decode_numbers,
+    decode_slices,
+    decode_subscriptions,
+    decode_versions,
+)
+
+_KIND_AT = 1
+"""The byte of a row that says what it holds."""
+
+
+class StateRow(NamedTuple):
+    """One row of state: whose it is, and what it holds."""
+
+    operator: int
+    task: int
+    name: str
+    kind: str
+    size_bytes: int
+    line: str
+    """Its contents in a line."""
+
+
+def read_state(spark: SparkSession, checkpoint: str) -> Iterator[StateRow]:
+    """Every row of a checkpoint's state, as of its last micro-batch."""
+    for operator in operators_of(spark, checkpoint):
+        reader = spark.read.format("statestore").option("operatorId", operator)
+        rows = reader.option("stateVarName", "rows").load(checkpoint)
+        found = rows.selectExpr(
+            "key.task AS task", "user_map_key.name AS name", "user_map_value.row AS row"
+        )
+        for task, name, row in found.orderBy("task", "name").toLocalIterator():
+            kind = Kind(row[_KIND_AT])
+            line = contents(kind, bytes(row))
+            yield StateRow(operator, task, name, kind.name.lower(), len(row), line)
+
+
+def operators_of(spark: SparkSession, checkpoint: str) -> list[int]:
+    """The stateful operators of a checkpoint, by number."""
+    found = spark.read.format("state-metadata").load(checkpoint).select("operatorId").distinct()
+    numbers = sorted(row["operatorId"] for row in found.collect())
+    if not numbers:
+        message = f"{checkpoint} is no checkpoint with state in it; name the job's checkpoint"
+        raise StateUnavailable(message)
+    return numbers
+
+
+def contents(kind: Kind, row: bytes) -> str:
+    """What a row holds, in a line."""
+    match kind:
+        case Kind.VERSIONS:
+            histories = decode_versions(row)
+            versions = sum(len(times) for times, _ in histories.values())
+            return f"{len(histories)} keys, {versions} versions"
+        case Kind.HELD:
+            held = [record.timestamp_ms for _, record in decode_held(row)]
+            return f"{len(held)} records held, {min(held)} to {max(held)} ms" if held else "none"
+        case Kind.SUBSCRIPTIONS:
+            subscribers = decode_subscriptions(row)
+            rows = sum(len(marks) for marks in subscribers.values())
+            return f"{len(subscribers)} foreign keys, {rows} rows that point at them"
+        case Kind.NUMBERS:
+            return " ".join(f"{name}={number}" for name, number in decode_numbers(row).items())
+        case Kind.SLICES:
+            return f"{len(decode_slices(row))} slices hold records"

@@ -1,0 +1,10 @@
+"""The versioned tables and joins as stateful operators of Spark.
+
+    records, progress -> spread over tasks -> one stateful processor -> results, late rows, counts
+
+The law of this folder
+    1. Importing starts nothing: a worker process imports these modules too.
+    2. A group is a task, never a key. A task is a Kafka partition, or a bucket of hashed keys.
+    3. The order of rows is made here, from what each row says of its origin; Spark promises none.
+    4. State is rows of bytes, as `spark_jobs.versioned.layout` writes them.
+"""

@@ -1,0 +1,246 @@
+"""Rows of a task as they come from Spark and as they go back: by columns, never one by one."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from contracts.record import Headers, Record
+from spark_jobs.versioned.arrival import Arrival
+from spark_jobs.versioned.layout import NO_OFFSET
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from spark_jobs.operators.opened import Results
+
+RECORD, PROGRESS, ROW, ASK, ANSWER, PART = range(6)
+"""Kinds of rows: of an input, of its progress, and from one stage to the next."""
+
+ROWS_SCHEMA = (
+    "task int, kind int, input int, lane int, place bigint, topic string, partition int,"
+    " offset bigint, timestamp_ms bigint, key binary, value binary, headers string, aside string"
+)
+"""What comes in. Rows of one kind, input and lane stand in the order of their places.
+
+`aside` is null, or the row only passes through: it says the verdict that the row has already.
+`arrival bigint` stands behind them where the order of arrival is given.
+"""
+
+RESULTS_SCHEMA = (
+    "verdict string, reason string, task int, sequence bigint, cause bigint, input int,"
+    " topic string, partition int, offset bigint, timestamp_ms bigint, key binary, value binary,"
+    " table_value binary, headers string, number bigint, added bigint"
+)
+"""What goes out."""
+
+_BINARY = pa.binary()
+
+
+class Taken(NamedTuple):
+    """The rows of a task in their order."""
+
+    arrivals: list[Arrival]
+    """All rows; one of progress is an empty record at the time it says."""
+    inputs: NDArray[np.int32]
+    """Their inputs; what another stage sent has its kind below zero."""
+    times_ms: NDArray[np.int64]
+    """Their timestamps."""
+    progress: list[int]
+    """Which of them are of progress."""
+    causes: NDArray[np.int64] | None
+    """The number of each among all arrivals, where it was given."""
+    asides: list[tuple[dict[str, Any], Record]]
+    """Rows that pass through, and what they say already."""
+
+
+def take(frames: Iterable[pd.DataFrame]) -> Taken:
+    """All rows of a task, put in order."""
+    columns = _gather(frames)
+    asides: list[tuple[dict[str, Any], Record]] = []
+    passing = columns["aside"] != None  # noqa: E711 (numpy compares each)
+    if passing.any():
+        apart = {name: column[passing] for name, column in columns.items()}
+        texts = apart["aside"].tolist()
+        records = _records(apart, np.arange(len(texts)))
+        asides = [(json.loads(text), each) for text, each in zip(texts, records, strict=True)]
+        columns = {name: column[~passing] for name, column in columns.items()}
+    order = _order_of(columns)
+    kinds = columns["kind"][order]
+    inputs = np.where(kinds == RECORD, columns["input"][order], -kinds).astype(np.int32)
+    records = _records(columns, order)
+    arrivals = list(map(tuple.__new__, repeat(Arrival), zip(inputs.tolist(), records, strict=True)))
+    return Taken(
+        arrivals,
+        inputs,
+        columns["timestamp_ms"][order],
+        np.flatnonzero(kinds == PROGRESS).tolist(),
+        columns["arrival"][order] if "arrival" in columns else None,
+        asides,
+    )
+
+
+def _records(columns: dict[str, NDArray[Any]], order: NDArray[np.intp]) -> Iterator[Record]:
+    """The records of these rows, in this order."""
+    names = ("key", "value", "timestamp_ms", "headers", "topic", "partition", "offset")
+    key, value, time_ms, headers, topic, partition, offset = (
+        columns[name][order].tolist() for name in names
+    )
+    offsets = [None if each == NO_OFFSET else each for each in offset]
+    fields = zip(key, value, time_ms, _headers_of(headers), topic, partition, offsets, strict=True)
+    return map(tuple.__new__, repeat(Record), fields)
+
+
+def _gather(frames: Iterable[pd.DataFrame]) -> dict[str, NDArray[Any]]:
+    pieces = [{name: frame[name].to_numpy() for name in frame.columns} for frame in frames]
+    if len(pieces) == 1:
+        return pieces[0]
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+
+
+def _order_of(columns: dict[str, NDArray[Any]]) -> NDArray[np.intp]:
+    """Lanes merged by the timestamps of their heads, the lowest input first on ties.
+
+    A lane is never reordered within itself: a record behind a later one of its lane leaves when
+    that one has left, which is at the lane's highest timestamp so far. Progress is read last, and
+    rows for which answers come are read first.
+    """
+    kinds, places = columns["kind"], columns["place"]
+    if "arrival" in columns:
+        return np.lexsort((places, kinds, columns["arrival"]))
+    order = np.lexsort((places, columns["lane"], columns["input"], kinds))
+    lanes = np.stack([columns[name][order] for name in ("kind", "input", "lane")])
+    starts = np.flatnonzero(np.any(lanes[:, 1:] != lanes[:, :-1], axis=0)) + 1
+    times = columns["timestamp_ms"][order]
+    if not len(times):
+        return order
+    reached = np.concatenate([np.maximum.accumulate(lane) for lane in np.split(times, starts)])
+    reached[lanes[0] == PROGRESS] = np.iinfo(np.int64).max
+    reached[lanes[0] == ROW] = np.iinfo(np.int64).min
+    return order[np.argsort(reached, kind="stable")]
+
+
+def _headers_of(column: Sequence[str | None]) -> list[Headers]:
+    return [() if packed is None else decode_headers(packed) for packed in column]
+
+
+@lru_cache(maxsize=1024)
+def decode_headers(packed: str) -> Headers:
+    """Headers as Spark's `to_json` writes them."""
+    return tuple(
+        (header["key"], b64decode(header["value"]) if header.get("value") is not None else None)
+        for header in json.loads(packed)
+    )
+
+
+@lru_cache(maxsize=1024)
+def encode_headers(headers: Headers) -> str | None:
+    """Headers as Spark's `from_json` reads them; None where there are none."""
+    if not headers:
+        return None
+    return json.dumps(
+        [
+            {"key": name, "value": None if value is None else b64encode(value).decode()}
+            for name, value in headers
+        ]
+    )
+
+
+def frame_of(
+    results: Results, task: int, sequence: int, causes: NDArray[np.int64], inputs: NDArray[np.int32]
+) -> pd.DataFrame:
+    """Results as a frame; `causes` and `inputs` are those of the batch's arrivals."""
+    size = len(results.causes)
+    at = np.array(results.causes, np.int64)
+    records = results.records
+    columns = {
+        "verdict": pa.repeat(results.verdict, size),
+        "task": pa.repeat(pa.scalar(task, pa.int32()), size),
+        "sequence": pa.array(np.arange(sequence, sequence + size)),
+        "cause": pa.array(causes[at]),
+        "input": pa.array(inputs[at]),
+        "topic": pa.array([record[4] for record in records], pa.string()),
+        "partition": pa.array([record[5] for record in records], pa.int32()),
+        "offset": pa.array([record[6] for record in records], pa.int64()),
+        "timestamp_ms": pa.array(results.times_ms, pa.int64()),
+        "key": pa.array(results.keys, _BINARY),
+        "value": pa.array(results.values, _BINARY),
+        "headers": _packed_headers(records),
+    }
+    if results.table_values is not None:
+        columns["table_value"] = pa.array(results.table_values, _BINARY)
+    return _sparse_frame(size, columns)
+
+
+def _packed_headers(records: Sequence[Record]) -> pa.Array:
+    packed = [encode_headers(record[3]) if record[3] else None for record in records]
+    return pa.array(packed, pa.string())
+
+
+def frame_of_counts(verdict: str, task: int, counts: dict[str, tuple[int, int]]) -> pd.DataFrame:
+    """Numbers by name, each with what this batch added, as a frame."""
+    size = len(counts)
+    return _sparse_frame(
+        size,
+        {
+            "verdict": pa.repeat(verdict, size),
+            "reason": pa.array(list(counts), pa.string()),
+            "task": pa.repeat(pa.scalar(task, pa.int32()), size),
+            "number": pa.array([number for number, _ in counts.values()], pa.int64()),
+            "added": pa.array([added for _, added in counts.values()], pa.int64()),
+        },
+    )
+
+
+def frame_of_asides(task: int, asides: Sequence[tuple[dict[str, Any], Record]]) -> pd.DataFrame:
+    """Rows that pass through, as they came."""
+    said = {
+        name: [each.get(name) for each, _ in asides]
+        for name in ("verdict", "reason", "number", "added", "task")
+    }
+    keys, values, times, headers, topics, partitions, offsets = zip(
+        *(record for _, record in asides), strict=True
+    )
+    columns = {
+        "verdict": pa.array(said["verdict"], pa.string()),
+        "reason": pa.array(said["reason"], pa.string()),
+        "task": pa.array([task if t is None else t for t in said["task"]], pa.int32()),
+        "number": pa.array(said["number"], pa.int64()),
+        "added": pa.array(said["added"], pa.int64()),
+        "topic": pa.array(topics, pa.string()),
+        "partition": pa.array(partitions, pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "timestamp_ms": pa.array(times, pa.int64()),
+        "key": pa.array(keys, _BINARY),
+        "value": pa.array(values, _BINARY),
+        "headers": pa.array([encode_headers(each) for each in headers], pa.string()),
+    }
+    return _sparse_frame(len(asides), columns)
+
+
+_TYPES = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": _BINARY}
+_RESULTS = [column.split() for column in RESULTS_SCHEMA.split(", ")]
+
+
+def _sparse_frame(size: int, columns: dict[str, pa.Array]) -> pd.DataFrame:
+    """A frame of all columns of results, with nulls where nothing is given."""
+    return _frame(
+        {
+            name: columns[name] if name in columns else pa.nulls(size, _TYPES[kind])
+            for name, kind in _RESULTS
+        }
+    )
+
+
+def _frame(columns: dict[str, pa.Array]) -> pd.DataFrame:
+    """Arrow's own arrays inside a frame: Spark takes them out again as they are."""
+    wrapped = {name: pd.arrays.ArrowExtensionArray(column) for name, column in columns.items()}
+    return pd.DataFrame(wrapped, copy=False)

@@ -1,0 +1,164 @@
+"""From frames of records to frames of results: spread over tasks, and handed to the processor.
+
+records    input INT, topic STRING, partition INT, offset BIGINT, timestamp_ms BIGINT,
+key BINARY, value BINARY, headers ARRAY<STRUCT<key STRING, value BINARY>>
+progress   topic STRING, partition INT, progress_ms BIGINT
+results    as columns.RESULTS_SCHEMA says, with headers as in records
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Literal
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from spark_jobs.operators.columns import PROGRESS, RECORD, RESULTS_SCHEMA, ROWS_SCHEMA
+from spark_jobs.operators.processor import TaskProcessor
+from spark_jobs.operators.topology import Topology
+from spark_jobs.versioned.layout import NO_OFFSET
+from spark_jobs.versioned.state import BUCKETS_DEFAULT
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+HEADERS_SCHEMA = "array<struct<key:string,value:binary>>"
+RECORD_COLUMNS = (
+    "input", "topic", "partition", "offset", "timestamp_ms", "key", "value", "headers",
+)  # fmt: skip
+TASKS_DEFAULT = 16
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Which task takes a row; fixed for the life of a checkpoint.
+
+    By partition, where all inputs are partitioned alike: stream time and retention are then those
+    of a Kafka Streams task. By key, the buckets of hashed keys are the tasks.
+    """
+
+    by: Literal["key", "partition"] = "key"
+    tasks: int = TASKS_DEFAULT
+    """How many tasks, where they are spread by key."""
+    buckets: int = BUCKETS_DEFAULT
+    """Rows into which a task cuts each of its tables."""
+
+    def options(self) -> dict[str, int]:
+        """What of this a checkpoint remembers, since its state stands where it says."""
+        by_key = self.by == "key"
+        return {f"option:tasks:by-{self.by}": self.tasks if by_key else 1}
+
+    @property
+    def in_one_task(self) -> bool:
+        """Whether all keys live in one task, so that no row is ever sent to another."""
+        return self.by == "key" and self.tasks == 1
+
+    def task(self) -> Column:
+        """The task of a row that has a key and a partition."""
+        if self.by == "partition":
+            return F.col("partition")
+        # Without a key there is nothing to meet, so any task will do.
+        hashed = F.pmod(F.xxhash64("key"), F.lit(self.tasks))
+        loose = F.pmod(F.col("partition"), F.lit(self.tasks))
+        return F.when(F.col("key").isNull(), loose).otherwise(hashed).cast("int")
+
+    def tasks_that_hear(self) -> Column:
+        """The tasks to which the progress of a partition is told."""
+        if self.by == "partition":
+            return F.array("partition")
+        return F.sequence(F.lit(0), F.lit(self.tasks - 1))
+
+
+@dataclass(frozen=True)
+class Hearing:
+    """Progress, and of how many partitions of each input it must be known.
+
+    An input with zero partitions says nothing of its progress; it is as far as its own records.
+    """
+
+    progress: DataFrame | None = None
+    partitions: Mapping[int, int] = field(default_factory=dict)
+
+    def heard(self, spread: Spread) -> dict[int, int]:
+        """By input, how many partitions one task hears."""
+        if spread.by == "key":
+            return dict(self.partitions)
+        return {number: min(count, 1) for number, count in self.partitions.items()}
+
+
+def record_rows(records: DataFrame, spread: Spread) -> DataFrame:
+    """Records as rows for the processor; `arrival`, where there is one, is their order."""
+    own = [F.col("arrival")] if "arrival" in records.columns else []
+    return records.select(
+        spread.task().alias("task"),
+        F.lit(RECORD).alias("kind"),
+        "input",
+        F.col("partition").alias("lane"),
+        F.col("offset").alias("place"),
+        "topic",
+        "partition",
+        "offset",
+        "timestamp_ms",
+        "key",
+        "value",
+        F.when(F.size("headers") > 0, F.to_json("headers")).alias("headers"),
+        _aside(records),
+        *own,
+    )
+
+
+def _aside(records: DataFrame) -> Column:
+    """What was said of a row before it came here."""
+    said = F.col("aside") if "aside" in records.columns else F.lit(None).cast("string")
+    return said.alias("aside")
+
+
+def progress_rows(progress: DataFrame, spread: Spread) -> DataFrame:
+    """Progress as rows for the processor, told to every task that must hear it."""
+    own = [F.col("arrival")] if "arrival" in progress.columns else []
+    nothing = F.lit(None)
+    return progress.select(
+        F.explode(spread.tasks_that_hear()).alias("task"),
+        F.lit(PROGRESS).alias("kind"),
+        F.lit(-1).alias("input"),
+        F.col("partition").alias("lane"),
+        F.col("progress_ms").alias("place"),
+        "topic",
+        "partition",
+        F.col("progress_ms").alias("offset"),
+        F.col("progress_ms").alias("timestamp_ms"),
+        nothing.cast("binary").alias("key"),
+        nothing.cast("binary").alias("value"),
+        nothing.cast("string").alias("headers"),
+        nothing.cast("string").alias("aside"),
+        *own,
+    )
+
+
+def process(
+    rows: list[DataFrame],
+    topology_of: Callable[[int], Topology],
+    spread: Spread,
+    heard: dict[int, int] | None = None,
+) -> DataFrame:
+    """Rows through the processor; headers are still text."""
+    together = reduce(DataFrame.unionByName, rows)
+    columns = [_present(*column.split()) for column in ROWS_SCHEMA.split(", ")]
+    own = [_present("arrival", "bigint")] if "arrival" in together.columns else []
+    processor = TaskProcessor(topology_of, heard or {}, spread.options(), spread.buckets)
+    grouped = together.select(*columns, *own).groupBy("task")
+    return grouped.transformWithStateInPandas(processor, RESULTS_SCHEMA, "Append", "None")
+
+
+def _present(name: str, kind: str) -> Column:
+    """A column in which no number is null, for pandas would make all of them floats."""
+    nothing = {"int": F.lit(-1), "bigint": F.lit(NO_OFFSET)}.get(kind)
+    return F.col(name) if nothing is None else F.coalesce(F.col(name), nothing).alias(name)
+
+
+def with_headers(results: DataFrame) -> DataFrame:
+    """Results with headers as Kafka's source and sink have them."""
+    return results.withColumn("headers", F.from_json("headers", HEADERS_SCHEMA))

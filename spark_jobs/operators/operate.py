@@ -1,0 +1,218 @@
+"""`operate`: a topology over frames of records, in as many stages as its steps need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from contracts.errors import TopologyRefused
+from spark_jobs.operators.columns import ANSWER, ASK, PART, RECORD, ROW
+from spark_jobs.operators.frames import (
+    Hearing,
+    Spread,
+    process,
+    progress_rows,
+    record_rows,
+    with_headers,
+)
+from spark_jobs.operators.stages import (
+    ANSWER_SENT,
+    ASK_SENT,
+    PART_SENT,
+    ROW_SENT,
+    AnsweredStep,
+    AnswerStep,
+    AskStep,
+    FoldedStep,
+    PartStep,
+)
+from spark_jobs.operators.topology import (
+    AggregateStep,
+    ForeignKeyStep,
+    LookUp,
+    Topic,
+    Topology,
+    above,
+    steps_of,
+    verify,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_KINDS = {ROW_SENT: ROW, ASK_SENT: ASK, ANSWER_SENT: ANSWER, PART_SENT: PART}
+
+OfTask = Callable[[int], Topology]
+"""What each task computes; all have the same foreign-key joins and aggregations."""
+
+
+def operate(
+    topology: Topology,
+    records: DataFrame,
+    spread: Spread | None = None,
+    hearing: Hearing | None = None,
+) -> DataFrame:
+    """What a topology makes of records: results, late rows and counts, told apart by `verdict`.
+
+    A foreign-key join or an aggregation sends rows to where their keys live, which takes a stage
+    more or two; within one task it takes none.
+    """
+    spread = spread or Spread()
+    verify(topology)
+    _refuse_unheard(topology, hearing)
+    _refuse_unlike(spread, hearing)
+    return operate_each(lambda _task: topology, topology, records, spread, hearing)
+
+
+def operate_each(
+    of_task: OfTask,
+    like: Topology,
+    records: DataFrame,
+    spread: Spread,
+    hearing: Hearing | None = None,
+) -> DataFrame:
+    """As `operate`, each task with a topology of its own; `like` says which stages they need."""
+    if spread.in_one_task:
+        return with_headers(_Plan(records, spread).run(of_task, like, hearing))
+    cuts = _cuts(like)
+    if cuts and spread.by == "partition":
+        message = (
+            f"`{cuts[0].name}` sends rows to the tasks where their keys live, and only a spread by"
+            " key says where that is; use `Spread(by='key')`"
+        )
+        raise TopologyRefused(message)
+    return with_headers(_Plan(records, spread).run(of_task, like, hearing))
+
+
+class _Plan:
+    def __init__(self, records: DataFrame, spread: Spread) -> None:
+        self._records = records
+        self._spread = spread
+
+    def run(
+        self,
+        of_task: OfTask,
+        like: Topology,
+        hearing: Hearing | None = None,
+        messages: DataFrame | None = None,
+    ) -> DataFrame:
+        """A topology behind all stages that it needs."""
+        rows = [] if messages is None else [messages]
+        cuts = [] if self._spread.in_one_task else _cuts(like)
+        if cuts:
+            for number, cut in enumerate(cuts):
+                rows.append(self._messages(_each(of_task, partial(_cut_at, number=number)), cut))
+            of_task, like = _each(of_task, _received), _received(like)
+        inputs = {step.input for step in steps_of(like) if isinstance(step, Topic)}
+        heard = None
+        if isinstance(like, LookUp):
+            inputs.add(like.stream)
+            if hearing is not None and like.release == "progress":
+                heard = hearing.heard(self._spread)
+                if hearing.progress is not None:
+                    rows.append(progress_rows(hearing.progress, self._spread))
+        if inputs:
+            records = self._records.where(F.col("input").isin(*sorted(inputs)))
+            rows.append(record_rows(records, self._spread))
+        return process(rows, of_task, self._spread, heard)
+
+    def _messages(self, of_task: OfTask, cut: AggregateStep | ForeignKeyStep) -> DataFrame:
+        """What the stages before a step send to it."""
+        if isinstance(cut, AggregateStep):
+            return self._sent(self.run(_each(of_task, _part_step), _part_step(cut)))
+        asks = self._sent(self.run(_each(of_task, _ask_step), _ask_step(cut)))
+        answers = self.run(_each(of_task, _answer_step), _answer_step(cut), messages=asks)
+        return self._sent(answers)
+
+    def _sent(self, results: DataFrame) -> DataFrame:
+        """What a stage sent, as rows for the next one; all else passes through."""
+        own = [F.col("cause").alias("arrival")] if "arrival" in self._records.columns else []
+        kinds = F.create_map(*(F.lit(each) for pair in _KINDS.items() for each in pair))
+        kind = F.coalesce(kinds[F.col("verdict")], F.lit(RECORD))
+        aside = F.to_json(F.struct("verdict", "reason", "number", "added", "task"))
+        return results.select(
+            F.coalesce(self._spread.task(), F.col("task")).alias("task"),
+            kind.alias("kind"),
+            "input",
+            F.col("task").alias("lane"),
+            F.col("sequence").alias("place"),
+            "topic",
+            "partition",
+            "offset",
+            "timestamp_ms",
+            "key",
+            "value",
+            "headers",
+            F.when(kind == RECORD, aside).alias("aside"),
+            *own,
+        )
+
+
+def _cuts(topology: Any) -> list[Any]:
+    """The steps nearest to the end whose rows come from other tasks."""
+    if isinstance(topology, AggregateStep | ForeignKeyStep):
+        return [topology]
+    return [cut for name in above(topology) for cut in _cuts(getattr(topology, name))]
+
+
+def _cut_at(topology: Any, number: int) -> Any:
+    return _cuts(topology)[number]
+
+
+def _received(topology: Any) -> Any:
+    """The topology where those steps take what other tasks send."""
+    if isinstance(topology, ForeignKeyStep):
+        return AnsweredStep(topology.name, topology)
+    if isinstance(topology, AggregateStep):
+        return FoldedStep(topology.name, topology)
+    return replace(topology, **{n: _received(getattr(topology, n)) for n in above(topology)})
+
+
+def _ask_step(cut: Any) -> AskStep:
+    return AskStep(cut.name, cut.left, cut)
+
+
+def _answer_step(cut: Any) -> AnswerStep:
+    return AnswerStep(cut.name, cut.right)
+
+
+def _part_step(cut: Any) -> PartStep:
+    return PartStep(cut.name, cut.parent, cut)
+
+
+def _each(of_task: OfTask, change: Callable[[Any], Any]) -> OfTask:
+    return lambda task: change(of_task(task))
+
+
+def _refuse_unheard(topology: Topology, hearing: Hearing | None) -> None:
+    """Refuse to wait for progress that nobody will tell."""
+    if isinstance(topology, LookUp) and topology.release == "progress":
+        inputs = {step.input for step in steps_of(topology) if isinstance(step, Topic)}
+        unheard = inputs | {topology.stream}
+        if hearing is not None:
+            unheard -= hearing.partitions.keys()
+        if unheard:
+            numbers = ", ".join(str(number) for number in sorted(unheard))
+            message = (
+                f"`{topology.name}` releases by progress, and nothing says how far input {numbers}"
+                " is; read its progress too, or release by stream time"
+            )
+            raise TopologyRefused(message)
+
+
+def _refuse_unlike(spread: Spread, hearing: Hearing | None) -> None:
+    """Refuse tasks by partition where equal keys do not stand in equal partitions."""
+    counts = (
+        {} if hearing is None else {n: count for n, count in hearing.partitions.items() if count}
+    )
+    if spread.by == "partition" and len(set(counts.values())) > 1:
+        said = ", ".join(f"input {number} has {count}" for number, count in sorted(counts.items()))
+        message = (
+            f"tasks are to be partitions, but {said} partitions, so equal keys do not meet;"
+            " use `Spread(by='key')`"
+        )
+        raise TopologyRefused(message)

@@ -1,0 +1,49 @@
+"""Two values as one, and taken apart again by Spark itself: for joins whose sides become columns.
+
+    length of the left value (u32, big-endian, all ones is null) | left | a byte | right
+
+The byte says whether there is a right value: 1, or 0 where it is null.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+_u32 = Struct(">I")
+_NULL = (1 << 32) - 1
+_LONGEST = (1 << 31) - 1
+
+
+def paired(left: bytes | None, right: bytes | None) -> bytes:
+    """A joiner that keeps both values; a missing side stays a null."""
+    length = _u32.pack(_NULL if left is None else len(left))
+    told = b"\0" if right is None else b"\1"
+    return b"".join((length, left or b"", told, right or b""))
+
+
+def left_of(column: str) -> Column:
+    """The left value of a pair."""
+    pair = F.col(column)
+    return F.when(_length(pair) != _NULL, F.substring(pair, F.lit(5), _size(pair)))
+
+
+def right_of(column: str) -> Column:
+    """The right value of a pair."""
+    pair = F.col(column)
+    told = F.substring(pair, _size(pair) + 5, F.lit(1))
+    right = F.substring(pair, _size(pair) + 6, F.lit(_LONGEST))
+    return F.when(told == F.lit(b"\1"), right)
+
+
+def _length(pair: Column) -> Column:
+    return F.conv(F.hex(F.substring(pair, 1, 4)), 16, 10).cast("bigint")
+
+
+def _size(pair: Column) -> Column:
+    return F.when(_length(pair) == _NULL, F.lit(0)).otherwise(_length(pair)).cast("int")

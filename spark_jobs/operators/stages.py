@@ -1,0 +1,239 @@
+"""Operators whose rows live in one task and meet in another: foreign-key joins, aggregations.
+
+    foreign key    left -> Ask --asks, rows--> Answer --answers, rows--> Answered -> result
+                                     right ----^
+    aggregation    table -> Part --parts--> Folded -> result
+
+Each stage is a processor of its own. Left rows go along with what they ask for, so that no stage
+runs twice, and in each batch they stand before the answers: an answer to a row that was replaced in
+the same batch is known by its mark, as in Kafka Streams, and dropped. So of two changes of a key
+within one batch the result may show the last one alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_jobs.operators.columns import ANSWER, ASK, PART, ROW
+from spark_jobs.operators.messages import pack, unpack
+from spark_jobs.operators.opened import Opened, Results
+from spark_jobs.operators.topology import AggregateStep, ForeignKeyStep, Step
+from spark_jobs.versioned.aggregation import Folding, Regrouping
+from spark_jobs.versioned.arrival import Arrival, observe_lateness
+from spark_jobs.versioned.foreign_key import (
+    Answer,
+    Answering,
+    Ask,
+    Resolving,
+    Subscribing,
+    Subscription,
+)
+from spark_jobs.versioned.history import PlainStore, VersionedStore
+from spark_jobs.versioned.tables import Change, Plain, StoredTable, Table
+
+if TYPE_CHECKING:
+    from contracts.record import Record
+    from spark_jobs.versioned.state import TaskState
+
+ROW_SENT, ASK_SENT, ANSWER_SENT, PART_SENT = "row", "ask", "answer", "part"
+"""Verdicts of what one stage sends to the next."""
+_LATEST, _EARLIER = b"1", b"0"
+
+
+@dataclass(frozen=True)
+class AskStep:
+    """Where the left rows are: what each change asks for, and the change itself."""
+
+    name: str
+    left: Step
+    foreign: ForeignKeyStep
+
+    @property
+    def join(self) -> str:
+        """Inner or left."""
+        return self.foreign.join
+
+    def open(self, state: TaskState) -> _Asks:
+        """The stage over the state of a task."""
+        return _Asks(state, self)
+
+
+class _Asks(Opened):
+    def __init__(self, state: TaskState, step: AskStep) -> None:
+        self._state = state
+        self._left = step.left.open(state)
+        self._left.send_old(force=True)
+        foreign = step.foreign
+        self._subscribing = Subscribing(state, step.name, foreign.foreign_key_of, foreign.join)
+
+    def process(self, arrivals: Sequence[Arrival]) -> list[Results]:
+        observe_lateness(self._state, arrivals)
+        rows, asks = Results(ROW_SENT), Results(ASK_SENT)
+        for cause, arrival in enumerate(arrivals):
+            for change in self._left.take(cause, arrival):
+                self._send(change, rows, asks)
+        return [rows, asks]
+
+    def _send(self, change: Change, rows: Results, asks: Results) -> None:
+        versioned = self._left.versioned
+        record = change.record._replace(timestamp_ms=change.timestamp_ms)
+        if not versioned or change.is_latest:
+            rows.add(change.cause, record, change.key, pack(change.new))
+        for asked in self._subscribing.subscribe(change, versioned=versioned):
+            message = pack(asked.primary_key, asked.mark, asked.ask.value.encode())
+            asks.add(change.cause, record, asked.foreign_key, message)
+
+
+@dataclass(frozen=True)
+class AnswerStep:
+    """Where the right rows are: who asked for which, and the answers."""
+
+    name: str
+    right: Step
+
+    def open(self, state: TaskState) -> _Answers:
+        """The stage over the state of a task."""
+        return _Answers(state, self)
+
+
+class _Answers(Opened):
+    def __init__(self, state: TaskState, step: AnswerStep) -> None:
+        self._state = state
+        self._right = step.right.open(state)
+        self._right.make_readable()
+        self._answering = Answering(state, step.name)
+
+    def process(self, arrivals: Sequence[Arrival]) -> list[Results]:
+        observe_lateness(self._state, [each for each in arrivals if each.input >= 0])
+        rows, sent = Results(ROW_SENT), Results(ANSWER_SENT)
+        for cause, arrival in enumerate(arrivals):
+            if arrival.input == -ROW:
+                record = arrival.record
+                rows.add(cause, record, record.key, record.value)
+                continue
+            for answer in self._answers(cause, arrival):
+                record = answer.record._replace(timestamp_ms=answer.timestamp_ms)
+                message = pack(answer.mark, answer.foreign_value)
+                sent.add(cause, record, answer.primary_key, message)
+        return [rows, sent]
+
+    def _answers(self, cause: int, arrival: Arrival) -> list[Answer]:
+        if arrival.input == -ASK:
+            return self._answering.ask(_subscription(cause, arrival.record), self._right)
+        return [
+            answer
+            for change in self._right.take(cause, arrival)
+            for answer in self._answering.update(change, versioned=self._right.versioned)
+        ]
+
+
+def _subscription(cause: int, record: Record) -> Subscription:
+    primary_key, mark, ask = unpack(record.value or b"")
+    assert primary_key is not None
+    assert ask is not None
+    return Subscription(
+        cause, record.key, primary_key, mark, Ask(ask.decode()), record.timestamp_ms, record
+    )
+
+
+@dataclass(frozen=True)
+class AnsweredStep:
+    """Where the left rows' keys are: answers joined to the rows they were asked for."""
+
+    name: str
+    foreign: ForeignKeyStep
+
+    @property
+    def join(self) -> str:
+        """Inner or left."""
+        return self.foreign.join
+
+    def open(self, state: TaskState) -> Table:
+        """The result of the join, a table as any other."""
+        return _Answered(state, self)
+
+
+class _Answered(StoredTable):
+    def __init__(self, state: TaskState, step: AnsweredStep) -> None:
+        super().__init__(state, step.name, None)
+        self._rows = PlainStore(state, f"{step.name}:left")
+        self._resolving = Resolving(state, step.name, step.foreign.joiner, step.foreign.join)
+
+    def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
+        """A row is kept, an answer meets the row that it was asked for."""
+        number, record = arrival
+        if number == -ROW:
+            assert record.key is not None
+            (value,) = unpack(record.value or b"")
+            self._rows.put(record.key, value, record.timestamp_ms)
+        elif number == -ANSWER:
+            assert record.key is not None
+            mark, foreign_value = unpack(record.value or b"")
+            answer = Answer(cause, record.key, mark, foreign_value, record.timestamp_ms, record)
+            result = self._resolving.resolve(answer, self._rows)
+            return () if result is None else self._accept(result)
+        return ()
+
+    def versioned_stores(self) -> list[VersionedStore]:
+        """None: its rows are the latest."""
+        return []
+
+
+@dataclass(frozen=True)
+class PartStep:
+    """Where the rows are: what each change means within groups."""
+
+    name: str
+    parent: Step
+    aggregate: AggregateStep
+
+    def open(self, state: TaskState) -> _Parts:
+        """The stage over the state of a task."""
+        return _Parts(state, self)
+
+
+class _Parts(Opened):
+    def __init__(self, state: TaskState, step: PartStep) -> None:
+        self._state = state
+        self._parent = step.parent.open(state)
+        self._parent.send_old(force=True)
+        self._regrouping = Regrouping(state, f"{step.name}:rows", step.aggregate.regroup)
+
+    def process(self, arrivals: Sequence[Arrival]) -> list[Results]:
+        observe_lateness(self._state, arrivals)
+        sent = Results(PART_SENT)
+        for cause, arrival in enumerate(arrivals):
+            for change in self._parent.take(cause, arrival):
+                for part in self._regrouping.split(change, versioned=self._parent.versioned):
+                    record = part.record._replace(timestamp_ms=part.timestamp_ms)
+                    sent.add(cause, record, part.key, pack(part.old, part.new))
+        return [sent]
+
+
+@dataclass(frozen=True)
+class FoldedStep:
+    """Where the groups are: their aggregates."""
+
+    name: str
+    aggregate: AggregateStep
+
+    def open(self, state: TaskState) -> Table:
+        """The aggregates, a table as any other."""
+        storage = self.aggregate.storage or Plain()
+        return _Folded(state, self.name, self.aggregate.aggregation, storage)
+
+
+class _Folded(Folding):
+    def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
+        """Fold what a change means for a group."""
+        number, record = arrival
+        if number != -PART:
+            return ()
+        assert record.key is not None
+        old, new = unpack(record.value or b"")
+        time_ms = record.timestamp_ms
+        return self.fold(
+            Change(cause, record.key, new, old, time_ms, is_latest=True, record=record)
+        )

@@ -1,0 +1,59 @@
+"""What a checkpoint remembers of the topology that wrote it, and what may change between two runs.
+
+The options stand among the numbers of a task's header, by name; so the state says them itself, and
+whoever reads the state sees them.
+"""
+
+from __future__ import annotations
+
+from contracts.errors import StateOfOtherOptions
+
+_MARKS = ("step:", "option:")
+_MAY_CHANGE = ("grace_ms", "retention_ms", "inner", "left")
+"""Grace and retention hold from now on; so does what becomes of a stream record without a match."""
+
+
+def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
+    """Write the options into the numbers; returns what changed, a sentence each.
+
+    A new state takes anything. What the state cannot follow is refused.
+    """
+    known = {name: number for name, number in numbers.items() if name.startswith(_MARKS)}
+    if known == wanted:
+        return []
+    said: list[str] = []
+    if known:
+        for name in sorted(known.keys() | wanted.keys()):
+            before, now = known.get(name), wanted.get(name)
+            if before != now:
+                said.append(_change(name, before, now, wanted))
+    for name in known:
+        del numbers[name]
+    numbers.update(wanted)
+    return said
+
+
+def _change(name: str, before: int | None, now: int | None, wanted: dict[str, int]) -> str:
+    mark, step, option = name.split(":")
+    if mark == "step":
+        had = "has no state of" if before is None else "has state of"
+        message = (
+            f"this checkpoint {had} the step `{step}` ({option}), and the job"
+            f" {'has' if before is None else 'does not have'} it; run the job as it was, or start"
+            " it with a new checkpoint"
+        )
+        raise StateOfOtherOptions(message)
+    looks_up = f"step:{step}:LookUp" in wanted
+    kept = option == "retention_ms" and (before is None or now is None)
+    if kept or option not in _MAY_CHANGE or (option in {"inner", "left"} and not looks_up):
+        message = (
+            f"`{step}` was `{option}` {_said(before)} when this checkpoint was written and is"
+            f" {_said(now)} now, which its state cannot follow; run the job as it was, or start it"
+            " with a new checkpoint"
+        )
+        raise StateOfOtherOptions(message)
+    return f"`{step}`: `{option}` was {_said(before)} and is {_said(now)} from now on"
+
+
+def _said(number: int | None) -> str:
+    return "not set" if number is None else str(number)

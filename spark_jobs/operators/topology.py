@@ -1,0 +1,251 @@
+"""What a job computes, as a description: it can be sent to a worker, and opened over any state.
+
+    Topic -- FilterStep, MapStep, ReadAgainStep, JoinStep, ForeignKeyStep, AggregateStep: tables
+                `-- LookUp: a stream whose records look up in one of them
+
+A name says where a step's state stands, so it may not change in the life of a checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from contracts.errors import TopologyRefused
+from spark_jobs.versioned import aggregation as folding
+from spark_jobs.versioned.foreign_key import ForeignKeyJoin
+from spark_jobs.versioned.state import MemoryRows, TaskState
+from spark_jobs.versioned.stream_table import StreamTableJoin
+from spark_jobs.versioned.table_table import TableTableJoin
+from spark_jobs.versioned.tables import (
+    Derived,
+    Filtered,
+    Plain,
+    Restored,
+    Source,
+    Storage,
+    Table,
+    Versioned,
+)
+
+if TYPE_CHECKING:
+    from spark_jobs.operators.opened import Opened
+    from spark_jobs.versioned.aggregation import Aggregation, Regroup
+    from spark_jobs.versioned.table_table import Joiner
+
+
+class Step(Protocol):
+    """One table of a topology."""
+
+    @property
+    def name(self) -> str:
+        """Where its state stands, and what messages call it."""
+
+    def open(self, state: TaskState) -> Table:
+        """The table over the state of a task, with all tables above it."""
+
+
+class Stage(Protocol):
+    """A step that sends rows to other tasks (see `stages`)."""
+
+    @property
+    def name(self) -> str:
+        """Where its state stands, and what messages call it."""
+
+    def open(self, state: TaskState) -> Opened:
+        """The stage over the state of a task, with all tables above it."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A table that is read from an input."""
+
+    name: str
+    input: int
+    storage: Storage | None = None
+
+    def open(self, state: TaskState) -> Table:
+        """The source of that input."""
+        return Source(state, self.name, self.input, self.storage)
+
+
+@dataclass(frozen=True)
+class FilterStep:
+    """A table of which only some values are kept."""
+
+    name: str
+    parent: Step
+    keeps: Callable[[bytes, bytes], bool]
+    storage: Storage | None = None
+
+    def open(self, state: TaskState) -> Table:
+        """The filter behind its parent."""
+        return Filtered(state, self.name, self.parent.open(state), self.keeps, self.storage)
+
+
+@dataclass(frozen=True)
+class MapStep:
+    """A table of values that are computed from another's; None is a tombstone."""
+
+    name: str
+    parent: Step
+    compute: Callable[[bytes, bytes], bytes | None]
+    storage: Storage | None = None
+
+    def open(self, state: TaskState) -> Table:
+        """The computed table behind its parent."""
+        return Derived(state, self.name, self.parent.open(state), self.compute, self.storage)
+
+
+@dataclass(frozen=True)
+class ReadAgainStep:
+    """A table of another's changes, as if they had been written to a topic and read from there."""
+
+    name: str
+    parent: Step
+    storage: Storage | None = None
+
+    def open(self, state: TaskState) -> Table:
+        """The table behind its parent."""
+        return Restored(state, self.name, self.parent.open(state), self.storage)
+
+
+@dataclass(frozen=True)
+class JoinStep:
+    """Two tables joined by their keys."""
+
+    name: str
+    left: Step
+    right: Step
+    joiner: Joiner
+    join: Literal["inner", "left", "outer"] = "inner"
+
+    def open(self, state: TaskState) -> Table:
+        """The join behind both tables."""
+        left, right = self.left.open(state), self.right.open(state)
+        return TableTableJoin(state, self.name, left, right, joiner=self.joiner, join=self.join)
+
+
+@dataclass(frozen=True)
+class ForeignKeyStep:
+    """Two tables, the left one's rows pointing at the right one's."""
+
+    name: str
+    left: Step
+    right: Step
+    foreign_key_of: Callable[[bytes, bytes], bytes | None]
+    joiner: Joiner
+    join: Literal["inner", "left"] = "inner"
+
+    def open(self, state: TaskState) -> Table:
+        """The join behind both tables, which stand in the same task."""
+        return ForeignKeyJoin(
+            state,
+            self.name,
+            self.left.open(state),
+            self.right.open(state),
+            foreign_key_of=self.foreign_key_of,
+            joiner=self.joiner,
+            join=self.join,
+        )
+
+
+@dataclass(frozen=True)
+class AggregateStep:
+    """A table's rows, grouped by something and folded into one value a group."""
+
+    name: str
+    parent: Step
+    regroup: Regroup
+    aggregation: Aggregation
+    storage: Storage | None = None
+
+    def open(self, state: TaskState) -> Table:
+        """The aggregation behind its parent; all rows of a group stand in one task."""
+        parent = self.parent.open(state)
+        return folding.Aggregated(
+            state, self.name, parent, self.regroup, self.aggregation, self.storage
+        )
+
+
+@dataclass(frozen=True)
+class LookUp:
+    """A stream of which each record meets a table's value at its own time."""
+
+    name: str
+    table: Step
+    stream: int
+    """The number of the stream's input; tables have lower ones, for they go first on ties."""
+    join: Literal["inner", "left"] = "inner"
+    grace_ms: int | None = None
+    release: Literal["stream-time", "progress"] = "stream-time"
+
+    def open(self, state: TaskState) -> StreamTableJoin:
+        """The join behind its table."""
+        return StreamTableJoin(
+            state,
+            self.name,
+            self.table.open(state),
+            stream=self.stream,
+            join=self.join,
+            grace_ms=self.grace_ms,
+            release=self.release,
+        )
+
+
+_RESERVED = frozenset(":/")
+Topology = Step | Stage | LookUp
+"""What one operator computes."""
+
+
+def steps_of(topology: Topology) -> Iterator[Topology]:
+    """The steps of a topology, the ones above first."""
+    for name in above(topology):
+        yield from steps_of(getattr(topology, name))
+    yield topology
+
+
+def above(topology: Topology) -> list[str]:
+    """The names of the attributes in which the steps above stand."""
+    return [name for name in ("parent", "left", "right", "table") if hasattr(topology, name)]
+
+
+def verify(topology: Topology) -> None:
+    """Refuse what cannot work, before any worker is asked to do it."""
+    names: set[str] = set()
+    for step in steps_of(topology):
+        if step.name in names:
+            message = (
+                f"two steps are called `{step.name}`, and state is found by name;"
+                " give one of them another"
+            )
+            raise TopologyRefused(message)
+        if not step.name or _RESERVED & set(step.name):
+            message = (
+                f"a step cannot be called `{step.name}`, for `:` and `/` stand between the names"
+                " of state; write `-` instead"
+            )
+            raise TopologyRefused(message)
+        names.add(step.name)
+    topology.open(TaskState(MemoryRows()))
+
+
+def options_of(topology: Topology) -> dict[str, int]:
+    """What of a topology a checkpoint remembers, as numbers by name."""
+    options: dict[str, int] = {}
+    for step in steps_of(topology):
+        options[f"step:{step.name}:{type(step).__name__}"] = 1
+        storage = getattr(step, "storage", None)
+        if isinstance(storage, Versioned):
+            options[f"option:{step.name}:retention_ms"] = storage.retention_ms
+        elif isinstance(storage, Plain):
+            options[f"option:{step.name}:plain"] = 1
+        join = getattr(step, "join", None)
+        if join is not None:
+            options[f"option:{step.name}:{join}"] = 1
+        if isinstance(step, LookUp):
+            options[f"option:{step.name}:{step.release}"] = 1
+            if step.grace_ms is not None:
+                options[f"option:{step.name}:grace_ms"] = step.grace_ms
+    return options

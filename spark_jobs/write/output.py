@@ -1,0 +1,75 @@
+"""Everything that one query writes in a micro-batch, each part exactly once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from spark_jobs.write.aim import ROWS, Targets, aimed, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from spark_jobs.write.kafka import KafkaSink, Written
+
+
+class Sink(Protocol):
+    """Takes the rows of a job, micro-batch by micro-batch."""
+
+    def write(self, frame: DataFrame, batch_id: int) -> object:
+        """Write a micro-batch, unless an earlier attempt did."""
+
+
+class KafkaOutput:
+    """All to Kafka: rows, late and dead records in one transaction a task."""
+
+    def __init__(
+        self, kafka: KafkaSink, targets: Targets, tell: Callable[[int, Written], None]
+    ) -> None:
+        """`tell` hears what became of each micro-batch."""
+        self._kafka = kafka
+        self._targets = targets
+        self._tell = tell
+
+    def write(self, results: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch."""
+        self._tell(batch_id, self._kafka.write(aimed(results, self._targets), batch_id))
+
+
+class TableOutput:
+    """Rows to a table, late and dead records to Kafka."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        row_schema: StructType,
+        asides: KafkaOutput,
+    ) -> None:
+        """`row_schema` says what stands in the JSON of a row."""
+        self._sink = sink
+        self._row_schema = row_schema
+        self._asides = asides
+
+    def write(self, results: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch; its state is computed once, whoever has written already."""
+        results.persist()
+        try:
+            # Reads the whole frame in any case, and with that commits the state of the steps.
+            self._asides.write(results.where(~F.col("verdict").isin(*ROWS)), batch_id)
+            self._sink.write(columns(rows_of(results), self._row_schema), batch_id)
+        finally:
+            results.unpersist()
+
+
+def columns(rows: DataFrame, row_schema: StructType) -> DataFrame:
+    """Rows with a column for each field of their JSON; a deleted key has none of them filled."""
+    return (
+        rows.withColumn("row", F.from_json(F.col("value").cast("string"), row_schema))
+        .withColumn("deleted", F.col("value").isNull())
+        .withColumn("timestamp", F.timestamp_millis("timestamp_ms"))
+        .select(F.col("key").cast("string"), "timestamp", "deleted", "row.*")
+    )

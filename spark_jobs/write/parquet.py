@@ -1,0 +1,51 @@
+"""Rows to Parquet: a folder for each micro-batch, which a second attempt writes anew.
+
+So the files say the same whoever reads them, and a reader sees which checkpoint and micro-batch a
+row is of as the columns `checkpoint` and `batch`. A batch that is being written may be seen in
+part; Delta has no such moment.
+"""
+
+from __future__ import annotations
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from contracts.errors import SinkOfAnotherQuery
+from spark_jobs.write.batch import query_id_of
+
+_PLACES = "checkpoint STRING, batch BIGINT"
+
+
+class ParquetSink:
+    """Writes the micro-batches of one query to folders in a folder."""
+
+    def __init__(self, query: str, folder: str) -> None:
+        """The folder is made by the first batch, if it is not there."""
+        self._query = query
+        self._folder = folder
+        self._checked = False
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch; what an earlier attempt left of it is replaced."""
+        query_id = query_id_of(frame)
+        if not self._checked:
+            self._refuse_others(frame.sparkSession, query_id)
+            self._checked = True
+        place = f"checkpoint={query_id}/batch={batch_id}"
+        frame.write.mode("overwrite").parquet(f"{self._folder}/{place}")
+
+    def _refuse_others(self, spark: SparkSession, query_id: str) -> None:
+        """Refuse a folder with rows of another checkpoint: they would all be there twice."""
+        try:
+            rows = spark.read.schema(_PLACES).parquet(self._folder)
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return
+        others = rows.where(rows["checkpoint"] != query_id).select("checkpoint").limit(1).collect()
+        if others:
+            message = (
+                f"{self._folder} has rows that were written with another checkpoint; give"
+                f" `{self._query}` another folder, or delete this one"
+            )
+            raise SinkOfAnotherQuery(message)

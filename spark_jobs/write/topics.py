@@ -1,0 +1,128 @@
+"""The topics that a query writes: made where they are missing, refused where they lose records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+from contracts.errors import KafkaUnreachable, TopicRefused
+from contracts.topics import FOREVER_MS, TopicSpec
+from spark_jobs.write.markers import WITHIN_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MARKERS_SEGMENT_MS = 3_600_000
+"""Only closed segments are compacted, and a query writes a marker every few seconds."""
+_BROKERS_CHOICE = -1
+_ASK_AGAIN_S = 0.05
+
+
+def check_topics(client: Mapping[str, str], topics: Mapping[TopicSpec, int]) -> None:
+    """Make each topic with so many partitions if it is missing, and refuse one that forgets."""
+    with _kafka("topics cannot be made ready") as within_s:
+        admin = AdminClient(dict(client))
+        there = admin.list_topics(timeout=within_s).topics
+        missing = {topic: count for topic, count in topics.items() if topic.name not in there}
+        _make(admin, {topic.name: (count, topic.settings()) for topic, count in missing.items()})
+        for topic in topics.keys() - missing.keys():
+            _refuse_unfit(topic, _settings(admin, topic.name))
+
+
+def ensure_markers(client: Mapping[str, str], topic: str, writers: int) -> int:
+    """Make the topic of markers, or widen it, until each writer has a partition; how many had."""
+    settings = {"cleanup.policy": "compact", "segment.ms": str(_MARKERS_SEGMENT_MS)}
+    with _kafka(f"the markers in `{topic}` cannot be made ready") as within_s:
+        admin = AdminClient(dict(client))
+        found = admin.list_topics(timeout=within_s).topics.get(topic)
+        if found is None:
+            _make(admin, {topic: (writers, settings)})
+            _wait_for_leaders(admin, topic, writers)
+            return 0
+        policy = _settings(admin, topic)["cleanup.policy"]
+        if policy != "compact":
+            message = (
+                f"`{topic}` says what the query has written, and its cleanup.policy is {policy},"
+                " which would forget it; set it to compact"
+            )
+            raise TopicRefused(message)
+        have = len(found.partitions)
+        if have < writers:
+            _wait(admin.create_partitions([NewPartitions(topic, writers)]))
+            _wait_for_leaders(admin, topic, writers)
+        return have
+
+
+def _make(admin: AdminClient, topics: Mapping[str, tuple[int, dict[str, str]]]) -> None:
+    wanted = [
+        NewTopic(name, count, _BROKERS_CHOICE, config=settings)
+        for name, (count, settings) in topics.items()
+    ]
+    if wanted:
+        _wait(admin.create_topics(wanted))
+
+
+def _wait_for_leaders(admin: AdminClient, topic: str, partitions: int) -> None:
+    give_up_at = time.monotonic() + WITHIN_S
+    while True:
+        found = admin.list_topics(topic, timeout=WITHIN_S).topics[topic].partitions
+        if len(found) >= partitions and all(one.leader >= 0 for one in found.values()):
+            return
+        if time.monotonic() > give_up_at:
+            message = f"`{topic}` has no leader for each partition after {WITHIN_S:g} s"
+            raise KafkaUnreachable(message)
+        time.sleep(_ASK_AGAIN_S)
+
+
+def _settings(admin: AdminClient, topic: str) -> dict[str, str]:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    (future,) = admin.describe_configs([resource]).values()
+    return {name: entry.value for name, entry in future.result(WITHIN_S).items()}
+
+
+def _wait(futures: Mapping[str, Future[Any]]) -> None:
+    for future in futures.values():
+        try:
+            future.result(WITHIN_S)
+        except KafkaException as error:
+            # Another driver, or a broker that was slow to answer, was first.
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+def _refuse_unfit(topic: TopicSpec, found: Mapping[str, str]) -> None:
+    age_ms = int(found["retention.ms"])
+    if "delete" in found["cleanup.policy"] and age_ms != FOREVER_MS:
+        message = (
+            f"`{topic.name}` deletes records older than {age_ms} ms by their timestamps, and"
+            f" {topic.why}; set its retention.ms to {FOREVER_MS}"
+        )
+        raise TopicRefused(message)
+    if found["message.timestamp.type"] != "CreateTime":
+        message = (
+            f"`{topic.name}` replaces the records' own timestamps by the brokers' time;"
+            " set its message.timestamp.type to CreateTime"
+        )
+        raise TopicRefused(message)
+
+
+@contextmanager
+def _kafka(what: str) -> Iterator[float]:
+    """Asks a broker, and says in one sentence if none answers."""
+    try:
+        yield WITHIN_S
+    except KafkaException as error:
+        message = f"{what}: {error.args[0].str()}"
+        raise KafkaUnreachable(message) from error

@@ -1,0 +1,1 @@
+"""Runs the vectors of versioned tables through real Spark streaming queries."""

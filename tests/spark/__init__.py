@@ -1,0 +1,1 @@
+"""The Spark jobs, on real brokers and in real queries."""

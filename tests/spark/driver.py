@@ -1,0 +1,90 @@
+"""A Spark driver in a process of its own, so that it can be killed like one.
+
+What it starts (Java, and Python's workers) belongs to the same session, and ends with it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+WITHIN_S = 400.0
+KILLED = -signal.SIGKILL
+
+
+class Driver:
+    """A process that runs a function, and dies with all that it started."""
+
+    def __init__(
+        self, log_file: Path, function: Callable[..., None], *args: object, **options: object
+    ) -> None:
+        """Start it; what it says goes to the end of the log file."""
+        self.log_file = log_file
+        log_file.touch()
+        self._process = _SPAWN.Process(target=_run, args=(log_file, function, args, options))
+        self._process.start()
+
+    @property
+    def log(self) -> str:
+        """All that it has said."""
+        return self.log_file.read_text("utf-8", errors="replace")
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, None while it runs."""
+        return self._process.exitcode
+
+    def wait(self, within_s: float = WITHIN_S) -> int:
+        """Wait until it has ended by itself; its exit code."""
+        self._process.join(within_s)
+        code = self._process.exitcode
+        if code is None:
+            self.kill()
+            message = f"it still runs after {within_s:g} s:\n{self.log}"
+            raise AssertionError(message)
+        self.kill()
+        return code
+
+    def kill(self) -> None:
+        """End it and all that it started, as a power cut would."""
+        assert self._process.pid is not None
+        kill_session(self._process.pid)
+        self._process.join()
+
+
+def kill_session(session: int, *, spared: int | None = None) -> None:
+    """Kill all processes of a session, at once."""
+    for pid in _members(session):
+        if pid != spared:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _members(session: int) -> Iterator[int]:
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(ProcessLookupError, PermissionError):
+                if os.getsid(int(folder.name)) == session:
+                    yield int(folder.name)
+
+
+def _run(
+    log_file: Path,
+    function: Callable[..., None],
+    args: tuple[object, ...],
+    options: dict[str, object],
+) -> None:
+    os.setsid()
+    log = os.open(log_file, os.O_WRONLY | os.O_APPEND)
+    os.dup2(log, sys.stdout.fileno())
+    os.dup2(log, sys.stderr.fileno())
+    function(*args, **options)
+
+
+# A forked driver would take the sockets and threads of the test along.
+_SPAWN = multiprocessing.get_context("spawn")

@@ -1,0 +1,87 @@
+"""Records as files that Spark reads, and a small session to read them with."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from contracts.record import Record
+from spark_jobs.session import open_session
+
+SCHEMA = (
+    "input INT, topic STRING, partition INT, offset BIGINT, timestamp_ms BIGINT, key BINARY,"
+    " value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+_ARROW = pa.schema(
+    [
+        ("input", pa.int32()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+Row = tuple[int, Record]
+"""A record behind the number of its input."""
+
+
+def small_session(name: str) -> SparkSession:
+    """A session for tests that need neither Kafka nor Delta."""
+    return open_session(
+        name,
+        master="local[2]",
+        shuffle_partitions=2,
+        settings={
+            "spark.ui.enabled": "false",
+            "spark.driver.memory": "1g",
+            "spark.python.authenticate.socketTimeout": "300s",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
+        connectors=(),
+    )
+
+
+def write_rows(folder: Path, rows: list[Row]) -> Path:
+    """A file with these rows, in no order that anybody could rely on."""
+    shuffled = random.Random(1).sample(rows, len(rows))
+    folder.mkdir()
+    listed = [{**one._asdict(), "input": side, "headers": _headers(one)} for side, one in shuffled]
+    pq.write_table(pa.Table.from_pylist(listed, _ARROW), folder / "rows.parquet")
+    return folder
+
+
+def read_rows(spark: SparkSession, folder: Path) -> DataFrame:
+    """The rows of a folder, at rest."""
+    return spark.read.schema(SCHEMA).parquet(str(folder))
+
+
+def stream_rows(spark: SparkSession, folder: Path) -> DataFrame:
+    """The rows of a folder, as a stream."""
+    return spark.readStream.schema(SCHEMA).parquet(str(folder))
+
+
+def collect_stream(results: DataFrame, checkpoint: Path, *columns: str) -> list[tuple[object, ...]]:
+    """Run a query over all that is there, and return some columns of what it gives, in order."""
+    found: list[tuple[object, ...]] = []
+
+    def take(frame: DataFrame, _batch: int) -> None:
+        rows = frame.where("verdict IN ('joined', 'changed')").orderBy("task", "sequence")
+        found.extend(
+            tuple(bytes(one) if isinstance(one, bytearray) else one for one in row)
+            for row in rows.select(*columns).collect()
+        )
+
+    writer = results.writeStream.foreachBatch(take).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+    return found
+
+
+def _headers(record: Record) -> list[dict[str, object]]:
+    return [{"key": name, "value": value} for name, value in record.headers]

@@ -1,0 +1,275 @@
+"""Kills the Spark driver at random moments: `python -m tests.spark.kill --kills 50`.
+
+Raw topics are fed all the time, sidecars clean them, and one driver after another joins them, to
+Kafka and to Delta, until it is killed. At the end every row must be in both sinks, once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import secrets
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC
+from pathlib import Path
+from threading import Event, Thread
+
+import yaml
+
+from contracts.record import Record
+from services.broker.embedded import EmbeddedBroker
+from spark_jobs.cli.job_file import load_job
+from spark_jobs.jobs.run import start
+from spark_jobs.session import open_session
+from spark_jobs.write.kafka import Written
+from tests.kafka.clients import Clients, fresh_name
+from tests.runtime.sidecar import MakePipeline, Pipeline, making_pipelines
+from tests.spark.driver import Driver
+from tests.spark.orders import GRACE_MS, PARTITIONS, Priced, Shop
+from tests.spark.tables import live_rows
+
+OPERATORS = (
+    f"reorder: {{grace: {GRACE_MS}ms, late: topic}}",
+    "deduplicate: {by: key+id, id: header.id, interval: 1h}",
+)
+CHUNK = 20
+FEED_EVERY_S = 0.5
+STRIKE_WITHIN_STARTS = 1.5
+"""How long a driver may live, in the time that it takes to start one."""
+_STARTED = "both queries run"
+_LOOK_EVERY_S = 0.05
+CLEANED_WITHIN_S = 300.0
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_SPARK = {
+    # Made for tables of many files; each of them is a task.
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.python.authenticate.socketTimeout": "300s",
+    "spark.driver.extraJavaOptions": _QUICK_JAVA,
+}
+
+
+@dataclass
+class World:
+    """Two pipelines, two jobs that join what they clean, and all that was sent."""
+
+    folder: Path
+    servers: str
+    orders: Pipeline
+    prices: Pipeline
+    shop: Shop
+    name: str = field(default_factory=lambda: fresh_name("priced"))
+
+    @property
+    def delta(self) -> Path:
+        """Where the table is."""
+        return self.folder / "delta"
+
+    def write_jobs(self) -> list[Path]:
+        """A file for each of the two jobs."""
+        sinks: dict[str, dict[str, object]] = {
+            self.name: {"kafka": {"topic": self.name, "partitions": PARTITIONS}},
+            f"{self.name}-table": {"delta": {"folder": str(self.delta)}},
+        }
+        files = []
+        for name, sink in sinks.items():
+            file = self.folder / f"{name}.yaml"
+            file.write_text(yaml.safe_dump(self._job(name, sink)))
+            files.append(file)
+        return files
+
+    def _job(self, name: str, sink: dict[str, object]) -> dict[str, object]:
+        inputs = {"prices": self.prices, "orders": self.orders}
+        return {
+            "job": "orders-prices",
+            "name": name,
+            "servers": self.servers,
+            "checkpoint": str(self.folder / f"{name}-checkpoint"),
+            "inputs": {
+                side: {"topic": one.sink, "pipeline": one.name} for side, one in inputs.items()
+            },
+            "retention": "365d",
+            "tasks": 4,
+            "shuffle-partitions": 2,
+            "sink": sink,
+            "spark": _SPARK,
+        }
+
+    def send(self, chunk: tuple[list[Record], list[Record]]) -> None:
+        """Produce orders and prices."""
+        orders, prices = chunk
+        self.orders.produce(orders)
+        self.prices.produce(prices)
+
+    def batches(self) -> int:
+        """How many micro-batches were ever begun."""
+        return len(list(self.folder.glob("*-checkpoint/offsets/[0-9]*")))
+
+    def written(self) -> dict[str, Counter[Priced]]:
+        """What every sink says, row by row."""
+        return {"kafka": self._in_kafka(), "delta": self._in_delta()}
+
+    def _in_kafka(self) -> Counter[Priced]:
+        rows: Counter[Priced] = Counter()
+        for one in Clients(self.servers).consume_all(self.name):
+            row = json.loads(one.value or b"")
+            assert row["total_cents"] == row["quantity"] * row["price_cents"]
+            assert (one.key or b"").decode() == row["product"]
+            fields = (row["product"], row["order_id"], row["quantity"], row["price_cents"])
+            rows[Priced(*fields, one.timestamp_ms, one.headers)] += 1
+        return rows
+
+    def _in_delta(self) -> Counter[Priced]:
+        rows: Counter[Priced] = Counter()
+        for row in live_rows(self.delta):
+            at_ms = round(row["timestamp"].replace(tzinfo=UTC).timestamp() * 1_000)
+            fields = (row["product"], row["order_id"], row["quantity"], row["price_cents"])
+            rows[Priced(*fields, at_ms, ())] += 1
+        return rows
+
+
+def run_jobs(files: list[Path], *, once: bool) -> None:
+    """The life of one driver: all jobs, in one session."""
+    loaded = [load_job(file) for file in files]
+    config = loaded[0][1]
+    spark = open_session(
+        "kill",
+        master="local[2]",
+        shuffle_partitions=config.shuffle_partitions,
+        settings=config.spark,
+    )
+    queries = [start(spark, *each, once=once, tell=_tell) for each in loaded]
+    print(_STARTED, flush=True)
+    for query in queries:
+        query.awaitTermination()
+    spark.stop()
+
+
+def _tell(batch_id: int, written: Written) -> None:
+    print("wrote", batch_id, written.records, written.replayed, flush=True)
+
+
+def problems_of(expected: Counter[Priced], written: dict[str, Counter[Priced]]) -> list[str]:
+    """What is lost or doubled, a line each sink and kind."""
+    problems = []
+    for sink, rows in written.items():
+        wanted = expected
+        if sink == "delta":
+            wanted = Counter(row._replace(headers=()) for row in expected.elements())
+        for what, found in (("lost", wanted - rows), ("doubled or wrong", rows - wanted)):
+            if found:
+                example = next(iter(found))
+                problems.append(f"{sink}: {found.total()} {what}, such as {example}")
+    return problems
+
+
+def run(world: World, kills: int, tell: Callable[[str], None]) -> list[str]:
+    """Kill so many drivers, let the last one finish, and judge; what is wrong, a line each."""
+    chance = random.Random(world.shop.seed)
+    files = world.write_jobs()
+    for pipeline in (world.orders, world.prices):
+        pipeline.start()
+    world.send(world.shop.chunk(30 * CHUNK))
+    for pipeline in (world.orders, world.prices):
+        pipeline.wait_until_done(CLEANED_WITHIN_S)
+    with _feeding(world) if kills else _nothing():
+        for number in range(1, kills + 1):
+            log_file = world.folder / f"driver-{number}.log"
+            driver = Driver(log_file, run_jobs, files, once=False)
+            tell(f"kill {number}: {_strike(world, driver, chance)}")
+    world.send(world.shop.flush())
+    for pipeline in (world.orders, world.prices):
+        pipeline.wait_until_done(CLEANED_WITHIN_S)
+        assert pipeline.sidecars[0].stop() == 0
+    last = Driver(world.folder / "driver-last.log", run_jobs, files, once=True)
+    if last.wait(3 * CLEANED_WITHIN_S) != 0:
+        return [f"the last driver ended with {last.exit_code}:\n{last.log}"]
+    expected = world.shop.expected()
+    tell(f"{expected.total()} rows expected, {world.shop.late} records were late")
+    return problems_of(expected, world.written())
+
+
+def _strike(world: World, driver: Driver, chance: random.Random) -> str:
+    """Kill a driver some time after its queries have begun.
+
+    The time is measured in that which it took until then, so that a busy machine strikes as deep.
+    """
+    before = world.batches()
+    began_at = time.monotonic()
+    while _STARTED not in driver.log:
+        if driver.exit_code is not None:
+            message = f"the driver ended by itself with {driver.exit_code}:\n{driver.log}"
+            raise AssertionError(message)
+        if time.monotonic() - began_at > CLEANED_WITHIN_S:
+            driver.kill()
+            message = f"no query after {CLEANED_WITHIN_S:g} s:\n{driver.log}"
+            raise AssertionError(message)
+        time.sleep(_LOOK_EVERY_S)
+    time.sleep(chance.uniform(0, time.monotonic() - began_at) * STRIKE_WITHIN_STARTS)
+    driver.kill()
+    begun, wrote = world.batches() - before, driver.log.count("wrote ")
+    return f"{begun} micro-batches begun, {wrote} written"
+
+
+@contextmanager
+def _feeding(world: World) -> Iterator[None]:
+    """Send a chunk every now and then, until the end of the block."""
+    over = Event()
+
+    def feed() -> None:
+        while not over.wait(FEED_EVERY_S):
+            world.send(world.shop.chunk(CHUNK))
+
+    thread = Thread(target=feed)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def make_world(make_pipeline: MakePipeline, servers: str, folder: Path, seed: int) -> World:
+    """Pipelines and jobs on a broker; nothing runs yet."""
+    orders, prices = (
+        make_pipeline(*OPERATORS, partitions=PARTITIONS, servers=servers) for _ in range(2)
+    )
+    return World(folder, servers, orders, prices, Shop(seed))
+
+
+def main() -> int:
+    """Run what the arguments say; 1 if something is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.spark.kill", description=__doc__)
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--seed", type=int, help="the stream and the moments")
+    arguments = parser.parse_args()
+    seed = secrets.randbelow(1 << 31) if arguments.seed is None else arguments.seed
+    folder = Path(tempfile.mkdtemp(prefix="spark-kill-"))
+    print(f"seed {seed}, in {folder}", flush=True)
+    broker = EmbeddedBroker(folder / "kafka")
+    broker.start()
+    try:
+        with making_pipelines(lambda: broker.bootstrap_servers, folder) as make_pipeline:
+            world = make_world(make_pipeline, broker.bootstrap_servers, folder, seed)
+            problems = run(world, arguments.kills, lambda line: print(line, flush=True))
+    finally:
+        broker.stop()
+    print("\n".join(problems) if problems else "nothing lost, nothing doubled")
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,275 @@
+"""The jobs through real queries, and what can be seen of a query and its checkpoint."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from contracts.errors import StateUnavailable
+from contracts.record import Headers, Record
+from contracts.window import WindowBounds, window_header, windowed_key
+from spark_jobs.jobs.bulk import join_as_of, latest
+from spark_jobs.jobs.inputs import Inputs
+from spark_jobs.jobs.run import find_job
+from spark_jobs.observe.state import read_state
+from spark_jobs.operators.frames import Hearing, Spread
+from spark_jobs.operators.operate import operate
+from spark_jobs.operators.topology import LookUp, Topic
+from spark_jobs.read.schema import schema_of
+from spark_jobs.versioned.tables import Versioned
+from spark_jobs.write.aim import Targets, aimed
+from spark_jobs.write.kafka import COLUMNS as KAFKA_COLUMNS
+from spark_jobs.write.output import columns
+from tests.oracles.versioned import joined_on_time, latest_rows
+from tests.spark.frames import (
+    Row,
+    collect_stream,
+    read_rows,
+    small_session,
+    stream_rows,
+    write_rows,
+)
+
+PRICES, ORDERS = 0, 1
+FAR_MS = 1_000_000
+Joined = Counter[tuple[object, ...]]
+COLUMNS = ("key", "timestamp_ms", "value", "table_value")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = small_session("jobs")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def run_job(spark: SparkSession, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Run a job over rows, and return the last value of each key."""
+
+    def run(name: str, rows: list[Row], **options: Any) -> dict[str, Any]:
+        job = find_job(name)
+        names = list(job.Config.model_fields["inputs"].annotation.model_fields)  # type: ignore[union-attr]
+        config = job.Config.model_validate(
+            {
+                "job": name,
+                "name": name,
+                "servers": "localhost:9092",
+                "checkpoint": "unused",
+                "inputs": {one: {"topic": one} for one in names},
+                "sink": {"console": {}},
+                "retention": "1h",
+                "tasks": 2,
+                **options,
+            }
+        )
+        records = stream_rows(spark, write_rows(tmp_path / "in", rows))
+        hearing = Hearing(None, dict.fromkeys(range(len(names)), 0))
+        results = job.transform(Inputs(names, records, hearing), config)
+        found = collect_stream(results, tmp_path / "checkpoint", "key", "value")
+        return {
+            key.decode(): None if value is None else json.loads(value)  # type: ignore[attr-defined, arg-type]
+            for key, value in found
+        }
+
+    return run
+
+
+def rows_of(side: int, *said: tuple[bytes, int, object], headers: Headers = ()) -> list[Row]:
+    """Records of an input in the order of their offsets; None is a tombstone."""
+    return [
+        (side, Record(key, _value(value), at_ms, headers, str(side), 0, offset))
+        for offset, (key, at_ms, value) in enumerate(said)
+    ]
+
+
+def _value(value: object) -> bytes | None:
+    return None if value is None else json.dumps(value).encode()
+
+
+def test_customers_meet_their_subscription(run_job: Callable[..., dict[str, Any]]) -> None:
+    customers = rows_of(0, (b"c1", 1, {"name": "Ann"}), (b"c2", 2, {"name": "Bob"}))
+    plans = rows_of(1, (b"c1", 5, {"plan": "new"}), (b"c1", 3, {"plan": "old"}))
+    assert run_job("customers-subscriptions", [*customers, *plans]) == {
+        "c1": {"name": "Ann", "plan": "new"},
+        "c2": {"name": "Bob", "plan": None},
+    }
+
+
+def test_orders_meet_the_customer_they_point_at(run_job: Callable[..., dict[str, Any]]) -> None:
+    customers = rows_of(
+        0,
+        (b"c1", 1, {"name": "Ann", "segment": "x"}),
+        (b"c2", 2, {"name": "Bob", "segment": "y"}),
+        (b"c2", 9, {"name": "Bob", "segment": "z"}),
+    )
+    orders = rows_of(
+        1,
+        (b"o1", 3, {"customer": "c1", "amount_cents": 5}),
+        (b"o2", 4, {"customer": "c1", "amount_cents": 7}),
+        (b"o2", 6, {"customer": "c2", "amount_cents": 7}),
+        (b"o3", 7, {"customer": "nobody", "amount_cents": 1}),
+    )
+    assert run_job("orders-customers", [*customers, *orders]) == {
+        "o1": {"customer": "c1", "amount_cents": 5, "name": "Ann", "segment": "x"},
+        "o2": {"customer": "c2", "amount_cents": 7, "name": "Bob", "segment": "z"},
+    }
+
+
+def test_revenue_leaves_the_segment_that_an_order_leaves(
+    run_job: Callable[..., dict[str, Any]],
+) -> None:
+    orders = rows_of(
+        0,
+        (b"o1", 1, {"segment": "x", "amount_cents": 5}),
+        (b"o2", 2, {"segment": "x", "amount_cents": 7}),
+        (b"o3", 3, {"segment": "x", "amount_cents": 11}),
+        (b"o1", 4, {"segment": "y", "amount_cents": 6}),
+        (b"o2", 5, None),
+        (b"o3", 1, {"segment": "y", "amount_cents": 1_000}),
+    )
+    assert run_job("revenue-by-segment", orders) == {
+        "x": {"orders": 1, "revenue_cents": 11},
+        "y": {"orders": 1, "revenue_cents": 6},
+    }
+
+
+def test_a_count_outside_of_its_limits_is_an_alert(run_job: Callable[..., dict[str, Any]]) -> None:
+    limits = rows_of(
+        0,
+        (b"k", 1, {"least": 3, "most": None}),
+        (b"k", 500, {"least": 1, "most": 4}),
+        (b"quiet", 1, {"least": None, "most": None}),
+        (b"end", FAR_MS, {"least": 0, "most": 0}),
+    )
+    counts = []
+    counted = ((b"k", 100, 2), (b"k", 200, 3), (b"k", 600, 2), (b"quiet", 100, 0))
+    for offset, (key, end_ms, count) in enumerate((*counted, (b"end", FAR_MS, 0))):
+        window = WindowBounds("tumbling", end_ms - 100, end_ms)
+        ((_, one),) = rows_of(1, (windowed_key(key, window), end_ms, count))
+        headers = (window_header(window),)
+        value = count.to_bytes(8, "big")
+        counts.append((1, one._replace(offset=offset, headers=headers, value=value)))
+    assert run_job("count-alerts", [*limits, *counts]) == {
+        "k": {
+            "key": "k",
+            "window_start_ms": 0,
+            "window_end_ms": 100,
+            "count": 2,
+            "least": 3,
+            "most": None,
+        }
+    }
+
+
+def history(seed: int) -> list[Row]:
+    """Prices and orders over the same time, with ties, tombstones, and nulls of all kinds."""
+    chance = random.Random(seed)
+    rows = []
+    for offset in range(600):
+        side = chance.choice((PRICES, ORDERS))
+        value = None if chance.random() < 0.1 else b"%d/%d" % (side, offset)
+        key = None if chance.random() < 0.03 else b"k%d" % chance.randrange(9)
+        record = Record(key, value, chance.randrange(1, 200), (), str(side), 0, offset)
+        rows.append((side, record))
+    return rows
+
+
+@pytest.mark.parametrize("join", ["inner", "left"])
+def test_bulk_and_stream_and_oracle_agree(
+    spark: SparkSession, tmp_path: Path, join: Literal["inner", "left"]
+) -> None:
+    rows = history(seed=len(join))
+    table = [one for side, one in rows if side == PRICES]
+    expected: Joined = Counter()
+    for side, one in rows:
+        if side == ORDERS and one.value is not None:
+            met = None if one.key is None else joined_on_time(table, one)
+            if met is not None or join == "left":
+                expected[one.key, one.timestamp_ms, one.value, met] += 1
+
+    records = read_rows(spark, write_rows(tmp_path / "all", rows))
+    orders, prices = (records.where(f"input = {side}") for side in (ORDERS, PRICES))
+    assert _rows(join_as_of(orders, prices, join)) == expected
+
+    last = Record(b"flush", b"", FAR_MS, (), "1", 0, FAR_MS)
+    stream = stream_rows(spark, write_rows(tmp_path / "in", [*rows, (ORDERS, last)]))
+    versions = Topic("prices", PRICES, Versioned(10 * FAR_MS))
+    priced = LookUp("priced", versions, stream=ORDERS, join=join, grace_ms=FAR_MS // 2)
+    checkpoint = tmp_path / "checkpoint"
+    results = operate(priced, stream, Spread(tasks=1))
+    assert Counter(collect_stream(results, checkpoint, *COLUMNS)) == expected
+    _check_state(spark, checkpoint, table, held=1)
+
+
+def _rows(frame: DataFrame) -> Joined:
+    return Counter(
+        tuple(bytes(one) if isinstance(one, bytearray) else one for one in row)
+        for row in frame.select(*COLUMNS).collect()
+    )
+
+
+def _check_state(spark: SparkSession, checkpoint: Path, table: list[Record], held: int) -> None:
+    """What the checkpoint says it remembers is what it must remember."""
+    rows = list(read_state(spark, str(checkpoint)))
+    header = next(row.line for row in rows if row.kind == "numbers")
+    assert " priced:taken=" in header
+    assert sum(int(row.line.split()[0]) for row in rows if row.kind == "held") == held
+    versions = sum(int(row.line.split()[2]) for row in rows if row.kind == "versions")
+    assert versions == len({(one.key, one.timestamp_ms) for one in table if one.key is not None})
+
+
+def test_the_latest_rows_are_those_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    table = [one for side, one in history(seed=3) if side == PRICES]
+    records = read_rows(spark, write_rows(tmp_path / "table", [(PRICES, one) for one in table]))
+    found = latest(records).select("key", "value").collect()
+    assert {bytes(key): bytes(value) for key, value in found} == latest_rows(table, 10 * FAR_MS)
+
+
+def test_a_folder_without_state_is_no_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(StateUnavailable, match="name the job's checkpoint"):
+        list(read_state(spark, str(tmp_path)))
+
+
+def test_each_verdict_goes_where_it_belongs(spark: SparkSession) -> None:
+    verdicts = ("joined", "changed", "late", "dead", "count", "said")
+    rows = [
+        (verdict, "why", 3, "orders.cleaned", b"k", b"v", 5, None, 7, None) for verdict in verdicts
+    ]
+    results = spark.createDataFrame(
+        rows,
+        "verdict STRING, reason STRING, task INT, topic STRING, key BINARY, value BINARY,"
+        " timestamp_ms BIGINT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>,"
+        " number BIGINT, added BIGINT",
+    )
+
+    def targets(rows: str | None, late: str | None) -> dict[str, str | None]:
+        found = aimed(results, Targets(rows, late)).select("note", "target").collect()
+        return {row["note"]: row["target"] for row in found}
+
+    nowhere = {"count": None, "said": None, "dead": "orders.cleaned.dead"}
+    assert targets("out", "out.late") == nowhere | {
+        "joined": "out",
+        "changed": "out",
+        "late": "out.late",
+    }
+    assert targets("out", None)["late"] is None
+    assert targets(None, "out.late")["joined"] is None
+    assert set(KAFKA_COLUMNS) == set(aimed(results, Targets("out", None)).columns)
+
+
+def test_rows_become_columns_and_tombstones_become_deletions(spark: SparkSession) -> None:
+    values = (b'{"orders": 2, "revenue_cents": 5}', None)
+    rows = [(b"x", 1_500, value) for value in values]
+    frame = spark.createDataFrame(rows, "key BINARY, timestamp_ms BIGINT, value BINARY")
+    found = columns(frame, schema_of(find_job("revenue-by-segment").Row)).collect()
+    assert [
+        (row["key"], row["timestamp"].microsecond, row["deleted"], row["orders"]) for row in found
+    ] == [("x", 500_000, False, 2), ("x", 500_000, True, None)]

@@ -1,0 +1,107 @@
+"""A job's file: what it may say, and what is said of one that cannot work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contracts.errors import JobInvalid, KafkaUnreachable, SinkOfAnotherQuery
+from spark_jobs.cli.failure import error_of
+from spark_jobs.cli.job_file import load_job
+from spark_jobs.cli.spark import submit_command
+from spark_jobs.jobs.run import JOBS, find_job, inputs_of, topics_of
+from spark_jobs.read.schema import schema_of
+
+GOOD = """\
+job: orders-prices
+name: orders-priced
+servers: localhost:9092
+checkpoint: state/orders-priced
+inputs:
+  orders: {topic: orders.cleaned, pipeline: orders}
+  prices: {topic: prices.cleaned, pipeline: prices}
+retention: 1h
+sink: {kafka: {topic: orders.priced}}
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "job.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_a_file_says_all_that_a_job_needs(tmp_path: Path) -> None:
+    job, config = load_job(written(tmp_path, GOOD))
+    assert job is find_job("orders-prices")
+    assert list(inputs_of(config)) == ["prices", "orders"], "tables go first"
+    assert {topic.name: topic.role for topic in topics_of(config)} == {
+        "orders.priced": "cleaned",
+        "orders.cleaned.dead": "dead",
+        "prices.cleaned.dead": "dead",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "job.yaml: a job is a mapping"),
+        ("job: [", "this is not YAML"),
+        ("name: x", "`job` names no job"),
+        ("job: order-prices", "job.yaml:1:1: job: `order-prices` is no job; write count-alerts,"),
+        ("job: nowhere.at_all", "`nowhere.at_all` cannot be imported"),
+        ("job: json.decoder", "has no Config and no Row and no VALUES and no transform"),
+        (GOOD.replace("retention: 1h", ""), "retention: `retention` is missing; add it"),
+        (GOOD.replace("1h", "soon"), "job.yaml:8:1: retention: `soon` is not a duration"),
+        (GOOD.replace("1h", "0s"), "job.yaml:8:1: retention: `0` cannot stand here"),
+        (GOOD + "sinks: 1", "job.yaml:10:1: sinks: `sinks` is not known here"),
+        (GOOD.replace("{kafka: {topic: orders.priced}}", "{}"), "a sink is one of kafka, delta"),
+        (GOOD.replace("topic: prices.cleaned", "topic: a b"), "job.yaml:7:12: inputs.prices.topic"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_place(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    with pytest.raises(JobInvalid) as caught:
+        load_job(written(tmp_path, text))
+    assert sentence in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(JobInvalid, match="there is no such file"):
+        load_job(tmp_path / "missing.yaml")
+
+
+def test_every_job_has_rows_and_values_that_spark_can_hold() -> None:
+    for name in JOBS:
+        job = find_job(name)
+        assert schema_of(job.Row).fieldNames()
+        inputs = job.Config.model_fields["inputs"].annotation
+        assert inputs is not None
+        assert set(job.VALUES) <= set(inputs.model_fields), name
+        for model in job.VALUES.values():
+            assert schema_of(model).fieldNames()
+
+
+def test_a_cluster_is_handed_the_job_and_its_flags(tmp_path: Path) -> None:
+    command = submit_command(tmp_path / "a job.yaml", "spark://h:7077", once=True, metrics_port=1)
+    assert command[:3] == ["spark-submit", "--master", "spark://h:7077"]
+    assert command[-4:] == [str(tmp_path / "a job.yaml"), "--once", "--metrics-port", "1"]
+
+
+def test_an_error_of_ours_is_found_inside_of_sparks() -> None:
+    text = (
+        "[STREAM_FAILED] Query terminated: Traceback (most recent call last):\n"
+        "contracts.errors.KafkaUnreachable: no broker\n\nThe above exception was ...\n"
+        "contracts.errors.SinkOfAnotherQuery: `q` has written with another checkpoint\n at java"
+    )
+    ours = error_of(RuntimeError(text))
+    assert isinstance(ours, SinkOfAnotherQuery)
+    assert str(ours) == "`q` has written with another checkpoint"
+    assert isinstance(
+        error_of(RuntimeError("contracts.errors.KafkaUnreachable: x")), KafkaUnreachable
+    )
+    assert error_of(RuntimeError("java.lang.OutOfMemoryError: heap")) is None
+    assert error_of(RuntimeError("contracts.errors.Surprise: x")) is None

@@ -1,0 +1,319 @@
+"""The operators through real queries: spread over tasks, bad rows, changed options, late rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from contracts.dead_letter import read_dead
+from contracts.decision import Reason
+from contracts.errors import TopologyRefused
+from contracts.record import Headers, Record
+from spark_jobs.operators.frames import Hearing, Spread
+from spark_jobs.operators.operate import operate
+from spark_jobs.operators.pairs import left_of, paired, right_of
+from spark_jobs.operators.topology import AggregateStep, ForeignKeyStep, JoinStep, LookUp, Topic
+from spark_jobs.operators.windows import JoinWindow, join_streams, late_rows
+from spark_jobs.read.decode import JsonValue, checked, decoded
+from spark_jobs.versioned.aggregation import read_long, sum_of
+from spark_jobs.versioned.tables import Plain, Versioned
+from tests.spark.frames import Row, small_session, stream_rows, write_rows
+
+LEFT, RIGHT = 0, 1
+PRICES = Topic("prices", LEFT, Versioned(60_000))
+PRICED = LookUp("priced", PRICES, stream=RIGHT, join="left", grace_ms=10)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = small_session("operators")
+    yield session
+    session.stop()
+
+
+def _row(number: int, offset: int, time_ms: int, key: str | None, value: Any) -> Row:
+    said = json.dumps(value).encode() if isinstance(value, dict) else value
+    bare = None if key is None else key.encode()
+    headers: Headers = (("trace", b"%d" % offset), ("empty", None))
+    return number, Record(bare, said, time_ms, headers, f"t{number}", 0, offset)
+
+
+def _told(results: DataFrame, checkpoint: Path) -> list[dict[str, Any]]:
+    """All that a query tells, in order."""
+    told: list[dict[str, Any]] = []
+
+    def take(frame: DataFrame, _: int) -> None:
+        told.extend(frame.orderBy("task", "sequence").toArrow().to_pylist())
+
+    writer = results.writeStream.foreachBatch(take).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+    return told
+
+
+def test_unreadable_records_pass_by_as_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [
+        _row(LEFT, 0, 1, "k", {"price": 5}),
+        _row(LEFT, 1, 2, "k", {"price": "dear"}),
+        _row(LEFT, 2, 3, "k", None),
+        _row(RIGHT, 0, 1, "k", {"id": 1, "note": None}),
+        _row(RIGHT, 1, 2, "k", {"note": "no id"}),
+        _row(RIGHT, 2, 3, None, {"id": 3}),
+        _row(RIGHT, 3, 3, "k", b"{"),
+        _row(RIGHT, 4, 50, "k", {"id": 9 * 10**18}),
+    ]
+    price = JsonValue(_schema("price bigint not null"))
+    order = JsonValue(_schema("id bigint not null, note string"))
+    records = checked(stream_rows(spark, write_rows(tmp_path / "in", rows)), {0: price, 1: order})
+    results = operate(PRICED, records, Spread(tasks=2))
+    results = decoded(decoded(results, "value", order), "table_value", price, "price")
+    told = _told(results, tmp_path / "checkpoint")
+    dead = [row for row in told if row["verdict"] == "dead"]
+    assert sorted((row["topic"], row["offset"], row["reason"]) for row in dead) == [
+        ("t0", 1, Reason.UNDECODABLE),
+        ("t1", 1, Reason.UNDECODABLE),
+        ("t1", 2, Reason.NULL_KEY),
+        ("t1", 3, Reason.UNDECODABLE),
+    ]
+    letter = read_dead(_record(next(row for row in dead if row["topic"] == "t0")))
+    assert letter is not None
+    assert (letter.record.offset, letter.record.headers) == (1, (("trace", b"1"), ("empty", None)))
+    assert letter.reason is Reason.UNDECODABLE
+    joined = [row for row in told if row["verdict"] == "joined"]
+    assert [(row["value"], row["price"]) for row in joined] == [
+        ({"id": 1, "note": None}, {"price": 5}),
+    ]
+    assert joined[0]["headers"] == [
+        {"key": "trace", "value": b"0"},
+        {"key": "empty", "value": None},
+    ]
+    held = [row["number"] for row in told if row["reason"] == "priced:held:records"]
+    assert sum(held) == 1
+
+
+def _schema(ddl: str) -> StructType:
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    return schema
+
+
+def _record(row: dict[str, Any]) -> Record:
+    headers = tuple((each["key"], each["value"]) for each in row["headers"])
+    fields = (row["key"], row["value"], row["timestamp_ms"], headers)
+    return Record(*fields, row["topic"], row["partition"], row["offset"])
+
+
+def test_late_records_are_joined_told_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+    times = [0, 100, 5, 90, 101]
+    rows = [_row(RIGHT, n, time_ms, "k", {"n": n}) for n, time_ms in enumerate(times)]
+    told = _told(
+        operate(PRICED, stream_rows(spark, write_rows(tmp_path / "in", rows)), Spread(tasks=1)),
+        tmp_path / "checkpoint",
+    )
+    assert [row["offset"] for row in told if row["verdict"] == "joined"] == [0, 2, 3]
+    assert [row["offset"] for row in told if row["verdict"] == "late"] == [2]
+    counts = {
+        row["reason"]: (row["number"], row["added"]) for row in told if row["verdict"] == "count"
+    }
+    assert counts["priced:late"] == (1, 1)
+    assert counts["priced:held:records"] == (2, 2)
+    assert counts["priced:balance"] == (0, 0)
+
+
+def test_options_that_state_cannot_follow_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    folder = write_rows(tmp_path / "in", [_row(RIGHT, 0, 5, "k", {"n": 0})])
+    _told(operate(PRICED, stream_rows(spark, folder), Spread(tasks=1)), tmp_path / "checkpoint")
+    more = write_rows(tmp_path / "more", [_row(RIGHT, 1, 6, "k", {"n": 1})])
+    (more / "rows.parquet").rename(folder / "more.parquet")
+    changed = replace(PRICED, table=Topic("prices", LEFT, Plain()), grace_ms=None)
+    with pytest.raises(StreamingQueryException, match="which its state cannot follow"):
+        _told(
+            operate(changed, stream_rows(spark, folder), Spread(tasks=1)), tmp_path / "checkpoint"
+        )
+    longer = replace(PRICED, grace_ms=20)
+    told = _told(
+        operate(longer, stream_rows(spark, folder), Spread(tasks=1)), tmp_path / "checkpoint"
+    )
+    (said,) = [row["reason"] for row in told if row["verdict"] == "said"]
+    assert "`grace_ms` was 10 and is 20 from now on" in said
+
+
+def _group(_: bytes, value: bytes) -> tuple[bytes, bytes]:
+    return json.loads(value)["group"].encode(), value
+
+
+def _amount(value: bytes) -> int:
+    return int(json.loads(value)["amount"])
+
+
+def _points_at(_: bytes, value: bytes) -> bytes | None:
+    return str(json.loads(value)["group"]).encode()
+
+
+def _latest(told: list[dict[str, Any]]) -> dict[bytes, Any]:
+    """What a compacted topic of the results would hold."""
+    latest = {row["key"]: row["value"] for row in told if row["verdict"] == "changed"}
+    return {key: value for key, value in latest.items() if value is not None}
+
+
+def _changes(random: Random) -> tuple[list[Row], dict[str, Any], dict[str, Any]]:
+    """Changes of two tables, and the rows that they leave behind."""
+    rows: list[Row] = []
+    latest: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+    for place in range(400):
+        side = random.choice((LEFT, RIGHT))
+        key = f"k{random.randrange(40)}" if side == LEFT else f"g{random.randrange(6)}"
+        value = {"group": f"g{random.randrange(6)}", "amount": random.randrange(100), "n": place}
+        gone = random.random() < 0.15
+        rows.append(_row(side, place, place, key, None if gone else value))
+        latest[side].pop(key, None)
+        if not gone:
+            latest[side][key] = value
+    return rows, *latest
+
+
+def _stream_in_two(spark: SparkSession, folder: Path, rows: list[Row]) -> DataFrame:
+    """The rows as two micro-batches."""
+    half = len(rows) // 2
+    write_rows(folder, rows[:half])
+    (write_rows(folder.with_name("rest"), rows[half:]) / "rows.parquet").rename(
+        folder / "z.parquet"
+    )
+    schema = stream_rows(spark, folder).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def test_rows_that_meet_in_other_tasks_end_as_one_join_of_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows, left, right = _changes(Random(7))
+    join = ForeignKeyStep(
+        "join",
+        Topic("left", LEFT, Plain()),
+        Topic("right", RIGHT, Plain()),
+        _points_at,
+        paired,
+        "left",
+    )
+    results = operate(join, _stream_in_two(spark, tmp_path / "in", rows), Spread(tasks=3))
+    sides = results.withColumn("mine", left_of("value")).withColumn("theirs", right_of("value"))
+    told = _told(sides, tmp_path / "checkpoint")
+    ends = {row["key"]: row for row in told if row["verdict"] == "changed"}
+    found = {
+        key.decode(): (json.loads(row["mine"]), row["theirs"] and json.loads(row["theirs"]))
+        for key, row in ends.items()
+        if row["value"] is not None
+    }
+    assert found == {key: (value, right.get(value["group"])) for key, value in left.items()}
+
+
+def test_what_leaves_a_group_in_another_task_is_subtracted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows, left, _ = _changes(Random(8))
+    step = AggregateStep("sum", Topic("left", LEFT, Plain()), _group, sum_of(_amount))
+    told = _told(
+        operate(step, _stream_in_two(spark, tmp_path / "in", rows), Spread(tasks=3)),
+        tmp_path / "checkpoint",
+    )
+    wanted: dict[str, int] = {}
+    for value in left.values():
+        wanted[value["group"]] = wanted.get(value["group"], 0) + value["amount"]
+    found = {key.decode(): read_long(value) for key, value in _latest(told).items()}
+    assert found == {group: wanted.get(group, 0) for group in found}
+    assert wanted.keys() <= found.keys()
+    taken = [row["number"] for row in told if row["reason"] == "sum:rows:taken"]
+    assert taken, "the counts of the first stage come out at the end"
+
+
+def test_streams_meet_within_a_window_and_late_rows_are_counted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [
+        _row(LEFT, 0, 100_000, "k", {"l": 0}),
+        _row(RIGHT, 0, 95_000, "k", {"r": 0}),
+        _row(RIGHT, 1, 110_000, "k", {"r": 1}),
+        _row(RIGHT, 2, 110_001, "k", {"r": 2}),
+        _row(RIGHT, 3, 94_999, "k", {"r": 3}),
+        _row(RIGHT, 4, 100_000, "other", {"r": 4}),
+        _row(LEFT, 1, 300_000, "end", {"l": 1}),
+        _row(RIGHT, 5, 300_000, "end", None),
+        _row(RIGHT, 6, 300_000, "fin", {"r": 6}),
+    ]
+    window = JoinWindow(before_ms=5_000, after_ms=10_000, grace_ms=1_000)
+    folder = write_rows(tmp_path / "in", rows)
+    late = write_rows(tmp_path / "late", [_row(RIGHT, 7, 100_000, "k", {"r": 7})])
+    records = stream_rows(spark, folder)
+    told: list[tuple[int, int]] = []
+
+    def take(frame: DataFrame, _: int) -> None:
+        found = frame.select("value", "table_value").toArrow().to_pylist()
+        told.extend(
+            (json.loads(row["value"])["l"], json.loads(row["table_value"])["r"]) for row in found
+        )
+
+    dropped = 0
+    for _ in range(2):
+        writer = join_streams(records, LEFT, RIGHT, window).writeStream.foreachBatch(take)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        dropped += sum(late_rows(json.loads(each.json)) for each in query.recentProgress)
+        if late.exists():
+            (late / "rows.parquet").rename(folder / "late.parquet")
+            late.rmdir()
+    assert sorted(told) == [(0, 0), (0, 1)]
+    assert dropped == 1
+
+
+def test_what_a_join_cannot_wait_for_is_refused_at_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    records = stream_rows(spark, write_rows(tmp_path / "in", [_row(LEFT, 0, 0, "k", {})]))
+    waiting = replace(PRICED, release="progress", grace_ms=None)
+    with pytest.raises(TopologyRefused, match="nothing says how far input 1 is"):
+        operate(waiting, records, Spread(), Hearing(None, {0: 4}))
+    by_key = ForeignKeyStep("join", PRICES, Topic("right", RIGHT), _points_at, paired)
+    with pytest.raises(TopologyRefused, match="only a spread by key"):
+        operate(by_key, records, Spread("partition"))
+    with pytest.raises(TopologyRefused, match="input 0 has 4, input 1 has 6 partitions"):
+        operate(PRICED, records, Spread("partition"), Hearing(None, {0: 4, 1: 6}))
+    with pytest.raises(TopologyRefused, match="raise its history retention"):
+        operate(replace(PRICED, grace_ms=60_001), records, Spread())
+    with pytest.raises(TopologyRefused, match="ends before it begins"):
+        join_streams(records, LEFT, RIGHT, JoinWindow(-5, 4, 0))
+
+
+def test_a_join_of_two_tables_keeps_missing_sides_as_nulls(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [
+        _row(LEFT, 0, 1, "both", {"l": 1}),
+        _row(RIGHT, 0, 2, "both", {"r": 1}),
+        _row(RIGHT, 1, 3, "alone", {"r": 2}),
+        _row(RIGHT, 2, 4, "gone", {"r": 3}),
+        _row(RIGHT, 3, 5, "gone", None),
+    ]
+    join = JoinStep("join", Topic("left", LEFT), Topic("right", RIGHT), paired, "outer")
+    records = stream_rows(spark, write_rows(tmp_path / "in", rows))
+    sides = operate(join, records, Spread("partition")).select(
+        "*", left_of("value").alias("mine"), right_of("value").alias("theirs")
+    )
+    told = _told(sides, tmp_path / "checkpoint")
+    assert [
+        (row["key"], row["mine"], row["theirs"]) for row in told if row["verdict"] == "changed"
+    ] == [
+        (b"both", b'{"l": 1}', None),
+        (b"both", b'{"l": 1}', b'{"r": 1}'),
+        (b"alone", None, b'{"r": 2}'),
+        (b"gone", None, b'{"r": 3}'),
+        (b"gone", None, None),
+    ]

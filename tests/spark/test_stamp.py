@@ -1,0 +1,83 @@
+"""What a checkpoint takes of a changed job, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from contracts.errors import StateOfOtherOptions, TopologyRefused
+from spark_jobs.operators.frames import Spread
+from spark_jobs.operators.stamp import keep_options
+from spark_jobs.operators.topology import LookUp, MapStep, Topic, Topology, options_of, verify
+from spark_jobs.versioned.tables import Plain, Versioned
+
+PRICES = Topic("prices", 0, Versioned(60_000))
+PRICED = LookUp("priced", PRICES, stream=1, grace_ms=10_000)
+
+
+def _first(topology: Topology) -> dict[str, int]:
+    numbers = {"buckets": 64}
+    assert keep_options(numbers, options_of(topology)) == []
+    return numbers
+
+
+def test_the_same_job_goes_on_in_silence() -> None:
+    numbers = _first(PRICED)
+    assert keep_options(numbers, options_of(PRICED)) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (replace(PRICED, grace_ms=20_000), "`grace_ms` was 10000 and is 20000 from now on"),
+        (replace(PRICED, grace_ms=None), "`grace_ms` was 10000 and is not set from now on"),
+        (replace(PRICED, table=Topic("prices", 0, Versioned(90_000))), "`retention_ms` was 60000"),
+    ],
+)
+def test_a_change_that_state_can_follow_is_taken_and_said(changed: Topology, said: str) -> None:
+    numbers = _first(PRICED)
+    (sentence,) = keep_options(numbers, options_of(changed))
+    assert said in sentence
+    assert keep_options(numbers, options_of(changed)) == []
+
+
+def test_another_join_of_a_stream_is_taken() -> None:
+    assert keep_options(_first(PRICED), options_of(replace(PRICED, join="left"))) != []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(PRICED, release="progress"),
+        replace(PRICED, grace_ms=None, table=Topic("prices", 0, Plain())),
+        replace(PRICED, table=Topic("other", 0, Versioned(60_000))),
+        replace(PRICED, name="else"),
+        replace(PRICED, table=MapStep("mapped", PRICES, lambda _, value: value)),
+    ],
+)
+def test_a_change_that_would_lose_state_is_refused(changed: Topology) -> None:
+    numbers = _first(PRICED)
+    before = dict(numbers)
+    with pytest.raises(StateOfOtherOptions, match="new checkpoint"):
+        keep_options(numbers, options_of(changed))
+    assert numbers == before
+
+
+@pytest.mark.parametrize("changed", [Spread("key", tasks=8), Spread("partition")])
+def test_state_stays_in_the_tasks_where_it_is(changed: Spread) -> None:
+    numbers: dict[str, int] = {}
+    keep_options(numbers, Spread("key", tasks=16).options())
+    with pytest.raises(StateOfOtherOptions, match="`tasks` was `by-key` 16"):
+        keep_options(numbers, changed.options())
+
+
+@pytest.mark.parametrize("name", ["", "a:b", "a/b"])
+def test_names_that_state_could_not_tell_apart_are_refused(name: str) -> None:
+    with pytest.raises(TopologyRefused, match="cannot be called"):
+        verify(replace(PRICED, name=name))
+
+
+def test_two_steps_of_one_name_are_refused() -> None:
+    with pytest.raises(TopologyRefused, match="two steps are called `prices`"):
+        verify(replace(PRICED, name="prices"))

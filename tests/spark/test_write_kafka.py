@@ -1,0 +1,212 @@
+"""Records that leave to Kafka: as they are, and once, whenever the driver dies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame
+
+from contracts.errors import InstanceFenced, SinkOfAnotherQuery, TopicRefused
+from contracts.record import Headers, Record
+from contracts.topics import cleaned_topic, late_topic
+from spark_jobs.write.kafka import KafkaSink
+from spark_jobs.write.markers import Marker, last_marker, markers_topic
+from spark_jobs.write.topics import check_topics, ensure_markers
+from spark_jobs.write.transaction import Batch, check_marker, write_rows
+from tests.kafka.clients import Clients, fresh_name
+from tests.kafka.fixtures import SharedKafka
+from tests.spark.driver import KILLED, Driver
+from tests.spark.strikes import WRITERS, Strike, record_table, run_query, write_batch_file
+
+BATCHES = 4
+RECORDS = 300
+HEADERS: tuple[Headers, ...] = (
+    (),
+    (("trace", b"1"), ("trace", b"2")),
+    (("b", b""), ("a", None), ("b", b"\xff\x00")),
+)
+
+
+def a_batch(number: int) -> list[Record]:
+    """Records of all kinds, with the times of long ago."""
+    return [
+        Record(
+            key=None if one == 0 else b"k%d" % one,
+            value=None if one % 5 == 0 else b"%d/%d" % (number, one),
+            timestamp_ms=1_000_000 * number + one + 1,
+            headers=HEADERS[one % 3],
+            topic="",
+            partition=0,
+            offset=None,
+        )
+        for one in range(RECORDS)
+    ]
+
+
+Said = Counter[tuple[bytes | None, bytes | None, int, Headers]]
+
+
+def said(records: list[Record]) -> Said:
+    """What records say, and how often."""
+    return Counter((one.key, one.value, one.timestamp_ms, one.headers) for one in records)
+
+
+def write_all(servers: str, topic: str, folder: Path, strike: Strike | None) -> None:
+    """The life of one driver: all that is left to write, and then a query that is refused."""
+    _run(servers, topic, folder, strike, "checkpoint")
+    try:
+        _run(servers, topic, folder, None, "another-checkpoint")
+    except Exception as error:  # noqa: BLE001 - Spark wraps what a batch raised
+        print("refused:", error)
+
+
+def _run(servers: str, topic: str, folder: Path, strike: Strike | None, checkpoint: str) -> None:
+    sink = KafkaSink(
+        topic,
+        {"bootstrap.servers": servers},
+        {cleaned_topic(topic): 2, late_topic(f"{topic}.late"): 1},
+    )
+
+    def write(frame: DataFrame, batch: int) -> None:
+        written = sink.write(frame, batch)
+        print("wrote", batch, written.records, written.replayed, flush=True)
+
+    run_query(folder, write, strike, checkpoint=checkpoint)
+
+
+def test_every_record_leaves_once_whenever_the_driver_dies(
+    kafka: SharedKafka, tmp_path: Path
+) -> None:
+    topic = fresh_name("joined")
+    expected: dict[str, list[Record]] = {topic: [], f"{topic}.late": []}
+    for number in range(BATCHES):
+        records = a_batch(number)
+        aimed = [(f"{topic}.late" if i % 7 == 0 else topic, one) for i, one in enumerate(records)]
+        for target, one in aimed:
+            expected[target].append(one)
+        write_batch_file(tmp_path / "in", number, aimed)
+
+    logs = []
+    strikes = [Strike(1, "in the middle"), Strike(2, "behind"), None]
+    for strike in strikes:
+        args = (kafka.bootstrap_servers, topic, tmp_path, strike)
+        driver = Driver(tmp_path / f"{strike}.log", write_all, *args)
+        code = driver.wait()
+        assert code == (KILLED if strike else 0), driver.log
+        logs.append(driver.log)
+
+    for target, records in expected.items():
+        assert said(kafka.clients.consume_all(target)) == said(records)
+    # The first writer had committed its part of batch 1, and every writer all of batch 2.
+    assert 0 < _replayed(logs[1], 1) < RECORDS
+    assert _replayed(logs[2], 2) == RECORDS
+    assert "has written with another checkpoint" in logs[2]
+
+
+def _replayed(log: str, batch: int) -> int:
+    line = next(line for line in log.splitlines() if line.startswith(f"wrote {batch} "))
+    return int(line.split()[-1])
+
+
+@pytest.fixture
+def batch(kafka: SharedKafka) -> Batch:
+    query = fresh_name("query")
+    client = {"bootstrap.servers": kafka.bootstrap_servers}
+    check_topics(client, {cleaned_topic(query): 1})
+    ensure_markers(client, markers_topic(query), 1)
+    return Batch(query, client, Marker("a-checkpoint", 7, 1))
+
+
+def tables(*numbers: int) -> Callable[[str], Iterator[pa.RecordBatch]]:
+    return lambda topic: iter(
+        [record_table([(topic, one) for one in a_batch(number)]) for number in numbers]
+    )
+
+
+def test_a_writer_that_was_overtaken_commits_nothing(batch: Batch, kafka: SharedKafka) -> None:
+    def overtaken() -> Iterator[pa.RecordBatch]:
+        yield from tables(1)(batch.query)
+        assert write_rows(batch, 0, tables(1)(batch.query)) == (RECORDS, 0)
+
+    with pytest.raises(InstanceFenced, match="another driver runs this query"):
+        write_rows(batch, 0, overtaken())
+    assert said(kafka.clients.consume_all(batch.query)) == said(a_batch(1))
+
+
+def test_a_writer_reads_to_the_end_what_it_need_not_write(batch: Batch) -> None:
+    write_rows(batch, 0, tables(1, 2)(batch.query))
+    again = tables(1, 2)(batch.query)
+    assert write_rows(batch, 0, again) == (2 * RECORDS, 2 * RECORDS)
+    assert next(again, None) is None
+
+
+def test_order_stays_and_a_marker_is_found_behind_aborted_ones(
+    batch: Batch, kafka: SharedKafka
+) -> None:
+    write_rows(batch, 0, tables(3)(batch.query))
+    aborted = [Record(b"0", b"{}", 1, (), "", 0, None)] * 100
+    kafka.clients.produce_aborted(markers_topic(batch.query), aborted, fresh_name("other"))
+    found = last_marker(batch.client, markers_topic(batch.query), 0)
+    assert found == batch.marker
+    written = kafka.clients.consume_all(batch.query)
+    assert [one.timestamp_ms for one in written] == [one.timestamp_ms for one in a_batch(3)]
+
+
+def test_the_first_millisecond_of_1970_is_written_as_the_second(
+    batch: Batch, kafka: SharedKafka
+) -> None:
+    first = Record(b"k", b"v", 0, (), "", 0, None)
+    write_rows(batch, 0, iter([record_table([(batch.query, first)])]))
+    assert [one.timestamp_ms for one in kafka.clients.consume_all(batch.query)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        (Marker("other", 3, WRITERS), "another checkpoint"),
+        (Marker("mine", 5, WRITERS), "older copy"),
+        (Marker("mine", 4, WRITERS + 1), "a part of micro-batch 4 with 4 writers"),
+    ],
+)
+def test_a_marker_that_does_not_fit_is_refused(found: Marker, sentence: str) -> None:
+    with pytest.raises(SinkOfAnotherQuery, match=sentence):
+        check_marker("query", found, Marker("mine", 4, WRITERS))
+
+
+def test_a_marker_tells_what_was_written() -> None:
+    wanted = Marker("mine", 4, WRITERS)
+    assert check_marker("query", wanted, wanted)
+    assert not check_marker("query", None, wanted)
+    assert not check_marker("query", Marker("mine", 3, WRITERS + 1), wanted)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "sentence"),
+    [
+        ("retention.ms", "604800000", "set its retention.ms to -1"),
+        ("message.timestamp.type", "LogAppendTime", "set its message.timestamp.type"),
+    ],
+)
+def test_a_topic_that_would_lose_records_is_refused(
+    kafka: SharedKafka, setting: str, value: str, sentence: str
+) -> None:
+    name = kafka.clients.make_topic(fresh_name("old"), 1, {"retention.ms": "-1", setting: value})
+    with pytest.raises(TopicRefused, match=sentence):
+        check_topics({"bootstrap.servers": kafka.bootstrap_servers}, {cleaned_topic(name): 1})
+
+
+def test_markers_get_a_partition_a_writer(kafka: SharedKafka) -> None:
+    client = {"bootstrap.servers": kafka.bootstrap_servers}
+    topic = markers_topic(fresh_name("query"))
+    assert [ensure_markers(client, topic, writers) for writers in (2, 4, 3)] == [0, 2, 4]
+    assert len(Clients(kafka.bootstrap_servers).end_offsets(topic)) == 4
+
+
+def test_markers_that_would_be_forgotten_are_refused(kafka: SharedKafka) -> None:
+    topic = kafka.clients.make_topic(markers_topic(fresh_name("query")), 1)
+    with pytest.raises(TopicRefused, match="set it to compact"):
+        ensure_markers({"bootstrap.servers": kafka.bootstrap_servers}, topic, 1)

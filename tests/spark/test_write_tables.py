@@ -1,0 +1,73 @@
+"""Rows that leave to Delta and Parquet: once, whenever the driver dies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+
+from contracts.record import Record
+from spark_jobs.session import CONNECTORS
+from spark_jobs.write.delta import DeltaSink
+from spark_jobs.write.parquet import ParquetSink
+from tests.spark.driver import KILLED, Driver
+from tests.spark.strikes import Strike, run_query, write_batch_file
+from tests.spark.tables import live_files
+
+BATCHES = 3
+RECORDS = 40
+
+
+def write_all(folder: Path, strike: Strike | None) -> None:
+    """The life of one driver; the one that reaches the end reads what there is, and is refused."""
+    delta, parquet = str(folder / "delta"), str(folder / "parquet")
+
+    def write_both(checkpoint: str, strike: Strike | None) -> None:
+        sinks = DeltaSink("query", delta), ParquetSink("query", parquet)
+
+        def write(frame: DataFrame, batch: int) -> None:
+            for sink in sinks:
+                sink.write(frame.select("key", "value", "timestamp_ms"), batch)
+
+        run_query(folder, write, strike, checkpoint=checkpoint, connectors=CONNECTORS)
+
+    write_both("checkpoint", strike)
+    refusals: list[str] = []
+    for refused in (DeltaSink("query", delta), ParquetSink("query", parquet)):
+        try:
+            run_query(folder, refused.write, None, checkpoint=f"new-{len(refusals)}")
+        except Exception as error:  # noqa: BLE001 - Spark wraps what a batch raised
+            refusals.append(str(error))
+    (folder / "refusals.json").write_text(json.dumps(refusals))
+
+
+def test_every_row_is_written_once_whenever_the_driver_dies(tmp_path: Path) -> None:
+    expected = []
+    for number in range(BATCHES):
+        records = [
+            Record(b"k%d" % one, None if one % 5 == 0 else b"v", 1_000 * number + one, (), "", 0, 0)
+            for one in range(RECORDS)
+        ]
+        expected += [(one.key, one.value, one.timestamp_ms) for one in records]
+        write_batch_file(tmp_path / "in", number, [("unused", one) for one in records])
+
+    for strike in (Strike(1, "behind"), None):
+        driver = Driver(tmp_path / f"{strike}.log", write_all, tmp_path, strike)
+        assert driver.wait() == (KILLED if strike else 0), driver.log
+
+    by_time = sorted(expected, key=lambda row: row[2])
+    assert _rows(live_files(tmp_path / "delta")) == by_time
+    assert _rows(list((tmp_path / "parquet").glob("checkpoint=*/batch=*/*.parquet"))) == by_time
+    refusals = json.loads((tmp_path / "refusals.json").read_text())
+    assert ["with another checkpoint" in refusal for refusal in refusals] == [True, True]
+
+
+def _rows(files: list[Path]) -> list[tuple[bytes, bytes | None, int]]:
+    rows = [
+        (row["key"], row["value"], row["timestamp_ms"])
+        for file in files
+        for row in pq.ParquetFile(file).read().to_pylist()
+    ]
+    return sorted(rows, key=lambda row: row[2])
