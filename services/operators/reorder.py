@@ -78,6 +78,9 @@ class Reorder:
         self._time_ms, through_ms, held, self._weight, self._arrivals = unpack_fields(
             _header, header
         )
+        if self._policy.buffer.bytes is None:
+            # Nobody keeps it from here on; who bounds it again weighs anew.
+            self._weight = 0
         if self._spills:
             self._held.in_memory_max = self._in_memory_max(held)
         self._held.recalled = self._reweigh if self._weight == 0 else None

@@ -98,10 +98,12 @@ class Sessions:
         first = self._first_segment(timestamp_ms, time_ms)
         for segment in range(first, time_ms // self._segment_ms + 1):
             for session in self._rows.get((segment, key), ()):
+                # A closed one may lie within what an open one has grown to since.
+                if session.end_ms < first_end_ms:
+                    continue
                 if session.start_ms > last_start_ms:
                     return found
-                if session.end_ms >= first_end_ms:
-                    found.append(session)
+                found.append(session)
         return found
 
     def is_closed(self, end_ms: int, time_ms: int) -> bool:

@@ -76,6 +76,16 @@ def told(inputs: list[list[Record]]) -> list[list[Record]]:
     return [[one._replace(offset=next(offsets)) for one in part] for part in inputs]
 
 
+def test_a_weight_that_was_not_kept_for_a_while_is_weighed_anew() -> None:
+    many = [record(1_000 + number, b"b") for number in range(10)]
+    policies = [
+        ReorderPolicy(grace_ms=grace_ms, buffer=buffer)
+        for grace_ms, buffer in ((5_000, BUFFERS[3]), (1, BUFFERS[0]), (1, BUFFERS[5]))
+    ]
+    parts = [many, [record(FAR_MS, b"a")], []]
+    assert len(lives(policies, parts)) >= len(many)
+
+
 @MORE
 @given(st.tuples(reorders, reorders, reorders), parts)
 def test_reorder_with_another_grace_and_buffer_lets_go_of_each_record_once(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.policies import AggregatePolicy, Window
+from contracts.policies import AggregatePolicy, Session, Window
 from contracts.record import Record
 from tests.oracles.aggregate import aggregate
 from tests.properties import strategies
@@ -64,6 +64,14 @@ def test_over_sessions_it_does_what_the_oracle_says(
     policy: AggregatePolicy, records: list[Record], plan: list[Stop]
 ) -> None:
     _check(policy, records, plan)
+
+
+def test_a_closed_session_may_lie_within_one_that_is_open() -> None:
+    window = Session(gap_ms=10_000, grace_ms=0)
+    policy = AggregatePolicy(name="aggregate", store="aggregate", function="count", window=window)
+    times_ms = (25_000, 40_000, 30_000, 20_000, 10_000)
+    records = [Record(b"a", b"1", at_ms, (), "input", 0, at_ms) for at_ms in times_ms]
+    _check(policy, records, [])
 
 
 @MORE
