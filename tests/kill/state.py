@@ -15,7 +15,13 @@ from pathlib import Path
 
 from contracts.hops import Hop
 from contracts.pipeline import PipelineSpec
-from contracts.policies import ReorderPolicy, SuppressPolicy
+from contracts.policies import (
+    AggregatePolicy,
+    DeduplicatePolicy,
+    ReorderPolicy,
+    SuppressPolicy,
+    Tumbling,
+)
 from contracts.record import Record, offset_of
 from services.operators.chain import Chain
 from services.operators.operator import Batch
@@ -104,8 +110,7 @@ def row_problems(case: Case, rebuilt: Store, disk: Store) -> Iterator[str]:
     for store, key in sorted(logged.keys() - stored.keys()):
         if not _is_over(key, counts_from_ms):
             yield f"in the changelog alone: {store} {key.hex()}"
-    # Until it is purged for the first time, a changelog knows every row that is on disk. A purge
-    # takes what is over, and what was held is over as soon as it is released.
+    # Until it is purged for the first time, a changelog knows every row that is on disk.
     is_purged = read_purged(Overlay(disk, case.spec.pipeline).view(ABOUT)) > 0
     waits_ms = _waits_ms(case)
     for store, key in sorted(stored.keys() - logged.keys()):
@@ -117,13 +122,24 @@ def row_problems(case: Case, rebuilt: Store, disk: Store) -> Iterator[str]:
 
 
 def _waits_ms(case: Case) -> dict[str, int]:
-    """How far the source's time passes what is held, by store, until it is released."""
-    waits_ms, waited_ms = {}, 0
+    """How far the source's time passes a row, by store, before the row can be over.
+
+    What is held is over when it is released; a window's result has the window's end in its key, and
+    waits for its grace. An id is over behind its interval, while the segment
+    that it stands in, which gives its row a time, begins earlier and may live longer.
+    """
+    waits_ms, waited_ms, closes_ms = {}, 0, 0
     for policy in case.spec.operators:
+        if isinstance(policy, DeduplicatePolicy):
+            waits_ms[str(policy.store)] = waited_ms + policy.interval_ms
+            continue
         if isinstance(policy, ReorderPolicy):
             waited_ms += policy.grace_ms
-        elif isinstance(policy, SuppressPolicy) and policy.limit_ms is not None:
-            waited_ms += policy.limit_ms
+        elif isinstance(policy, SuppressPolicy):
+            waited_ms += closes_ms if policy.limit_ms is None else policy.limit_ms
+        elif isinstance(policy, AggregatePolicy) and isinstance(policy.window, Tumbling):
+            closes_ms = policy.window.grace_ms
+            continue
         else:
             continue
         waits_ms[str(policy.store)] = waited_ms
