@@ -96,12 +96,20 @@ class Settings(BaseSettings):
     """A name that survives restarts (Kafka's `group.instance.id`): a short one moves nothing."""
     session_timeout_ms: _Positive = 10_000
     """After so long a silence the others take over our partitions."""
-    heartbeat_interval_ms: _Positive = 1_000
+    heartbeat_interval_ms: _Positive = 300
     """How often the group hears of us."""
     transaction_timeout_ms: _Positive = 15_000
     """After so long the broker aborts a transaction whose owner is gone."""
     shutdown_timeout_ms: _Positive = 20_000
     """How long a stop may take to commit what is under way."""
+    standbys: Annotated[int, Field(ge=0)] = 0
+    """Copies of each partition's state that other instances keep up, to take over at once."""
+    acceptable_recovery_lag: Annotated[int, Field(ge=0)] = 1_000
+    """A copy of a state that lacks no more changelog records than these may take over."""
+    max_warmup_replicas: Annotated[int, Field(gt=0)] = 2
+    """So many partitions at once are learned by instances that they move to, in the whole group."""
+    probing_interval_ms: _Positive = 600_000
+    """How often the group looks again while partitions are not where they should be."""
     stall_timeout_ms: _Positive = 180_000
     """Without progress for so long, while there are records to read, we count as stalled."""
     decisions: bool = False

@@ -18,6 +18,7 @@ GROUP = "headrace.commands"
 OWN_COMMANDS = {
     "broker": "services.cli.broker:broker",
     "demo": "services.cli.demo:demo",
+    "group": "services.cli.group:group",
     "inspect": "services.cli.inspect:inspect",
     "plan": "services.cli.plan:plan",
     "replay-dead": "services.cli.replay_dead:replay_dead",

@@ -79,6 +79,23 @@ WORKER: tuple[Metric[WorkerSnapshot], ...] = (
         lambda worker: worker.rebalances, mirrors="rebalance-total",
     ),
     Metric(
+        "headrace_paused_seconds_total", "counter",
+        "How long partitions stood still here in rebalances: while they were given up, and from"
+        " when they were given to this worker until they ran. One that stays adds nothing.",
+        lambda worker: dict(worker.paused_ms), by="task", divisor=1000,
+    ),
+    Metric(
+        "headrace_copies", "gauge",
+        "Copies of state that this worker keeps up: of partitions that it learns in order to run"
+        " them, and in case that others die.",
+        readings.copies_by_role, by="role",
+    ),
+    Metric(
+        "headrace_copy_lag_records", "gauge",
+        "How many changelog records a copy lacks.",
+        readings.copy_lags, by="task",
+    ),
+    Metric(
         "headrace_heartbeat_age_seconds", "gauge",
         "How long ago the coordinator of the group last answered.",
         readings.heartbeat_age_seconds, mirrors="last-heartbeat-seconds-ago",

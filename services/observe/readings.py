@@ -9,6 +9,7 @@ from typing import get_args
 from contracts.dead_letter import INTAKE
 from contracts.decision import Reason
 from services.observe.snapshot import (
+    CopyRole,
     OperatorKind,
     OperatorSnapshot,
     StateMemory,
@@ -70,6 +71,17 @@ def tasks_by_state(worker: WorkerSnapshot) -> dict[str, int]:
 def heartbeat_age_seconds(worker: WorkerSnapshot) -> float | None:
     """How long ago the coordinator last answered."""
     return None if worker.heartbeat_at_s is None else worker.taken_at_s - worker.heartbeat_at_s
+
+
+def copies_by_role(worker: WorkerSnapshot) -> dict[str, int]:
+    """How many copies of state are kept up for each purpose."""
+    roles = [copy.role for copy in worker.copies]
+    return {role: roles.count(role) for role in get_args(CopyRole)}
+
+
+def copy_lags(worker: WorkerSnapshot) -> dict[str, int]:
+    """How far each copy is behind, where that is known."""
+    return {copy.task: copy.lag for copy in worker.copies if copy.lag is not None}
 
 
 def of_memory(read: Callable[[StateMemory], int]) -> Callable[[WorkerSnapshot], Reading]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from contracts.decision import Reason
@@ -28,6 +28,7 @@ from services.operators.updates import BufferSamples
 
 WorkerState = Literal["starting", "restoring", "running", "stopping"]
 TaskState = Literal["restoring", "running", "closing"]
+CopyRole = Literal["learner", "standby"]
 OperatorKind = Literal[
     "reorder", "deduplicate", "distinct", "table", "filter", "aggregate", "suppress"
 ]
@@ -121,6 +122,17 @@ class StateMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class CopySnapshot:
+    """The state of a task that runs elsewhere, or nowhere, kept up here."""
+
+    task: str
+    """Its topic and partition, with a slash between."""
+    role: CopyRole
+    lag: int | None
+    """Changelog records that it lacks; None while nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerSnapshot:
     """The whole process."""
 
@@ -135,6 +147,9 @@ class WorkerSnapshot:
     rebalances: int = 0
     heartbeat_at_s: float | None = None
     """When the group's coordinator last answered, by the same clock; None before it ever did."""
+    copies: tuple[CopySnapshot, ...] = ()
+    paused_ms: Mapping[str, int] = field(default_factory=dict)
+    """By topic and partition: how long it stood still here because it came or went."""
     memory: StateMemory | None = None
     """None before any state is open."""
 

@@ -6,7 +6,7 @@ and its offsets are not used: tasks do that, in one transaction. The web server 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import faust
@@ -56,16 +56,14 @@ class SidecarApp(faust.App):  # type: ignore[misc]
     def _new_transport(self) -> BatchTransport:
         return BatchTransport(self.conf.broker_consumer, self)
 
-    async def _on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:  # noqa: ARG002
-        self._assignment = assigned
+    async def route(self, partitions: Iterable[TopicPartition]) -> None:
+        """Lead records of these partitions to their agents, and begin to fetch."""
         await self.topics.maybe_wait_for_subscriptions()
-        await self.topics.on_partitions_assigned(assigned)
-        self.flow_control.resume()
+        await self.topics.on_partitions_assigned({TP(*partition) for partition in partitions})
+        if not self.flow_control.is_active():
+            # It empties the agents' queues as well, and what stays waits in them.
+            self.flow_control.resume()
         await self._fetcher.maybe_start()
-        await self.worker.assigned(TopicPartition(*tp) for tp in assigned)
-
-    async def _on_partitions_revoked(self, revoked: set[TP]) -> None:
-        await self.worker.revoked(TopicPartition(*tp) for tp in revoked)
 
     async def _producer_flush(self, _logger: Any) -> None:
         """Faust's own producer sends nothing."""
@@ -119,5 +117,5 @@ def _add_hop(app: SidecarApp, hop: Hop) -> None:
 async def start_app(app: SidecarApp) -> None:
     """Start Faust's services, and the worker with the consumer's thread."""
     consumer: BatchConsumer = app.consumer
-    await app.worker.start(consumer.thread)
+    await app.worker.start(consumer.thread, app.route)
     await app.start()

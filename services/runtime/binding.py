@@ -7,7 +7,7 @@ Every batch carries the lease under which its partition was being read. A task t
 again reads from an earlier offset; what is still on its way from before would leave a hole, and is
 known by its old lease.
 
-A partition is paused when it is assigned, until its task is ready: nothing is fetched that nobody
+A partition comes paused, and is resumed when its task is ready: nothing is fetched that nobody
 may process yet, which is the race that loses records in stock Faust. From then on it is paused, in
 the same breath in which records are handed on, whenever enough of them wait, and resumed when they
 are taken; so one slow partition holds up no other, and memory is bounded.
@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.events import Event
@@ -35,6 +34,7 @@ from mode.threads import WorkerThread
 
 from contracts.record import Record
 from services.runtime import seams
+from services.runtime.coordinator import GroupConsumer
 from services.runtime.outbox import OURS
 from services.runtime.tally import Surveyed
 
@@ -97,11 +97,12 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     def _create_worker_consumer(self, _transport: Any) -> AIOKafkaConsumer:
         worker = self.app.worker
-        return AIOKafkaConsumer(
+        return GroupConsumer(
+            worker.rebalance,
+            worker.main_loop,
             **worker.consumer_options(),
             group_id=self.app.conf.id,
             rebalance_timeout_ms=worker.rebalance_timeout_ms,
-            partition_assignment_strategy=[StickyPartitionAssignor],
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
@@ -118,7 +119,10 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         batches = []
         worker = self.app.worker
         for partition, records in fetched.items():
-            batches.append(Batch(partition, self._leases.get(partition, 0), records))
+            lease = self._leases.get(partition)
+            if lease is None:
+                continue
+            batches.append(Batch(partition, lease, records))
             if worker.waiting(partition) + len(records) >= worker.work.waiting_records_max:
                 consumer.pause(partition)
                 self._paused.add(partition)
@@ -150,6 +154,18 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         if partition in consumer.assignment():
             consumer.resume(partition)
 
+    def ask_for_rebalance(self) -> None:
+        """Join the group again."""
+        self.thread_loop.call_soon_threadsafe(
+            seams.coordinator(self._ensure_consumer()).request_rejoin
+        )
+
+    def heartbeat_at_s(self) -> float | None:
+        """When the group last answered, by a clock that only goes forward."""
+        coordinator = None if self._consumer is None else seams.coordinator(self._consumer)
+        at_s: float | None = None if coordinator is None else coordinator.heartbeat_at_s
+        return at_s
+
     def share(self, fetch_bytes: int) -> None:
         """Fetch so much of each partition at once from now on."""
         seams.set_fetch_bytes(self._ensure_consumer(), fetch_bytes)
@@ -160,6 +176,7 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     async def _pause(self, partition: TopicPartition) -> None:
         consumer = self._ensure_consumer()
+        self._leases.pop(partition, None)
         if partition in consumer.assignment():
             consumer.pause(partition)
 
@@ -169,9 +186,12 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     async def _bounds(self, partition: TopicPartition) -> Bounds:
         consumer = self._ensure_consumer()
-        earliest = (await consumer.beginning_offsets([partition]))[partition]
-        end = (await consumer.end_offsets([partition]))[partition]
-        committed = await seams.committed(consumer, partition)
+        firsts, ends, committed = await asyncio.gather(
+            consumer.beginning_offsets([partition]),
+            consumer.end_offsets([partition]),
+            seams.committed(consumer, partition),
+        )
+        earliest, end = firsts[partition], ends[partition]
         if committed is None:
             return Bounds(earliest, end, None, is_ours=False)
         return Bounds(earliest, end, committed.offset, committed.metadata == OURS)
@@ -193,33 +213,17 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         ends = await consumer.end_offsets(partitions) if partitions else {}
         found = {}
         for partition in partitions & consumer.assignment():
-            if self._leases.get(partition):
+            if partition in self._leases:
                 fetched = await consumer.position(partition)
                 stable = consumer.last_stable_offset(partition)
                 found[partition] = Surveyed(fetched, ends[partition], stable, now_s)
         return found
 
 
-class BatchListener(driver.ConsumerRebalanceListener):  # type: ignore[misc]
-    """Told by aiokafka, in the consumer's thread, who owns what."""
-
-    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> Any:
-        """Hand on to the main loop, and wait until every task has committed."""
-        return self._thread.on_partitions_revoked(driver.ensure_TPset(revoked))
-
-    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Pause, before anything can be fetched; the tasks resume when they are ready."""
-        consumer = self._thread._ensure_consumer()
-        consumer.pause(*assigned)
-        await self._thread.on_partitions_assigned(driver.ensure_TPset(assigned))
-
-
 class BatchConsumer(driver.Consumer):  # type: ignore[misc]
     """Faust's consumer, handing on a batch as one message."""
 
     mundane_level = "debug"
-
-    RebalanceListener = BatchListener
 
     def _new_consumer_thread(self) -> BatchThread:
         return BatchThread(self, loop=self.loop, beacon=self.beacon)
@@ -229,14 +233,6 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         """Where the real consumer lives."""
         thread: BatchThread = self._thread
         return thread
-
-    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Faust's bookkeeping of offsets is not ours."""
-        await self._on_partitions_revoked(revoked)
-
-    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Faust's bookkeeping of offsets is not ours."""
-        await self._on_partitions_assigned(assigned, generation_id)
 
     def ack(self, message: ConsumerMessage) -> bool:
         """Tasks commit, and then acknowledge; there is nothing left to do."""

@@ -43,12 +43,14 @@ from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from contracts.errors import GroupBusy, KafkaRefused, KafkaUnreachable, TopicRefused
+from services.group.view import Described
 from services.runtime.reach import reachable
 from services.runtime.security import client_options
 from services.settings import Settings
 
 _PATIENCE_S = 30.0
 _PAUSE_S = 0.05
+_REST_S = 10.0
 _TIMEOUT_MS = 20_000
 _TOPIC = 2
 """A topic, among what may have settings."""
@@ -101,6 +103,21 @@ class NewTopic(NamedTuple):
     settings: Mapping[str, str]
 
 
+class GroupNow(NamedTuple):
+    """A group, as its coordinator describes it."""
+
+    state: str
+    """Kafka's word: Empty, Stable, PreparingRebalance, CompletingRebalance, Dead."""
+    protocol: str
+    members: list[Described]
+
+
+class _Answered(NamedTuple):
+    state: str
+    protocol: str
+    members: list[tuple[str, str, str, bytes, bytes]]
+
+
 class Ends(NamedTuple):
     """Where a partition begins, and where it ends for those who read what is committed."""
 
@@ -127,6 +144,17 @@ async def connected(settings: Settings) -> AsyncIterator[Cluster]:
         raise KafkaUnreachable(message) from error
     finally:
         await client.close()
+
+
+async def group_now(group: str, settings: Settings) -> GroupNow:
+    """A group, in rest; or as it is, where a rebalance takes long."""
+    give_up_at_s = time.monotonic() + _REST_S
+    async with connected(settings) as cluster:
+        while True:
+            now = await cluster.described(group)
+            if not now.state.endswith("Rebalance") or time.monotonic() >= give_up_at_s:
+                return now
+            await asyncio.sleep(_PAUSE_S)
 
 
 def _user(settings: Settings) -> str:
@@ -224,13 +252,31 @@ class Cluster:
             for number, offset, metadata, _ in partitions
         }
 
-    @_patient
     async def members(self, group: str) -> list[str]:
         """Who is in a group now: client and host of each."""
+        described = await self._describe(group)
+        return sorted(
+            f"{client} on {host.removeprefix('/')}" for _, client, host, *_ in described.members
+        )
+
+    async def described(self, group: str) -> GroupNow:
+        """A group's state, and what its members said and were told."""
+        state, protocol, members = await self._describe(group)
+        return GroupNow(
+            state,
+            protocol,
+            [
+                Described(name, host.removeprefix("/"), said, told)
+                for name, _, host, said, told in members
+            ],
+        )
+
+    @_patient
+    async def _describe(self, group: str) -> _Answered:
         answer = await self._send(DescribeGroupsRequest([group]), await self._coordinator(group))
-        ((code, _, _, _, _, members, *_),) = answer.groups
+        ((code, _, state, _, protocol, members, *_),) = answer.groups
         self._check(code, f"see the group `{group}`", "Describe")
-        return sorted(f"{client} on {host.removeprefix('/')}" for _, client, host, *_ in members)
+        return _Answered(state, protocol, members)
 
     @_patient
     async def delete_group(self, group: str) -> None:

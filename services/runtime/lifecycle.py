@@ -6,7 +6,7 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from aiokafka.errors import KafkaConnectionError
@@ -58,8 +58,7 @@ def _let_go(loop: asyncio.AbstractEventLoop) -> None:
 
 async def _run(spec: PipelineSpec, settings: Settings) -> None:
     await reachable(settings)
-    await _prepare(spec, settings)
-    worker = Worker(spec, settings)
+    worker = Worker(spec, settings, await _prepare(spec, settings))
     app = make_app(worker)
     with _told_to_stop() as stop:
         logger.info("starting", pipeline=spec.pipeline, guarantee=settings.guarantee)
@@ -93,13 +92,14 @@ async def _start(app: SidecarApp, settings: Settings) -> None:
         raise KafkaUnreachable(message) from problem
 
 
-async def _prepare(spec: PipelineSpec, settings: Settings) -> None:
-    """Have every topic there, as it must be, before a record is read."""
+async def _prepare(spec: PipelineSpec, settings: Settings) -> Mapping[str, int]:
+    """Have every topic there, as it must be; how many partitions each has."""
     prepared = await prepare_topics(spec, settings)
     for name in prepared.made:
         logger.info("topic made", topic=name, partitions=prepared.partitions.get(name))
     for sentence in (*spec.warnings(), *prepared.warnings):
         logger.warning(sentence)
+    return prepared.partitions
 
 
 @contextmanager

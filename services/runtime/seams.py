@@ -6,10 +6,15 @@ these. What is public is used where it is needed; what is here is used from here
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from types import FunctionType
 from typing import Any
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer import fetcher as _fetcher
+from aiokafka.consumer.subscription_state import TopicPartitionState
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from contracts.record import Record
@@ -18,22 +23,52 @@ FAUST = "0.15.3"
 AIOKAFKA = "0.14.0"
 
 PRIVATE_NAMES = {
-    "aiokafka.consumer.AIOKafkaConsumer": ("_coordinator", "_fetcher"),
-    "aiokafka.consumer.fetcher.Fetcher": ("_max_partition_fetch_bytes",),
+    "aiokafka.consumer.AIOKafkaConsumer": (
+        "_client",
+        "_coordinator",
+        "_fetcher",
+        "_subscription",
+        "start",
+    ),
+    "aiokafka.consumer.fetcher.Fetcher": (
+        "_max_partition_fetch_bytes",
+        "_notify",
+        "_records",
+        "_wait_consume_future",
+    ),
     "aiokafka.consumer.fetcher.PartitionRecords": ("_consumer_record", "_records_iterator"),
-    "aiokafka.consumer.group_coordinator.GroupCoordinator": ("fetch_committed_offsets",),
+    "aiokafka.consumer.group_coordinator.GroupCoordinator": (
+        "_assignors",
+        "_closing",
+        "_cluster",
+        "_do_commit_offsets",
+        "_do_heartbeat",
+        "_do_rejoin_group",
+        "_get_metadata_snapshot",
+        "_group_subscription",
+        "_metadata_snapshot",
+        "_on_join_complete",
+        "_on_join_prepare",
+        "_perform_assignment",
+        "_performed_join_prepare",
+        "_send_req",
+        "_session_timeout_ms",
+        "_start_heartbeat_task",
+        "_subscription",
+        "fetch_committed_offsets",
+        "request_rejoin",
+        "reset_generation",
+    ),
+    "aiokafka.consumer.subscription_state.Assignment": ("_topic_partitions", "_tp_state"),
     "aiokafka.producer.AIOKafkaProducer": ("_txn_manager",),
     "aiokafka.producer.message_accumulator.BatchBuilder": ("_builder", "_relative_offset"),
     "aiokafka.protocol.api.RequestStruct": ("FLEXIBLE_VERSION",),
     "aiokafka.protocol.struct.Struct": ("SCHEMA",),
     "faust.App": (
         "BootStrategy",
-        "_assignment",
         "_create_directories",
         "_fetcher",
         "_new_transport",
-        "_on_partitions_assigned",
-        "_on_partitions_revoked",
         "_producer_flush",
         "_stop_consumer",
     ),
@@ -50,26 +85,17 @@ PRIVATE_NAMES = {
     ),
     "faust.transport.drivers.aiokafka.AIOKafkaConsumerThread": (
         "__post_init__",
+        "_consumer",
         "_create_worker_consumer",
         "_ensure_consumer",
         "_fetch_records",
     ),
     "faust.transport.drivers.aiokafka.Consumer": (
-        "RebalanceListener",
         "_drain_messages",
         "_new_consumer_thread",
-        "_on_partitions_assigned",
-        "_on_partitions_revoked",
         "_thread",
         "ack",
         "commit",
-        "on_partitions_assigned",
-        "on_partitions_revoked",
-    ),
-    "faust.transport.drivers.aiokafka.ConsumerRebalanceListener": (
-        "_thread",
-        "on_partitions_assigned",
-        "on_partitions_revoked",
     ),
     "faust.transport.drivers.aiokafka.Transport": ("Consumer",),
     "mode.services.Service": ("mundane_level",),
@@ -111,6 +137,11 @@ def install_records() -> None:
     _fetcher.PartitionRecords = _Records
 
 
+def coordinator(consumer: Any) -> Any:
+    """Who speaks with the group for a consumer that was started."""
+    return consumer._coordinator
+
+
 def set_fetch_bytes(consumer: Any, fetch_bytes: int) -> None:
     """Change how much of a partition is fetched at once; the next fetch asks for it."""
     consumer._fetcher._max_partition_fetch_bytes = fetch_bytes
@@ -120,6 +151,67 @@ async def committed(consumer: Any, partition: TopicPartition) -> OffsetAndMetada
     """What the group committed, with its metadata, which aiokafka's own method leaves out."""
     found = await consumer._coordinator.fetch_committed_offsets([partition])
     return found.get(partition)
+
+
+def start_with(
+    consumer: AIOKafkaConsumer, make_coordinator: Callable[..., Any]
+) -> Coroutine[Any, Any, None]:
+    """Start a consumer with another coordinator, which its class names and does not ask for."""
+    start = AIOKafkaConsumer.start
+    ours = {**start.__globals__, "GroupCoordinator": make_coordinator}
+    started: Coroutine[Any, Any, None] = FunctionType(start.__code__, ours)(consumer)
+    return started
+
+
+_ABOUT_OFFSETS = (OffsetCommitRequest, OffsetFetchRequest, OffsetRequest)
+_OFFSETS_CONNECTION = 2
+"""Behind those that aiokafka knows itself."""
+
+
+def ask_apart(consumer: AIOKafkaConsumer) -> None:
+    """Ask about offsets on a connection of their own.
+
+    A broker answers one request of a connection at a time. Behind a JoinGroup a commit would wait
+    until every member has joined, and behind a fetch a question until there are records.
+    """
+    client = consumer._client
+    send = client.send
+
+    async def send_apart(node_id: int, request: Any, **options: Any) -> Any:
+        if isinstance(request, _ABOUT_OFFSETS):
+            options["group"] = _OFFSETS_CONNECTION
+        return await send(node_id, request, **options)
+
+    client.send = send_apart
+
+
+def add_partitions(consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:
+    """Assign more partitions, paused, while the others are fetched as before.
+
+    With a position, whatever it is, nobody looks for one; who resumes seeks first.
+    """
+    assignment = consumer._subscription.subscription.assignment
+    added = frozenset(partitions)
+    for partition in added:
+        state = assignment._tp_state[partition] = TopicPartitionState(assignment)
+        state.seek(0)
+        state.pause()
+    assignment._topic_partitions |= added
+    # It waits for what it knows of, and would not see that one of these is resumed.
+    consumer._fetcher._notify(consumer._fetcher._wait_consume_future)
+
+
+def drop_partitions(consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:
+    """Take partitions away while the others are fetched as before."""
+    assignment, fetcher = consumer._subscription.subscription.assignment, consumer._fetcher
+    dropped = frozenset(partitions)
+    assignment._topic_partitions -= dropped
+    for partition in dropped:
+        # A fetch that is under way may still name it; without a position its answer is left.
+        assignment._tp_state[partition].resume()
+        assignment._tp_state[partition] = TopicPartitionState(assignment)
+        fetcher._records.pop(partition, None)
+    fetcher._notify(fetcher._wait_consume_future)
 
 
 def producer_id(producer: Any) -> int:

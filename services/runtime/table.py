@@ -60,12 +60,16 @@ class StateTable(faust.Table):  # type: ignore[misc]
         super().__init__(app, name=name, key_type=bytes, value_type=bytes)
         self._folder = folder
         self._memory = memory
+        self._parked: dict[int, PartitionState] = {}
 
     def _new_store_by_url(self, url: Any) -> PartitionStores:
         return PartitionStores(url, self.app, self)
 
     async def open(self, partition: int, now_ms: int) -> PartitionState:
         """Open a partition's database, in a thread; who is cancelled meanwhile leaves none open."""
+        if partition in self._parked:
+            state = self.data.open_states[partition] = self._parked.pop(partition)
+            return state
         opening = asyncio.get_running_loop().run_in_executor(
             None,
             PartitionState,
@@ -81,6 +85,11 @@ class StateTable(faust.Table):  # type: ignore[misc]
             raise
         self.data.open_states[partition] = state
         return state
+
+    def park(self, partition: int) -> None:
+        """Leave an open database to whoever opens it next."""
+        state = self._parked[partition] = self.data.open_states.pop(partition)
+        state.is_followed, state.rebuilt_because = True, None
 
     async def close(self, partition: int) -> None:
         """Let go of a partition's files and locks."""

@@ -152,7 +152,7 @@ class Task:
         opened.push_async_callback(table.close, self.partition)
         if state.rebuilt_because is not None:
             logger.warning("state is rebuilt", **self._where, why=state.rebuilt_because)
-        left_open = await self._restore(is_last=False)
+        left_open = [] if state.is_followed else await self._restore(is_last=False)
         outbox = self._outbox = work.outbox(hop, self.partition)
         opened.push_async_callback(outbox.stop)
         await outbox.start()
@@ -251,7 +251,9 @@ class Task:
             return False
         settings = self._work.settings
         return (
-            self.uncommitted_records >= settings.commit_records_max
+            # Whoever waited for a hand-over need not wait for a commit interval on top.
+            (self._partition_state.is_followed and not self.tally.commits)
+            or self.uncommitted_records >= settings.commit_records_max
             or self._outbox.bytes_sent >= settings.commit_bytes_max
             or time.monotonic() - self._opened_at >= settings.commit_interval_ms / 1000
         )

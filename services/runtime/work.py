@@ -65,8 +65,9 @@ class Work:
         settings: Settings,
         thread: Callable[[], BatchThread],
         fail: Callable[[BaseException], None],
+        opened: Callable[[TopicPartition], None],
     ) -> None:
-        """Nothing is opened before `start`."""
+        """Nothing is opened before `start`; `opened` hears of each task that begins to run."""
         self.spec = spec
         self.settings = settings
         self.folder = settings.state_folder / spec.pipeline
@@ -77,6 +78,7 @@ class Work:
         self.purges = Purges(settings)
         self.written_topics = [topic.name for topic in written_topics(spec, settings)]
         self._thread = thread
+        self._opened = opened
         self.waiting_records_max = WAITING_RECORDS_MAX
         """So many records may wait for one task before its partition is paused."""
         self.survey: dict[TopicPartition, Surveyed] = {}
@@ -129,6 +131,7 @@ class Work:
 
     async def begin_reading(self, source: TopicPartition, position: int, lease: int) -> None:
         """Let records of a partition come."""
+        self._opened(source)
         await self._thread().seek_and_resume(source, position, lease)
 
     async def stop_reading(self, source: TopicPartition) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from aiokafka.structs import TopicPartition
@@ -18,6 +19,7 @@ from contracts.pipeline import PipelineSpec
 from services.observe.logs import logger as logger_of
 from services.observe.snapshot import StateMemory, WorkerSnapshot, WorkerState
 from services.runtime.binding import Batch, BatchThread
+from services.runtime.rebalance import Rebalance
 from services.runtime.security import consumer_options
 from services.runtime.task import Fetched, Task
 from services.runtime.work import WAITING_RECORDS_MAX, Work
@@ -29,14 +31,17 @@ _FETCH_BYTES_MAX = 512 << 10
 _FETCH_BYTES_MIN = 64 << 10
 _WAITING_RECORDS_TOTAL = 100_000
 _WAITING_RECORDS_MIN = 1_000
+Route = Callable[[Iterable[TopicPartition]], Awaitable[None]]
 logger = logger_of(__name__)
 
 
 class Worker:
     """All tasks of this process."""
 
-    def __init__(self, spec: PipelineSpec, settings: Settings) -> None:
-        """Nothing is opened before `start`."""
+    def __init__(
+        self, spec: PipelineSpec, settings: Settings, partitions: Mapping[str, int]
+    ) -> None:
+        """Nothing is opened before `start`; its topics have so many partitions."""
         self.spec = spec
         self.settings = settings
         self.hops = {hop.topic: hop for hop in spec.hops()}
@@ -51,38 +56,60 @@ class Worker:
         self._since_s = time.monotonic()
         self._running: dict[TopicPartition, asyncio.Task[None]] = {}
         self._thread: BatchThread | None = None
-        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.work = Work(spec, settings, self._the_thread, self.fail)
+        self._route: Route | None = None
+        self._given_at_s: dict[TopicPartition, float] = {}
+        self._paused_ms: Counter[TopicPartition] = Counter()
+        self.main_loop = asyncio.get_running_loop()
+        self._failed: asyncio.Future[None] = self.main_loop.create_future()
+        self.work = Work(spec, settings, self._the_thread, self.fail, self._opened)
+        self.rebalance = Rebalance(self.work, self, partitions)
 
     def _the_thread(self) -> BatchThread:
         assert self._thread is not None
         return self._thread
 
-    async def start(self, thread: BatchThread) -> None:
+    async def start(self, thread: BatchThread, route: Route) -> None:
         """Begin to take partitions, from this consumer's thread."""
-        self._thread = thread
+        self._thread, self._route = thread, route
         await self.work.restorer.start()
+        await self.rebalance.start()
 
     def consumer_options(self) -> dict[str, Any]:
         """How the source's consumer connects."""
         return consumer_options(self.settings)
 
-    async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Open a task for each partition that is new."""
+    async def route(self, sources: Iterable[TopicPartition]) -> None:
+        """Let records of these partitions come, and of those that are closed only now."""
         self.rebalances += 1
+        assert self._route is not None
+        await self._route({*sources, *self.tasks})
+
+    def open(self, source: TopicPartition) -> None:
+        """Run a partition's task."""
         if self._is_stopping:
             return
-        for partition in partitions:
-            source = TopicPartition(*partition)
-            if source not in self.tasks:
-                task = self.tasks[source] = Task(
-                    self.work, self.hops[source.topic], source.partition
-                )
-                running = asyncio.create_task(task.run(), name=f"{source.topic}/{source.partition}")
-                running.add_done_callback(self._ended)
-                self._running[source] = running
+        task = self.tasks[source] = Task(self.work, self.hops[source.topic], source.partition)
+        running = asyncio.create_task(task.run(), name=f"{source.topic}/{source.partition}")
+        running.add_done_callback(self._ended)
+        self._running[source] = running
+        self._given_at_s[source] = time.monotonic()
         self._share()
-        logger.info("partitions assigned", partitions=_names(self.tasks))
+
+    def _opened(self, source: TopicPartition) -> None:
+        since_s = self._given_at_s.pop(source, None)
+        if since_s is not None:
+            self._count_pause(source, since_s)
+        self.rebalance.opened(source)
+
+    def _count_pause(self, source: TopicPartition, since_s: float) -> None:
+        self._paused_ms[source] += round((time.monotonic() - since_s) * 1000)
+
+    def _heartbeat_at_s(self) -> float | None:
+        return None if self._thread is None else self._thread.heartbeat_at_s()
+
+    def ask_for_rebalance(self) -> None:
+        """Join the group again."""
+        self._the_thread().ask_for_rebalance()
 
     def _share(self) -> None:
         """Bound what waits in memory, however many partitions there are."""
@@ -92,24 +119,30 @@ class Worker:
         records_max = max(_WAITING_RECORDS_MIN, _WAITING_RECORDS_TOTAL // count)
         self.work.waiting_records_max = min(WAITING_RECORDS_MAX, records_max)
 
-    async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commit and close the tasks of these partitions."""
-        leaving = [TopicPartition(*partition) for partition in partitions]
-        await self._close([source for source in leaving if source in self.tasks])
+    async def release(self, sources: list[TopicPartition], *, commits: bool) -> None:
+        """Close the tasks of these partitions, with what is under way or without."""
+        since_s = time.monotonic()
+        known = [source for source in sources if source in self.tasks]
+        await self._close(known, commits=commits)
+        for source in known:
+            self._count_pause(source, since_s)
+        if not self._is_stopping:
+            self._share()
 
     async def close(self) -> None:
         """Commit and close everything."""
         self._is_stopping = True
-        await self._close(list(self.tasks))
+        await self.rebalance.close()
+        await self._close(list(self.tasks), commits=True)
         await self.work.purges.purge_last()
         await self.work.restorer.stop()
 
-    async def _close(self, sources: list[TopicPartition]) -> None:
+    async def _close(self, sources: list[TopicPartition], *, commits: bool) -> None:
         running = []
         for source in sources:
             task = self.tasks[source]
             task.close()
-            if task.state == "restoring":
+            if task.state == "restoring" or not commits:
                 self._running[source].cancel()
             running.append(self._running[source])
         if running:
@@ -161,6 +194,9 @@ class Worker:
             since_s=self._since_s,
             tasks=tuple(map(self.work.snapshot, self.tasks.values())),
             rebalances=self.rebalances,
+            heartbeat_at_s=self._heartbeat_at_s(),
+            copies=self.rebalance.copies(),
+            paused_ms={f"{at.topic}/{at.partition}": ms for at, ms in self._paused_ms.items()},
             memory=StateMemory(
                 block_cache_bytes=memory.usage_bytes(),
                 write_buffer_bytes=memory.write_buffers_bytes(),

@@ -44,6 +44,8 @@ class PartitionState:
         self._pipeline = pipeline
         self._memory = memory
         self._now_ms = now_ms
+        self.is_followed = False
+        """Whether it was kept up until now, so that little but the changelog's tail is missing."""
         self.rebuilt_because: str | None = None
         """Why an older database was thrown away, None where it was not."""
         try:
@@ -131,6 +133,10 @@ class PartitionState:
     def commit(self, changelog_position: int, now_ms: int) -> None:
         """Make all changes part of the database."""
         self.overlay.commit({CHANGELOG: changelog_position, _CLOCK: now_ms})
+
+    def keep_up(self, now_ms: int) -> None:
+        """Say that the changelog was followed until now, though nobody commits here."""
+        self.overlay.commit({_CLOCK: now_ms})
 
     def close(self) -> None:
         """Let go of files and locks."""

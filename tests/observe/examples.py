@@ -21,6 +21,7 @@ from contracts.topology import with_names, with_windows
 from services.observe.histogram import COMMIT_RECORDS, COMMIT_SECONDS, Histogram
 from services.observe.metrics import Metrics
 from services.observe.snapshot import (
+    CopySnapshot,
     StateMemory,
     TaskSnapshot,
     WorkerSnapshot,
@@ -164,7 +165,18 @@ def busy_worker() -> WorkerSnapshot:
         restore_remaining=700,
     )
     memory = StateMemory(block_cache_bytes=3_000, write_buffer_bytes=1_000, limit_bytes=10_000)
-    return worker(working, restoring, rebalances=2, heartbeat_at_s=59.5, memory=memory)
+    return worker(
+        working,
+        restoring,
+        rebalances=2,
+        heartbeat_at_s=59.5,
+        copies=(
+            CopySnapshot("clicks/5", "learner", 800),
+            CopySnapshot("clicks/6", "standby", None),
+        ),
+        paused_ms={"clicks/4": 1_250},
+        memory=memory,
+    )
 
 
 def page_of(snapshot: WorkerSnapshot) -> str:

@@ -29,7 +29,8 @@ PAGE = Path(__file__).parents[2] / "services" / "observe" / "METRICS.md"
 METRICS: tuple[Metric[Any], ...] = (*WORKER, *TASK, *OPERATOR)
 NAMES = [metric.name for metric in METRICS] + [metric.name for metric in HISTOGRAMS]
 LABELS = {
-    "pipeline", "worker", "hop", "topic", "partition", "operator", "reason", "state", "le"
+    "pipeline", "worker", "hop", "topic", "partition", "operator", "reason", "state", "le",
+    "role", "task",
 }  # fmt: skip
 Series = tuple[str, frozenset[tuple[str, str]]]
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.consumer import fetcher
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
@@ -31,15 +33,26 @@ FOREIGN = ("aiokafka", "faust", "mode")
 MADE_FOR_EVERY_CLASS = {"_abc_impl", "logger"}
 NAMES = [(path, name) for path, names in seams.PRIVATE_NAMES.items() for name in names]
 SIGNATURES = {
+    "aiokafka.consumer.AIOKafkaConsumer": {"start": "self"},
     "aiokafka.consumer.fetcher.PartitionRecords": {"_consumer_record": "self, tp, record"},
+    "aiokafka.consumer.fetcher.Fetcher": {"_notify": "self, future"},
     "aiokafka.consumer.group_coordinator.GroupCoordinator": {
+        "_do_commit_offsets": "self, assignment, offsets",
+        "_do_heartbeat": "self",
+        "_do_rejoin_group": "self, subscription",
+        "_get_metadata_snapshot": "self",
+        "_on_join_complete": "self, generation, member_id, protocol, member_assignment_bytes",
+        "_on_join_prepare": "self, previous_assignment",
+        "_perform_assignment": "self, response",
+        "_send_req": "self, request",
+        "_start_heartbeat_task": "self",
         "fetch_committed_offsets": "self, partitions",
+        "request_rejoin": "self",
+        "reset_generation": "self",
     },
     "faust.App": {
         "_create_directories": "self",
         "_new_transport": "self",
-        "_on_partitions_assigned": "self, assigned, generation_id=",
-        "_on_partitions_revoked": "self, revoked",
         "_producer_flush": "self, logger",
         "_stop_consumer": "self",
     },
@@ -62,12 +75,6 @@ SIGNATURES = {
         "_new_consumer_thread": "self",
         "ack": "self, message",
         "commit": "self, topics=, start_new_transaction=",
-        "on_partitions_assigned": "self, assigned, generation_id=",
-        "on_partitions_revoked": "self, revoked",
-    },
-    "faust.transport.drivers.aiokafka.ConsumerRebalanceListener": {
-        "on_partitions_assigned": "self, assigned",
-        "on_partitions_revoked": "self, revoked",
     },
 }
 """How each function of the table is called; whatever else it names is an attribute."""
@@ -287,3 +294,14 @@ def test_records_come_as_ours_with_everything_in_them() -> None:
 def test_a_fetcher_makes_what_was_installed() -> None:
     names = fetcher.Fetcher._proc_fetch_request.__code__.co_names  # noqa: SLF001
     assert "PartitionRecords" in names, "a fetcher finds the class elsewhere now"
+
+
+def test_a_consumer_starts_with_the_coordinator_that_we_name() -> None:
+    start = AIOKafkaConsumer.start
+    assert "GroupCoordinator" in start.__code__.co_names, "it finds the class elsewhere now"
+    assert start.__code__.co_freevars == (), "it needs more than its globals now"
+
+
+def test_our_connection_for_offsets_is_none_of_theirs() -> None:
+    assert seams._OFFSETS_CONNECTION not in set(ConnectionGroup)  # noqa: SLF001
+    assert signature_of(AIOKafkaClient.send) == "self, node_id, request, group="

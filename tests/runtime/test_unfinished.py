@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from aiokafka.structs import TopicPartition
 
@@ -58,7 +59,7 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
 
     asyncio.run(outlive_the_broker())
     for topic in TOPICS:
-        wait_until(lambda topic=topic: is_settled(clients, topic), "the end of transactions", [])
+        wait_until(partial(is_settled, clients, topic), "the end of transactions", [])
         counts = Counter(one.value for one in clients.consume_all(topic))
         assert counts == {b"before": PRODUCERS, b"after": PRODUCERS}
 

@@ -1,0 +1,231 @@
+"""The leader's part of a rebalance: who runs, learns and follows what until the next.
+
+A task moves in two rounds, and by no other way:
+
+    nobody claims it                  somebody runs it now: whoever has caught up, else who lacks
+                                      least; what is due to somebody else moves there later
+    its owner is where it should be   nothing happens
+    the goal has not caught up        the owner goes on, and the goal learns (or waits its turn)
+    the goal has caught up            the owner gives it up, and nobody gets it: the goal is
+                                      promoted, all join again at once, and then nobody claims it
+    two claim it (see `claims`)       both give it up, and nobody gets it
+
+So whoever is given a task in a round is its owner already, or nobody has it; whatever the order in
+which members hear of the round, and whoever does not hear of it at all, no task has two owners.
+A task's place is found anew in every round, from what the members say and nothing else: the leader
+remembers nothing, so any member can lead the next round.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf
+from typing import NamedTuple
+
+from services.group.claims import Claims, read_claims
+from services.group.member import AT_ONCE_MS, NEVER_MS, Member, Rules, Share, TaskId
+from services.group.places import Seats, place
+from services.group.standbys import Hosts, keep_copies
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What the members say, put together."""
+
+    tasks: Sequence[TaskId]
+    """All there are; what anybody claims is one, even if its topic cannot be seen just now."""
+    members: Mapping[str, Member]
+    claims: Claims
+    copies: Mapping[TaskId, Mapping[str, int]]
+    """By task: the clients that have a copy, and how far it is behind what is acceptable."""
+
+    def is_caught_up(self, task: TaskId, name: str) -> bool:
+        """Whether a member could take a task over with no more than a tail to read."""
+        return self.copies[task].get(self.members[name].client) == 0
+
+
+class Moves(NamedTuple):
+    """What happens to the tasks themselves."""
+
+    runs: dict[TaskId, str]
+    promoted: dict[TaskId, str]
+    waiting: dict[TaskId, str]
+    """Whom a task is due to, who has to learn it before."""
+
+
+def assign(
+    tasks: Iterable[TaskId], members: Mapping[str, Member], rules: Rules
+) -> dict[str, Share]:
+    """What every member is told."""
+    assert rules.max_warmup_replicas > 0
+    claims = read_claims(members)
+    everything = sorted({*tasks, *claims.owners, *claims.contested})
+    copies = copies_of(everything, members, claims, rules.acceptable_recovery_lag)
+    group = Group(everything, members, claims, copies)
+    moves = decide(group, find_goals(group))
+    learners = admit(group, moves.waiting, rules.max_warmup_replicas)
+    standbys = _standbys(group, moves, learners, rules.standbys)
+    first = min(members)
+    return {
+        name: Share(
+            active=_of(name, moves.runs),
+            promoted=_of(name, moves.promoted),
+            learners=_of(name, learners),
+            standbys=frozenset(task for task, by in standbys.items() if name in by),
+            next_rebalance_ms=next_rebalance_ms(group, moves, rules, is_first=name == first),
+        )
+        for name in members
+    }
+
+
+def _of(name: str, places: Mapping[TaskId, str]) -> frozenset[TaskId]:
+    return frozenset(task for task, by in places.items() if by == name)
+
+
+def copies_of(
+    tasks: Iterable[TaskId], members: Mapping[str, Member], claims: Claims, acceptable: int
+) -> dict[TaskId, dict[str, int]]:
+    """Who has a copy of what; an owner's own is behind nothing."""
+    copies: dict[TaskId, dict[str, int]] = {task: {} for task in tasks}
+    for member in members.values():
+        for task, lag in member.lags.items():
+            if task in copies:
+                behind = max(0, lag - acceptable)
+                copies[task][member.client] = min(behind, copies[task].get(member.client, behind))
+    for task, owner in claims.owners.items():
+        copies[task][members[owner].client] = 0
+    return copies
+
+
+def find_goals(group: Group) -> dict[TaskId, str]:
+    """Who should run what in the end: first which client, and then which of its members."""
+    clients = {name: member.client for name, member in group.members.items()}
+    of_client: dict[str, list[TaskId]] = defaultdict(list)
+    for task, client in place(group.tasks, seats_of(group, clients, group.copies)).items():
+        of_client[client].append(task)
+    goals: dict[TaskId, str] = {}
+    for client, tasks in of_client.items():
+        names = {name: name for name, of_member in clients.items() if of_member == client}
+        # Its members share the copies on their host, so nothing tells them apart but what they run.
+        goals |= place(tasks, seats_of(group, names, {}))
+    return goals
+
+
+def seats_of(
+    group: Group, seats: Mapping[str, str], copies: Mapping[TaskId, Mapping[str, int]]
+) -> Seats:
+    """Some members, each as part of a seat: of its client's, or of its own."""
+    owners = {task: seats[name] for task, name in group.claims.owners.items() if name in seats}
+    previous: dict[TaskId, tuple[float, str]] = {}
+    for name, seat in seats.items():
+        for task in group.members[name].previous & group.copies.keys():
+            # Several may say so: the better copy counts.
+            found = copies.get(task, {}).get(seat, inf), seat
+            previous[task] = min(found, previous.get(task, found))
+    owners = {task: seat for task, (_, seat) in previous.items()} | owners
+    return Seats(_capacities(group.members, seats), owners, copies)
+
+
+def _capacities(
+    members: Mapping[str, Member], seats: Mapping[str, str]
+) -> dict[int, dict[str, int]]:
+    capacities: dict[int, dict[str, int]] = defaultdict(dict)
+    for name, seat in seats.items():
+        for hop in members[name].hops:
+            of_hop = capacities[hop]
+            of_hop[seat] = of_hop.get(seat, 0) + members[name].capacity
+    return capacities
+
+
+def decide(group: Group, goals: Mapping[TaskId, str]) -> Moves:
+    """The table at the top of this module."""
+    moves = Moves({}, {}, {})
+    orphans = []
+    for task in group.tasks:
+        owner, goal = group.claims.owners.get(task), goals[task]
+        if task in group.claims.contested:
+            continue
+        if owner is None:
+            orphans.append(task)
+        elif owner == goal or not group.is_caught_up(task, goal):
+            moves.runs[task] = owner
+        else:
+            moves.promoted[task] = goal
+    load = Counter(moves.runs.values())
+    for task in orphans:
+        name = moves.runs[task] = take_over(group, task, goals[task], load)
+        load[name] += 1
+    for task, name in moves.runs.items():
+        if name != goals[task]:
+            moves.waiting[task] = goals[task]
+    return moves
+
+
+def take_over(group: Group, task: TaskId, goal: str, load: Mapping[str, int]) -> str:
+    """Who runs a task that nobody has: whoever can begin first."""
+
+    def patience(name: str) -> tuple[float, bool, Fraction, str]:
+        member = group.members[name]
+        behind = group.copies[task].get(member.client, inf)
+        return behind, name != goal, Fraction(load[name], member.capacity), name
+
+    able = [name for name, member in group.members.items() if task.hop in member.hops]
+    return min(able, key=patience)
+
+
+def admit(group: Group, waiting: Mapping[TaskId, str], most: int) -> dict[TaskId, str]:
+    """Who learns now: those that are nearest to the end first, so that none begins in vain."""
+
+    def to_learn(task: TaskId) -> tuple[float, TaskId]:
+        return group.copies[task].get(group.members[waiting[task]].client, inf), task
+
+    return {task: waiting[task] for task in sorted(waiting, key=to_learn)[:most]}
+
+
+def next_rebalance_ms(group: Group, moves: Moves, rules: Rules, *, is_first: bool) -> int:
+    """When a member joins again by itself.
+
+    Learners ask for the rebalance that promotes them. That one member looks again now and then is
+    for learners that cannot; if that member dies, its death is a rebalance.
+    """
+    if len(moves.runs) < len(group.tasks):
+        return AT_ONCE_MS
+    return rules.probing_interval_ms if moves.waiting and is_first else NEVER_MS
+
+
+def _standbys(
+    group: Group, moves: Moves, learners: Mapping[TaskId, str], count: int
+) -> dict[TaskId, set[str]]:
+    """The members that keep copies."""
+    members = group.members
+    following: dict[TaskId, set[str]] = defaultdict(set)
+    running: dict[TaskId, set[str]] = defaultdict(set)
+    for member in members.values():
+        for task in member.following:
+            following[task].add(member.client)
+    for places in (moves.runs, moves.promoted, learners):
+        for task, name in places.items():
+            running[task].add(members[name].client)
+    capacities = _capacities(members, {name: member.client for name, member in members.items()})
+    kept = keep_copies(group.tasks, count, Hosts(capacities, group.copies, following, running))
+    load: Counter[str] = Counter()
+    chosen: dict[TaskId, set[str]] = {}
+    for task, clients in kept.items():
+        chosen[task] = {_member_of(client, task, members, load) for client in clients}
+        load.update(chosen[task])
+    return chosen
+
+
+def _member_of(
+    client: str, task: TaskId, members: Mapping[str, Member], load: Mapping[str, int]
+) -> str:
+    """The member of a client that keeps its copy: the one that does, or the least busy."""
+    able = [
+        name
+        for name, member in members.items()
+        if member.client == client and task.hop in member.hops
+    ]
+    return min(able, key=lambda name: (task not in members[name].following, load[name], name))

@@ -1,0 +1,1 @@
+"""How long partitions stand still when a third worker joins, and when one is killed."""

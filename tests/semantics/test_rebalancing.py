@@ -1,0 +1,27 @@
+"""The tables of the page on rebalancing say what is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from services.observe.names import TASK, WORKER
+from services.settings import Settings, variable
+
+PAGE = Path(__file__).parents[2] / "contracts/semantics/rebalancing.md"
+_SETTING = re.compile(r"^\| `(HEADRACE_\w+)` \| (\d+) \|", re.MULTILINE)
+_METRIC = re.compile(r"`(headrace_\w+)")
+
+
+def test_settings_have_the_names_and_defaults_of_the_page() -> None:
+    fields = Settings.model_fields
+    defaults = {variable(name): str(field.default) for name, field in fields.items()}
+    stated = _SETTING.findall(PAGE.read_text("utf-8"))
+    assert len(stated) == 6
+    assert stated == [(name, defaults[name]) for name, _ in stated]
+
+
+def test_metrics_have_the_names_of_the_page() -> None:
+    stated = set(_METRIC.findall(PAGE.read_text("utf-8")))
+    assert len(stated) > 5
+    assert stated <= {metric.name for metric in WORKER} | {metric.name for metric in TASK}
