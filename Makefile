@@ -20,6 +20,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 hash = $(shell { pwd; cat $(1); } | cksum | cut -d ' ' -f 1)
 LOCKED := $(VENV)/.locked-$(call hash,$(LOCK))
 INSTALLED := $(VENV)/.installed-$(call hash,pyproject.toml)
+CONNECTED := $(VENV)/.connected-$(call hash,spark_jobs/session.py)
 
 .PHONY: help
 help: ## this list
@@ -57,17 +58,33 @@ $(LOCKED):
 	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --requirement $(LOCK)
 	@touch $@
 
+.PHONY: spark
+spark: broker $(CONNECTED) ## what Spark needs: its connectors, fetched once
+	@:
+
+$(CONNECTED): $(INSTALLED)
+	@rm -f $(VENV)/.connected-*
+	@log=$$(mktemp); $(BIN)/python -m spark_jobs 2>"$$log" || { cat "$$log" >&2; exit 1; }
+	@touch $@
+
 .PHONY: images
 images: broker ## the images of sidecar and broker, where Docker is
 	@! docker info >/dev/null 2>&1 || docker/build.sh
 
+# The demo's page is looked at in a real browser, where there is one.
+.PHONY: browser
+browser:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+		|| command -v google-chrome >/dev/null || docker/install.sh chromium \
+		|| echo "No Chromium here, so nobody looks at the demo's page; install chromium." >&2
+
 .PHONY: test
-test: lint types broker ## everything that must hold: lint, types, import rules, tests
+test: lint types spark browser ## everything that must hold: lint, types, import rules, tests
 	@$(MAKE) images || echo "The images could not be built, so nothing will run in containers." >&2
 	@$(BIN)/python -m pytest -n auto
 
 .PHONY: thorough
-thorough: broker ## the tests with many more random examples (minutes)
+thorough: spark ## the tests with many more random examples (minutes)
 	@$(BIN)/python -m pytest -n auto --hypothesis-profile thorough
 
 .PHONY: lint
@@ -93,6 +110,10 @@ conformance: setup ## replay Kafka Streams' own results, record by record
 conformance-sidecar: broker ## the same through a real broker and the sidecar (minutes)
 	@$(BIN)/python -m tests.conformance --through sidecar
 
+.PHONY: conformance-spark
+conformance-spark: setup ## the same through Spark's streaming queries (minutes)
+	@$(BIN)/python -m tests.conformance --through spark
+
 .PHONY: bench
 bench: broker ## the race: headrace beside Kafka Streams, Quix and Faust (an hour; RACE="--rounds 1")
 	@$(BIN)/python -m tests.bench.race --results tests/bench/results $(RACE)
@@ -101,13 +122,17 @@ bench: broker ## the race: headrace beside Kafka Streams, Quix and Faust (an hou
 bench-operators: setup ## how fast the operators are without Kafka, on this machine
 	@$(BIN)/python -m tests.bench
 
+.PHONY: bench-rebalance
+bench-rebalance: broker ## how long partitions stand still when a worker joins or dies, beside Faust
+	@$(BIN)/python -m tests.bench.rebalance --results tests/bench/results
+
 KILLS ?= 20
 .PHONY: kill-test
 kill-test: broker ## kill sidecars at random (KILLS=n times), and judge what they wrote
 	@$(BIN)/python -m tests.kill --kills $(KILLS)
 
 .PHONY: demo
-demo: broker ## see it work
+demo: spark ## see it work
 	@$(BIN)/headrace demo
 
 .PHONY: wheel

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from random import Random
+from typing import Any, NamedTuple
 
 from contracts.record import Record
-from services.cli.demo_clicks import SEED, START_MS, clicks
+from services.cli.demo.clicks import START_MS
+from services.cli.demo.command import made_streams
+from services.cli.demo.orders import END
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = 80
 GRACE_MS = 3_000
 SIZE_MS = 10_000
+MOST = 4
 Window = tuple[bytes, int]
 """A user, and when a window starts."""
 
 
-def called() -> subprocess.CompletedProcess[str]:
+BROWSERS = [
+    path
+    for name in ("chromium", "chromium-browser", "google-chrome")
+    if (path := shutil.which(name))
+]
+
+
+def called(page: Path) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, as narrow as a terminal may be."""
     return subprocess.run(
-        [sys.executable, "-m", "services.cli", "demo"],
+        [sys.executable, "-m", "services.cli", "demo", "--page-file", str(page)],
         cwd=ROOT,
         env={
             **os.environ,
@@ -50,11 +61,6 @@ def rows_under(title: str, printed: str) -> list[list[str]]:
         elif line.startswith("\u2514"):
             break
     return rows
-
-
-def stream() -> list[Record]:
-    """The records of the demo."""
-    return list(clicks(Random(SEED)))
 
 
 def recounted(records: list[Record]) -> dict[Window, int]:
@@ -102,24 +108,109 @@ def printed_windows(rows: list[list[str]]) -> dict[Window, int]:
     return counts
 
 
-def test_what_it_prints_is_true() -> None:
-    done = called()
+def prices_then() -> dict[str, tuple[str, str]]:
+    """Each order once: its product, and what that cost at the order's time."""
+    _, orders, prices = made_streams()
+    found = {}
+    for order in orders:
+        known = [
+            price
+            for price in prices
+            if price.key == order.key and price.timestamp_ms <= order.timestamp_ms
+        ]
+        cents = field(max(known, key=lambda price: price.timestamp_ms), "price_cents")
+        found[field(order, "order_id")] = ((order.key or b"").decode(), f"{cents / 100:.2f}")
+    return {name: price for name, price in found.items() if name != END}
+
+
+def field(record: Record, name: str) -> Any:
+    """A field of a record's value."""
+    return json.loads(record.value or b"")[name]
+
+
+class Demo(NamedTuple):
+    """What came of a demonstration."""
+
+    printed: str
+    page: Path
+
+
+def test_what_it_prints_and_shows_is_true(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = called(page)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert max(map(len, done.stdout.splitlines())) <= COLUMNS
-    records = stream()
+    demo = Demo(done.stdout, page)
+    clicks_are_told_as_they_are(demo)
+    orders_have_their_prices_behind_the_sidecars_alone(demo)
+    # Where no browser is, the page is not looked at; CI installs one.
+    for browser in BROWSERS[:1]:
+        the_page_opens(demo, browser, tmp_path)
 
-    _, *rows = rows_under("Where each record went", done.stdout)
+
+def clicks_are_told_as_they_are(demo: Demo) -> None:
+    """The tables of the first half."""
+    *tables, where = demo.printed.splitlines()
+    assert max(map(len, tables)) <= COLUMNS
+    assert where.endswith(demo.page.as_uri())
+    records = made_streams().clicks
+
+    _, *rows = rows_under("Where each record went", demo.printed)
     assert [row[0] for row in rows] == [str(record.offset) for record in records]
     verdicts = {cell for row in rows for cell in row[4:]}
     assert {"late", "held, forwarded", "merged", "held", "dead (undecodable)"} <= verdicts
 
-    _, *rows = rows_under("final counts", done.stdout)
-    assert printed_windows(rows) == recounted(records)
+    _, *rows = rows_under("final counts", demo.printed)
+    counted = printed_windows(rows)
+    assert counted == recounted(records)
 
-    head, row = rows_under("It adds up", done.stdout)
+    head, row = rows_under("It adds up", demo.printed)
     fates = dict(zip(head, map(int, row), strict=True))
     assert fates["lost"] == 0
     assert fates["came in"] == len(records)
     assert sum(fates.values()) == 2 * len(records)
     assert fates["counted"] + fates["duplicate"] + fates["late"] + fates["dead"] + 1 == len(records)
+
+    _, *rows = rows_under("Alerts: too many clicks", demo.printed)
+    alerted = printed_windows([row[:3] for row in rows])
+    assert alerted == {place: count for place, count in counted.items() if count > MOST}
+    assert alerted
+
+
+def orders_have_their_prices_behind_the_sidecars_alone(demo: Demo) -> None:
+    """The tables of the second half."""
+    title = "Orders and the prices they had"
+    _, *rows = rows_under(title, demo.printed)
+    right = {order: (product, price) for order, product, _, price, _ in rows}
+    assert right == prices_then()
+    assert len(rows) == len(right)
+    doubled = [row for row in rows if row[4].endswith("(counted twice)")]
+    wrong = [row for row in rows if row[3] not in row[4]]
+    assert doubled
+    assert wrong
+
+    _, behind, raw = rows_under("And in sum", demo.printed)
+    assert behind[1:4] == [str(len(rows)), "0", "0"]
+    assert int(raw[2]) == len(doubled)
+    assert int(raw[3]) >= len(wrong)
+    assert behind[4] != raw[4]
+
+
+def the_page_opens(demo: Demo, browser: str, tmp_path: Path) -> None:
+    """As a browser shows it."""
+    picture = tmp_path / "page.png"
+    words = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=800,2600"]
+    shot = [f"--screenshot={picture}", "--dump-dom", demo.page.as_uri()]
+    done = subprocess.run(
+        [browser, *words, f"--user-data-dir={tmp_path / 'profile'}", *shot],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    shown = done.stdout
+    assert shown.count("<svg") > 5
+    assert shown.count('class="right"') >= len(prices_then())
+    assert 'class="wrong"' in shown
+    assert 'class="alert"' in shown
+    # A page that shows nothing is one colour, and packs into next to nothing.
+    assert picture.stat().st_size > 50_000

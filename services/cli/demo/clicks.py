@@ -9,8 +9,9 @@ from contracts.record import Record
 
 TOPIC = "clicks.raw"
 CLEANED = "clicks.cleaned"
+PIPELINE = "demo"
 PIPELINE_TEXT = f"""\
-pipeline: demo
+pipeline: {PIPELINE}
 source: {{topic: {TOPIC}}}
 operators:
   - reorder: {{grace: 3s, late: topic}}
@@ -22,6 +23,7 @@ sink: {{topic: {CLEANED}}}
 OPERATORS = ("reorder", "deduplicate", "aggregate")
 """Those that decide about clicks; what suppress sees are counts."""
 START_MS = 1_700_000_000_000
+USERS = ("ada", "bob", "eve")
 CLICKS = 40
 SEED = 7
 
@@ -30,7 +32,7 @@ def clicks(random: Random) -> Iterator[Record]:
     """Clicks of three users, one a second: some come twice, some late, one is not JSON."""
     sent: list[tuple[bytes, bytes, int]] = []
     for number in range(CLICKS):
-        key = random.choice([b"ada", b"bob", b"eve"])
+        key = random.choice(USERS).encode()
         timestamp_ms = START_MS + number * 1_000
         value = b'{"event_id": "e%d"}' % number
         (mishap,) = random.choices(("none", "twice", "disorder", "late"), (58, 15, 20, 7))

@@ -1,0 +1,160 @@
+"""The command: everything in turn, and then what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory, gettempdir
+from typing import NamedTuple
+
+from rich.console import Console
+
+from contracts.record import Record
+from services.cli.demo import clicks, orders
+from services.cli.demo.counted import counts, fate, read_journeys
+from services.cli.demo.page import Shown, page
+from services.cli.demo.priced import in_time_order, read_alerts, read_priced
+from services.cli.demo.report import (
+    alerts_table,
+    counts_table,
+    journeys_table,
+    priced_table,
+    sum_table,
+    totals_table,
+)
+from services.cli.demo.running import broker, has_spark, run_jobs, sidecar, wait_until
+from services.runtime.records import committed_offsets, make_topic, read_records, write_records
+from services.settings import Settings
+
+PAGE = Path(gettempdir(), "headrace-demo.html")
+
+
+class Streams(NamedTuple):
+    """What is sent: the same each time."""
+
+    clicks: list[Record]
+    orders: list[Record]
+    prices: list[Record]
+
+
+def demo(*, page_file: Path = PAGE) -> None:
+    """Run pipelines on a real broker, kill a sidecar half-way, and join behind them with Spark.
+
+    Args:
+        page_file: Where the page with the plots is written.
+    """
+    console = Console(highlight=False)
+    streams = made_streams()
+    with TemporaryDirectory(prefix="headrace-demo-") as name:
+        folder = Path(name)
+        with broker(folder, console) as settings:
+            _tell(console, len(streams.clicks))
+            with console.status("sidecars at work"):
+                clean(streams, settings, folder)
+            _show_clicks(console, streams, settings)
+            if not has_spark():
+                console.print("Spark is not here; pip install 'headrace[spark]' shows the rest.")
+                return
+            _tell_of_spark(console, streams)
+            with console.status("Spark at work, three jobs"):
+                join(settings, folder)
+            shown = _shown(streams, settings)
+    console.print(priced_table(shown.priced), totals_table(shown.priced))
+    console.print(alerts_table(shown.alerts))
+    page_file.write_text(page(shown), "utf-8")
+    console.print(f"All of it as a page: {page_file.absolute().as_uri()}", soft_wrap=True)
+
+
+def made_streams() -> Streams:
+    """The records of the demo."""
+    # The same streams each time; nobody's secret depends on them.
+    first, second, third = (Random(clicks.SEED + number) for number in range(3))  # noqa: S311
+    return Streams(list(clicks.clicks(first)), orders.orders(second), orders.prices(third))
+
+
+def clean(streams: Streams, settings: Settings, folder: Path) -> None:
+    """Three pipelines; the clicks' sidecar is killed half-way, and a new one goes on."""
+    for topic in (clicks.TOPIC, orders.ORDERS, orders.PRICES):
+        make_topic(settings, topic, 1)
+    files = dict(_write(folder, {clicks.PIPELINE: clicks.PIPELINE_TEXT, **orders.PIPELINES}))
+    write_records(settings, streams.orders)
+    write_records(settings, streams.prices)
+    half = len(streams.clicks) // 2
+    write_records(settings, streams.clicks[:half])
+    with ExitStack() as others:
+        for name in orders.PIPELINES:
+            others.enter_context(sidecar(files[name], settings))
+        with sidecar(files[clicks.PIPELINE], settings) as first:
+            wait_until(lambda: _committed(settings, clicks.PIPELINE) > 0, first)
+            write_records(settings, streams.clicks[half:])
+            first.kill()
+        with sidecar(files[clicks.PIPELINE], settings) as second:
+            wait_until(
+                lambda: (
+                    _committed(settings, clicks.PIPELINE) >= len(streams.clicks)
+                    and _committed(settings, "orders") >= len(streams.orders)
+                    and _committed(settings, "prices") >= len(streams.prices)
+                ),
+                second,
+            )
+
+
+def join(settings: Settings, folder: Path) -> None:
+    """The Spark jobs, until they have read everything."""
+    make_topic(settings, orders.LIMITS, 1)
+    write_records(settings, orders.limits(clicks.USERS))
+    texts = orders.jobs(settings.bootstrap_servers, str(folder / "checkpoints"))
+    run_jobs([file for _, file in _write(folder, texts)])
+
+
+def _write(folder: Path, texts: dict[str, str]) -> Iterator[tuple[str, Path]]:
+    for name, text in texts.items():
+        file = folder / f"{name}.yaml"
+        file.write_text(text, "utf-8")
+        yield name, file
+
+
+def _committed(settings: Settings, pipeline: str) -> int:
+    return committed_offsets(settings, pipeline).get(0, 0)
+
+
+def _show_clicks(console: Console, streams: Streams, settings: Settings) -> None:
+    journeys = read_journeys(settings)
+    console.print(journeys_table(streams.clicks, journeys))
+    console.print(counts_table(counts(read_records(settings, clicks.CLEANED))))
+    console.print(sum_table(streams.clicks, journeys))
+
+
+def _shown(streams: Streams, settings: Settings) -> Shown:
+    journeys = read_journeys(settings)
+    return Shown(
+        [
+            (record.timestamp_ms - clicks.START_MS, fate(journeys, offset))
+            for offset, record in enumerate(streams.clicks)
+        ],
+        counts(read_records(settings, clicks.CLEANED)),
+        read_alerts(settings),
+        in_time_order(streams.prices),
+        read_priced(settings),
+    )
+
+
+def _tell(console: Console, count: int) -> None:
+    console.print(
+        f"{count} clicks of three users: some came twice, some late, one is not JSON.\n"
+        "The pipeline puts them in order, throws out duplicates, counts each user's\n"
+        "clicks in windows of 10 s, and lets a count go when it is final. Half-way the\n"
+        "sidecar is killed (SIGKILL), and a new one goes on from what was committed.\n"
+    )
+
+
+def _tell_of_spark(console: Console, streams: Sequence[list[Record]]) -> None:
+    _, sold, prices = streams
+    console.print(
+        f"\n{len(sold)} orders and {len(prices)} prices, out of order and some orders twice,"
+        " went through\nsidecars of their own. Spark now gives each order the price that its"
+        " product had\nat the order's time; beside it, the same join of the raw topics, at once;"
+        " and it\nlooks for windows with more clicks than a user is allowed.\n"
+    )
