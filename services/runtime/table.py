@@ -61,6 +61,7 @@ class StateTable(faust.Table):  # type: ignore[misc]
         self._folder = folder
         self._memory = memory
         self._parked: dict[int, PartitionState] = {}
+        self._closing: dict[int, asyncio.Future[None]] = {}
 
     def _new_store_by_url(self, url: Any) -> PartitionStores:
         return PartitionStores(url, self.app, self)
@@ -70,6 +71,8 @@ class StateTable(faust.Table):  # type: ignore[misc]
         if partition in self._parked:
             state = self.data.open_states[partition] = self._parked.pop(partition)
             return state
+        if partition in self._closing:
+            await asyncio.wait([self._closing.pop(partition)])
         opening = asyncio.get_running_loop().run_in_executor(
             None,
             PartitionState,
@@ -94,7 +97,10 @@ class StateTable(faust.Table):  # type: ignore[misc]
     async def close(self, partition: int) -> None:
         """Let go of a partition's files and locks."""
         state: PartitionState = self.data.open_states.pop(partition)
-        await asyncio.to_thread(state.close)
+        # Who is cancelled meanwhile leaves it to the thread; who opens it next waits for that.
+        closing = asyncio.ensure_future(asyncio.to_thread(state.close))
+        self._closing[partition] = closing
+        await asyncio.shield(closing)
 
     async def discard(self, partition: int) -> None:
         """Throw a partition's database away; it is closed, and its changelog has the rows."""
