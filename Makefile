@@ -20,7 +20,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 hash = $(shell { pwd; cat $(1); } | cksum | cut -d ' ' -f 1)
 LOCKED := $(VENV)/.locked-$(call hash,$(LOCK))
 INSTALLED := $(VENV)/.installed-$(call hash,pyproject.toml)
-CONNECTED := $(VENV)/.connected-$(call hash,spark_jobs/session.py)
+CONNECTED := $(VENV)/.connected-$(call hash,spark_jobs/connectors.py)
 
 .PHONY: help
 help: ## this list
@@ -68,7 +68,7 @@ $(CONNECTED): $(INSTALLED)
 	@touch $@
 
 .PHONY: images
-images: broker ## the images of sidecar and broker, where Docker is
+images: spark ## the images of sidecar, Spark and broker, where Docker is
 	@! docker info >/dev/null 2>&1 || docker/build.sh
 
 # The demo's page is looked at in a real browser, where there is one.
@@ -117,6 +117,10 @@ conformance-spark: setup ## the same through Spark's streaming queries (minutes)
 .PHONY: bench
 bench: broker ## the race: headrace beside Kafka Streams, Quix and Faust (an hour; RACE="--rounds 1")
 	@$(BIN)/python -m tests.bench.race --results tests/bench/results $(RACE)
+
+.PHONY: bench-spark
+bench-spark: spark ## the Spark join beside Spark's own operators and Kafka Streams (half an hour)
+	@$(BIN)/python -m tests.bench.spark --results tests/bench/results
 
 .PHONY: bench-operators
 bench-operators: setup ## how fast the operators are without Kafka, on this machine

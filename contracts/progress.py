@@ -6,9 +6,12 @@ Two kinds of rows, both JSON so that anybody can read them:
                                        the options by which a reader may rely on it
     key `N`, in partition N            how far partition N of the cleaned topic is
 
-A row is written in the transaction that carries the records it speaks of. So whoever reads
-committed records and finds `progress_ms` has been given every record on time below it; a topic
-that says nothing new is quiet, one whose progress stands still while its source grows is slow.
+A row is written in the transaction that carries the records it speaks of. But a broker makes the
+partitions of a transaction readable one by one, and a reader asks for their ends one by one: the
+row may be seen before those records. So it names the last of them, and counts for whoever has read
+the cleaned partition up to there: every record on time below `progress_ms` was given to him. A
+topic that says nothing new is quiet, one whose progress stands still while its source grows is
+slow.
 """
 
 from __future__ import annotations
@@ -30,6 +33,11 @@ class Progress(NamedTuple):
     source_topic: str
     source_offset: int
     """The offset, in the source's partition, of the first record that is not part of this."""
+    cleaned_offset: int | None = None
+    """The offset of the last cleaned record, in this partition, that belongs before this.
+
+    Null where none was ever cleaned, and missing in rows that older sidecars wrote.
+    """
 
 
 def progress_row(progress: Progress) -> tuple[bytes, bytes]:
@@ -42,7 +50,10 @@ def read_progress(key: bytes | None, value: bytes | None) -> Progress | None:
     """The progress in a row, None where it is of another kind."""
     if key is None or value is None or not key.isdigit():
         return None
-    return Progress(partition=int(key), **json.loads(value))
+    said = json.loads(value)
+    # A later version may say more.
+    known = {name: said[name] for name in Progress._fields if name in said}
+    return Progress(partition=int(key), **known)
 
 
 class CleanedBy(NamedTuple):

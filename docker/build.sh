@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the sidecar's image, and the stand-in for Kafka's where that one cannot be pulled.
-# Nothing is installed from a registry while an image is built: jars and wheels come from this
-# machine, where they are fetched and checked as for any other target. Needs `make broker` before.
+# Builds the images of the sidecar and of Spark, and the stand-in for Kafka's where that one cannot
+# be pulled. Jars and wheels come from this machine, where they are fetched and checked as for any
+# other target; while an image is built, only Debian's packages are. Needs `make spark` before.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -9,6 +9,8 @@ kafka_version=4.3.1
 official_kafka=apache/kafka:$kafka_version
 standin_kafka=headrace/kafka:$kafka_version
 sidecar=headrace/sidecar:latest
+spark=headrace/spark:latest
+java=headrace/java:17
 python_version=3.11
 official_base=python:$python_version-slim-bookworm
 standin_base=headrace/debian:bookworm
@@ -49,27 +51,37 @@ bootstrap() {
 }
 
 # The wheels of exactly the locked versions, for the image's Python, each with a locked hash; once.
-locked_wheels() {
-  local machine wheel
-  wheels=$cache/wheels-$(cat requirements.lock pyproject.toml | sha256sum | cut -c 1-12)
+locked_wheels() { # EXTRA
+  local machine wheel fetched=$work/wheels-$1 made=$work/made
+  wheels=$cache/wheels-$1-$(cat requirements.lock pyproject.toml | sha256sum | cut -c 1-12)
   [[ -d $wheels ]] && return
+  mkdir -p "$made"
+  if [[ $1 == spark ]]; then
+    # It is published as source alone, whose hash is checked here, as when .venv was set up; pip
+    # has kept the wheel that it made then.
+    awk '/^pyspark==/, !/\\$/' requirements.lock >"$work/source"
+    $python -m pip wheel --quiet --disable-pip-version-check --no-deps --require-hashes \
+      --requirement "$work/source" --wheel-dir "$made"
+  fi
   machine=$(uname -m | sed s/arm64/aarch64/)
   sed -E '/^ +--hash/d; s/ \\$//' requirements.lock >"$work/constraints"
   $python -m pip download --quiet --disable-pip-version-check --only-binary :all: \
-    --python-version $python_version --implementation cp --dest "$work/wheels" \
+    --python-version $python_version --implementation cp --dest "$fetched" \
     --platform "manylinux_2_28_$machine" --platform "manylinux2014_$machine" \
-    --constraint "$work/constraints" "$(echo "$work"/sidecar/own/*.whl)[sidecar]"
-  rm "$work"/wheels/headrace-*
-  for wheel in "$work"/wheels/*.whl; do
-    if ! grep --quiet "sha256:$(sha256sum "$wheel" | cut -d ' ' -f 1)" requirements.lock; then
+    --constraint "$work/constraints" --find-links "$made" "$(echo "$work"/own/*.whl)[$1]"
+  rm "$fetched"/headrace-*
+  for wheel in "$fetched"/*.whl; do
+    if [[ ! -e $made/${wheel##*/} ]] && ! grep --quiet "sha256:$(sha256sum "$wheel" | cut -d ' ' -f 1)" requirements.lock; then
       echo "${wheel##*/} is not the file that requirements.lock names." >&2
       exit 1
     fi
   done
   mkdir -p "$cache"
+  # Those of earlier locks; another checkout may still have use for new ones.
+  find "$cache" -maxdepth 1 -name 'wheels-*' -mtime +7 -exec rm -rf {} +
   # Whole or not at all, also across file systems.
-  cp -r "$work/wheels" "$wheels.$$" && mv "$wheels.$$" "$wheels"
-  say "wheels of $(find "$wheels" -name '*.whl' | wc -l) libraries"
+  cp -r "$fetched" "$wheels.$$" && mv "$wheels.$$" "$wheels"
+  say "wheels of $(find "$wheels" -name '*.whl' | wc -l) libraries for $1"
 }
 
 if have $official_base; then
@@ -78,6 +90,7 @@ else
   base=$standin_base
   docker image inspect $base >/dev/null 2>&1 || bootstrap
 fi
+build $java docker/java "$base"
 
 if have $official_kafka; then
   say "$official_kafka is here; no stand-in is needed"
@@ -85,17 +98,28 @@ else
   cp -r docker/kafka "$work/kafka"
   cp -r "$($python -c 'from services.broker.jars import kafka_jars; print(kafka_jars())')" \
     "$work/kafka/jars"
-  build $standin_kafka "$work/kafka" "$base"
+  build $standin_kafka "$work/kafka" $java
 fi
 
 # Where this build fails, no test shall take the image of an earlier one for it.
-if docker image inspect $sidecar >/dev/null 2>&1; then
-  docker tag $sidecar "${sidecar%:*}:previous"
-  docker rmi $sidecar >/dev/null
-fi
-cp -r docker/sidecar "$work/sidecar"
+for image in $sidecar $spark; do
+  if docker image inspect $image >/dev/null 2>&1; then
+    docker tag $image "${image%:*}:previous"
+    docker rmi $image >/dev/null
+  fi
+done
+$python -m hatchling build --target wheel --directory "$work/own" >/dev/null 2>&1
+for extra in sidecar spark; do
+  cp -r docker/$extra "$work/$extra"
+  locked_wheels $extra
+  cp -r "$wheels" "$work/$extra/wheels"
+  cp -r "$work/own" "$work/$extra/own"
+done
 cp -r docker/pipelines "$work/sidecar/pipelines"
-$python -m hatchling build --target wheel --directory "$work/sidecar/own" >/dev/null 2>&1
-locked_wheels
-cp -r "$wheels" "$work/sidecar/wheels"
 build $sidecar "$work/sidecar" "$base"
+cp -r docker/jobs "$work/spark/jobs"
+$python -m spark_jobs "$work/spark/connectors" >"$work/log" 2>&1 || {
+  tail -n 20 "$work/log" >&2
+  exit 1
+}
+build $spark "$work/spark" $java

@@ -1,8 +1,4 @@
-"""A Spark session with the settings that our operators need.
-
-The connectors are resolved by Ivy once and found in its cache from then on; an image has them
-already, and hands `connectors=()`.
-"""
+"""A Spark session with the settings that our operators need."""
 
 from __future__ import annotations
 
@@ -12,26 +8,25 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from zlib import crc32
 
 import pyspark
 from pyspark.sql import SparkSession
 
+from spark_jobs.connectors import CONNECTORS, packages
+from spark_jobs.worker import forget_jars, without_jars
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-CONNECTORS = (
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
-    "org.apache.spark:spark-avro_2.13:4.0.0",
-    "io.delta:delta-spark_2.13:4.0.1",
-)
-"""What reads and writes Kafka, Avro and Delta."""
 
 _STATE_SERVER = (
     "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPandasStateServer"
 )
 _STATE = "spark.sql.streaming.stateStore"
 _ARROW = "spark.sql.execution.arrow"
+_FILES = "spark.sql.streaming.checkpointFileManagerClass"
+_FILES_ON_DISK = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # Where Delta is missing, Spark says so once and goes on without it.
@@ -47,6 +42,8 @@ SETTINGS = {
     f"{_STATE}.rocksdb.maxMemoryUsageMB": "256",
     # Counting rows costs a look-up a put, and our rows are buckets, whose number says nothing.
     f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
+    # On a busy machine Python may take longer to say who it is than Spark's fifteen seconds.
+    "spark.python.authenticate.socketTimeout": "300s",
     # A group comes in one piece where it can: every piece costs a frame of its own.
     f"{_ARROW}.maxRecordsPerBatch": "100000",
     f"{_ARROW}.transformWithStateInPandas.maxRecordsPerBatch": "100000",
@@ -59,16 +56,23 @@ def open_session(
     master: str | None = None,
     shuffle_partitions: int | None = None,
     settings: Mapping[str, str] | None = None,
+    checkpoint: str = "",
     connectors: Sequence[str] = CONNECTORS,
 ) -> SparkSession:
     """A session, or the one that is open already, which keeps what it was started with.
 
     Without a master, spark-submit's is taken. `shuffle_partitions` is fixed for the life of a
-    checkpoint, as Spark has it. `settings` go before ours.
+    checkpoint, as Spark has it. `settings` go before ours. `checkpoint` is the folder or URL of the
+    query's checkpoint; if it is not told, some folder here.
     """
     chosen = dict(SETTINGS)
-    if connectors:
-        chosen["spark.jars.packages"] = ",".join(connectors)
+    missing = packages(connectors)
+    if missing:
+        chosen["spark.jars.packages"] = missing
+    if _is_on_disk(checkpoint):
+        # Spark's choice asks the system's `readlink` before each renaming: sixty processes a
+        # micro-batch, a second of CPU time. Other file systems need its atomic renaming.
+        chosen[_FILES] = _FILES_ON_DISK
     if master is not None and master.startswith("local"):
         # Executors of a local cluster listen where the machine's name points, if not told.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -85,11 +89,20 @@ def open_session(
     for setting, value in (chosen | dict(settings or {})).items():
         builder = builder.config(setting, value)
     spark = (builder if master is None else builder.master(master)).getOrCreate()
+    includes = spark.sparkContext._python_includes or []  # noqa: SLF001 (sent with each task)
+    includes[:] = without_jars(includes)
+    forget_jars()
     # A row that is not there yet is no news, and Spark warns of each.
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to the classes it loaded)
     levels = jvm.org.apache.logging.log4j.core.config.Configurator
     levels.setLevel(_STATE_SERVER, jvm.org.apache.logging.log4j.Level.ERROR)
     return spark
+
+
+def _is_on_disk(checkpoint: str) -> bool:
+    """Whether a path is one of the machine's own, whatever Hadoop is set up for."""
+    scheme = urlsplit(checkpoint).scheme
+    return scheme == "file" or (not scheme and "HADOOP_CONF_DIR" not in os.environ)
 
 
 def _home_without_archive() -> str:

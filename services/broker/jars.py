@@ -33,9 +33,9 @@ def _say_nothing(_step: str) -> None:
     pass
 
 
-def kafka_jars(tell: Callable[[str], None] = _say_nothing) -> Path:
+def kafka_jars(tell: Callable[[str], None] = _say_nothing, pom: Path = POM) -> Path:
     """The folder of Kafka's jars; `tell` hears each step where they have to be fetched first."""
-    name = f"kafka-{KAFKA_VERSION}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
+    name = f"kafka-{KAFKA_VERSION}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     jars = cache_folder() / name
     if jars.is_dir():
         return jars
@@ -43,7 +43,7 @@ def kafka_jars(tell: Callable[[str], None] = _say_nothing) -> Path:
     with _locked(jars.with_name(f"{name}.lock")):
         # Another process may have fetched them while this one waited for the lock.
         if not jars.is_dir():
-            _fetch(jars, tell)
+            _fetch(jars, pom, tell)
     return jars
 
 
@@ -54,7 +54,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(jars: Path, tell: Callable[[str], None]) -> None:
+def _fetch(jars: Path, pom: Path, tell: Callable[[str], None]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         message = (
@@ -66,7 +66,7 @@ def _fetch(jars: Path, tell: Callable[[str], None]) -> None:
     # The folder appears whole or not at all: it is filled beside its place, and then renamed.
     with TemporaryDirectory(dir=jars.parent, prefix="fetching-") as temporary:
         folder = Path(temporary, "jars")
-        command = [maven, "--batch-mode", "--strict-checksums", f"--file={POM}"]
+        command = [maven, "--batch-mode", "--strict-checksums", f"--file={pom}"]
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
         _run([*command, *goal, f"-DoutputDirectory={folder}"], tell)
         folder.rename(jars)

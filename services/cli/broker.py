@@ -33,8 +33,10 @@ def broker(
     """
     console = Console(highlight=False)
     check_free(port)
-    # Being told to stop is no error, whether by Ctrl-C or by whatever started this.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Being told to stop is no error, whether by Ctrl-C or by whatever started this; and a shell
+    # that starts it in the background has Ctrl-C ignored.
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.default_int_handler)
     with ExitStack() as stack:
         temporary = TemporaryDirectory(prefix="headrace-broker-", ignore_cleanup_errors=True)
         folder = data or Path(stack.enter_context(temporary))

@@ -1,28 +1,22 @@
-"""Read a pipeline from YAML, and remember where everything stands.
-
-Scalars are read as YAML 1.2 reads them: `no` is a word, `10:30` and `2026-01-01` are text. YAML
-1.1, which the parser knows, would make them false, 630 and a date.
-"""
+"""Read a pipeline from a file; what is wrong is one sentence a problem, with its place."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-
-import yaml
 
 from contracts.errors import PipelineInvalid
 from contracts.pipeline import PipelineSpec
-from contracts.pipeline_text import Path as KeyPath
 from contracts.pipeline_text import problem_line, read_pipeline
+from contracts.yaml_text import Form, parse_yaml, read_text
 from services.cli.functions import function_problems
 
-_SMALLEST = "pipeline: clicks"
+FORM = Form("a pipeline", "pipeline: clicks", PipelineInvalid)
 
 
 def load_pipeline(file: Path) -> PipelineSpec:
     """The pipeline in a file; PipelineInvalid says all that is wrong, a line each."""
-    document, places = parse_yaml(_read_text(file), str(file))
+    text = read_text(file.read_bytes, str(file), FORM)
+    document, places = parse_yaml(text, str(file), FORM)
     pipeline = read_pipeline(document, str(file), places)
     problems = [
         problem_line(path, sentence, str(file), places)
@@ -31,137 +25,3 @@ def load_pipeline(file: Path) -> PipelineSpec:
     if problems:
         raise PipelineInvalid("\n".join(problems))
     return pipeline
-
-
-def parse_yaml(text: str, file: str) -> tuple[object, dict[KeyPath, tuple[int, int]]]:
-    """A mapping out of YAML, with line and column of every key and item."""
-    try:
-        node = yaml.compose(text, _Loader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise PipelineInvalid(_not_yaml(error, text, file)) from error
-    if node is None:
-        message = f"{file}: the file is empty; begin it with `{_SMALLEST}`"
-        raise PipelineInvalid(message)
-    if not isinstance(node, yaml.MappingNode):
-        found = "a list" if isinstance(node, yaml.SequenceNode) else "a single value"
-        line, column = _position(node)
-        message = (
-            f"{file}:{line}:{column}: the file holds {found}, and a pipeline is a mapping;"
-            f" begin it with `{_SMALLEST}`"
-        )
-        raise PipelineInvalid(message)
-    reader = _Reader(file)
-    return reader.read(node, ()), reader.places
-
-
-def _read_text(file: Path) -> str:
-    try:
-        # A byte order mark, which some editors write, is not part of the text.
-        return file.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError as error:
-        message = f"{file}: there is no such file; check the name and the folder"
-        raise PipelineInvalid(message) from error
-    except IsADirectoryError as error:
-        message = f"{file}: this is a folder; name a file in it"
-        raise PipelineInvalid(message) from error
-    except OSError as error:
-        message = f"{file}: cannot be read ({error.strerror}); check its permissions"
-        raise PipelineInvalid(message) from error
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        message = f"{file}:{line}: the file is not UTF-8; save it as UTF-8"
-        raise PipelineInvalid(message) from error
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.2's idea of what is not text."""
-
-    yaml_implicit_resolvers = {}  # noqa: RUF012  # the parser's own attribute
-
-
-for _tag, _pattern, _first in (
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
-):
-    _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})$"), _first
-    )
-
-
-class _Reader:
-    """Walks a document once."""
-
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.places: dict[KeyPath, tuple[int, int]] = {}
-        self._open: list[yaml.Node] = []
-
-    def read(self, node: yaml.Node, path: KeyPath) -> object:
-        """What a node says; `path` is where it stands."""
-        if any(node is outer for outer in self._open):
-            raise self._invalid(node, "this alias stands inside of what it repeats; write it out")
-        self._open.append(node)
-        try:
-            return self._read(node, path)
-        finally:
-            self._open.pop()
-
-    def _read(self, node: yaml.Node, path: KeyPath) -> object:
-        if isinstance(node, yaml.MappingNode):
-            return self._read_mapping(node, path)
-        if isinstance(node, yaml.SequenceNode):
-            items = []
-            for index, item in enumerate(node.value):
-                self.places[(*path, index)] = _position(item)
-                items.append(self.read(item, (*path, index)))
-            return items
-        return self._read_scalar(node)
-
-    def _read_mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
-        mapping: dict[str, object] = {}
-        for key_node, value_node in node.value:
-            key = self._read_scalar(key_node) if isinstance(key_node, yaml.ScalarNode) else None
-            if not isinstance(key, str):
-                raise self._invalid(key_node, "a key is not a word; check the indentation")
-            if key in mapping:
-                line, _ = self.places[(*path, key)]
-                sentence = f"`{key}` stands here twice, first in line {line}; remove one"
-                raise self._invalid(key_node, sentence)
-            self.places[(*path, key)] = _position(key_node)
-            mapping[key] = self.read(value_node, (*path, key))
-        return mapping
-
-    def _read_scalar(self, node: yaml.Node) -> object:
-        loader = _Loader("")
-        try:
-            return loader.construct_object(node)
-        except (yaml.YAMLError, ValueError) as error:
-            sentence = f"`{node.value}` cannot be read as {node.tag}; write plain text or a number"
-            raise self._invalid(node, sentence) from error
-        finally:
-            loader.dispose()
-
-    def _invalid(self, node: yaml.Node, sentence: str) -> PipelineInvalid:
-        line, column = _position(node)
-        return PipelineInvalid(f"{self.file}:{line}:{column}: {sentence}")
-
-
-def _position(node: yaml.Node) -> tuple[int, int]:
-    mark = node.start_mark
-    return (mark.line + 1, mark.column + 1)
-
-
-def _not_yaml(error: yaml.YAMLError | RecursionError, text: str, file: str) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        place = f"{file}:{error.problem_mark.line + 1}:{error.problem_mark.column + 1}"
-        hint = "indent with spaces" if "\\t" in str(error.problem) else _YAML_HINT
-        return f"{place}: this is not YAML: {error.problem}; {hint}"
-    if isinstance(error, yaml.reader.ReaderError):
-        line = text[: error.position].count("\n") + 1
-        return f"{file}:{line}: this is not YAML: it has a control character; remove it"
-    return f"{file}: this is not YAML that can be read; is it nested too deeply?"
-
-
-_YAML_HINT = "check quotes, brackets and indentation here and just above"

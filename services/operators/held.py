@@ -16,7 +16,7 @@ Invariants
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from heapq import heapify, heappop, heappush
 from itertools import compress
 from operator import itemgetter
@@ -56,7 +56,7 @@ def memory_bounds(buffer: BufferPolicy) -> tuple[bool, int, int]:
 class Codec(NamedTuple, Generic[Item]):
     """How items become rows, and a row at its place becomes an item."""
 
-    encode_many: Callable[[Iterable[Item]], list[bytes]]
+    encode_many: Callable[[Collection[Item]], list[bytes]]
     decode: Callable[[bytes, bytes], Item]
 
 
@@ -83,6 +83,8 @@ class Held(Generic[Item]):
         """Row keys of what left before its time, and may have come again."""
         self.released_through_ms = 1 - NEVER_MS
         """Nothing is held of this time or before."""
+        self._saved_from = b""
+        """The first place at the last save; while it stays, nothing unsaved has left by time."""
         self.recalled: Callable[[bytes, Item], None] | None = None
         """Told of every item that comes from disk into memory."""
         self.in_memory_max = UNBOUNDED
@@ -250,8 +252,10 @@ class Held(Generic[Item]):
 
     def save(self) -> None:
         """Put what is held and was not put yet; drop what left."""
-        first = self.first_place
-        unsaved = {place: item for place, item in self.unsaved.items() if place >= first}
+        first, unsaved = self.first_place, self.unsaved
+        if first != self._saved_from:
+            unsaved = {place: item for place, item in unsaved.items() if place >= first}
+            self._saved_from = first
         rows: dict[bytes, bytes | None] = {}
         if self._evicted:
             rows |= {place: None for place in self._evicted if place >= first}

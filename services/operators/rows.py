@@ -22,7 +22,7 @@ record    1 byte    format, 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from functools import lru_cache, partial
 from struct import Struct
 from typing import Any
@@ -81,26 +81,36 @@ def unpack_fields(fields: Struct, row: bytes) -> tuple[Any, ...]:
     return fields.unpack(row)
 
 
-def encode_records(records: Iterable[Record]) -> list[bytes]:
+def encode_records(records: Collection[Record]) -> list[bytes]:
     """Records, but for their keys, as rows."""
     rows: list[bytes] = []
-    last_topic, last_partition = "", 0
-    packers = _packers_of("", 0)
+    # By identity, for all records are alive: a window's results share their headers.
+    packed: dict[int, bytes] = {}
+    last_topic, last_partition, last_count = "", 0, 0
+    packers = _packers_of("", 0, 0)
     for record in records:
         _, value, timestamp_ms, headers, topic, partition, offset = record
-        if headers or value is None or offset is None:
-            rows.append(_encode_any(record))
+        packed_headers = b""
+        if headers:
+            found = packed.get(id(headers))
+            if found is None:
+                found = packed[id(headers)] = _encode_headers(headers)
+            packed_headers = found
+        if value is None or offset is None:
+            rows.append(_encode_any(record, packed_headers))
             continue
-        # Nearly every record: one call writes the whole row.
-        if topic != last_topic or partition != last_partition:
-            last_topic, last_partition = topic, partition
-            packers = _packers_of(topic, partition)
+        # Nearly every record: one call writes the whole row, but for its headers.
+        count = len(headers)
+        if topic != last_topic or partition != last_partition or count != last_count:
+            last_topic, last_partition, last_count = topic, partition, count
+            packers = _packers_of(topic, partition, count)
         pack, middle = packers[len(value)]
-        rows.append(pack(RECORD_FORMAT, timestamp_ms, offset, middle, value))
+        row = pack(RECORD_FORMAT, timestamp_ms, offset, middle, value)
+        rows.append(row + packed_headers if count else row)
     return rows
 
 
-def _encode_any(record: Record) -> bytes:
+def _encode_any(record: Record, packed_headers: bytes) -> bytes:
     _, value, timestamp_ms, headers, topic, partition, offset = record
     topic_bytes = topic.encode()
     row = _record.pack(
@@ -112,31 +122,33 @@ def _encode_any(record: Record) -> bytes:
         len(headers),
         -1 if value is None else len(value),
     )
-    return row + topic_bytes + (value or b"") + _encode_headers(headers)
+    return row + topic_bytes + (value or b"") + packed_headers
 
 
 class _Packers(dict[int, tuple[Callable[..., bytes], bytes]]):
-    """By length of value: what packs a record of one origin without headers, and its middle.
+    """By length of value: what packs a record of one origin up to its headers, and its middle.
 
     The middle is all that such records have in common, from the partition to the topic.
     """
 
-    def __init__(self, topic: str, partition: int) -> None:
+    def __init__(self, topic: str, partition: int, header_count: int) -> None:
         super().__init__()
         self._topic = topic.encode()
         self._partition = partition
+        self._header_count = header_count
 
     def __missing__(self, length: int) -> tuple[Callable[..., bytes], bytes]:
         if len(self) >= _LENGTHS_MAX:
             self.clear()
-        middle = _middle.pack(self._partition, len(self._topic), 0, length) + self._topic
+        middle = _middle.pack(self._partition, len(self._topic), self._header_count, length)
+        middle += self._topic
         self[length] = Struct(f">Bqq{len(middle)}s{length}s").pack, middle
         return self[length]
 
 
 @lru_cache(_ORIGINS_MAX)
-def _packers_of(topic: str, partition: int) -> _Packers:
-    return _Packers(topic, partition)
+def _packers_of(topic: str, partition: int, header_count: int) -> _Packers:
+    return _Packers(topic, partition, header_count)
 
 
 def _encode_headers(headers: Headers) -> bytes:

@@ -29,6 +29,7 @@ from services.operators.held import NEVER_MS, UNBOUNDED, Codec, Held, memory_bou
 from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
 from services.operators.readable import set_aside_dead
 from services.operators.rows import TIME_BIAS, unpack_fields
+from services.operators.shared import of_each
 from services.operators.updates import (
     BufferSamples,
     Update,
@@ -252,7 +253,7 @@ class Suppress:
         olds = batch.olds or [None] * len(records)
         dues_ms: list[Any]
         if self._final:
-            dues_ms = [self._end_ms(record[3]) for record in records]
+            dues_ms = of_each([record[3] for record in records], self._end_ms)
         else:
             dues_ms = list(map(_time_of, records))
         if None not in dues_ms and None not in map(_key_of, records):

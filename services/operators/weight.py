@@ -10,6 +10,7 @@ from operator import add
 
 from contracts.record import Headers, Record
 from contracts.window import WINDOW_HEADER
+from services.operators.shared import of_each
 
 _HELD_RECORD = 13 + 8 + 8 + 4
 _HELD_UPDATE = 8 + 8 + 8 + 4
@@ -39,7 +40,7 @@ def update_weights(records: list[Record]) -> list[int]:
         for key, value, topic in zip(keys, values, topics, strict=True)
     ]
     if any(headers):
-        weights = list(map(add, weights, map(headers_weight, headers)))
+        weights = list(map(add, weights, of_each(headers, headers_weight)))
     return weights
 
 

@@ -23,7 +23,7 @@ from collections.abc import Coroutine
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.events import Event
 from faust.topics import Topic
@@ -57,7 +57,7 @@ class BatchTopic(Topic):  # type: ignore[misc]
 
 
 class Batch(NamedTuple):
-    """Records of one partition, in order."""
+    """Records of one partition, in order; none where it has lost those that were asked for."""
 
     partition: TopicPartition
     lease: int
@@ -73,6 +73,10 @@ class Bounds(NamedTuple):
     committed: int | None
     is_ours: bool
     """Whether a task committed it, with its state; not somebody who moved the group by hand."""
+
+
+def _nothing() -> None:
+    """What there is to acknowledge where nothing was brought."""
 
 
 class _Thread(WorkerThread):  # type: ignore[misc]
@@ -104,7 +108,8 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             group_id=self.app.conf.id,
             rebalance_timeout_ms=worker.rebalance_timeout_ms,
             enable_auto_commit=False,
-            auto_offset_reset="earliest",
+            # A task says where it reads on; what is not there any more is its matter, too.
+            auto_offset_reset="none",
             isolation_level="read_committed",
             max_partition_fetch_bytes=worker.fetch_bytes,
             fetch_max_wait_ms=_FETCH_WAIT_MS,
@@ -113,9 +118,15 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     async def _fetch_records(
         self, consumer: AIOKafkaConsumer, *_args: Any, **_options: Any
     ) -> list[Batch]:
-        fetched: dict[TopicPartition, list[Record]] = await consumer.getmany(
-            timeout_ms=int(POLL_S * 1000)
-        )
+        fetched: dict[TopicPartition, list[Record]]
+        try:
+            fetched = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
+        except OffsetOutOfRangeError as gone:
+            return [
+                Batch(partition, self._leases[partition], [])
+                for partition in gone.args[0]
+                if partition in self._leases
+            ]
         batches = []
         worker = self.app.worker
         for partition, records in fetched.items():
@@ -196,12 +207,14 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             return Bounds(earliest, end, None, is_ours=False)
         return Bounds(earliest, end, committed.offset, committed.metadata == OURS)
 
-    async def commit_offset(self, partition: TopicPartition, offset: int) -> None:
+    async def commit_offset(
+        self, partition: TopicPartition, offset: int, metadata: str = OURS
+    ) -> None:
         """Commit an offset; refused where the partition is not ours any more."""
-        await self._there(self._commit_offset(partition, offset))
+        await self._there(self._commit_offset(partition, OffsetAndMetadata(offset, metadata)))
 
-    async def _commit_offset(self, partition: TopicPartition, offset: int) -> None:
-        await self._ensure_consumer().commit({partition: OffsetAndMetadata(offset, OURS)})
+    async def _commit_offset(self, partition: TopicPartition, found: OffsetAndMetadata) -> None:
+        await self._ensure_consumer().commit({partition: found})
 
     async def survey(self) -> dict[TopicPartition, Surveyed]:
         """Every partition of ours: where the consumer is, and where it ends."""
@@ -259,7 +272,9 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
 
     async def _hand_on(self, batches: list[Batch]) -> None:
         for batch in batches:
-            if self.app.worker.expect(batch):
+            if not batch.records:
+                self.app.worker.offer(batch, _nothing)
+            elif self.app.worker.expect(batch):
                 await self.callback(self._message(TP(*batch.partition), batch))
 
     def _message(self, tp: TP, batch: Batch) -> ConsumerMessage:

@@ -19,6 +19,7 @@ from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
     GroupIdNotFound,
+    InvalidReplicationFactorError,
     KafkaError,
     LeaderNotAvailableError,
     NonEmptyGroup,
@@ -45,6 +46,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from contracts.errors import GroupBusy, KafkaRefused, KafkaUnreachable, TopicRefused
 from services.group.view import Described
 from services.runtime.reach import reachable
+from services.runtime.requests import UNSTABLE, OffsetsUnstableError, StableOffsets
 from services.runtime.security import client_options
 from services.settings import Settings
 
@@ -59,6 +61,8 @@ _SET_ON_TOPIC = 1
 _BROKERS_DEFAULT = -1
 _EARLIEST, _LATEST = -2, -1
 _READ_COMMITTED = 1
+_FENCED = "All brokers are currently fenced"
+"""What a controller says, with no code of its own for it, until a broker that starts counts."""
 _DENIED = (
     TopicAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -200,6 +204,8 @@ class Cluster:
         )
         names = [one.name for one in topics]
         for name, code, message in _as_asked(answer.topic_errors, names, 0):
+            if for_code(code) is InvalidReplicationFactorError and _FENCED in (message or ""):
+                raise LeaderNotAvailableError(message)
             if for_code(code) is not TopicAlreadyExistsError:
                 self._check(code, f"make the topic `{name}`", "Create", message)
         await self._wait_for(set(names), there=True)
@@ -242,15 +248,29 @@ class Cluster:
         return {number: Ends(*found[number]) for number in sorted(found)}
 
     @_patient
-    async def committed(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed."""
+    async def committed(
+        self, group: str, places: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a group has committed here, behind the transactions that are on their way."""
+        what = f"read the offsets of the group `{group}`"
+        answer = await self._send(StableOffsets(group, places), await self._coordinator(group))
+        self._check(answer.error_code, what, "Describe")
+        found = {}
+        for topic, partitions, _ in answer.topics:
+            for number, offset, _, metadata, code, _ in partitions:
+                if code == UNSTABLE:
+                    raise OffsetsUnstableError
+                self._check(code, what, "Describe")
+                if offset >= 0:
+                    found[TopicPartition(topic, number)] = OffsetAndMetadata(offset, metadata)
+        return found
+
+    @_patient
+    async def offsets_count(self, group: str) -> int:
+        """Of how many partitions a group has committed something."""
         answer = await self._send(OffsetFetchRequest(group, None), await self._coordinator(group))
         self._check(answer.error_code, f"read the offsets of the group `{group}`", "Describe")
-        return {
-            TopicPartition(topic, number): OffsetAndMetadata(offset, metadata)
-            for topic, partitions in answer.topics
-            for number, offset, metadata, _ in partitions
-        }
+        return sum(len(partitions) for _, partitions in answer.topics)
 
     async def members(self, group: str) -> list[str]:
         """Who is in a group now: client and host of each."""

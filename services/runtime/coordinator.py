@@ -32,7 +32,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.structs import TopicPartition
 
-from contracts.errors import HeadraceError, MemberForeign
+from contracts.errors import HeadraceError, KafkaUnreachable, MemberForeign
 from services.group.round import Heard
 from services.group.wire import NO_GENERATION
 from services.runtime import seams
@@ -40,6 +40,8 @@ from services.runtime import seams
 PROTOCOL = "headrace"
 """What the group's members call the way in which they share out partitions."""
 _COMMIT_AGAIN_S = 0.02
+_COUNT_AGAIN_S = 0.1
+_COUNTED_WITHIN_S = 10.0
 _GROUP_ERRORS = (IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
 
 
@@ -119,6 +121,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         self._main_loop = main_loop
         self._told_in = NO_GENERATION
         """The last generation in which it was told what to run."""
+        self._led_over: dict[str, int] | None = None
+        """The topics' partitions that were shared out, if it led."""
         self._is_lost = False
         self._is_commit_refused = False
         super().__init__(*arguments, **options)
@@ -155,15 +159,32 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     async def _perform_assignment(self, response: Any) -> dict[str, bytes]:
         """Lead: make everybody's share from what everybody says."""
         said = {member[0]: bytes(member[-1]) for member in response.members}
-        partitions = {
-            topic: len(self._cluster.partitions_for_topic(topic) or ())
-            for topic in self._subscription.topics
-        }
         try:
-            return self._membership.lead(said, partitions)
+            self._led_over = await self._count_partitions()
+            return self._membership.lead(said, self._led_over)
         except HeadraceError as problem:
             self._membership.fail(problem)
             raise
+
+    async def _count_partitions(self) -> dict[str, int]:
+        """Of each topic. One that is not known yet is no topic without partitions."""
+        give_up_at_s = time.monotonic() + _COUNTED_WITHIN_S
+        while True:
+            counted = {
+                topic: len(self._cluster.partitions_for_topic(topic) or ())
+                for topic in self._subscription.topics
+            }
+            unknown = [topic for topic, count in counted.items() if not count]
+            if not unknown:
+                return counted
+            if time.monotonic() >= give_up_at_s:
+                message = (
+                    f"the brokers do not say how many partitions `{unknown[0]}` has; check that"
+                    " they run, and that the topic is still there"
+                )
+                raise KafkaUnreachable(message)
+            await self._client.force_metadata_update()
+            await asyncio.sleep(_COUNT_AGAIN_S)
 
     async def _on_join_complete(
         self, generation: int, _member_id: str, _protocol: str, raw: bytes
@@ -188,7 +209,9 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         seams.add_partitions(self._consumer, told - owned)
         await self._in_main_loop(self._membership.told(heard))
         self._drop(owned - told)
-        if owned - told or heard.joins_at_once:
+        counted, self._led_over = self._led_over, None
+        has_grown = counted is not None and counted != self._metadata_snapshot
+        if owned - told or heard.joins_at_once or has_grown:
             self.request_rejoin()
 
     def _drop(self, partitions: frozenset[TopicPartition]) -> None:

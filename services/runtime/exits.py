@@ -32,6 +32,8 @@ class Reached(NamedTuple):
     """The latest timestamp that came in."""
     progress_ms: int
     """The lowest timestamp that a later record on time can still have."""
+    cleaned_offset: int | None
+    """The offset of the last cleaned record."""
 
 
 class Exits:
@@ -43,6 +45,9 @@ class Exits:
         self._hop = hop
         self._partition = partition
         self._outbox = outbox
+        self._cleaned = TopicPartition(spec.sink.topic, partition)
+        self._changelog = TopicPartition(hop.changelog.name, partition)
+        self._progress = TopicPartition(progress_topic(spec.sink.topic).name, partition)
         self._spread = None if hop.end is None else Spread(hop.end)
         self._decisions = decisions_topic(spec.sink.topic).name
         self._says_who = partition == 0 and hop.end is None
@@ -67,26 +72,29 @@ class Exits:
         if step.decisions:
             await send(self._decisions, partition, decision_records(step.decisions))
 
-    async def finish(self, overlay: Overlay, reached: Reached, now_ms: int) -> int:
-        """Send what closes a commit, wait until all is acknowledged; where the changelog ends.
+    async def settle(self) -> int | None:
+        """Wait until what was cleaned is acknowledged; the last one's offset, None without any.
 
-        Without a transaction the changelog follows when the output is safe: then it can never say
-        that a record was cleaned which nobody was given.
+        What closes the commit names that offset, and so comes behind. Without a transaction it
+        does in any case: then it can never say that a record was cleaned which nobody was given.
         """
-        if not self._outbox.is_transactional:
-            await self._outbox.settle()
-        changelog = TopicPartition(self._hop.changelog.name, self._partition)
+        if self._outbox.is_transactional and not self._outbox.has_sent(self._cleaned):
+            return None
+        closing = [self._changelog] if self._spread else [self._changelog, self._progress]
+        self._outbox.announce(*closing)
+        end = (await self._outbox.settle()).get(self._cleaned)
+        return None if end is None else end - 1
+
+    async def finish(self, overlay: Overlay, reached: Reached, now_ms: int) -> int:
+        """Send what closes a commit, wait until all is acknowledged; where the changelog ends."""
+        send_rows, changelog, progress = self._outbox.send_rows, self._changelog, self._progress
         rows = records_of(overlay)
-        await self._outbox.send_rows(changelog.topic, changelog.partition, rows, now_ms)
+        await send_rows(changelog.topic, changelog.partition, rows, now_ms)
         if self._spread is None:
-            await self._outbox.send_rows(
-                progress_topic(self._spec.sink.topic).name,
-                self._partition,
-                list(self._about(reached)),
-                now_ms,
-            )
+            rows = list(self._about(reached))
+            await send_rows(progress.topic, progress.partition, rows, now_ms)
         ends = await self._outbox.settle()
-        return ends[changelog]
+        return ends[self._changelog]
 
     def _about(self, reached: Reached) -> Iterator[tuple[bytes, bytes]]:
         """What readers of the cleaned topic are told."""
@@ -98,6 +106,7 @@ class Exits:
                     reached.time_ms,
                     self._hop.topic,
                     reached.position,
+                    reached.cleaned_offset,
                 )
             )
         if self._says_who:

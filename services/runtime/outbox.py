@@ -129,6 +129,16 @@ class Outbox:
         acknowledged = await self._producer.send_batch(batch, to.topic, partition=to.partition)
         self._sent.append((acknowledged, count, to))
 
+    def has_sent(self, to: TopicPartition) -> bool:
+        """Whether anything went there that `settle` was not told of yet."""
+        return to in self._batches or any(sent_to == to for _, _, sent_to in self._sent)
+
+    def announce(self, *partitions: TopicPartition) -> None:
+        """Say where more will be sent in this transaction: each time it is a request of its own."""
+        if self.is_transactional:
+            for partition in partitions:
+                seams.announce(self._producer, partition)
+
     async def settle(self) -> dict[TopicPartition, int]:
         """Wait until everything sent is acknowledged; the next offset of each partition."""
         for to in list(self._batches):

@@ -195,13 +195,18 @@ class Rebalance:
         )
 
     def _follow(self, task: TaskId) -> None:
+        if self._is_stopping:
+            # Whoever closes has said so to all followers, and waits for no new one.
+            return
         hop = self._hops[task.hop]
         follower = Follower(self._work, hop, task.partition, self._tasks.fail)
         self.followers[task] = follower
         follower.start()
 
     async def _leave(self, task: TaskId) -> None:
-        await self.followers.pop(task).stop()
+        follower = self.followers.pop(task, None)
+        if follower is not None:
+            await follower.stop()
 
     async def _activate(self, task: TaskId) -> None:
         follower = self.followers.pop(task, None)
@@ -272,12 +277,13 @@ def _grown(topic: str, had: int, has: int) -> str:
 def client_of(folder: Path) -> bytes:
     """What the copies of state in a folder are known by, in the whole group."""
     file = folder / "client"
-    if not file.exists():
+    # One that was cut short, by a full disk or a lost machine, says nothing.
+    if not file.exists() or file.stat().st_size != 2 * CLIENT_BYTES:
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(uuid.uuid4().hex, "ascii")
-    client = bytes.fromhex(file.read_text("ascii"))
-    assert len(client) == CLIENT_BYTES
-    return client
+        made = folder / "client.new"
+        made.write_text(uuid.uuid4().hex, "ascii")
+        made.replace(file)
+    return bytes.fromhex(file.read_text("ascii"))
 
 
 def _endpoint(settings: Settings) -> Endpoint | None:

@@ -32,9 +32,9 @@ def read_records(settings: Settings, topic: str) -> list[Record]:
     return asyncio.run(_read(settings, topic))
 
 
-def committed_offsets(settings: Settings, group: str) -> dict[int, int]:
-    """How far a group is, by partition of the one topic that it reads."""
-    return asyncio.run(_committed(settings, group))
+def committed_offsets(settings: Settings, group: str, topic: str) -> dict[int, int]:
+    """How far a group is in a topic, by partition."""
+    return asyncio.run(_committed(settings, group, topic))
 
 
 async def _make_topic(settings: Settings, name: str, partitions: int) -> None:
@@ -109,7 +109,9 @@ def record_of(read: Any) -> Record:
     )
 
 
-async def _committed(settings: Settings, group: str) -> dict[int, int]:
+async def _committed(settings: Settings, group: str, topic: str) -> dict[int, int]:
     async with connected(settings) as cluster:
-        found = await cluster.committed(group)
+        count = (await cluster.partitions([topic]))[topic]
+        places = [TopicPartition(topic, number) for number in range(count)]
+        found = await cluster.committed(group, places)
     return {place.partition: committed.offset for place, committed in found.items()}

@@ -77,10 +77,13 @@ async def put_back(
         _producer(settings, group, really=really) as producer,
     ):
         # Behind the producer's start, which ends what an earlier replay left open.
-        committed = await cluster.committed(group)
+        ends = {
+            TopicPartition(dead, number): each
+            for number, each in (await cluster.ends(dead)).items()
+        }
+        committed = await cluster.committed(group, ends)
         places = {
-            number: Place.read(committed.get(TopicPartition(dead, number)), ends)
-            for number, ends in (await cluster.ends(dead)).items()
+            place.partition: Place.read(committed.get(place), each) for place, each in ends.items()
         }
         judge = _Judge(spec, choice, await cluster.partitions([hop.topic for hop in spec.hops()]))
         tally: Tally = Counter()

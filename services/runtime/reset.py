@@ -43,7 +43,7 @@ async def find_remains(spec: PipelineSpec, settings: Settings, *, cleaned: bool)
         topics = {}
         for name in await cluster.partitions(names):
             topics[name] = sum(one.end - one.first for one in (await cluster.ends(name)).values())
-        offsets = len(await cluster.committed(spec.pipeline))
+        offsets = await cluster.offsets_count(spec.pipeline)
     folder = settings.state_folder / spec.pipeline
     return Remains(spec.pipeline, offsets, topics, folder if folder.exists() else None)
 

@@ -39,6 +39,7 @@ PRIVATE_NAMES = {
     "aiokafka.consumer.fetcher.PartitionRecords": ("_consumer_record", "_records_iterator"),
     "aiokafka.consumer.group_coordinator.GroupCoordinator": (
         "_assignors",
+        "_client",
         "_closing",
         "_cluster",
         "_do_commit_offsets",
@@ -218,6 +219,15 @@ def producer_id(producer: Any) -> int:
     """The number by which the brokers know a producer that was started."""
     identity: int = producer._txn_manager.producer_id
     return identity
+
+
+def announce(producer: Any, partition: TopicPartition) -> None:
+    """Make a partition part of the open transaction, in one request with those sent to next.
+
+    Of a transaction that has failed the next `send_batch` will say so.
+    """
+    if producer._txn_manager.is_in_transaction():
+        producer._txn_manager.maybe_add_partition_to_txn(partition)
 
 
 def fill(batch: Any, rows: Sequence[Record], start: int) -> int:

@@ -2,7 +2,8 @@
 
     open      state from disk -> changelog read -> earlier owners fenced -> its tail read
     run       records -> timestamps -> operators -> outbox, commit by commit
-    commit    operators save -> changelog, progress, offsets -> transaction -> one write batch
+    commit    operators save -> cleaned records acknowledged -> changelog, progress, offsets
+              -> transaction -> one write batch
     close     what is under way is committed, or discarded whole
 
 One coroutine does all of it, so nothing here needs a lock. State on disk is never ahead of what is
@@ -57,6 +58,10 @@ class Fetched(NamedTuple):
 
     records: list[Record]
     acknowledge: Callable[[], Any]
+
+
+class _GoneError(Exception):
+    """The source has lost the records that were to come next; the task is opened again."""
 
 
 class _StopAtError(Exception):
@@ -127,6 +132,9 @@ class Task:
                     await self._live()
             except _StopAtError as stop:
                 self._stop_at = stop
+            except _GoneError:
+                # Where it begins again, it says what is lost.
+                logger.warning("records that come next are not there any more", **self._where)
             except StateCorrupt as damage:
                 await self._discard(damage)
             except (KafkaError, IllegalOperation) as problem:
@@ -260,12 +268,17 @@ class Task:
 
     async def _take(self, fetched: Fetched) -> None:
         records = fetched.records
+        if not records:
+            if self._outbox.is_open:
+                await self._commit()
+            raise _GoneError
         if offset_of(records[0]) < self.position:
             known = sum(offset_of(record) < self.position for record in records)
             self.tally.guarded_records += known
             logger.warning("records turned away: state has them", **self._where, records=known)
             records = records[known:]
-        self.waiting -= len(fetched.records) - len(records)
+            self.waiting -= known
+            self._work.taken(self)
         at_once = min(SLICE_RECORDS, self._work.settings.commit_records_max)
         for start in range(0, len(records), at_once):
             part = records[start : start + at_once]
@@ -330,15 +343,15 @@ class Task:
         work, state, outbox, chain = self._work, self._partition_state, self._outbox, self.chain
         assert chain is not None
         chain.save()
-        state.reach(self.position, chain.lateness.time_ms)
+        cleaned_offset = await self._exits.settle()
+        state.reach(self.position, chain.lateness.time_ms, cleaned_offset)
         self._purging.before_commit(
             chain.lateness.time_ms, may_purge=not work.purges.is_waiting(self._changelog)
         )
         now_ms = work.now_ms()
         reached_ms = progress_ms(self.hop.operators, chain)
-        end = await self._exits.finish(
-            state.overlay, Reached(self.position, chain.lateness.time_ms, reached_ms), now_ms
-        )
+        reached = Reached(self.position, chain.lateness.time_ms, reached_ms, state.cleaned_offset)
+        end = await self._exits.finish(state.overlay, reached, now_ms)
         await work.commit(outbox, self.source, self.position)
         state.commit(end, now_ms)
         outbox.closed()

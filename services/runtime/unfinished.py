@@ -25,7 +25,7 @@ from aiokafka.structs import TopicPartition
 
 from contracts.errors import KafkaRefused
 from services.runtime import seams
-from services.runtime.producer_requests import AbortInPartition, DescribeProducers
+from services.runtime.requests import AbortInPartition, DescribeProducers
 
 
 class Unfinished(NamedTuple):
@@ -65,6 +65,8 @@ async def _unfinished(producer: Any, producer_id: int, topics: Iterable[str]) ->
 
 async def _by_leader(producer: Any, topics: Iterable[str]) -> dict[int, dict[str, list[int]]]:
     found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    # Asked for one by one, each topic would cost a round trip while nobody owns the partition.
+    await producer.client.set_topics(topics)
     for topic in topics:
         for number in await producer.partitions_for(topic):
             leader = producer.client.cluster.leader_for_partition(TopicPartition(topic, number))

@@ -14,6 +14,7 @@ from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
     InvalidProducerEpoch,
+    KafkaError,
     MessageSizeTooLargeError,
     ProducerFenced,
     RebalanceInProgressError,
@@ -30,7 +31,7 @@ from services.observe.logs import logger as logger_of
 from services.observe.metrics import Metrics
 from services.observe.snapshot import TaskSnapshot
 from services.runtime.binding import BatchThread
-from services.runtime.outbox import Outbox
+from services.runtime.outbox import OURS, Outbox
 from services.runtime.purge import Purges
 from services.runtime.restorer import Restorer
 from services.runtime.security import client_options
@@ -109,6 +110,14 @@ class Work:
             message = (
                 f"this pipeline has reached offset {committed} of {name}, and its changelog is"
                 " empty: it was deleted; bring it back, or begin anew with `headrace reset`"
+            )
+            raise StateTruncated(message)
+        # Both are of one transaction; at least once, the changelog may say something older last.
+        if self.exactly_once and is_ours and (committed or 0) > (reached or 0):
+            message = (
+                f"this pipeline has reached offset {committed} of {name}, and its changelog ends"
+                f" with {reached}: it has lost its last records; bring them back, or begin anew"
+                " with `headrace reset`"
             )
             raise StateTruncated(message)
         position = max(reached or 0, committed or 0) if reached or committed else earliest
@@ -211,11 +220,18 @@ class Work:
             raise InstanceFenced(message)
 
     async def _is_ours(self, source: TopicPartition) -> bool:
-        bounds = await self._thread().bounds(source)
         try:
-            await self._thread().commit_offset(source, bounds.committed or 0)
+            bounds = await self._thread().bounds(source)
+            # Once more what stands there, as whose it is: somebody may have moved it by hand.
+            metadata = OURS if bounds.is_ours else ""
+            await self._thread().commit_offset(source, bounds.committed or 0, metadata)
         except CommitFailedError as refused:
             return isinstance(refused.__cause__, RebalanceInProgressError)
         except IllegalStateError:
             return False
+        except KafkaError as problem:
+            # Nobody knows now. Who opens it again fences, so a rightful owner is asked in turn.
+            logger.warning(
+                "the group cannot be asked whose it is", source=str(source), why=repr(problem)
+            )
         return True

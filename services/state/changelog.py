@@ -7,6 +7,8 @@ length of store's name (1) name key  the row; null where it was deleted
 0x00 'stamp'                         who writes this changelog (see Stamp), JSON
 0x00 'position'                      the source offset that this state has reached (8, signed), and
                                      the latest timestamp up to there (8, signed; -1 for none)
+0x00 'cleaned'                       the offset of the last record cleaned up to there (8, signed);
+                                     missing where there is none
 0x00 'purged'                        records before this offset may be gone (8, signed), since none
                                      of them counts any more, see `purging`
 0x00 'history'                       what `purging` goes by
@@ -31,6 +33,7 @@ ABOUT = ""
 """The store that holds what is about the state as a whole."""
 _STAMP_KEY = b"stamp"
 _POSITION_KEY = b"position"
+_CLEANED_KEY = b"cleaned"
 _PURGED_KEY = b"purged"
 POSITION = b"\x00" + _POSITION_KEY
 """The key of the record that ends a commit."""
@@ -80,13 +83,8 @@ class Position(NamedTuple):
 
 def read_position(about: StoreView) -> Position | None:
     """What this state has reached, None where it is new."""
-    row = about.get_many([about.prefix + _POSITION_KEY])[0]
-    if row is None:
-        return None
-    if len(row) != _position.size:
-        message = f"the position in the state has {len(row)} bytes, not {_position.size}"
-        raise StateCorrupt(message)
-    return Position(*_position.unpack(row))
+    found = _read_numbers(about, _POSITION_KEY, _position, "the position in the state")
+    return None if found is None else Position(*found)
 
 
 def put_position(about: StoreView, position: Position) -> None:
@@ -94,20 +92,38 @@ def put_position(about: StoreView, position: Position) -> None:
     about.put_many({about.prefix + _POSITION_KEY: _position.pack(*position)})
 
 
+def read_cleaned(about: StoreView) -> int | None:
+    """The offset of the last cleaned record that this state knows of, None where it knows none."""
+    found = _read_numbers(about, _CLEANED_KEY, _offset, "what was cleaned last")
+    return None if found is None else found[0]
+
+
+def put_cleaned(about: StoreView, offset: int) -> None:
+    """Say which cleaned record is the last."""
+    about.put_many({about.prefix + _CLEANED_KEY: _offset.pack(offset)})
+
+
 def read_purged(about: StoreView) -> int:
     """The offset before which the changelog's records may be gone; 0 where none may."""
-    row = about.get_many([about.prefix + _PURGED_KEY])[0]
-    if row is None:
-        return 0
-    if len(row) != _offset.size:
-        message = f"what is purged of the changelog has {len(row)} bytes, not {_offset.size}"
-        raise StateCorrupt(message)
-    return int(_offset.unpack(row)[0])
+    found = _read_numbers(about, _PURGED_KEY, _offset, "what is purged of the changelog")
+    return 0 if found is None else found[0]
 
 
 def put_purged(about: StoreView, offset: int) -> None:
     """Say that the changelog's records before an offset may be gone from the next commit on."""
     about.put_many({about.prefix + _PURGED_KEY: _offset.pack(offset)})
+
+
+def _read_numbers(
+    about: StoreView, key: bytes, layout: Struct, what: str
+) -> tuple[int, ...] | None:
+    row = about.get_many([about.prefix + key])[0]
+    if row is None:
+        return None
+    if len(row) != layout.size:
+        message = f"{what} has {len(row)} bytes, not {layout.size}"
+        raise StateCorrupt(message)
+    return layout.unpack(row)
 
 
 def records_of(overlay: Overlay) -> list[ChangelogRecord]:

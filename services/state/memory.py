@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from services.state.store import Stretch
 
@@ -30,13 +31,13 @@ class MemoryStore:
             self._order = sorted(self._rows)
         return self._order[bisect_left(self._order, start) : bisect_left(self._order, end)]
 
-    def write(self, drops: Sequence[Stretch], rows: Mapping[bytes, bytes | None]) -> None:
+    def write(self, drops: Sequence[Stretch], *rows: Mapping[bytes, bytes | None]) -> None:
         """Drop stretches, then set rows."""
         for start, end in drops:
             for key in self._keys_between(start, end):
                 del self._rows[key]
             self._order = None
-        for key, row in rows.items():
+        for key, row in chain.from_iterable(each.items() for each in rows):
             if row is not None:
                 if key not in self._rows:
                     self._order = None

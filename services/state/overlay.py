@@ -110,14 +110,12 @@ class Overlay:
 
     def commit(self, positions: Mapping[str, int]) -> None:
         """Give all changes and these positions to the store, as one write batch."""
-        rows = dict(self._meta)
+        meta = dict(self._meta)
         for name, position in positions.items():
-            rows[layout.POSITION_KEY + name.encode()] = layout.pack_position(position)
-        drops: list[Stretch] = []
-        for view in self._views.values():
-            drops += view.drops
-            rows |= view.pending
-        self._store.write(drops, rows)
+            meta[layout.POSITION_KEY + name.encode()] = layout.pack_position(position)
+        views = self._views.values()
+        drops = [stretch for view in views for stretch in view.drops]
+        self._store.write(drops, meta, *(view.pending for view in views))
         self._meta = {}
         self.discard()
 

@@ -20,8 +20,10 @@ from services.state.changelog import (
     Position,
     Restoration,
     Stamp,
+    put_cleaned,
     put_position,
     put_stamp,
+    read_cleaned,
     read_position,
     read_purged,
     read_stamp,
@@ -90,6 +92,11 @@ class PartitionState:
         return NO_TIME_MS if reached is None else reached.time_ms
 
     @property
+    def cleaned_offset(self) -> int | None:
+        """The offset of the last cleaned record, None where none is known."""
+        return read_cleaned(self._about)
+
+    @property
     def changelog_position(self) -> int:
         """The first changelog record that is not part of the state."""
         return self.overlay.position(CHANGELOG) or 0
@@ -126,8 +133,10 @@ class PartitionState:
             self.begin_anew(message)
             raise StateTruncated(message)
 
-    def reach(self, position: int, time_ms: int) -> None:
-        """Say which source offset, and which time, the next commit reaches."""
+    def reach(self, position: int, time_ms: int, cleaned_offset: int | None = None) -> None:
+        """Say which source offset and time the next commit reaches, and what it cleans last."""
+        if cleaned_offset is not None:
+            put_cleaned(self._about, cleaned_offset)
         put_position(self._about, Position(position, time_ms))
 
     def commit(self, changelog_position: int, now_ms: int) -> None:

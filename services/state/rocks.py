@@ -107,17 +107,18 @@ class RocksStore:
                 # A traceback that keeps it would keep the database's lock, closed or not.
                 del iterator
 
-    def write(self, drops: Sequence[Stretch], rows: Mapping[bytes, bytes | None]) -> None:
+    def write(self, drops: Sequence[Stretch], *rows: Mapping[bytes, bytes | None]) -> None:
         """Drop stretches, then set rows (None deletes): all of it, or nothing."""
         batch = WriteBatch(raw_mode=True)
         for start, end in drops:
             batch.delete_range(start, end)
         put = batch.put
-        for key, row in rows.items():
-            if row is None:
-                batch.delete(key)
-            else:
-                put(key, row)
+        for some in rows:
+            for key, row in some.items():
+                if row is None:
+                    batch.delete(key)
+                else:
+                    put(key, row)
         self._has_failed = True
         with _told(self._path):
             self._database.write(batch)

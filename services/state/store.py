@@ -18,7 +18,7 @@ class Store(Protocol):
     def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Rows with start <= key < end, in order, as they are now."""
 
-    def write(self, drops: Sequence[Stretch], rows: Mapping[bytes, bytes | None]) -> None:
+    def write(self, drops: Sequence[Stretch], *rows: Mapping[bytes, bytes | None]) -> None:
         """Drop stretches, then set rows (None deletes): all of it, or nothing."""
 
     def close(self) -> None:

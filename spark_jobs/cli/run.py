@@ -9,11 +9,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.cli.failure import error_of
+from spark_jobs.connectors import CONNECTORS
 from spark_jobs.jobs.config import JobConfig
 from spark_jobs.jobs.run import Job, start
 from spark_jobs.observe.listener import Listener
 from spark_jobs.observe.metrics import Metrics
-from spark_jobs.session import CONNECTORS, open_session
+from spark_jobs.session import open_session
 
 _LOOK_EVERY_S = 1
 
@@ -36,6 +37,7 @@ def run_job(
         master=master,
         shuffle_partitions=config.shuffle_partitions,
         settings=config.spark,
+        checkpoint=config.checkpoint,
         connectors=() if master is None else CONNECTORS,
     )
     spark.streams.addListener(Listener(metrics))

@@ -17,8 +17,10 @@ from rich.table import Column, Table
 from contracts.errors import ProgramMissing
 from spark_jobs.cli.job_file import load_job
 from spark_jobs.cli.run import run_job
+from spark_jobs.connectors import packages
+from spark_jobs.jobs.config import JobConfig
 from spark_jobs.observe.state import StateRow, read_state
-from spark_jobs.session import CONNECTORS, open_session
+from spark_jobs.session import open_session
 from spark_jobs.versioned.state import HEADER
 
 LOCAL = "local[*]"
@@ -47,7 +49,7 @@ def run(
         dry_run: Print the call of spark-submit, and run nothing.
     """
     module, config = load_job(job)
-    command = submit_command(job, master, once=once, metrics_port=metrics_port)
+    command = submit_command(job, config, master, once=once, metrics_port=metrics_port)
     if dry_run:
         Console(highlight=False).print(shlex.join(command), soft_wrap=True)
     elif master.startswith("local"):
@@ -84,13 +86,21 @@ def print_state(found: Iterable[StateRow], console: Console, *, every_row: bool)
     console.print(table)
 
 
-def submit_command(job: Path, master: str, *, once: bool, metrics_port: int | None) -> list[str]:
+def submit_command(
+    job: Path, config: JobConfig, master: str, *, once: bool, metrics_port: int | None
+) -> list[str]:
     """The call that has a cluster run a job; its driver stays on this machine."""
+    submit = ["spark-submit", "--master", master]
+    missing = packages()
+    if missing:
+        submit += ["--packages", missing]
+    # When the driver reads the file, its Java has begun, and with what memory is settled.
+    for name, value in config.spark.items():
+        if name.startswith("spark.driver."):
+            submit += ["--conf", f"{name}={value}"]
     options = ["--once"] if once else []
     if metrics_port is not None:
         options += ["--metrics-port", str(metrics_port)]
-    packages = ",".join(CONNECTORS)
-    submit = ["spark-submit", "--master", master, "--packages", packages]
     return [*submit, str(_SUBMITTED), str(job.absolute()), *options]
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
+from spark_jobs.shapes import RECORD_COLUMNS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,9 +20,6 @@ if TYPE_CHECKING:
 
     from spark_jobs.read.topics import CleanedTopic, Source
 
-RECORD_COLUMNS = (
-    "input", "topic", "partition", "offset", "timestamp_ms", "key", "value", "headers",
-)  # fmt: skip
 _TABLE, _STREAM = 0, 1
 """On equal times the table goes first."""
 

@@ -85,7 +85,11 @@ class JobConfig(Policy):
     every_ms: DurationMs = 0
     """How long from the start of a micro-batch to that of the next."""
     records_per_batch: Positive | None = None
-    """How many records a micro-batch takes at most; all that there are without it."""
+    """How many records of a topic a micro-batch takes at most; all that there are without it.
+
+    Progress is read at once and waits for the records it names; what sidecars wrote before they
+    named one does not, so with a bound what is behind it would be late.
+    """
     reader: dict[str, str] = Field(default_factory=dict)
     """Options of Spark's Kafka source, such as `kafka.security.protocol`."""
     writer: dict[str, str] = Field(default_factory=dict)

@@ -21,6 +21,8 @@ from spark_jobs.jobs.rows import with_row
 from spark_jobs.operators.frames import Spread
 from spark_jobs.operators.operate import operate
 from spark_jobs.operators.topology import LookUp, Topic
+from spark_jobs.read.decode import CountValue
+from spark_jobs.shapes import JOINED
 from spark_jobs.versioned.tables import Versioned
 
 _START_BYTES = 8
@@ -60,7 +62,7 @@ class Row(BaseModel):
     most: int | None
 
 
-VALUES: Mapping[str, type[BaseModel]] = {"limits": Limits}
+VALUES: Mapping[str, type[BaseModel] | CountValue] = {"limits": Limits, "counts": CountValue()}
 
 
 def transform(inputs: Inputs, config: Config) -> DataFrame:
@@ -73,23 +75,29 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
         "counts-limits", limits, stream=inputs.number_of("counts"), join="inner", release="progress"
     )
     results = operate(met, records, Spread(tasks=config.tasks), inputs.hearing)
-    limit = F.from_json(F.col("table_value").cast("string"), "least BIGINT, most BIGINT")
-    count = F.conv(F.hex("value"), 16, 10).cast("bigint")
+    # In columns of their own, or Spark would compute them anew wherever they are named.
+    read = results.withColumns(
+        {
+            "_limit": F.from_json(F.col("table_value").cast("string"), "least BIGINT, most BIGINT"),
+            "_count": F.when(F.col("verdict") == JOINED, CountValue().parse(F.col("value"))),
+        }
+    )
+    limit, count = F.col("_limit"), F.col("_count")
     window = F.split(_header(WINDOW_HEADER), ":")
     row = F.struct(
         F.col("key").cast("string").alias("key"),
-        window[1].cast("bigint").alias("window_start_ms"),
-        window[2].cast("bigint").alias("window_end_ms"),
+        F.get(window, 1).try_cast("bigint").alias("window_start_ms"),
+        F.get(window, 2).try_cast("bigint").alias("window_end_ms"),
         count.alias("count"),
         limit["least"].alias("least"),
         limit["most"].alias("most"),
     )
     within = count.between(F.coalesce(limit["least"], count), F.coalesce(limit["most"], count))
-    is_joined = F.col("verdict") == "joined"
-    return with_row(results.where(~(is_joined & within)), row)
+    is_joined = F.col("verdict") == JOINED
+    return with_row(read.where(~(is_joined & within)), row).drop("_limit", "_count")
 
 
 def _header(name: str) -> Column:
     """The last value of a header, as text."""
     named = F.filter("headers", lambda header: header["key"] == name)
-    return F.element_at(named, -1)["value"].cast("string")
+    return F.try_element_at(named, F.lit(-1))["value"].cast("string")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -18,6 +18,8 @@ class Inputs:
     """The inputs' names in the order of their numbers."""
     records: DataFrame
     hearing: Hearing
+    firsts: Mapping[str, Sequence[int]]
+    """By topic, the first offset that each partition still has."""
 
     def number_of(self, name: str) -> int:
         """The number of an input in the frame."""

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from contracts.time import DurationMs
 from spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinKind
 from spark_jobs.jobs.inputs import Inputs
-from spark_jobs.jobs.rows import read_json, write_json
+from spark_jobs.jobs.rows import read_json, text_of, write_json
 from spark_jobs.operators.frames import Spread
 from spark_jobs.operators.operate import operate
 from spark_jobs.operators.topology import ForeignKeyStep, Topic
@@ -79,8 +79,8 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
 
 
 def _customer_of(_order: bytes, value: bytes) -> bytes | None:
-    customer = (read_json(value) or {}).get("customer")
-    return customer.encode() if isinstance(customer, str) else None
+    customer = text_of((read_json(value) or {}).get("customer"))
+    return None if customer is None else customer.encode()
 
 
 def _join(order: bytes | None, customer: bytes | None) -> bytes:

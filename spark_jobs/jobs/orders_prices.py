@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, Field
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from contracts.time import DurationMs
-from spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinKind
+from spark_jobs.jobs.cold import FallBack
+from spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinKind, TableFolder
 from spark_jobs.jobs.inputs import Inputs
 from spark_jobs.jobs.rows import with_row
 from spark_jobs.operators.frames import Spread
@@ -42,6 +43,12 @@ class Config(JobConfig):
     """When an order is joined: once both inputs have passed its time, or by its own grace."""
     grace_ms: DurationMs | None = None
     """How long an order waits, by the orders' own time; without it, it waits for nothing."""
+    corrections: bool = False
+    """Whether an order is told again when a price comes late, in Kafka with a header that says so,
+    in a table with a column `corrected`. It keeps all orders of the last `retention`."""
+    cold_history: TableFolder | None = None
+    """A Delta table of all prices there ever were, which this job keeps; an order that is older
+    than `retention` looks there."""
 
 
 class Order(BaseModel):
@@ -58,7 +65,7 @@ class Price(BaseModel):
 
 
 class Row(BaseModel):
-    """A priced order."""
+    """A priced order; a total that 64 bits cannot hold is null."""
 
     product: str
     order_id: str
@@ -80,15 +87,36 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
         join=config.join,
         grace_ms=config.grace_ms,
         release=config.release,
+        corrects=config.corrections,
+        asks_cold=config.cold_history is not None,
     )
-    results = operate(priced, inputs.records, Spread(tasks=config.tasks), inputs.hearing)
-    order = F.from_json(F.col("value").cast("string"), "order_id STRING, quantity BIGINT")
-    price = F.from_json(F.col("table_value").cast("string"), "price_cents BIGINT")["price_cents"]
+    return rows(operate(priced, inputs.records, Spread(tasks=config.tasks), inputs.hearing))
+
+
+def fall_back(config: Config) -> FallBack | None:
+    """Where an order is joined that is older than `retention`."""
+    if config.cold_history is None:
+        return None
+    return FallBack(config.cold_history.folder, "prices", config.join, rows)
+
+
+def rows(results: DataFrame, which: Column | None = None) -> DataFrame:
+    """Joined orders as rows; all of them, or those that are not yet."""
+    # In columns of their own, or Spark would parse them anew for each field.
+    read = results.withColumns(
+        {
+            "_order": F.from_json(
+                F.col("value").cast("string"), "order_id STRING, quantity BIGINT"
+            ),
+            "_price": F.from_json(F.col("table_value").cast("string"), "price_cents BIGINT"),
+        }
+    )
+    order, price = F.col("_order"), F.col("_price")["price_cents"]
     row = F.struct(
         F.col("key").cast("string").alias("product"),
         order["order_id"].alias("order_id"),
         order["quantity"].alias("quantity"),
         price.alias("price_cents"),
-        (order["quantity"] * price).alias("total_cents"),
+        F.try_multiply(order["quantity"], price).alias("total_cents"),
     )
-    return with_row(results, row)
+    return with_row(read, row, which).drop("_order", "_price")

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from contracts.time import DurationMs
 from spark_jobs.jobs.config import Input, InputTopics, JobConfig
 from spark_jobs.jobs.inputs import Inputs
-from spark_jobs.jobs.rows import read_json, write_json
+from spark_jobs.jobs.rows import read_json, text_of, write_json
 from spark_jobs.operators.frames import Spread
 from spark_jobs.operators.operate import operate
 from spark_jobs.operators.topology import AggregateStep, Topic
@@ -60,8 +60,8 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
 
 
 def _segment_of(_order: bytes, value: bytes) -> tuple[bytes, bytes] | None:
-    segment = (read_json(value) or {}).get("segment")
-    return (segment.encode(), value) if isinstance(segment, str) else None
+    segment = text_of((read_json(value) or {}).get("segment"))
+    return None if segment is None else (segment.encode(), value)
 
 
 def _nothing() -> bytes:

@@ -8,14 +8,19 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
+from spark_jobs.shapes import CORRECTED, JOINED
+
 _NULLS_TOO = {"ignoreNullFields": "false"}
 
 
-def with_row(results: DataFrame, row: Column) -> DataFrame:
-    """Results whose joined rows have this struct, as JSON, for their value."""
-    is_joined = F.col("verdict") == "joined"
+def with_row(results: DataFrame, row: Column, which: Column | None = None) -> DataFrame:
+    """Results whose joined and corrected rows have this struct, as JSON, for their value.
+
+    Or those of them that `which` says, where the others have theirs already.
+    """
+    chosen = F.col("verdict").isin(JOINED, CORRECTED) if which is None else which
     value = F.to_json(row, _NULLS_TOO).cast("binary")
-    return results.withColumn("value", F.when(is_joined, value).otherwise(F.col("value")))
+    return results.withColumn("value", F.when(chosen, value).otherwise(F.col("value")))
 
 
 def read_json(value: bytes | None) -> dict[str, Any] | None:
@@ -27,6 +32,11 @@ def read_json(value: bytes | None) -> dict[str, Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
+
+
+def text_of(field: Any) -> str | None:
+    """A field as the text that Spark takes it for, None where it is null."""
+    return field if field is None or isinstance(field, str) else json.dumps(field)
 
 
 def write_json(fields: dict[str, Any]) -> bytes:

@@ -18,10 +18,11 @@ from spark_jobs.jobs import (
     orders_prices,
     revenue_by_segment,
 )
+from spark_jobs.jobs.cold import ColdHistory, FallsBack
 from spark_jobs.jobs.config import Input, JobConfig, KafkaTopic, SinkConfig
 from spark_jobs.jobs.inputs import Inputs
 from spark_jobs.operators.frames import Hearing
-from spark_jobs.read.decode import JsonValue, checked
+from spark_jobs.read.decode import Format, JsonValue, checked
 from spark_jobs.read.schema import schema_of
 from spark_jobs.read.topics import CleanedTopic, Source, read_cleaned
 from spark_jobs.write.aim import Targets
@@ -44,6 +45,7 @@ JOBS: Mapping[str, ModuleType] = {
 }
 """The jobs that come with headrace, by the name that a file gives them."""
 Tell = Callable[[int, Written], None]
+Write = Callable[["DataFrame", int], None]
 
 
 class Job(Protocol):
@@ -51,7 +53,8 @@ class Job(Protocol):
 
     Config: type[JobConfig]
     Row: type[BaseModel]
-    VALUES: Mapping[str, type[BaseModel]]
+    VALUES: Mapping[str, type[BaseModel] | Format]
+    """By input, the fields of its JSON, or what else its values are; others are not looked into."""
 
     def transform(self, inputs: Inputs, config: Any) -> DataFrame:
         """Records of its inputs to results."""
@@ -87,10 +90,18 @@ def start(
     spark: SparkSession, job: Job, config: JobConfig, *, once: bool, tell: Tell
 ) -> StreamingQuery:
     """Start the query; `once`, it ends when it has read what there is now."""
-    results = job.transform(read_inputs(spark, job, config), config)
-    output = make_output(job, config, tell)
+    inputs = read_inputs(spark, job, config)
+    results = job.transform(inputs, config)
+    write: Write = make_output(job, config, tell).write
+    fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
+    if fall_back is not None:
+        topic = inputs_of(config)[fall_back.table].topic
+        source = Source(config.servers, config.reader)
+        as_format = format_of(job, fall_back.table)
+        firsts = inputs.firsts[topic]
+        write = ColdHistory(fall_back, source, topic, firsts, as_format).before(write)
     writer = results.writeStream.queryName(config.name).outputMode("append")
-    writer = writer.option("checkpointLocation", config.checkpoint).foreachBatch(output.write)
+    writer = writer.option("checkpointLocation", config.checkpoint).foreachBatch(write)
     if once:
         writer = writer.trigger(availableNow=True)
     else:
@@ -113,9 +124,16 @@ def read_inputs(spark: SparkSession, job: Job, config: JobConfig) -> Inputs:
         CleanedTopic(number, one.topic, one.pipeline) for number, one in enumerate(inputs.values())
     ]
     cleaned = read_cleaned(spark, source, topics)
-    formats = {names.index(name): JsonValue(schema_of(model)) for name, model in job.VALUES.items()}
+    formats = {names.index(name): format_of(job, name) for name in job.VALUES}
     records = checked(cleaned.records, formats)
-    return Inputs(names, records, Hearing(cleaned.progress, cleaned.partitions))
+    hearing = Hearing(cleaned.progress, cleaned.partitions, cleaned.begins)
+    return Inputs(names, records, hearing, cleaned.firsts)
+
+
+def format_of(job: Job, name: str) -> Format:
+    """How the values of an input are written."""
+    value = job.VALUES[name]
+    return JsonValue(schema_of(value)) if isinstance(value, type) else value
 
 
 def make_output(job: Job, config: JobConfig, tell: Tell) -> KafkaOutput | TableOutput:
@@ -125,7 +143,10 @@ def make_output(job: Job, config: JobConfig, tell: Tell) -> KafkaOutput | TableO
     targets = Targets(_topic(config.sink.kafka), _topic(config.late))
     output = KafkaOutput(kafka, targets, tell)
     table = _table_sink(config.name, config.sink)
-    return output if table is None else TableOutput(table, schema_of(job.Row), output)
+    if table is None:
+        return output
+    corrects = bool(getattr(config, "corrections", False))
+    return TableOutput(table, schema_of(job.Row), output, corrects=corrects)
 
 
 def topics_of(config: JobConfig) -> dict[TopicSpec, int]:

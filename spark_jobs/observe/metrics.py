@@ -10,12 +10,13 @@ from collections import defaultdict
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest, start_http_server
 
+from spark_jobs.shapes import COUNT, SAID
 from spark_jobs.versioned.state import VERDICTS
 from spark_jobs.write.kafka import Written
 from spark_jobs.write.transaction import Note
 
 LOOPBACK = "127.0.0.1"
-_COUNT, _SAID, _TAKEN, _DROPPED = "count", "said", "taken", "dropped:"
+_TAKEN, _DROPPED = "taken", "dropped:"
 _log = logging.getLogger(__name__)
 
 
@@ -60,9 +61,9 @@ class Metrics:
         self._show_steps()
 
     def _take(self, note: Note) -> None:
-        if note.note == _SAID:
+        if note.note == SAID:
             _log.warning("%s: %s", self._query, note.reason)
-        elif note.note == _COUNT and note.reason is not None and note.number is not None:
+        elif note.note == COUNT and note.reason is not None and note.number is not None:
             self._standing[note.reason, note.task] = note.number
         else:
             self._written[note.note] += note.added

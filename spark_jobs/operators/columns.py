@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from contracts.record import Headers, Record
+from spark_jobs.headers import decode_headers, encode_headers
 from spark_jobs.versioned.arrival import Arrival
 from spark_jobs.versioned.layout import NO_OFFSET
 
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 RECORD, PROGRESS, ROW, ASK, ANSWER, PART = range(6)
 """Kinds of rows: of an input, of its progress, and from one stage to the next."""
+NO_INPUT = -1
+"""The input of a row that is of none."""
 
 ROWS_SCHEMA = (
     "task int, kind int, input int, lane int, place bigint, topic string, partition int,"
@@ -130,28 +131,6 @@ def _order_of(columns: dict[str, NDArray[Any]]) -> NDArray[np.intp]:
 
 def _headers_of(column: Sequence[str | None]) -> list[Headers]:
     return [() if packed is None else decode_headers(packed) for packed in column]
-
-
-@lru_cache(maxsize=1024)
-def decode_headers(packed: str) -> Headers:
-    """Headers as Spark's `to_json` writes them."""
-    return tuple(
-        (header["key"], b64decode(header["value"]) if header.get("value") is not None else None)
-        for header in json.loads(packed)
-    )
-
-
-@lru_cache(maxsize=1024)
-def encode_headers(headers: Headers) -> str | None:
-    """Headers as Spark's `from_json` reads them; None where there are none."""
-    if not headers:
-        return None
-    return json.dumps(
-        [
-            {"key": name, "value": None if value is None else b64encode(value).decode()}
-            for name, value in headers
-        ]
-    )
 
 
 def frame_of(

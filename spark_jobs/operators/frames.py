@@ -2,13 +2,13 @@
 
 records    input INT, topic STRING, partition INT, offset BIGINT, timestamp_ms BIGINT,
 key BINARY, value BINARY, headers ARRAY<STRUCT<key STRING, value BINARY>>
-progress   topic STRING, partition INT, progress_ms BIGINT
+progress   topic STRING, partition INT, offset BIGINT, progress_ms BIGINT, cleaned_offset BIGINT
 results    as columns.RESULTS_SCHEMA says, with headers as in records
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from spark_jobs.operators.columns import PROGRESS, RECORD, RESULTS_SCHEMA, ROWS_SCHEMA
+from spark_jobs.headers import packed_headers, unpacked_headers
+from spark_jobs.operators.columns import NO_INPUT, PROGRESS, RECORD, RESULTS_SCHEMA, ROWS_SCHEMA
 from spark_jobs.operators.processor import TaskProcessor
 from spark_jobs.operators.topology import Topology
 from spark_jobs.versioned.layout import NO_OFFSET
@@ -25,10 +26,6 @@ from spark_jobs.versioned.state import BUCKETS_DEFAULT
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-HEADERS_SCHEMA = "array<struct<key:string,value:binary>>"
-RECORD_COLUMNS = (
-    "input", "topic", "partition", "offset", "timestamp_ms", "key", "value", "headers",
-)  # fmt: skip
 TASKS_DEFAULT = 16
 
 
@@ -71,6 +68,10 @@ class Spread:
             return F.array("partition")
         return F.sequence(F.lit(0), F.lit(self.tasks - 1))
 
+    def hearers_of(self, partition: int) -> Sequence[int]:
+        """The same, of one partition."""
+        return (partition,) if self.by == "partition" else range(self.tasks)
+
 
 @dataclass(frozen=True)
 class Hearing:
@@ -81,6 +82,8 @@ class Hearing:
 
     progress: DataFrame | None = None
     partitions: Mapping[int, int] = field(default_factory=dict)
+    begins: Mapping[str, int] = field(default_factory=dict)
+    """The first offset that is still there, by `place_of` a partition; nobody waits for earlier."""
 
     def heard(self, spread: Spread) -> dict[int, int]:
         """By input, how many partitions one task hears."""
@@ -104,7 +107,7 @@ def record_rows(records: DataFrame, spread: Spread) -> DataFrame:
         "timestamp_ms",
         "key",
         "value",
-        F.when(F.size("headers") > 0, F.to_json("headers")).alias("headers"),
+        packed_headers(),
         _aside(records),
         *own,
     )
@@ -120,15 +123,16 @@ def progress_rows(progress: DataFrame, spread: Spread) -> DataFrame:
     """Progress as rows for the processor, told to every task that must hear it."""
     own = [F.col("arrival")] if "arrival" in progress.columns else []
     nothing = F.lit(None)
+    named = F.col("cleaned_offset") if "cleaned_offset" in progress.columns else nothing
     return progress.select(
         F.explode(spread.tasks_that_hear()).alias("task"),
         F.lit(PROGRESS).alias("kind"),
-        F.lit(-1).alias("input"),
+        F.lit(NO_INPUT).alias("input"),
         F.col("partition").alias("lane"),
-        F.col("progress_ms").alias("place"),
+        F.col("offset").alias("place"),
         "topic",
         "partition",
-        F.col("progress_ms").alias("offset"),
+        named.cast("bigint").alias("offset"),
         F.col("progress_ms").alias("timestamp_ms"),
         nothing.cast("binary").alias("key"),
         nothing.cast("binary").alias("value"),
@@ -142,13 +146,15 @@ def process(
     rows: list[DataFrame],
     topology_of: Callable[[int], Topology],
     spread: Spread,
-    heard: dict[int, int] | None = None,
+    hearing: Hearing | None = None,
 ) -> DataFrame:
     """Rows through the processor; headers are still text."""
+    hearing = hearing or Hearing()
     together = reduce(DataFrame.unionByName, rows)
     columns = [_present(*column.split()) for column in ROWS_SCHEMA.split(", ")]
     own = [_present("arrival", "bigint")] if "arrival" in together.columns else []
-    processor = TaskProcessor(topology_of, heard or {}, spread.options(), spread.buckets)
+    heard, options = hearing.heard(spread), spread.options()
+    processor = TaskProcessor(topology_of, heard, hearing.begins, options, spread.buckets)
     grouped = together.select(*columns, *own).groupBy("task")
     return grouped.transformWithStateInPandas(processor, RESULTS_SCHEMA, "Append", "None")
 
@@ -161,4 +167,4 @@ def _present(name: str, kind: str) -> Column:
 
 def with_headers(results: DataFrame) -> DataFrame:
     """Results with headers as Kafka's source and sink have them."""
-    return results.withColumn("headers", F.from_json("headers", HEADERS_SCHEMA))
+    return results.withColumn("headers", unpacked_headers())

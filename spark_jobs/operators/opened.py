@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_jobs.operators.topology import LookUp, Topology
+from spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED, LATE
 from spark_jobs.versioned.arrival import observe_lateness
 
 if TYPE_CHECKING:
@@ -17,13 +18,6 @@ if TYPE_CHECKING:
     from spark_jobs.versioned.state import TaskState
     from spark_jobs.versioned.stream_table import Matches, StreamTableJoin
     from spark_jobs.versioned.tables import Change, Table
-
-JOINED = "joined"
-"""A stream record and what it met."""
-CHANGED = "changed"
-"""A key's new value in a table that was computed; null is a tombstone."""
-LATE = "late"
-"""A record that came behind everything that was promised to wait for it; it was still used."""
 
 
 @dataclass(slots=True)
@@ -108,23 +102,43 @@ class _OpenedLookUp(Opened):
         for place in matches.late:
             record = arrivals[place].record
             late.add(place, record, record.key, record.value)
-        return [_joined(matches), late]
+        return [_joined(matches), _cold(matches), _corrected(matches), late]
 
     def advance(self, progress_ms: int) -> list[Results]:
-        return [_joined(self._join.advance(progress_ms, 0))]
+        matches = self._join.advance(progress_ms, 0)
+        return [_joined(matches), _cold(matches)]
 
     def balances(self) -> dict[str, int]:
         return {self._name: self._join.balance()}
 
 
 def _joined(matches: Matches) -> Results:
-    records = matches.records
+    return _of_stream(JOINED, matches.causes, matches.records, matches.table_values)
+
+
+def _cold(matches: Matches) -> Results:
+    return _of_stream(COLD, matches.cold_causes, matches.cold, None)
+
+
+def _corrected(matches: Matches) -> Results:
+    corrections = matches.corrections
+    causes = [each.cause for each in corrections]
+    values = [each.table_value for each in corrections]
+    return _of_stream(CORRECTED, causes, [each.record for each in corrections], values)
+
+
+def _of_stream(
+    verdict: str,
+    causes: list[int],
+    records: list[Record],
+    table_values: list[bytes | None] | None,
+) -> Results:
     return Results(
-        JOINED,
-        matches.causes,
+        verdict,
+        causes,
         records,
         [record[0] for record in records],
         [record[1] for record in records],
         [record[2] for record in records],
-        matches.table_values,
+        table_values,
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from contracts.errors import TopologyRefused
-from spark_jobs.operators.columns import ANSWER, ASK, PART, RECORD, ROW
+from spark_jobs.operators.columns import ANSWER, ASK, NO_INPUT, PART, RECORD, ROW
 from spark_jobs.operators.frames import (
     Hearing,
     Spread,
@@ -19,6 +20,7 @@ from spark_jobs.operators.frames import (
     record_rows,
     with_headers,
 )
+from spark_jobs.operators.reach import with_reached
 from spark_jobs.operators.stages import (
     ANSWER_SENT,
     ASK_SENT,
@@ -40,6 +42,7 @@ from spark_jobs.operators.topology import (
     steps_of,
     verify,
 )
+from spark_jobs.shapes import REACHED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,6 +63,9 @@ def operate(
 
     A foreign-key join or an aggregation sends rows to where their keys live, which takes a stage
     more or two; within one task it takes none.
+
+    By progress, records must come whole, as they were read: whoever left some out would wait for
+    them. Leave out of a table by a `FilterStep`, and of a stream behind the join.
     """
     spread = spread or Spread()
     verify(topology)
@@ -76,8 +82,8 @@ def operate_each(
     hearing: Hearing | None = None,
 ) -> DataFrame:
     """As `operate`, each task with a topology of its own; `like` says which stages they need."""
-    if spread.in_one_task:
-        return with_headers(_Plan(records, spread).run(of_task, like, hearing))
+    if not isinstance(like, LookUp) or like.release != "progress":
+        hearing = None
     cuts = _cuts(like)
     if cuts and spread.by == "partition":
         message = (
@@ -85,40 +91,41 @@ def operate_each(
             " key says where that is; use `Spread(by='key')`"
         )
         raise TopologyRefused(message)
-    return with_headers(_Plan(records, spread).run(of_task, like, hearing))
+    return with_headers(_Plan(records, spread, hearing).run(of_task, like))
 
 
 class _Plan:
-    def __init__(self, records: DataFrame, spread: Spread) -> None:
+    def __init__(self, records: DataFrame, spread: Spread, hearing: Hearing | None) -> None:
         self._records = records
         self._spread = spread
+        self._hearing = hearing
 
-    def run(
-        self,
-        of_task: OfTask,
-        like: Topology,
-        hearing: Hearing | None = None,
-        messages: DataFrame | None = None,
-    ) -> DataFrame:
+    def run(self, of_task: OfTask, like: Topology, messages: DataFrame | None = None) -> DataFrame:
         """A topology behind all stages that it needs."""
         rows = [] if messages is None else [messages]
         cuts = [] if self._spread.in_one_task else _cuts(like)
+        _refuse_confusable(cuts)
         if cuts:
             for number, cut in enumerate(cuts):
                 rows.append(self._messages(_each(of_task, partial(_cut_at, number=number)), cut))
             of_task, like = _each(of_task, _received), _received(like)
         inputs = {step.input for step in steps_of(like) if isinstance(step, Topic)}
-        heard = None
+        hearing = None
         if isinstance(like, LookUp):
             inputs.add(like.stream)
-            if hearing is not None and like.release == "progress":
-                heard = hearing.heard(self._spread)
-                if hearing.progress is not None:
-                    rows.append(progress_rows(hearing.progress, self._spread))
+            hearing = self._hearing
+        if hearing is not None and hearing.progress is not None:
+            rows.append(progress_rows(hearing.progress, self._spread))
         if inputs:
-            records = self._records.where(F.col("input").isin(*sorted(inputs)))
-            rows.append(record_rows(records, self._spread))
-        return process(rows, of_task, self._spread, heard)
+            rows.append(self._rows_of(inputs))
+        return process(rows, of_task, self._spread, hearing)
+
+    def _rows_of(self, inputs: set[int]) -> DataFrame:
+        """The records of some inputs, and where progress is heard also how far they are read."""
+        rows = record_rows(self._records.where(F.col("input").isin(*sorted(inputs))), self._spread)
+        if self._hearing is None or self._hearing.progress is None:
+            return rows
+        return with_reached(rows, self._spread.hearers_of)
 
     def _messages(self, of_task: OfTask, cut: AggregateStep | ForeignKeyStep) -> DataFrame:
         """What the stages before a step send to it."""
@@ -134,10 +141,13 @@ class _Plan:
         kinds = F.create_map(*(F.lit(each) for pair in _KINDS.items() for each in pair))
         kind = F.coalesce(kinds[F.col("verdict")], F.lit(RECORD))
         aside = F.to_json(F.struct("verdict", "reason", "number", "added", "task"))
+        stays = F.when(F.col("verdict") == REACHED, F.col("task"))
+        # One lane a sender, whatever caused a message, or its messages would overtake one another.
+        number = F.when(kind == RECORD, F.col("input")).otherwise(F.lit(NO_INPUT))
         return results.select(
-            F.coalesce(self._spread.task(), F.col("task")).alias("task"),
+            F.coalesce(stays, self._spread.task(), F.col("task")).alias("task"),
             kind.alias("kind"),
-            "input",
+            number.alias("input"),
             F.col("task").alias("lane"),
             F.col("sequence").alias("place"),
             "topic",
@@ -157,6 +167,18 @@ def _cuts(topology: Any) -> list[Any]:
     if isinstance(topology, AggregateStep | ForeignKeyStep):
         return [topology]
     return [cut for name in above(topology) for cut in _cuts(getattr(topology, name))]
+
+
+def _refuse_confusable(cuts: list[Any]) -> None:
+    """Refuse two steps side by side to which rows of one kind are sent, for no row says whose."""
+    for cut, other in combinations(cuts, 2):
+        if type(cut) is type(other):
+            message = (
+                f"`{cut.name}` and `{other.name}` stand side by side and take rows from other"
+                " tasks, which cannot be told apart; write one of them to a topic by a job of its"
+                " own, or keep all keys in one task with `Spread(tasks=1)`"
+            )
+            raise TopologyRefused(message)
 
 
 def _cut_at(topology: Any, number: int) -> Any:

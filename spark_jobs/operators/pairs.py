@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
+from spark_jobs.shapes import unsigned
+
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
@@ -42,7 +44,7 @@ def right_of(column: str) -> Column:
 
 
 def _length(pair: Column) -> Column:
-    return F.conv(F.hex(F.substring(pair, 1, 4)), 16, 10).cast("bigint")
+    return unsigned(F.substring(pair, 1, 4))
 
 
 def _size(pair: Column) -> Column:

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from spark_jobs.operators.columns import frame_of, frame_of_asides, frame_of_counts, take
+from contracts.record import offset_of
+from spark_jobs.operators.columns import NO_INPUT, frame_of, frame_of_asides, frame_of_counts, take
 from spark_jobs.operators.opened import open_topology
 from spark_jobs.operators.rows import NAME_SCHEMA, ROW_SCHEMA, StoredRows
 from spark_jobs.operators.stamp import keep_options
 from spark_jobs.operators.topology import options_of
+from spark_jobs.shapes import COUNT, DEAD, REACHED, SAID
+from spark_jobs.versioned.heard import Heard, place_of
 from spark_jobs.versioned.state import BUCKETS_DEFAULT, TaskState
+from spark_jobs.worker import settle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import pandas as pd
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
@@ -27,15 +31,9 @@ if TYPE_CHECKING:
 
 ROWS = "rows"
 """The map of a task's rows by name, as a checkpoint calls it."""
-COUNT = "count"
-"""A verdict: how a number of the task stands; `reason` is its name."""
-DEAD = "dead"
-"""A verdict: a record that cannot be read; its headers say why."""
-SAID = "said"
-"""A verdict: a sentence for people, in `reason`."""
 _ARRIVALS = "task:arrivals"
 _SEQUENCE = "task:sequence"
-_QUIET = ("step:", "option:", "progress:", "buckets")
+_QUIET = ("step:", "option:", "progress:", "reached:", "waiting:", "buckets")
 
 
 class TaskProcessor(StatefulProcessor):
@@ -45,21 +43,25 @@ class TaskProcessor(StatefulProcessor):
         self,
         topology_of: Callable[[int], Topology],
         heard: dict[int, int],
+        begins: Mapping[str, int],
         options: dict[str, int],
         buckets: int = BUCKETS_DEFAULT,
     ) -> None:
         """`heard` says of how many partitions of each input a task hears progress.
 
-        Zero is an input of which nobody says it: it is as far as its own records. `options` are
-        those that a checkpoint remembers beside the topology's.
+        Zero is an input of which nobody says it: it is as far as its own records. `begins` are the
+        first offsets that are still there, `options` what a checkpoint remembers beside the
+        topology's.
         """
         self._topology_of = topology_of
         self._heard = heard
+        self._begins = begins
         self._options = options
         self._buckets = buckets
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the rows; called on the driver too, where there is no task."""
+        settle()
         self._rows = StoredRows(handle.getMapState(ROWS, NAME_SCHEMA, ROW_SCHEMA))
 
     def handleInputRows(  # noqa: N802
@@ -95,9 +97,16 @@ class TaskProcessor(StatefulProcessor):
         return self._options | options_of(topology)
 
     @property
-    def heard(self) -> dict[int, int]:
-        """Of how many partitions of each input a task hears progress."""
-        return self._heard
+    def silent(self) -> list[int]:
+        """The inputs of which nobody says how far they are."""
+        return [number for number, partitions in self._heard.items() if not partitions]
+
+    def heard_by(self, state: TaskState) -> Heard | None:
+        """What a task was told of progress, None where it need not know."""
+        if not self._heard:
+            return None
+        expected = sum(max(partitions, 1) for partitions in self._heard.values())
+        return Heard(state, expected, self._begins)
 
 
 class _Turn:
@@ -105,23 +114,31 @@ class _Turn:
 
     def __init__(self, processor: TaskProcessor, task: int, rows: Iterator[pd.DataFrame]) -> None:
         self._task = task
-        self._heard = processor.heard
+        self._silent = processor.silent
         self._state = state = processor.open_state()
         self._before = dict(state.numbers)
         topology = processor.topology_of(task)
         self._said = keep_options(state.numbers, processor.options_of(topology))
         self._opened = open_topology(topology, state)
+        self._heard = processor.heard_by(state)
         self._taken = taken = take(rows)
+        self._asides, self._reached = taken.asides, []
+        if self._heard is not None:
+            self._asides = [each for each in taken.asides if each[0]["verdict"] != REACHED]
+            self._reached = [one for said, one in taken.asides if said["verdict"] == REACHED]
         first = state.numbers.get(_ARRIVALS, 0)
         size = len(taken.arrivals)
         state.numbers[_ARRIVALS] = first + size
         running = np.arange(first, first + size)
         self._causes = running if taken.causes is None else taken.causes
         self._inputs = taken.inputs
+        if not size:
+            # What others read may let something go here; the last arrival is its cause.
+            self._causes, self._inputs = np.array([first - 1]), np.array([NO_INPUT])
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """What leaves; the state is written before the last of it."""
-        asides = self._taken.asides
+        asides = self._asides
         if asides:
             verdicts = Counter(said["verdict"] for said, _ in asides)
             self._state.count("task:dead", verdicts[DEAD])
@@ -141,38 +158,36 @@ class _Turn:
             if place > start:
                 for results in self._opened.process(arrivals[start:place]):
                     yield start, results
-            if place < len(arrivals):
+            # All records of a batch stand before its progress.
+            self._read_up_to()
+            if place < len(arrivals) and self._heard is not None:
                 record = arrivals[place].record
-                self._hear(f"progress:{record.topic}:{record.partition}", record.timestamp_ms)
-                for results in self._advanced():
+                told_of = place_of(record.topic, record.partition)
+                self._heard.tell(told_of, record.timestamp_ms, record.offset)
+                for results in self._advanced(self._heard):
                     yield place, results
             start = place + 1
-        if self._hear_silent():
-            for results in self._advanced():
+        if self._heard is not None:
+            self._hear_silent(self._heard)
+            for results in self._advanced(self._heard):
                 yield len(arrivals) - 1, results
 
-    def _advanced(self) -> list[Results]:
-        progress_ms = self._progress_ms()
+    def _advanced(self, heard: Heard) -> list[Results]:
+        progress_ms = heard.progress_ms()
         return [] if progress_ms is None else self._opened.advance(progress_ms)
 
-    def _hear(self, name: str, time_ms: int) -> None:
-        numbers = self._state.numbers
-        numbers[name] = max(time_ms, numbers.get(name, time_ms))
+    def _read_up_to(self) -> None:
+        """Hear how far this batch reads, once its records are taken."""
+        while self._heard is not None and self._reached:
+            record = self._reached.pop()
+            self._heard.read_up_to(place_of(record.topic, record.partition), offset_of(record))
 
-    def _hear_silent(self) -> bool:
-        """Take the time of inputs of which nobody says how far they are; whether there are any."""
-        silent = [number for number, partitions in self._heard.items() if not partitions]
-        for number in silent:
-            times = self._taken.times_ms[self._inputs == number]
+    def _hear_silent(self, heard: Heard) -> None:
+        """Take the time of inputs of which nobody says how far they are."""
+        for number in self._silent:
+            times = self._taken.times_ms[self._taken.inputs == number]
             if len(times):
-                self._hear(f"progress:input {number}", int(times.max()))
-        return bool(silent)
-
-    def _progress_ms(self) -> int | None:
-        """The time that all partitions of all inputs have passed, None while one is silent."""
-        heard = [n for name, n in self._state.numbers.items() if name.startswith("progress:")]
-        expected = sum(max(partitions, 1) for partitions in self._heard.values())
-        return min(heard) if heard and len(heard) >= expected else None
+                heard.count(f"input {number}", int(times.max()))
 
     def _frame(self, start: int, results: Results) -> pd.DataFrame:
         numbers = self._state.numbers

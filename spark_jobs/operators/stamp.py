@@ -7,6 +7,8 @@ whoever reads the state sees them.
 from __future__ import annotations
 
 from contracts.errors import StateOfOtherOptions
+from contracts.record import NO_TIME_MS
+from spark_jobs.versioned.history import forgotten_name
 
 _MARKS = ("step:", "option:")
 _MAY_CHANGE = ("grace_ms", "retention_ms", "inner", "left")
@@ -27,10 +29,22 @@ def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
             before, now = known.get(name), wanted.get(name)
             if before != now:
                 said.append(_change(name, before, now, wanted))
+                _note_forgotten(numbers, name, before, now)
     for name in known:
         del numbers[name]
     numbers.update(wanted)
     return said
+
+
+def _note_forgotten(
+    numbers: dict[str, int], name: str, before: int | None, now: int | None
+) -> None:
+    """A retention that grows brings nothing back, so what it forgot is still not known."""
+    _, step, option = name.split(":")
+    if option == "retention_ms" and before is not None and now is not None and before < now:
+        forgotten = forgotten_name(step)
+        reached_ms = numbers.get(f"{step}:time_ms", NO_TIME_MS)
+        numbers[forgotten] = max(numbers.get(forgotten, reached_ms - before), reached_ms - before)
 
 
 def _change(name: str, before: int | None, now: int | None, wanted: dict[str, int]) -> str:

@@ -180,6 +180,10 @@ class LookUp:
     join: Literal["inner", "left"] = "inner"
     grace_ms: int | None = None
     release: Literal["stream-time", "progress"] = "stream-time"
+    corrects: bool = False
+    """Whether a version that comes late is joined again with what it should have met."""
+    asks_cold: bool = False
+    """Whether records older than the table's history leave as `COLD`, to be asked for elsewhere."""
 
     def open(self, state: TaskState) -> StreamTableJoin:
         """The join behind its table."""
@@ -191,6 +195,8 @@ class LookUp:
             join=self.join,
             grace_ms=self.grace_ms,
             release=self.release,
+            corrects=self.corrects,
+            asks_cold=self.asks_cold,
         )
 
 
@@ -228,7 +234,37 @@ def verify(topology: Topology) -> None:
             )
             raise TopologyRefused(message)
         names.add(step.name)
+    _refuse_uncorrectable(topology)
+    _refuse_never_cold(topology)
     topology.open(TaskState(MemoryRows()))
+
+
+def _refuse_uncorrectable(topology: Topology) -> None:
+    """Refuse to correct by a table whose keys are not those of the records that change it."""
+    if not isinstance(topology, LookUp) or not topology.corrects:
+        return
+    for step in steps_of(topology.table):
+        if isinstance(step, AggregateStep | ForeignKeyStep):
+            message = (
+                f"`{topology.name}` is to correct what it joined, but `{step.name}` gives the table"
+                " other keys than its records have, so nobody can tell what a late one changes;"
+                " join without corrections"
+            )
+            raise TopologyRefused(message)
+
+
+def _refuse_never_cold(topology: Topology) -> None:
+    """Refuse to ask a history of a topic's versions for those of a table that was computed."""
+    if not isinstance(topology, LookUp) or not topology.asks_cold:
+        return
+    table = topology.table
+    if not isinstance(table, Topic) or not isinstance(table.storage, Versioned):
+        message = (
+            f"`{topology.name}` is to fall back to a cold history, which has the versions of a"
+            f" topic, but `{table.name}` is not a versioned table read from one; look up in such a"
+            " table, or do without"
+        )
+        raise TopologyRefused(message)
 
 
 def options_of(topology: Topology) -> dict[str, int]:
@@ -246,6 +282,8 @@ def options_of(topology: Topology) -> dict[str, int]:
             options[f"option:{step.name}:{join}"] = 1
         if isinstance(step, LookUp):
             options[f"option:{step.name}:{step.release}"] = 1
+            if step.corrects:
+                options[f"option:{step.name}:corrects"] = 1
             if step.grace_ms is not None:
                 options[f"option:{step.name}:grace_ms"] = step.grace_ms
     return options

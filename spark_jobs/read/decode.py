@@ -26,15 +26,17 @@ from contracts.dead_letter import (
     TOPIC_HEADER,
 )
 from contracts.decision import Reason
+from spark_jobs.headers import headers_with
+from spark_jobs.shapes import DEAD, unsigned
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _CORRUPT = "headrace_corrupt"
 _FRAME_BYTES = 5
-_BYTES_MAX = (1 << 31) - 1
 """What a registry's clients write before Avro: a zero byte, and the schema's number."""
-HEADER_SCHEMA = "array<struct<key:string,value:binary>>"
+_COUNT_BYTES = 8
+_BYTES_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,21 @@ class JsonValue:
 
     schema: StructType
 
-    def read(self, column: Column) -> Column:
-        """The columns as one struct, null where the bytes are not such a value."""
+    def parse(self, column: Column) -> Column:
+        """The columns as one struct, and one more that says what of the bytes is no such value."""
         corrupt = StructType([*self.schema.fields]).add(_CORRUPT, StringType())
-        options = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
-        parsed = F.from_json(column.cast("string"), corrupt, options)
-        whole = parsed[_CORRUPT].isNull()
-        return F.when(whole, F.struct(*(parsed[f.name].alias(f.name) for f in self.schema.fields)))
+        options = {
+            "columnNameOfCorruptRecord": _CORRUPT,
+            "mode": "PERMISSIVE",
+            # JSON has double quotes alone, and so have those who read it in Python.
+            "allowSingleQuotes": "false",
+        }
+        return F.from_json(column.cast("string"), corrupt, options)
+
+    def whole(self, parsed: Column) -> Column:
+        """Of what was parsed, the columns as one struct; null where the bytes are not such."""
+        columns = F.struct(*(parsed[f.name].alias(f.name) for f in self.schema.fields))
+        return F.when(parsed[_CORRUPT].isNull(), columns)
 
 
 @dataclass(frozen=True)
@@ -62,12 +72,12 @@ class AvroValue:
     registered: Mapping[int, str] = field(default_factory=dict)
     """The schemas it is written in by their numbers in a registry, where those stand before it."""
 
-    def read(self, column: Column) -> Column:
+    def parse(self, column: Column) -> Column:
         """The columns as one struct, null where the bytes are not such a value."""
         if self.written is not None:
             return self._named(from_avro(column, self.written, {"mode": "PERMISSIVE"}))
         framed = (F.length(column) >= _FRAME_BYTES) & (F.substring(column, 1, 1) == F.lit(b"\0"))
-        number = F.conv(F.hex(F.substring(column, 2, 4)), 16, 10).cast("long")
+        number = unsigned(F.substring(column, 2, 4))
         body = F.substring(column, _FRAME_BYTES + 1, _BYTES_MAX)
         read = F.lit(None).cast(self.schema)
         for each, schema in self.registered.items():
@@ -75,12 +85,33 @@ class AvroValue:
             read = F.when(framed & (number == each), self._named(chosen)).otherwise(read)
         return read
 
+    def whole(self, parsed: Column) -> Column:
+        """What was parsed."""
+        return parsed
+
     def _named(self, read: Column) -> Column:
         columns = [read[f.name].cast(f.dataType).alias(f.name) for f in self.schema.fields]
         return F.when(read.isNotNull(), F.struct(*columns))
 
 
-Format = JsonValue | AvroValue
+@dataclass(frozen=True)
+class CountValue:
+    """A count as sidecars write it: eight bytes, big-endian, never negative."""
+
+    schema: StructType = field(default_factory=StructType)
+    """No columns: it is one number."""
+
+    def parse(self, column: Column) -> Column:
+        """The number, null where the bytes are none."""
+        is_count = (F.length(column) == _COUNT_BYTES) & (F.substring(column, 1, 1) < F.lit(b"\x80"))
+        return F.when(is_count, unsigned(column))
+
+    def whole(self, parsed: Column) -> Column:
+        """What was parsed."""
+        return parsed
+
+
+Format = JsonValue | AvroValue | CountValue
 
 
 def checked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool = True) -> DataFrame:
@@ -88,35 +119,49 @@ def checked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool = 
 
     `formats` are by input; an input without one is not looked into. A tombstone is readable.
     """
+    # In columns of their own, or Spark would parse a value anew for each question about it.
+    parsed = {
+        f"_parsed_{number}": F.when(F.col("input") == number, each.parse(F.col("value")))
+        for number, each in formats.items()
+    }
     problem = F.lit(None).cast("string")
-    for number, each in formats.items():
-        found = _problem(each)
+    for (number, each), name in zip(formats.items(), parsed, strict=True):
+        found = _problem(each, F.col(name))
         problem = F.when(F.col("input") == number, found).otherwise(problem)
-    reason = F.when(problem.isNotNull(), F.lit(Reason.UNDECODABLE.value))
+    reason = F.when(F.col("_problem").isNotNull(), F.lit(Reason.UNDECODABLE.value))
     if keyed:
         keyless = F.col("key").isNull()
         problem = F.when(keyless, F.lit("the key is null")).otherwise(problem)
         reason = F.when(keyless, F.lit(Reason.NULL_KEY.value)).otherwise(reason)
-    aside = F.to_json(F.struct(F.lit("dead").alias("verdict"), F.col("_reason").alias("reason")))
-    marked = records.withColumn("_problem", problem).withColumn("_reason", reason)
+    aside = F.to_json(F.struct(F.lit(DEAD).alias("verdict"), F.col("_reason").alias("reason")))
     return (
-        marked.withColumn("aside", F.when(F.col("_problem").isNotNull(), aside))
+        records.withColumns(parsed)
+        .withColumn("_problem", problem)
+        .withColumn("_reason", reason)
+        .withColumn("aside", F.when(F.col("_problem").isNotNull(), aside))
         .withColumn(
             "headers",
             F.when(F.col("aside").isNull(), F.col("headers")).otherwise(_dead_headers()),
         )
-        .drop("_problem", "_reason")
+        .drop("_problem", "_reason", *parsed)
     )
 
 
 def decoded(frame: DataFrame, column: str, as_format: Format, name: str | None = None) -> DataFrame:
     """A frame with a column of bytes as typed columns in one struct, tombstones as nulls."""
-    return frame.withColumn(name or column, as_format.read(F.col(column)))
+    parsed = frame.withColumn("_parsed", as_format.parse(F.col(column)))
+    return parsed.withColumn(name or column, as_format.whole(F.col("_parsed"))).drop("_parsed")
 
 
-def _problem(value: Format) -> Column:
+def readable(records: DataFrame, as_format: Format) -> DataFrame:
+    """The records that `checked` lets pass, tombstones too."""
+    parsed = records.withColumn("_parsed", as_format.parse(F.col("value")))
+    return parsed.where(_problem(as_format, F.col("_parsed")).isNull()).drop("_parsed")
+
+
+def _problem(value: Format, parsed: Column) -> Column:
     """What is wrong with a value, in words; null where nothing is."""
-    read = value.read(F.col("value"))
+    read = value.whole(parsed)
     problem = F.when(read.isNull(), F.lit("the value cannot be read as the schema says"))
     for each in value.schema.fields:
         if not each.nullable:
@@ -137,11 +182,9 @@ def _dead_headers() -> Column:
         OPERATOR_HEADER: F.lit(INTAKE),
         REASON_HEADER: F.col("_reason"),
     }
-    ours = F.array(
+    return headers_with(
         *(
             F.struct(F.lit(name).alias("key"), F.encode(text, "UTF-8").alias("value"))
             for name, text in texts.items()
         )
     )
-    own = F.coalesce(F.col("headers"), F.array().cast(HEADER_SCHEMA))
-    return F.concat(own, ours)

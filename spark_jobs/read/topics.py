@@ -1,12 +1,12 @@
 """Cleaned topics as a frame of records, and how far they are as a frame of progress.
 
     records    input, topic, partition, offset, timestamp_ms, key, value, headers
-    progress   topic, partition, progress_ms
+    progress   topic, partition, offset, progress_ms, cleaned_offset
 
-A sidecar writes progress in the transaction of the records it speaks of. Progress is read by a
-source of its own that stands before those of the records, and so asks the broker first: what is
-committed when it asks is there for those who ask later. So progress must not be held back less
-than records are, and a bound on the records of a batch goes only with a release by stream time.
+A sidecar writes progress in the transaction of the records it speaks of, and either may be seen
+first. So a row of progress says which record is the last that belongs before it, and the operators
+wait until the partition is read up to there: in whatever order brokers are asked, and however few
+records a batch may take.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 from contracts.errors import TopicRefused
 from contracts.progress import LAYOUT, PIPELINE_KEY, CleanedBy, read_cleaned_by
 from contracts.topics import progress_topic
+from spark_jobs.versioned.heard import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-_PROGRESS_SCHEMA = "progress_ms bigint"
+_PROGRESS_SCHEMA = "progress_ms bigint, cleaned_offset bigint"
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,10 @@ class Cleaned:
     progress: DataFrame | None
     partitions: Mapping[int, int]
     """By input, how many partitions say how far they are; zero where none does."""
+    begins: Mapping[str, int]
+    """The first offset of each partition that says how far it is, by `place_of`."""
+    firsts: Mapping[str, Sequence[int]]
+    """The first offset of each partition, by topic."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class Source:
     options: Mapping[str, str] = field(default_factory=dict)
     """Kafka's own settings, such as `kafka.security.protocol`."""
     batch_records: int | None = None
-    """At most so many records a batch; not with a release by progress."""
+    """At most so many records a batch, all that there are without it."""
 
     def described(self) -> dict[str, str]:
         """As options of Spark's source."""
@@ -75,16 +80,23 @@ class Source:
 
 def read_cleaned(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic]) -> Cleaned:
     """The topics as streaming frames, refused where they are not what the job expects."""
-    partitions = _partitions(spark, source, topics)
+    firsts = _first_offsets(spark, source, topics)
     for topic in topics:
         if topic.pipeline is not None:
             _verify(topic, _cleaned_by(spark, source, topic))
     told = [topic for topic in topics if topic.pipeline is not None]
     records = [_records(_reader(spark, source), topic) for topic in topics]
+    begins = {
+        place_of(topic.topic, partition): first
+        for topic in told
+        for partition, first in enumerate(firsts[topic.topic])
+    }
     return Cleaned(
         reduce(DataFrame.unionByName, records),
         _progress(spark, source, told) if told else None,
-        {each.input: partitions[each.topic] if each in told else 0 for each in topics},
+        {each.input: len(firsts[each.topic]) if each in told else 0 for each in topics},
+        begins,
+        firsts,
     )
 
 
@@ -117,6 +129,7 @@ def _progress(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic
     names = [progress_topic(topic.topic).name for topic in topics]
     suffix = len(progress_topic("").name)
     text = F.col("key").cast("string")
+    said = F.from_json(F.col("value").cast("string"), _PROGRESS_SCHEMA)
     return (
         spark.readStream.format("kafka")
         .option("startingOffsets", "earliest")
@@ -127,9 +140,9 @@ def _progress(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic
         .select(
             F.expr(f"left(topic, length(topic) - {suffix})").alias("topic"),
             text.cast("int").alias("partition"),
-            F.from_json(F.col("value").cast("string"), _PROGRESS_SCHEMA)["progress_ms"].alias(
-                "progress_ms"
-            ),
+            "offset",
+            said["progress_ms"].alias("progress_ms"),
+            said["cleaned_offset"].alias("cleaned_offset"),
         )
     )
 
@@ -181,10 +194,10 @@ def _differences(wanted: Any, said: Any, path: str) -> list[tuple[str, Any, Any]
     return [] if wanted == said else [(path, wanted, said)]
 
 
-def _partitions(
+def _first_offsets(
     spark: SparkSession, source: Source, topics: Sequence[CleanedTopic]
-) -> dict[str, int]:
-    """How many partitions each topic has, by the client that Spark reads with."""
+) -> dict[str, list[int]]:
+    """The first offset of each topic's partitions, by the client that Spark reads with."""
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to the classes it loaded)
     settings = jvm.java.util.HashMap()
     for name, value in source.described().items():
@@ -203,7 +216,20 @@ def _partitions(
                 message = f"the topic `{name}` is missing; start its sidecar, or name another topic"
                 raise TopicRefused(message)
         described = admin.describeTopics(wanted).allTopicNames().get()
-        return {name: int(described[name].partitions().size()) for name in wanted}
+        sizes = {each.topic: int(described[each.topic].partitions().size()) for each in topics}
+        places = {
+            (name, number): jvm.org.apache.kafka.common.TopicPartition(name, number)
+            for name, size in sizes.items()
+            for number in range(size)
+        }
+        asked = jvm.java.util.HashMap()
+        for place in places.values():
+            asked.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
+        found = admin.listOffsets(asked).all().get()
+        firsts = {each: int(found[place].offset()) for each, place in places.items()}
+        return {
+            name: [firsts[name, number] for number in range(size)] for name, size in sizes.items()
+        }
     finally:
         admin.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from contracts.record import NO_TIME_MS, Record
@@ -12,6 +13,7 @@ from spark_jobs.versioned.state import Buckets, TaskState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_TIMESTAMP_MS = itemgetter(2)
 LATEST = -1
 """What `put` returns where the new version is the latest of its key."""
 REJECTED = -(1 << 63)
@@ -44,19 +46,24 @@ class VersionedStore:
         self._time_name = f"{name}:time_ms"
         self._expired_name = f"{name}:dropped:expired"
         self._expired = self._numbers.get(self._expired_name, 0)
+        self._forgotten_ms = self._numbers.get(forgotten_name(name), REJECTED)
         self.time_ms = self._numbers.get(self._time_name, NO_TIME_MS)
         self._buckets = Buckets(state, name, decode_versions, encode_versions)
         state.add(self)
 
+    @property
+    def horizon_ms(self) -> int:
+        """Before it, only the latest version of a key can be told."""
+        return max(self.time_ms - self.retention_ms, self._forgotten_ms)
+
     def put(self, key: bytes, value: bytes | None, timestamp_ms: int) -> int:
         """Add a version (None: a tombstone); returns when the next one begins."""
-        horizon_ms = self.time_ms - self.retention_ms
-        if timestamp_ms < horizon_ms:
+        if timestamp_ms < self.horizon_ms:
             self._expired += 1
             return REJECTED
         if timestamp_ms > self.time_ms and not self.follows_progress:
             self.time_ms = timestamp_ms
-            horizon_ms = timestamp_ms - self.retention_ms
+        horizon_ms = self.horizon_ms
         bucket = self._buckets.to_change(key)
         history = bucket.get(key)
         if history is None:
@@ -96,7 +103,7 @@ class VersionedStore:
 
     def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
         """The value that held for the key and the time of each record; a null key has none."""
-        horizon_ms = self.time_ms - self.retention_ms
+        horizon_ms = self.horizon_ms
         histories = self._buckets.find([record[0] for record in records])
         found: list[bytes | None] = []
         for history, record in zip(histories, records, strict=True):
@@ -113,9 +120,27 @@ class VersionedStore:
                 found.append(values[bisect_right(times, timestamp_ms) - 1])
         return found
 
+    def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:
+        """The places of the records from before the horizon of whose key something later is known.
+
+        With `all_of_them` those too that meet the latest version: others may know a later one that
+        was refused here.
+        """
+        horizon_ms = self.horizon_ms
+        if min(map(_TIMESTAMP_MS, records), default=horizon_ms) >= horizon_ms:
+            return []
+        old = [place for place, record in enumerate(records) if record[2] < horizon_ms]
+        histories = self._buckets.find([records[place][0] for place in old])
+        return [
+            place
+            for place, history in zip(old, histories, strict=True)
+            if records[place][0] is not None
+            and (all_of_them or history is None or records[place][2] < history[0][-1])
+        ]
+
     def delete(self, key: bytes, timestamp_ms: int) -> Version | None:
         """Put a tombstone; returns what held until then at that time."""
-        if timestamp_ms < self.time_ms - self.retention_ms:
+        if timestamp_ms < self.horizon_ms:
             self._expired += 1
             return None
         before = self.as_of(key, timestamp_ms)
@@ -134,12 +159,12 @@ class VersionedStore:
     def _place_as_of(self, times: list[int], timestamp_ms: int) -> int:
         if timestamp_ms >= times[-1]:
             return len(times) - 1
-        if timestamp_ms < self.time_ms - self.retention_ms:
+        if timestamp_ms < self.horizon_ms:
             return -1
         return bisect_right(times, timestamp_ms) - 1
 
     def _clean(self, bucket: dict[bytes, History]) -> None:
-        horizon_ms = self.time_ms - self.retention_ms
+        horizon_ms = self.horizon_ms
         over: list[bytes] = []
         for key, (times, values) in bucket.items():
             if len(times) > 1 and times[1] <= horizon_ms:
@@ -180,12 +205,21 @@ class PlainStore:
         histories = self._buckets.find([record.key for record in records])
         return [None if history is None else history[1][0] for history in histories]
 
+    def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:  # noqa: ARG002
+        """None: it never knew another value than the latest."""
+        return []
+
     def save(self) -> None:
         """Write out what changed."""
         self._buckets.save()
 
 
 Store = VersionedStore | PlainStore
+
+
+def forgotten_name(store: str) -> str:
+    """The number that says before which time a store forgot, when its retention was shorter."""
+    return f"{store}:forgotten_ms"
 
 
 def _insert(times: list[int], values: list[bytes | None], at_ms: int, value: bytes | None) -> int:

@@ -14,7 +14,7 @@ Entry = TypeVar("Entry")
 
 HEADER = "header"
 BUCKETS_DEFAULT = 64
-VERDICTS = ("kept", "joined", "unmatched", "emitted", "passed", "ignored", "ungrouped")
+VERDICTS = ("kept", "joined", "unmatched", "cold", "emitted", "passed", "ignored", "ungrouped")
 """What may become of a change or a record at a step, beside being dropped for a reason."""
 
 

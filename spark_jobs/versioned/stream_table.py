@@ -21,6 +21,7 @@ import numpy as np
 
 from contracts.errors import TopologyRefused
 from contracts.record import NO_TIME_MS, Record
+from spark_jobs.versioned.corrections import Correction, Corrections
 from spark_jobs.versioned.grace import HeldRecords, Leaving, times_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,12 @@ class Matches:
     """The table's value for each; None only in a left join."""
     late: list[int] = field(default_factory=list)
     """Index, in the batch, of each record that came behind what was promised to wait for it."""
+    cold_causes: list[int] = field(default_factory=list)
+    """As `causes`, of the records for which a cold history is to be asked."""
+    cold: list[Record] = field(default_factory=list)
+    """Records older than what the table remembers of their key."""
+    corrections: list[Correction] = field(default_factory=list)
+    """What else was told of records that left before; each behind the row that it corrects."""
 
 
 class StreamTableJoin:
@@ -64,21 +71,35 @@ class StreamTableJoin:
         join: Literal["inner", "left"],
         grace_ms: int | None = None,
         release: Literal["stream-time", "progress"] = "stream-time",
+        corrects: bool = False,
+        asks_cold: bool = False,
     ) -> None:
         """`stream` is the number of the stream's input.
 
-        By progress, `grace_ms` only says how far back the table must be able to look.
+        By progress, `grace_ms` only says how far back the table must be able to look. `corrects`
+        keeps what has left, to tell what a later arrival of an older version changes in it.
+        `asks_cold` hands on what is older than the table's history, instead of joining it with
+        nothing.
         """
         self._name = name
         self._state = state
         self._table = table
         self._stream = stream
         self._left = join == "left"
+        self._asks_cold = asks_cold
         self._by_progress = release == "progress"
         self._grace_ms = grace_ms
         table.make_readable()
         if grace_ms is not None or self._by_progress:
             _refuse_unfit(table, name, grace_ms)
+        if corrects and not table.versioned:
+            message = (
+                f"`{name}` is to correct what it joined, but the table `{table.name}` is not"
+                " versioned, so nothing can come before what it knows; give it a history"
+                " retention, or join without corrections"
+            )
+            raise TopologyRefused(message)
+        self._corrections = Corrections(state, f"{name}:past", table) if corrects else None
         # The largest timestamp ever held, or the progress reached.
         self._time_name = f"{name}:progress_ms" if self._by_progress else f"{name}:time_ms"
         start_ms = NO_PROGRESS_MS if self._by_progress else NO_TIME_MS
@@ -194,12 +215,27 @@ class StreamTableJoin:
             if end > start:
                 self._look_up(causes[start:end], records[start:end], matches)
                 start = end
-            self._table.take(place, arrivals[place])
+            self._take(place, arrivals[place], matches)
         self._look_up(causes[start:], records[start:], matches)
         return matches
 
+    def _take(self, place: int, arrival: Arrival, matches: Matches) -> None:
+        if self._corrections is None:
+            self._table.take(place, arrival)
+            return
+        corrected = self._corrections.take(place, arrival)
+        self._state.count(f"{self._name}:corrected", len(corrected))
+        matches.corrections += corrected
+
     def _look_up(self, causes: list[int], records: list[Record], matches: Matches) -> None:
+        expired = self._table.expired(records, all_of_them=self._asks_cold)
+        if expired:
+            self._state.count(f"{self._name}:expired", len(expired))
+            if self._asks_cold:
+                causes, records = self._set_apart(expired, causes, records, matches)
         values = self._table.values_as_of(records)
+        if self._corrections is not None:
+            self._corrections.keep(records)
         if not self._left:
             kept = [place for place, value in enumerate(values) if value is not None]
             self._state.count(f"{self._name}:unmatched", len(values) - len(kept))
@@ -210,6 +246,17 @@ class StreamTableJoin:
         matches.causes += causes
         matches.records += records
         matches.table_values += values
+
+    def _set_apart(
+        self, expired: list[int], causes: list[int], records: list[Record], matches: Matches
+    ) -> tuple[list[int], list[Record]]:
+        """Hand on what only a cold history can answer; what is left."""
+        self._state.count(f"{self._name}:cold", len(expired))
+        matches.cold_causes += [causes[place] for place in expired]
+        matches.cold += [records[place] for place in expired]
+        apart = set(expired)
+        stays = [place for place in range(len(records)) if place not in apart]
+        return [causes[place] for place in stays], [records[place] for place in stays]
 
 
 def _refuse_unfit(table: Table, step: str, grace_ms: int | None) -> None:

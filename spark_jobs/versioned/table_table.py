@@ -83,6 +83,10 @@ class TableTableJoin:
         versions = [None if key is None else self.latest(key) for key in keys]
         return [None if version is None else version.value for version in versions]
 
+    def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:  # noqa: ARG002
+        """None: the result is not versioned."""
+        return []
+
     def send_old(self, *, force: bool) -> bool:  # noqa: ARG002
         """Tell old values: both sides have stores in any case."""
         self._left.send_old(force=True)

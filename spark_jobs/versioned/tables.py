@@ -69,6 +69,12 @@ class Table(Protocol):
     def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
         """The value for the key and time of each stream record; a plain table's latest."""
 
+    def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:
+        """The places of the stream records that are older than what is remembered of their key.
+
+        With `all_of_them`, those too that meet the latest value of their key nevertheless.
+        """
+
     def send_old(self, *, force: bool) -> bool:
         """Tell old values from now on, if need be by a store; whether they are told."""
 
@@ -106,6 +112,10 @@ class StoredTable:
     def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
         """The value for the key and time of each record."""
         return self._readable().values_as_of(records)
+
+    def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:
+        """As the store says."""
+        return self._readable().expired(records, all_of_them=all_of_them)
 
     def send_old(self, *, force: bool) -> bool:
         """Tell old values, where there is a store or one may be opened."""
@@ -234,6 +244,11 @@ class Derived:
             self._computed(record.key or b"", value)
             for record, value in zip(records, values, strict=True)
         ]
+
+    def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:
+        """As its store says, or its parent."""
+        asked = self._parent if self._store is None else self._store
+        return asked.expired(records, all_of_them=all_of_them)
 
     def send_old(self, *, force: bool) -> bool:
         """Tell old values: its store knows them, or its parent does."""

@@ -1,6 +1,7 @@
 """Where each row of an operator goes: its verdict says so.
 
 joined, changed     to the sink of the job
+corrected           there as well, in Kafka with a header that says so
 late                to the topic of late records, if there is one; the row was joined all the same
 dead                to the dead-letter topic of the topic it stood in, where a sidecar would send it
 anything else       to the driver, which counts it or says it
@@ -13,14 +14,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
+from contracts.correction import CORRECTED_HEADER
 from contracts.topics import dead_topic_name
+from spark_jobs.headers import headers_with
+from spark_jobs.shapes import CHANGED, CORRECTED, DEAD, JOINED, LATE
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-ROWS = ("joined", "changed")
-LATE = "late"
-DEAD = "dead"
+ROWS = (JOINED, CORRECTED, CHANGED)
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,20 @@ def aimed(results: DataFrame, targets: Targets) -> DataFrame:
         "key",
         "value",
         "timestamp_ms",
-        "headers",
+        _marked_headers().alias("headers"),
         verdict.alias("note"),
         "reason",
         "task",
         "number",
         F.coalesce("added", F.lit(1)).alias("added"),
     )
+
+
+def _marked_headers() -> Column:
+    name, value = CORRECTED_HEADER
+    mark = F.struct(F.lit(name).alias("key"), F.lit(value).alias("value"))
+    is_corrected = F.col("verdict") == CORRECTED
+    return F.when(is_corrected, headers_with(mark)).otherwise(F.col("headers"))
 
 
 def rows_of(results: DataFrame) -> DataFrame:

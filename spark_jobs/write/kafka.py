@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 
 from contracts.topics import TopicSpec
+from spark_jobs.headers import packed_headers
 from spark_jobs.write.batch import query_id_of
 from spark_jobs.write.markers import Marker, last_marker, markers_topic
 from spark_jobs.write.topics import check_topics, ensure_markers
@@ -59,7 +60,8 @@ class KafkaSink:
             check_topics(self._client, self._topics)
         if self._markers < writers:
             self._prepare(batch)
-        told = frame.select(*COLUMNS).mapInArrow(writer_of(batch), TOLD_SCHEMA).collect()
+        rows = frame.select(*COLUMNS).withColumn("headers", packed_headers())
+        told = rows.mapInArrow(writer_of(batch), TOLD_SCHEMA).collect()
         counts = [row for row in told if row["records"] is not None]
         notes = [
             Note(*(row[name] for name in Note._fields)) for row in told if row["note"] is not None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
+from spark_jobs.shapes import CORRECTED
 from spark_jobs.write.aim import ROWS, Targets, aimed, rows_of
 
 if TYPE_CHECKING:
@@ -48,11 +49,17 @@ class TableOutput:
         sink: Sink,
         row_schema: StructType,
         asides: KafkaOutput,
+        *,
+        corrects: bool = False,
     ) -> None:
-        """`row_schema` says what stands in the JSON of a row."""
+        """`row_schema` says what stands in the JSON of a row.
+
+        With `corrects` a column says which rows correct an earlier one.
+        """
         self._sink = sink
         self._row_schema = row_schema
         self._asides = asides
+        self._corrects = corrects
 
     def write(self, results: DataFrame, batch_id: int) -> None:
         """Write a micro-batch; its state is computed once, whoever has written already."""
@@ -60,16 +67,18 @@ class TableOutput:
         try:
             # Reads the whole frame in any case, and with that commits the state of the steps.
             self._asides.write(results.where(~F.col("verdict").isin(*ROWS)), batch_id)
-            self._sink.write(columns(rows_of(results), self._row_schema), batch_id)
+            rows = columns(rows_of(results), self._row_schema, corrects=self._corrects)
+            self._sink.write(rows, batch_id)
         finally:
             results.unpersist()
 
 
-def columns(rows: DataFrame, row_schema: StructType) -> DataFrame:
+def columns(rows: DataFrame, row_schema: StructType, *, corrects: bool = False) -> DataFrame:
     """Rows with a column for each field of their JSON; a deleted key has none of them filled."""
+    corrected = [(F.col("verdict") == CORRECTED).alias("corrected")] if corrects else []
     return (
         rows.withColumn("row", F.from_json(F.col("value").cast("string"), row_schema))
         .withColumn("deleted", F.col("value").isNull())
         .withColumn("timestamp", F.timestamp_millis("timestamp_ms"))
-        .select(F.col("key").cast("string"), "timestamp", "deleted", "row.*")
+        .select(F.col("key").cast("string"), "timestamp", "deleted", *corrected, "row.*")
     )

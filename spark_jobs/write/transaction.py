@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from pyspark import TaskContext
 
 from contracts.errors import InstanceFenced, KafkaUnreachable, SinkOfAnotherQuery
+from spark_jobs.headers import decode_headers
 from spark_jobs.write.markers import WITHIN_S, Marker, last_marker, marker_row, markers_topic
 
 TOLD_SCHEMA = (
@@ -192,7 +193,7 @@ def _produce(producer: Producer, table: pa.RecordBatch) -> int:
             "key": key,
             "value": value,
             "timestamp": timestamp_ms or _EPOCH_MS,
-            "headers": [(header["key"], header["value"]) for header in headers or ()],
+            "headers": [] if headers is None else [*decode_headers(headers)],
         }
         while True:
             try:

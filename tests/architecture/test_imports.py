@@ -21,10 +21,11 @@ BARE = PYDANTIC | {"cyclopts", "orjson", "rich", "yaml"}
 """What comes without any extra."""
 OURS = {"contracts", "services", "spark_jobs", "tests"}
 PURE = ("contracts", "services.operators", "services.group", "spark_jobs.versioned")
-COMMAND_LINE = PYDANTIC | {"cyclopts", "rich", "yaml"}
+COMMAND_LINE = PYDANTIC | {"cyclopts", "rich"}
 LIBRARIES: dict[str, set[str]] = {
     "contracts": PYDANTIC,
     "contracts.serde": PYDANTIC | {"orjson", "fastavro"},
+    "contracts.yaml_text": {"yaml"},
     "services": set(),
     "services.cli": COMMAND_LINE,
     "services.observe": {"prometheus_client", "structlog"},

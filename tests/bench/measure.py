@@ -77,10 +77,10 @@ class Recorder:
         finally:
             self.calls.append(lambda store: list(islice(store.range(start, end), taken)))
 
-    def write(self, drops: Sequence[Stretch], rows: Mapping[bytes, bytes | None]) -> None:
+    def write(self, drops: Sequence[Stretch], *rows: Mapping[bytes, bytes | None]) -> None:
         """As the store."""
-        self.calls.append(lambda store: store.write(drops, rows))
-        self._store.write(drops, rows)
+        self.calls.append(lambda store: store.write(drops, *rows))
+        self._store.write(drops, *rows)
 
     def close(self) -> None:
         """As the store."""

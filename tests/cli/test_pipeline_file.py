@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.errors import PipelineInvalid
-from services.cli.pipeline_file import load_pipeline, parse_yaml
+from contracts.yaml_text import parse_yaml
+from services.cli.pipeline_file import FORM, load_pipeline
 
 WHOLE = """\
 pipeline: clicks
@@ -96,7 +97,7 @@ def test_each_mistake_has_its_place_and_sentence(
 @given(st.lists(st.sampled_from([*"abn10:,-[]{}&*!|>'\"%@?#~. \n\t", "\n  ", "- ", ": ", "!!"])))
 def test_any_text_is_a_mapping_or_a_sentence(parts: list[str]) -> None:
     try:
-        document, _ = parse_yaml("".join(parts), "clicks.yaml")
+        document, _ = parse_yaml("".join(parts), "clicks.yaml", FORM)
     except PipelineInvalid as error:
         (line,) = str(error).splitlines()
         assert line.startswith("clicks.yaml:")
@@ -138,13 +139,13 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     ],
 )
 def test_scalars_are_those_of_yaml_1_2(text: str, expected: object) -> None:
-    document, _ = parse_yaml(f"a: {text}\n", "f")
+    document, _ = parse_yaml(f"a: {text}\n", "f", FORM)
     assert document == {"a": expected}
 
 
 def test_places_are_those_of_keys_and_items() -> None:
     text = "a:\n  - b: {c: 1}\n  - &x [2]\n  - *x\n"
-    document, places = parse_yaml(text, "f")
+    document, places = parse_yaml(text, "f", FORM)
     assert document == {"a": [{"b": {"c": 1}}, [2], [2]]}
     assert places == {
         ("a",): (1, 1),

@@ -118,6 +118,10 @@ class Suppressed:
         """Nothing looks up behind suppress in the vectors."""
         raise NotImplementedError
 
+    def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:
+        """Nothing looks up behind suppress in the vectors."""
+        raise NotImplementedError
+
     def send_old(self, *, force: bool) -> bool:
         """Old values are not told behind suppress."""
         return self._parent.send_old(force=force)

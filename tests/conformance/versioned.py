@@ -209,13 +209,16 @@ def _stream_table_join(topology: Topology, config: Vector) -> None:
         join=config["join"],
         grace_ms=config["grace_ms"],
         release=config.get("release", "stream-time"),
+        corrects=config.get("corrections", False),
     )
 
     def joined(places: Sequence[int], matches: Matches) -> None:
         columns = (matches.causes, matches.records, matches.table_values)
-        for cause, record, value in zip(*columns, strict=True):
-            output = _output(places[cause], record.key, join_values(record.value, value), record)
-            topology.run.outputs.append(output)
+        rows = [(*row, b"") for row in zip(*columns, strict=True)]
+        rows += [(*row, b"!") for row in matches.corrections]
+        for cause, record, value, mark in sorted(rows, key=lambda row: row[0]):
+            said = join_values(record.value, value) + mark
+            topology.run.outputs.append(_output(places[cause], record.key, said, record))
 
     def process(batch: Sequence[Vector], start: int) -> None:
         """Kafka Streams knows no progress; our own scenarios have lines of it."""

@@ -15,15 +15,23 @@ from contracts.progress import (
     read_progress,
 )
 
-PROGRESS = Progress(12, -1, 1_700_000_000_000, "raw.\u00f6", 1 << 40)
+PROGRESS = Progress(12, -1, 1_700_000_000_000, "raw.\u00f6", 1 << 40, 1 << 41)
 CLEANED_BY = CleanedBy("clicks", LAYOUT, "id of once", {"pipeline": "clicks", "\u00f6": None})
 GOLDEN_PROGRESS = (
+    b"12",
+    (
+        b'{"progress_ms":-1,"stream_time_ms":1700000000000,"source_topic":"raw.\\u00f6",'
+        b'"source_offset":1099511627776,"cleaned_offset":2199023255552}'
+    ),
+)
+BEFORE_IT_NAMED_A_RECORD = (
     b"12",
     (
         b'{"progress_ms":-1,"stream_time_ms":1700000000000,"source_topic":"raw.\\u00f6",'
         b'"source_offset":1099511627776}'
     ),
 )
+OF_A_LATER_VERSION = b"12", GOLDEN_PROGRESS[1][:-1] + b',"more":[1]}'
 GOLDEN_CLEANED_BY = (
     b"pipeline",
     (
@@ -40,6 +48,10 @@ def test_rows_are_written_byte_for_byte_as_ever() -> None:
 
 def test_rows_come_back_as_they_were() -> None:
     assert read_progress(*GOLDEN_PROGRESS) == PROGRESS
+    assert read_progress(*BEFORE_IT_NAMED_A_RECORD) == PROGRESS._replace(cleaned_offset=None)
+    assert read_progress(*OF_A_LATER_VERSION) == PROGRESS
+    nothing = PROGRESS._replace(cleaned_offset=None)
+    assert read_progress(*progress_row(nothing)) == nothing
     assert read_cleaned_by(*GOLDEN_CLEANED_BY) == CLEANED_BY
 
 

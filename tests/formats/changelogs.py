@@ -16,6 +16,7 @@ from services.state.changelog import (
     ABOUT,
     ChangelogRecord,
     Position,
+    put_cleaned,
     put_position,
     put_purged,
     put_stamp,
@@ -29,6 +30,7 @@ from tests.formats.states import STATES
 FOLDER = Path(__file__).parent / "changelog"
 POSITION = Position(1 << 40, -1)
 PURGED = 12
+CLEANED = 1 << 41
 SPEC = PipelineSpec.model_validate(
     {
         "pipeline": "golden",
@@ -63,6 +65,7 @@ def written_today() -> list[ChangelogRecord]:
     chain.save()
     view = overlay.view("table")
     view.put_many({view.prefix + b"\x01gone": None})
+    put_cleaned(about, CLEANED)
     put_position(about, POSITION)
     put_purged(about, PURGED)
     return records_of(overlay)

@@ -141,10 +141,10 @@ STATES: dict[str, State] = {
 class Unswept(MemoryStore):
     """A store that keeps what was dropped: when operators sweep is not what they write."""
 
-    def write(self, drops: Sequence[Stretch], rows: Mapping[bytes, bytes | None]) -> None:
+    def write(self, drops: Sequence[Stretch], *rows: Mapping[bytes, bytes | None]) -> None:
         """Set rows alone."""
         del drops
-        super().write([], rows)
+        super().write([], *rows)
 
 
 def store_with(rows: Rows) -> MemoryStore:

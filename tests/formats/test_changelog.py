@@ -12,6 +12,7 @@ from services.state.partition import PartitionState
 from services.state.rocks import RocksMemory
 from services.state.stamps import check_stamp, stamp_of
 from tests.formats.changelogs import (
+    CLEANED,
     POSITION,
     PURGED,
     SPEC,
@@ -50,6 +51,7 @@ def test_a_golden_changelog_is_restored_whole(path: Path, tmp_path: Path) -> Non
         assert state.changelog_position == len(records)
         assert read_position(about) == POSITION == Position(state.position or 0, state.time_ms)
         assert read_purged(about) == PURGED
+        assert state.cleaned_offset == (CLEANED if b"\x00cleaned" in dict(records) else None)
         for key, row in records:
             view = state.overlay.view(key[1 : 1 + key[0]].decode())
             assert view.get_many([view.prefix + key[1 + key[0] :]]) == [row]

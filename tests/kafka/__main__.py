@@ -1,12 +1,13 @@
-"""`python -m tests.kafka`: fetch what the embedded broker needs, or say what to install (2)."""
+"""`python -m tests.kafka`: fetch the jars of Kafka and of its tools, or say what to install (2)."""
 
 from __future__ import annotations
 
 import sys
 
 from contracts.errors import HeadraceError
-from services.broker.jars import KAFKA_VERSION
+from services.broker.jars import KAFKA_VERSION, kafka_jars
 from services.broker.prepare import prepare
+from tests.kafka.tools import POM
 
 
 def _tell(step: str) -> None:
@@ -17,6 +18,7 @@ def main() -> None:
     """Prepare, with a line a step."""
     try:
         prepare(_tell)
+        kafka_jars(_tell, POM)
     except HeadraceError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)

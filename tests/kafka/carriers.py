@@ -18,6 +18,7 @@ PROCESS = "process"
 OFFICIAL = f"apache/kafka:{KAFKA_VERSION}"
 STANDIN = f"headrace/kafka:{KAFKA_VERSION}"
 SIDECAR = "headrace/sidecar:latest"
+SPARK = "headrace/spark:latest"
 
 
 @cache
@@ -43,7 +44,7 @@ def container_image() -> str | None:
         return None
     images = [os.environ.get("HEADRACE_KAFKA_IMAGE") or OFFICIAL, STANDIN]
     here = [image for image in images if has_image(image)]
-    if here and has_image(SIDECAR):
+    if here and has_image(SIDECAR) and has_image(SPARK):
         return here[0]
     if wanted == "docker":
         message = "HEADRACE_KAFKA=docker, and its images are not here; `make images` builds them"

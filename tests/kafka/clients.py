@@ -17,7 +17,11 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import for_code
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    InvalidReplicationFactorError,
+    for_code,
+)
 
 from contracts.record import Record
 
@@ -98,11 +102,9 @@ class Clients:
         wanted = NewTopic(name, partitions, -1, replica_assignments={}, topic_configs=settings)
         async with AsyncExitStack() as stack:
             admin = await self._admin(stack)
-            answer = await admin.create_topics([wanted])
-            for _, code, message in answer.topic_errors:
-                if code:
-                    raise for_code(code)(message)
             async with asyncio.timeout(WITHIN_S):
+                while not await _made(admin, wanted):  # noqa: ASYNC110
+                    await asyncio.sleep(_ASK_AGAIN_S)
                 while not await _has_leaders(admin, name, partitions):  # noqa: ASYNC110
                     await asyncio.sleep(_ASK_AGAIN_S)
         return name
@@ -115,7 +117,14 @@ class Clients:
     async def _committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
         async with AsyncExitStack() as stack:
             admin = await self._admin(stack)
-            found = await admin.list_consumer_group_offsets(group)
+            async with asyncio.timeout(WITHIN_S):
+                while True:
+                    try:
+                        found = await admin.list_consumer_group_offsets(group)
+                        break
+                    except GroupCoordinatorNotAvailableError:
+                        # A young broker makes the topic of groups' offsets when first asked.
+                        await asyncio.sleep(_ASK_AGAIN_S)
             return {(at.topic, at.partition): entry.offset for at, entry in found.items()}
 
     async def _produce(
@@ -190,6 +199,18 @@ class Clients:
         await consumer.start()
         consumer.assign(places)
         return consumer, places
+
+
+async def _made(admin: AIOKafkaAdminClient, wanted: NewTopic) -> bool:
+    """Ask for a topic; False where no broker counts yet, or counts again after a stall."""
+    answer = await admin.create_topics([wanted])
+    for _, code, message in answer.topic_errors:
+        error = for_code(code)
+        if error is InvalidReplicationFactorError:
+            return False
+        if code:
+            raise error(message)
+    return True
 
 
 async def _has_leaders(admin: AIOKafkaAdminClient, name: str, partitions: int) -> bool:

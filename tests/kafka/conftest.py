@@ -5,4 +5,10 @@ from __future__ import annotations
 from tests.kafka.carriers import container_image
 
 # Left out, and said to be left out in the summary, rather than skipped one by one.
-collect_ignore = [] if container_image() else ["test_compose.py", "test_sidecar_image.py"]
+_NEED_CONTAINERS = [
+    "test_compose.py",
+    "test_sidecar_image.py",
+    "test_spark_cluster.py",
+    "test_spark_image.py",
+]
+collect_ignore = [] if container_image() else _NEED_CONTAINERS

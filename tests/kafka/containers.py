@@ -160,6 +160,17 @@ def owned_network() -> Network:
     return Network(docker_network_kw={"labels": {OWNER: str(os.getpid())}})
 
 
+@contextmanager
+def owned_volume() -> Iterator[str]:
+    """The name of a volume, which is removed behind the block."""
+    with _docker() as client:
+        volume = client.volumes.create(labels={OWNER: str(os.getpid())})
+        try:
+            yield volume.name
+        finally:
+            volume.remove()
+
+
 def owned(container: DockerContainer, **options: Any) -> DockerContainer:
     """The same container with Docker's own options; it is swept when its owner was killed."""
     return container.with_kwargs(labels={OWNER: str(os.getpid())}, **options)
@@ -200,6 +211,10 @@ def sweep() -> None:
             with suppress(NotFound):
                 if _is_over(network.attrs["Labels"]):
                     network.remove()
+        for volume in client.volumes.list(filters=left):
+            with suppress(NotFound):
+                if _is_over(volume.attrs["Labels"]):
+                    volume.remove()
 
 
 def _is_over(labels: Mapping[str, str]) -> bool:

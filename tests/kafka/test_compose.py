@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from random import Random
 from typing import NamedTuple
 
@@ -13,14 +12,9 @@ import pytest
 from testcontainers.core.container import DockerContainer
 
 from contracts.record import Record
-from services.broker.metadata import known_brokers
-from services.broker.ports import LOOPBACK, free_ports
 from tests.kafka.clients import Clients
-from tests.kafka.compose import containers, services
-from tests.kafka.containers import owned_network
+from tests.kafka.compose import WITHIN_S, composing, wait_until_healthy
 
-WITHIN_S = 240.0
-ASK_AGAIN_S = 0.2
 RAW_TOPICS = ("clicks.raw", "positions.raw", "prices.raw")
 PARTITIONS = 3
 USERS = [b"ada", b"bob", b"eve", b"joe", b"kim", b"lea"]
@@ -34,53 +28,23 @@ MINUTE_MS = 60_000
 START_MS = time.time_ns() // 1_000_000 - 30 * MINUTE_MS  # noqa: TID251
 
 
-class Composed(NamedTuple):
-    """All services, running and healthy."""
+class Cleaning(NamedTuple):
+    """A broker and the sidecars that need no Spark, running and healthy."""
 
     clients: Clients
     sidecars: dict[str, list[DockerContainer]]
 
 
 @pytest.fixture
-def composed(image_of_kafka: str) -> Iterator[Composed]:
+def cleaning(image_of_kafka: str) -> Iterator[Cleaning]:
     """Start everything, and wait until it is healthy."""
-    (port,) = free_ports(1)
-    described = services({"HEADRACE_KAFKA_IMAGE": image_of_kafka, "HEADRACE_KAFKA_PORT": str(port)})
-    with ExitStack() as stack:
-        network = stack.enter_context(owned_network())
-        (kafka,) = containers("kafka", described.pop("kafka"), network)
-        stack.enter_context(kafka)
-        _await_broker(port)
-        clients = Clients(f"{LOOPBACK}:{port}")
+    with composing(image_of_kafka) as composed:
         for topic in RAW_TOPICS:
-            clients.make_topic(topic, PARTITIONS)
-        sidecars = {name: containers(name, one, network) for name, one in described.items()}
+            composed.clients.make_topic(topic, PARTITIONS)
+        sidecars = {name: composed.start(name) for name in composed.names()}
         for container in (one for some in sidecars.values() for one in some):
-            stack.enter_context(container)
-        for container in (one for some in sidecars.values() for one in some):
-            _await_health(container)
-        yield Composed(clients, sidecars)
-
-
-def _await_broker(port: int) -> None:
-    give_up_at = time.monotonic() + WITHIN_S
-    while not known_brokers(port, timeout_s=2.0):
-        assert time.monotonic() < give_up_at, "the broker does not answer"
-        time.sleep(ASK_AGAIN_S)
-
-
-def _await_health(container: DockerContainer) -> None:
-    """Wait until the image's own check finds it healthy."""
-    give_up_at = time.monotonic() + WITHIN_S
-    while True:
-        container.reload()
-        state = container.get_wrapped_container().attrs["State"]
-        said = container.get_wrapped_container().logs(tail=20).decode()
-        assert state["Status"] == "running", said
-        if state["Health"]["Status"] == "healthy":
-            return
-        assert time.monotonic() < give_up_at, said
-        time.sleep(ASK_AGAIN_S)
+            wait_until_healthy(container)
+        yield Cleaning(composed.clients, sidecars)
 
 
 def _in_order(
@@ -121,8 +85,8 @@ def _by_key(records: list[Record]) -> dict[bytes | None, list[bytes | None]]:
     return found
 
 
-def _kill_one_and_clean_each_click_once(composed: Composed, clicks: list[Record]) -> None:
-    clients, (first, _) = composed.clients, composed.sidecars["deduplicate"]
+def _kill_one_and_clean_each_click_once(cleaning: Cleaning, clicks: list[Record]) -> None:
+    clients, (first, _) = cleaning.clients, cleaning.sidecars["deduplicate"]
     third = len(clicks) // 3
     clients.produce("clicks.raw", clicks[:third])
     clients.consume("clicks.deduplicated", 1, within_s=WITHIN_S)
@@ -138,7 +102,7 @@ def _kill_one_and_clean_each_click_once(composed: Composed, clicks: list[Record]
         user: list(dict.fromkeys(ids)) for user, ids in _by_key(clicks).items()
     }
     assert len(clients.end_offsets("clicks.deduplicated")) == PARTITIONS
-    _await_health(first)
+    wait_until_healthy(first)
 
 
 def _put_positions_in_order(clients: Clients, random: Random) -> None:
@@ -173,10 +137,10 @@ def _chain_all_three(clients: Clients, clicks: list[Record]) -> None:
     assert cleaned == {user: ids[-1:] for user, ids in _by_key(in_order).items()}
 
 
-def test_raw_topics_in_cleaned_topics_out_and_one_killed(composed: Composed) -> None:
+def test_raw_topics_in_cleaned_topics_out_and_one_killed(cleaning: Cleaning) -> None:
     random = Random(1)
     clicks = _clicks(random)
-    _kill_one_and_clean_each_click_once(composed, clicks)
-    _put_positions_in_order(composed.clients, random)
-    _calm_prices(composed.clients, random)
-    _chain_all_three(composed.clients, clicks)
+    _kill_one_and_clean_each_click_once(cleaning, clicks)
+    _put_positions_in_order(cleaning.clients, random)
+    _calm_prices(cleaning.clients, random)
+    _chain_all_three(cleaning.clients, clicks)

@@ -6,7 +6,7 @@ wrong place and state that did not survive a batch show as differences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from contracts.record import Record
@@ -92,6 +92,35 @@ def stream_table(
             for _, leaving in sorted(due, key=_place):
                 join(cause, leaving)
     return joined, [record for _, record in waiting]
+
+
+def corrected(
+    arrived: Sequence[Arrived], *, grace_ms: int | None, retention_ms: int
+) -> list[tuple[int, Record, bytes | None]]:
+    """What each of the table's records changes in stream records that have left, by their time."""
+    leaving, _ = stream_table(arrived, left=True, grace_ms=grace_ms, retention_ms=retention_ms)
+    table = History(retention_ms)
+    found: list[tuple[int, Record, bytes | None]] = []
+    for cause, (is_table, version) in enumerate(arrived):
+        if not is_table or version.key is None:
+            continue
+        gone = [
+            record
+            for left_by, record, _ in leaving
+            if left_by < cause
+            and record.key == version.key
+            and record.timestamp_ms >= version.timestamp_ms
+        ]
+        before = [table.as_of(version.key, record.timestamp_ms) for record in gone]
+        table.put(version.key, version.value, version.timestamp_ms)
+        now = [table.as_of(version.key, record.timestamp_ms) for record in gone]
+        changed = [
+            (cause, record, new[0] if new else None)
+            for record, old, new in zip(gone, before, now, strict=True)
+            if (old and old[0]) != (new and new[0])
+        ]
+        found += sorted(changed, key=lambda row: row[1].timestamp_ms)
+    return found
 
 
 def _place(row: tuple[int, Record]) -> tuple[int, bytes]:

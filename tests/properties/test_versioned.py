@@ -19,7 +19,15 @@ from spark_jobs.versioned.state import MemoryRows, TaskState
 from spark_jobs.versioned.stream_table import StreamTableJoin
 from spark_jobs.versioned.table_table import TableTableJoin
 from spark_jobs.versioned.tables import Change, Plain, Source, Storage, Table, Versioned, run
-from tests.oracles.versioned import Arrived, History, joined_on_time, latest_rows, stream_table
+from tests.oracles.versioned import (
+    Arrived,
+    History,
+    corrected,
+    joined_on_time,
+    latest_rows,
+    stream_table,
+)
+from tests.properties.strategies import MORE
 
 BUCKETS = 2
 TABLE, STREAM = 0, 1
@@ -32,13 +40,19 @@ retentions_ms = st.sampled_from((0, 5, 20, 1000))
 
 
 @st.composite
-def arrivals(draw: st.DrawFn, *, size_max: int = 30) -> list[Arrival]:
+def arrivals(
+    draw: st.DrawFn,
+    *,
+    size_min: int = 0,
+    size_max: int = 30,
+    times: st.SearchStrategy[int] = times_ms,
+) -> list[Arrival]:
     """Records of two inputs in some order."""
-    drawn = st.tuples(st.sampled_from(KEYS), st.sampled_from(VALUES), times_ms, st.booleans())
+    drawn = st.tuples(st.sampled_from(KEYS), st.sampled_from(VALUES), times, st.booleans())
     return [
         Arrival(int(second), Record(key, value, time_ms, (), "ts"[second], 0, offset))
         for offset, (key, value, time_ms, second) in enumerate(
-            draw(st.lists(drawn, max_size=size_max))
+            draw(st.lists(drawn, min_size=size_min, max_size=size_max))
         )
     ]
 
@@ -92,6 +106,11 @@ def test_a_store_answers_as_if_it_never_forgot(
         assert got == wanted
 
 
+def joined_to_versions(state: TaskState, retention_ms: int, **options: Any) -> StreamTableJoin:
+    table = Source(state, "table", TABLE, Versioned(retention_ms))
+    return StreamTableJoin(state, "join", table, stream=STREAM, **options)
+
+
 @given(arrivals(), cuts, st.sampled_from((None, 0, 1, 5, 20)), st.sampled_from(("inner", "left")))
 def test_the_stream_table_join_equals_its_oracle(
     both: list[Arrival], cut_at: list[int], grace_ms: int | None, join_kind: Any
@@ -103,14 +122,7 @@ def test_the_stream_table_join_equals_its_oracle(
     held: list[tuple[int, int]] = [(0, 0)]
 
     def take(state: TaskState, batch: Sequence[Arrival], start: int) -> list[Any]:
-        join = StreamTableJoin(
-            state,
-            "join",
-            Source(state, "table", TABLE, Versioned(retention_ms)),
-            stream=STREAM,
-            join=join_kind,
-            grace_ms=grace_ms,
-        )
+        join = joined_to_versions(state, retention_ms, join=join_kind, grace_ms=grace_ms)
         outputs: list[Any] = []
         half = len(batch) // 2
         # The same objects take the second half: a batch may also come in pieces.
@@ -125,6 +137,80 @@ def test_the_stream_table_join_equals_its_oracle(
     assert in_batches(both, cut_at, take) == joined
     weight = sum(33 + len(each.key or b"") + len(each.value or b"") + 1 for each in waiting)
     assert held[-1] == (len(waiting), weight)
+
+
+@given(arrivals(), cuts, st.sampled_from((None, 0, 5)))
+def test_cold_is_who_is_older_than_the_tables_history_and_nobody_else(
+    both: list[Arrival], cut_at: list[int], grace_ms: int | None
+) -> None:
+    retention_ms = 10
+    arrived = [Arrived(number == TABLE, record) for number, record in both]
+    joined, _ = stream_table(arrived, left=True, grace_ms=grace_ms, retention_ms=retention_ms)
+    cold: list[tuple[int, Record]] = []
+
+    def take(state: TaskState, batch: Sequence[Arrival], start: int) -> list[Any]:
+        options = {"join": "left", "grace_ms": grace_ms, "asks_cold": True}
+        join = joined_to_versions(state, retention_ms, **options)
+        matches = join.process(batch)
+        assert join.balance() == 0
+        causes = [start + cause for cause in matches.cold_causes]
+        cold.extend(zip(causes, matches.cold, strict=True))
+        causes = [start + cause for cause in matches.causes]
+        return list(zip(causes, matches.records, matches.table_values, strict=True))
+
+    def is_old(cause: int, record: Record) -> bool:
+        table = [each for is_table, each in arrived[:cause] if is_table and each.key is not None]
+        newest_ms = max((each.timestamp_ms for each in table), default=0)
+        return record.key is not None and record.timestamp_ms < newest_ms - retention_ms
+
+    found = in_batches(both, cut_at, take)
+    assert found == [row for row in joined if not is_old(*row[:2])]
+    assert cold == [row[:2] for row in joined if is_old(*row[:2])]
+
+
+near = arrivals(size_min=10, times=st.integers(0, 9))
+"""Many versions before a record, at its time, and just within retention."""
+
+
+@MORE
+@given(near, cuts, st.sampled_from((None, 0, 2)), st.sampled_from(("inner", "left")))
+def test_corrections_equal_their_oracle(
+    both: list[Arrival], cut_at: list[int], grace_ms: int | None, join_kind: Any
+) -> None:
+    retention_ms = 4
+    arrived = [Arrived(number == TABLE, record) for number, record in both]
+
+    def take(state: TaskState, batch: Sequence[Arrival], start: int) -> list[Any]:
+        options = {"join": join_kind, "grace_ms": grace_ms, "corrects": True}
+        join = joined_to_versions(state, retention_ms, **options)
+        matches = join.process(batch)
+        assert join.balance() == 0
+        return [each._replace(cause=start + each.cause) for each in matches.corrections]
+
+    found = in_batches(both, cut_at, take)
+    assert found == corrected(arrived, grace_ms=grace_ms, retention_ms=retention_ms)
+
+
+@given(arrivals(), cuts)
+def test_with_corrections_the_last_word_is_right(both: list[Arrival], cut_at: list[int]) -> None:
+    """Whatever came when: as if each record had waited for all of the table."""
+    last: dict[Record, bytes | None] = {}
+
+    def take(state: TaskState, batch: Sequence[Arrival], _: int) -> list[Any]:
+        source = Source(state, "table", TABLE, Versioned(2 * FAR_MS))
+        join = StreamTableJoin(state, "join", source, stream=STREAM, join="left", corrects=True)
+        matches = join.process(batch)
+        last.update(zip(matches.records, matches.table_values, strict=True))
+        last.update((record, value) for _, record, value in matches.corrections)
+        return []
+
+    in_batches(both, cut_at, take)
+    table = [record for number, record in both if number == TABLE]
+    assert last == {
+        record: None if record.key is None else joined_on_time(table, record)
+        for number, record in both
+        if number == STREAM and record.value is not None
+    }
 
 
 reads = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=8)

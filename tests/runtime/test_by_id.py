@@ -73,6 +73,8 @@ def _check_topics(pipeline: Pipeline) -> None:
     told = [read_cleaned_by(one.key, one.value) for one in pipeline.beside("progress")]
     assert {one.partitioned_by for one in told if one is not None} == {"id of deduplicate"}
     assert {row.source_topic for row in pipeline.progress()} == {repartition}
+    last = {one.partition: one.offset for one in pipeline.cleaned()}
+    assert {row.partition: row.cleaned_offset for row in pipeline.progress()} == last
 
 
 def by_time(records: list[Record]) -> list[Content]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import StringIO
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -103,6 +104,7 @@ def test_a_standby_takes_over_from_the_dead_and_from_the_frozen(
         everybody = [one, two, three]
         wait_until(lambda: tasks_of(everybody) == 2, "both tasks", everybody)
         wait_until_all_move(pipeline, 2)
+        wait_until(lambda: _is_settled(pipeline), "a copy of each", everybody)
         _assert_that_the_group_is_shown(pipeline)
         killed = next(sidecar for sidecar in everybody if running(sidecar))
         left = [sidecar for sidecar in (one, two, three) if sidecar is not killed]
@@ -122,17 +124,28 @@ def test_a_standby_takes_over_from_the_dead_and_from_the_frozen(
     assert_cleaned(pipeline)
 
 
+def _shown(pipeline: Pipeline) -> dict[str, Any]:
+    with redirect_stdout(out := StringIO()):
+        group(pipeline.file, as_json_=True, bootstrap_servers=pipeline.servers)
+    shown: dict[str, Any] = json.loads(out.getvalue())
+    return shown
+
+
+def _is_settled(pipeline: Pipeline) -> bool:
+    """Whether both tasks have an owner and a copy, and nobody is on his way to either."""
+    shown = _shown(pipeline)
+    roles = sorted(
+        (task["partition"], task["role"]) for m in shown["members"] for task in m["tasks"]
+    )
+    everything = [(0, "active"), (0, "standby"), (1, "active"), (1, "standby")]
+    return shown["state"] == "Stable" and roles == everything
+
+
 def _assert_that_the_group_is_shown(pipeline: Pipeline) -> None:
     """By `headrace group`, and to whoever knows no more than Kafka's own protocol."""
-    out = StringIO()
-    with redirect_stdout(out):
-        group(pipeline.file, as_json_=True, bootstrap_servers=pipeline.servers)
-    shown = json.loads(out.getvalue())
-    assert shown["state"] == "Stable"
+    shown = _shown(pipeline)
     assert len(shown["members"]) == 3
     assert shown["reasons"]
-    roles = [(task["partition"], task["role"]) for one in shown["members"] for task in one["tasks"]]
-    assert sorted(roles) == [(0, "active"), (0, "standby"), (1, "active"), (1, "standby")]
     with redirect_stdout(out := StringIO()):
         group(pipeline.file, bootstrap_servers=pipeline.servers)
     assert "last rebalance: 20" in out.getvalue()

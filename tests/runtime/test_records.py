@@ -10,7 +10,7 @@ import pytest
 from contracts.dead_letter import DeadLetter, read_dead
 from contracts.decision import Reason
 from contracts.progress import LAYOUT, CleanedBy, Progress, read_cleaned_by
-from contracts.record import Record
+from contracts.record import Record, offset_of
 from tests.oracles.reorder import reorder
 from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
 
@@ -161,23 +161,33 @@ def _verdict_of_late(pipeline: Pipeline) -> tuple[str, str]:
     return late["verdict"], late["reason"]
 
 
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 def test_progress_is_told_beside_the_cleaned_topic_and_never_in_it(
-    make_pipeline: MakePipeline,
+    make_pipeline: MakePipeline, guarantee: str
 ) -> None:
     pipeline = make_pipeline("reorder: {grace: 5s}", partitions=2)
     pipeline.produce([*IN_TIME, *LATE])
-    first = pipeline.start()
+    first = pipeline.start(guarantee=guarantee)
     pipeline.wait_until_done()
+    last = _last_cleaned(pipeline)
     expected = [
-        Progress(0, 25_000, 30_000, pipeline.source, 2),
-        Progress(1, 25_001, 30_001, pipeline.source, 3),
+        Progress(0, 25_000, 30_000, pipeline.source, 2, last[0]),
+        Progress(1, 25_001, 30_001, pipeline.source, 3, last[1]),
     ]
     assert _newest(pipeline) == expected
     assert first.stop() == 0
-    pipeline.produce([record(b"k", b"", 20_000)])
-    pipeline.start()
+    # Held, so nothing is cleaned, and the record of before is still the last.
+    pipeline.produce([record(b"k", b"held", 30_000, (), 1)])
+    second = pipeline.start(guarantee=guarantee)
     pipeline.wait_until_done()
-    expected[0] = Progress(0, 25_000, 30_000, pipeline.source, 3)
+    expected[1] = expected[1]._replace(source_offset=4)
+    assert _newest(pipeline) == expected
+    assert second.stop() == 0
+    pipeline.produce([record(b"k", b"", 20_000)])
+    pipeline.start(guarantee=guarantee)
+    pipeline.wait_until_done()
+    assert _last_cleaned(pipeline)[0] > last[0]
+    expected[0] = Progress(0, 25_000, 30_000, pipeline.source, 3, _last_cleaned(pipeline)[0])
     assert _newest(pipeline) == expected
     told = [read_cleaned_by(one.key, one.value) for one in pipeline.beside("progress")]
     who = CleanedBy(pipeline.name, LAYOUT, "source", _as_written(pipeline))
@@ -189,6 +199,10 @@ def test_progress_is_told_beside_the_cleaned_topic_and_never_in_it(
 
 def _newest(pipeline: Pipeline) -> list[Progress]:
     return list({row.partition: row for row in pipeline.progress()}.values())
+
+
+def _last_cleaned(pipeline: Pipeline) -> dict[int, int]:
+    return {one.partition: offset_of(one) for one in pipeline.cleaned()}
 
 
 def _as_written(pipeline: Pipeline) -> dict[str, Any]:

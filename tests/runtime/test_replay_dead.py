@@ -10,7 +10,7 @@ from threading import Event
 from typing import NamedTuple
 
 import pytest
-from aiokafka.structs import OffsetAndMetadata
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from contracts.dead_letter import (
     REPLAYS_HEADER,
@@ -315,7 +315,8 @@ def test_the_place_is_kept_with_the_groups_offsets(dying: Dying) -> None:
     async def committed() -> list[OffsetAndMetadata]:
         settings = Settings(bootstrap_servers=dying.kafka.bootstrap_servers)
         async with connected(settings) as cluster:
-            found = await cluster.committed(f"{dying.spec.pipeline}.replay-dead")
+            place = TopicPartition(dying.spec.dead.topic, 0)
+            found = await cluster.committed(f"{dying.spec.pipeline}.replay-dead", [place])
             return list(found.values())
 
     assert asyncio.run(committed()) == [OffsetAndMetadata(0, '{"undecodable": 3}')]

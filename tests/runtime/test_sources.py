@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -13,6 +14,7 @@ from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
 
 REORDER = "reorder: {grace: 0s}"
 YOUR_FAULT = 2
+ANSWERED_WITHIN_S = 2.0
 
 
 def numbered(*numbers: int) -> list[object]:
@@ -102,3 +104,23 @@ def test_a_record_that_its_topic_does_not_take_ends_it_with_2(make_pipeline: Mak
             " raise `max.message.bytes` of the topics that this pipeline writes"
         )
     assert pipeline.cleaned() == []
+
+
+def test_records_that_are_deleted_under_a_running_sidecar_are_said_to_be_missing(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline(REORDER)
+    pipeline.produce(records(0, 1, 2))
+    sidecar = pipeline.start()
+    pipeline.wait_until_done()
+    sidecar.pause()
+    # The broker still answers the fetch that is under way, and nobody can see when it has.
+    time.sleep(ANSWERED_WITHIN_S)
+    pipeline.produce(records(3, 4, 5, 6))
+    administer(pipeline, lambda cluster: cluster.delete_records(pipeline.source, {0: 5}))
+    sidecar.resume()
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    assert "records were deleted before they were read" in sidecar.log
+    assert "lost_offsets=2" in sidecar.log
+    assert contents(pipeline.cleaned()) == numbered(0, 1, 2, 5, 6)

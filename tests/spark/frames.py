@@ -16,7 +16,7 @@ SCHEMA = (
     "input INT, topic STRING, partition INT, offset BIGINT, timestamp_ms BIGINT, key BINARY,"
     " value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
-_ARROW = pa.schema(
+ARROW = pa.schema(
     [
         ("input", pa.int32()),
         ("topic", pa.string()),
@@ -41,7 +41,6 @@ def small_session(name: str) -> SparkSession:
         settings={
             "spark.ui.enabled": "false",
             "spark.driver.memory": "1g",
-            "spark.python.authenticate.socketTimeout": "300s",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
         connectors=(),
@@ -53,7 +52,7 @@ def write_rows(folder: Path, rows: list[Row]) -> Path:
     shuffled = random.Random(1).sample(rows, len(rows))
     folder.mkdir()
     listed = [{**one._asdict(), "input": side, "headers": _headers(one)} for side, one in shuffled]
-    pq.write_table(pa.Table.from_pylist(listed, _ARROW), folder / "rows.parquet")
+    pq.write_table(pa.Table.from_pylist(listed, ARROW), folder / "rows.parquet")
     return folder
 
 

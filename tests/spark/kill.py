@@ -7,7 +7,6 @@ Kafka and to Delta, until it is killed. At the end every row must be in both sin
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import secrets
 import sys
@@ -17,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC
 from pathlib import Path
 from threading import Event, Thread
 
@@ -32,7 +30,14 @@ from spark_jobs.write.kafka import Written
 from tests.kafka.clients import Clients, fresh_name
 from tests.runtime.sidecar import MakePipeline, Pipeline, making_pipelines
 from tests.spark.driver import Driver
-from tests.spark.orders import GRACE_MS, PARTITIONS, Priced, Shop
+from tests.spark.orders import (
+    GRACE_MS,
+    PARTITIONS,
+    Priced,
+    Shop,
+    rows_in_table,
+    rows_in_topic,
+)
 from tests.spark.tables import live_rows
 
 OPERATORS = (
@@ -52,7 +57,6 @@ _SPARK = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
-    "spark.python.authenticate.socketTimeout": "300s",
     "spark.driver.extraJavaOptions": _QUICK_JAVA,
 }
 
@@ -115,25 +119,10 @@ class World:
 
     def written(self) -> dict[str, Counter[Priced]]:
         """What every sink says, row by row."""
-        return {"kafka": self._in_kafka(), "delta": self._in_delta()}
-
-    def _in_kafka(self) -> Counter[Priced]:
-        rows: Counter[Priced] = Counter()
-        for one in Clients(self.servers).consume_all(self.name):
-            row = json.loads(one.value or b"")
-            assert row["total_cents"] == row["quantity"] * row["price_cents"]
-            assert (one.key or b"").decode() == row["product"]
-            fields = (row["product"], row["order_id"], row["quantity"], row["price_cents"])
-            rows[Priced(*fields, one.timestamp_ms, one.headers)] += 1
-        return rows
-
-    def _in_delta(self) -> Counter[Priced]:
-        rows: Counter[Priced] = Counter()
-        for row in live_rows(self.delta):
-            at_ms = round(row["timestamp"].replace(tzinfo=UTC).timestamp() * 1_000)
-            fields = (row["product"], row["order_id"], row["quantity"], row["price_cents"])
-            rows[Priced(*fields, at_ms, ())] += 1
-        return rows
+        return {
+            "kafka": rows_in_topic(Clients(self.servers).consume_all(self.name)),
+            "delta": rows_in_table(live_rows(self.delta)),
+        }
 
 
 def run_jobs(files: list[Path], *, once: bool) -> None:

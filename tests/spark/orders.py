@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from datetime import UTC
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from contracts.record import Headers, Record
@@ -35,6 +36,31 @@ class Priced(NamedTuple):
     price_cents: int
     timestamp_ms: int
     headers: Headers
+
+
+def rows_in_topic(records: Iterable[Record]) -> Counter[Priced]:
+    """What a topic of priced orders says."""
+    rows: Counter[Priced] = Counter()
+    for one in records:
+        row = json.loads(one.value or b"")
+        assert row["total_cents"] == row["quantity"] * row["price_cents"]
+        assert (one.key or b"").decode() == row["product"]
+        rows[_row(row, one.timestamp_ms, one.headers)] += 1
+    return rows
+
+
+def rows_in_table(found: Iterable[Mapping[str, Any]]) -> Counter[Priced]:
+    """What a table of priced orders says, which has no headers."""
+    rows: Counter[Priced] = Counter()
+    for row in found:
+        at_ms = round(row["timestamp"].replace(tzinfo=UTC).timestamp() * 1_000)
+        rows[_row(row, at_ms, ())] += 1
+    return rows
+
+
+def _row(row: Mapping[str, Any], at_ms: int, headers: Headers) -> Priced:
+    fields = (row["product"], row["order_id"], row["quantity"], row["price_cents"])
+    return Priced(*fields, at_ms, headers)
 
 
 @dataclass

@@ -17,12 +17,13 @@ from contracts.errors import HeadraceError
 from contracts.progress import LAYOUT, CleanedBy, Progress, cleaned_by_row, progress_row
 from contracts.record import Record
 from contracts.topics import cleaned_topic, progress_topic
+from spark_jobs.connectors import CONNECTORS
 from spark_jobs.operators.frames import Hearing, Spread
 from spark_jobs.operators.operate import operate
 from spark_jobs.operators.topology import LookUp, Topic
 from spark_jobs.read.decode import AvroValue, checked, decoded
 from spark_jobs.read.topics import CleanedTopic, Source, read_cleaned
-from spark_jobs.session import CONNECTORS, open_session
+from spark_jobs.session import open_session
 from spark_jobs.versioned.tables import Versioned
 from tests.kafka.clients import Clients, fresh_name
 from tests.spark.frames import SCHEMA
@@ -68,7 +69,8 @@ class _Proposal:
 
     def found(self) -> dict[str, Any]:
         """What came out in each of two runs, the second of them from the checkpoint."""
-        runs: dict[str, list[list[str]]] = {"grace": [], "no grace": [], "progress": []}
+        names = ("grace", "no grace", "progress", "progress, two records at a time")
+        runs: dict[str, list[list[str]]] = {name: [] for name in names}
         for run in range(2):
             self._write(run)
             for name, told in runs.items():
@@ -91,16 +93,18 @@ class _Proposal:
         self._clients.produce_aborted(self._orders, aborted, f"a{run}")
         self._clients.produce_committed(self._orders, _records(self._orders, orders), f"o{run}")
         for topic, reached_ms in ((self._prices, (2, 15)[run]), (self._orders, (4, 15)[run])):
-            self._tell(topic, progress_row(Progress(0, reached_ms, reached_ms, "raw", 0)))
+            last = self._clients.consume_all(topic)[-1].offset
+            self._tell(topic, progress_row(Progress(0, reached_ms, reached_ms, "raw", 0, last)))
 
     def _tell(self, topic: str, row: tuple[bytes, bytes]) -> None:
         name = progress_topic(topic).name
         self._clients.produce(name, [Record(*row, 1, (), name, 0, None)])
 
     def _run(self, name: str) -> list[str]:
-        by_progress = name == "progress"
+        by_progress = name.startswith("progress")
         topics = self._topics("prices", "orders") if by_progress else self._topics(None, None)
-        cleaned = read_cleaned(self._spark, Source(self._clients.servers), topics)
+        source = Source(self._clients.servers, batch_records=2 if "two records" in name else None)
+        cleaned = read_cleaned(self._spark, source, topics)
         join = LookUp(
             "join",
             PRICES,
@@ -108,7 +112,7 @@ class _Proposal:
             grace_ms=10 if name == "grace" else None,
             release="progress" if by_progress else "stream-time",
         )
-        hearing = Hearing(cleaned.progress, cleaned.partitions)
+        hearing = Hearing(cleaned.progress, cleaned.partitions, cleaned.begins)
         return self._joined(operate(join, cleaned.records, Spread("partition"), hearing), name)
 
     def _joined(self, results: DataFrame, name: str) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from contracts.record import Record
+from spark_jobs.headers import encode_headers
 from spark_jobs.session import open_session
 from tests.spark.driver import kill_session
 
@@ -22,15 +23,15 @@ SCHEMA = (
     "target STRING, key BINARY, value BINARY, timestamp_ms BIGINT,"
     " headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
-_ARROW = pa.schema(
-    [
-        ("target", pa.string()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("timestamp_ms", pa.int64()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
+_COLUMNS = [
+    ("target", pa.string()),
+    ("key", pa.binary()),
+    ("value", pa.binary()),
+    ("timestamp_ms", pa.int64()),
+]
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_IN_A_FILE = pa.schema([*_COLUMNS, ("headers", _HEADERS)])
+_ON_ITS_WAY = pa.schema([*_COLUMNS, ("headers", pa.string())])
 Moment = Literal["in the middle", "behind"]
 
 
@@ -45,7 +46,12 @@ def write_batch_file(folder: Path, number: int, records: list[tuple[str, Record]
     """The input of one micro-batch, appearing whole."""
     file = folder / f"{number:03}.parquet"
     folder.mkdir(exist_ok=True)
-    table = pa.Table.from_batches([record_table(records)])
+    rows = [
+        _row(topic, one)
+        | {"headers": [{"key": name, "value": value} for name, value in one.headers]}
+        for topic, one in records
+    ]
+    table = pa.Table.from_pylist(rows, _IN_A_FILE)
     pq.write_table(table, file.with_suffix(".part"))
     # Spark reads files in the order of their times, which would else be equal now and then.
     os.utime(file.with_suffix(".part"), (1_700_000_000 + number,) * 2)
@@ -53,18 +59,13 @@ def write_batch_file(folder: Path, number: int, records: list[tuple[str, Record]
 
 
 def record_table(records: list[tuple[str, Record]]) -> pa.RecordBatch:
-    """Records on their way to a topic."""
-    rows = [
-        {
-            "target": topic,
-            "key": one.key,
-            "value": one.value,
-            "timestamp_ms": one.timestamp_ms,
-            "headers": [{"key": name, "value": value} for name, value in one.headers],
-        }
-        for topic, one in records
-    ]
-    return pa.RecordBatch.from_pylist(rows, _ARROW)
+    """Records as a writer gets them."""
+    rows = [_row(topic, one) | {"headers": encode_headers(one.headers)} for topic, one in records]
+    return pa.RecordBatch.from_pylist(rows, _ON_ITS_WAY)
+
+
+def _row(topic: str, one: Record) -> dict[str, Any]:
+    return {"target": topic, "key": one.key, "value": one.value, "timestamp_ms": one.timestamp_ms}
 
 
 _NOTE = ("'late' AS note", "'' AS reason", "0 AS task", "1L AS number", "1L AS added")
@@ -92,7 +93,6 @@ def run_query(
             "spark.ui.enabled": "false",
             "spark.driver.memory": "1g",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.python.authenticate.socketTimeout": "300s",
             "spark.databricks.delta.snapshotPartitions": "1",
         },
         connectors=connectors,

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.record import Headers, Record
+from spark_jobs.headers import decode_headers, encode_headers
 from spark_jobs.operators.columns import (
     ANSWER,
     PROGRESS,
     RECORD,
     ROW,
-    decode_headers,
-    encode_headers,
     take,
 )
 from spark_jobs.operators.messages import pack, unpack

@@ -17,11 +17,12 @@ from contracts.record import Headers, Record
 from contracts.window import WindowBounds, window_header, windowed_key
 from spark_jobs.jobs.bulk import join_as_of, latest
 from spark_jobs.jobs.inputs import Inputs
-from spark_jobs.jobs.run import find_job
+from spark_jobs.jobs.run import find_job, format_of
 from spark_jobs.observe.state import read_state
 from spark_jobs.operators.frames import Hearing, Spread
 from spark_jobs.operators.operate import operate
 from spark_jobs.operators.topology import LookUp, Topic
+from spark_jobs.read.decode import checked
 from spark_jobs.read.schema import schema_of
 from spark_jobs.versioned.tables import Versioned
 from spark_jobs.write.aim import Targets, aimed
@@ -70,9 +71,10 @@ def run_job(spark: SparkSession, tmp_path: Path) -> Callable[..., dict[str, Any]
                 **options,
             }
         )
-        records = stream_rows(spark, write_rows(tmp_path / "in", rows))
+        formats = {names.index(value): format_of(job, value) for value in job.VALUES}
+        records = checked(stream_rows(spark, write_rows(tmp_path / "in", rows)), formats)
         hearing = Hearing(None, dict.fromkeys(range(len(names)), 0))
-        results = job.transform(Inputs(names, records, hearing), config)
+        results = job.transform(Inputs(names, records, hearing, {}), config)
         found = collect_stream(results, tmp_path / "checkpoint", "key", "value")
         return {
             key.decode(): None if value is None else json.loads(value)  # type: ignore[attr-defined, arg-type]
@@ -109,6 +111,7 @@ def test_orders_meet_the_customer_they_point_at(run_job: Callable[..., dict[str,
         (b"c1", 1, {"name": "Ann", "segment": "x"}),
         (b"c2", 2, {"name": "Bob", "segment": "y"}),
         (b"c2", 9, {"name": "Bob", "segment": "z"}),
+        (b"17", 9, {"name": "Cy", "segment": "z"}),
     )
     orders = rows_of(
         1,
@@ -116,10 +119,12 @@ def test_orders_meet_the_customer_they_point_at(run_job: Callable[..., dict[str,
         (b"o2", 4, {"customer": "c1", "amount_cents": 7}),
         (b"o2", 6, {"customer": "c2", "amount_cents": 7}),
         (b"o3", 7, {"customer": "nobody", "amount_cents": 1}),
+        (b"o4", 8, {"customer": 17, "amount_cents": 2}),
     )
     assert run_job("orders-customers", [*customers, *orders]) == {
         "o1": {"customer": "c1", "amount_cents": 5, "name": "Ann", "segment": "x"},
         "o2": {"customer": "c2", "amount_cents": 7, "name": "Bob", "segment": "z"},
+        "o4": {"customer": 17, "amount_cents": 2, "name": "Cy", "segment": "z"},
     }
 
 
@@ -147,11 +152,12 @@ def test_a_count_outside_of_its_limits_is_an_alert(run_job: Callable[..., dict[s
         (b"k", 1, {"least": 3, "most": None}),
         (b"k", 500, {"least": 1, "most": 4}),
         (b"quiet", 1, {"least": None, "most": None}),
+        (b"k", 501, {"least": "few, which is no number", "most": 4}),
         (b"end", FAR_MS, {"least": 0, "most": 0}),
     )
-    counts = []
+    counts = rows_of(1, (b"k" + bytes(8), 600, {"count": "not eight bytes"}))
     counted = ((b"k", 100, 2), (b"k", 200, 3), (b"k", 600, 2), (b"quiet", 100, 0))
-    for offset, (key, end_ms, count) in enumerate((*counted, (b"end", FAR_MS, 0))):
+    for offset, (key, end_ms, count) in enumerate((*counted, (b"end", FAR_MS, 0)), 1):
         window = WindowBounds("tumbling", end_ms - 100, end_ms)
         ((_, one),) = rows_of(1, (windowed_key(key, window), end_ms, count))
         headers = (window_header(window),)
@@ -239,7 +245,7 @@ def test_a_folder_without_state_is_no_checkpoint(spark: SparkSession, tmp_path: 
 
 
 def test_each_verdict_goes_where_it_belongs(spark: SparkSession) -> None:
-    verdicts = ("joined", "changed", "late", "dead", "count", "said")
+    verdicts = ("joined", "corrected", "changed", "late", "dead", "count", "said")
     rows = [
         (verdict, "why", 3, "orders.cleaned", b"k", b"v", 5, None, 7, None) for verdict in verdicts
     ]
@@ -257,6 +263,7 @@ def test_each_verdict_goes_where_it_belongs(spark: SparkSession) -> None:
     nowhere = {"count": None, "said": None, "dead": "orders.cleaned.dead"}
     assert targets("out", "out.late") == nowhere | {
         "joined": "out",
+        "corrected": "out",
         "changed": "out",
         "late": "out.late",
     }
@@ -273,3 +280,15 @@ def test_rows_become_columns_and_tombstones_become_deletions(spark: SparkSession
     assert [
         (row["key"], row["timestamp"].microsecond, row["deleted"], row["orders"]) for row in found
     ] == [("x", 500_000, False, 2), ("x", 500_000, True, None)]
+
+
+def test_a_table_says_which_rows_are_corrections(spark: SparkSession) -> None:
+    rows = [(verdict, b"x", 1_500, b'{"price_cents": 5}') for verdict in ("joined", "corrected")]
+    frame = spark.createDataFrame(
+        rows, "verdict STRING, key BINARY, timestamp_ms BIGINT, value BINARY"
+    )
+    table = columns(frame, schema_of(find_job("orders-prices").Row), corrects=True)
+    assert [(row["corrected"], row["price_cents"]) for row in table.collect()] == [
+        (False, 5),
+        (True, 5),
+    ]

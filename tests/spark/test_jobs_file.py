@@ -10,6 +10,7 @@ from contracts.errors import JobInvalid, KafkaUnreachable, SinkOfAnotherQuery
 from spark_jobs.cli.failure import error_of
 from spark_jobs.cli.job_file import load_job
 from spark_jobs.cli.spark import submit_command
+from spark_jobs.connectors import CONNECTORS, packages
 from spark_jobs.jobs.run import JOBS, find_job, inputs_of, topics_of
 from spark_jobs.read.schema import schema_of
 
@@ -46,7 +47,10 @@ def test_a_file_says_all_that_a_job_needs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "job.yaml: a job is a mapping"),
+        ("", "job.yaml: the file is empty; begin it with `job: orders-prices`"),
+        ("- a", "job.yaml:1:1: the file holds a list, and a job is a mapping; begin it with"),
+        (GOOD + "join: left\njoin: inner", "job.yaml:11:1: `join` stands here twice, first in"),
+        (GOOD.replace("1h", "10:30"), "job.yaml:8:1: retention: `10:30` is not a duration"),
         ("job: [", "this is not YAML"),
         ("name: x", "`job` names no job"),
         ("job: order-prices", "job.yaml:1:1: job: `order-prices` is no job; write count-alerts,"),
@@ -81,14 +85,31 @@ def test_every_job_has_rows_and_values_that_spark_can_hold() -> None:
         inputs = job.Config.model_fields["inputs"].annotation
         assert inputs is not None
         assert set(job.VALUES) <= set(inputs.model_fields), name
-        for model in job.VALUES.values():
-            assert schema_of(model).fieldNames()
+        for value in job.VALUES.values():
+            assert not isinstance(value, type) or schema_of(value).fieldNames()
 
 
 def test_a_cluster_is_handed_the_job_and_its_flags(tmp_path: Path) -> None:
-    command = submit_command(tmp_path / "a job.yaml", "spark://h:7077", once=True, metrics_port=1)
-    assert command[:3] == ["spark-submit", "--master", "spark://h:7077"]
-    assert command[-4:] == [str(tmp_path / "a job.yaml"), "--once", "--metrics-port", "1"]
+    settings = "spark: {spark.driver.memory: 2g, spark.hadoop.fs.s3a.secret.key: secret}"
+    file = written(tmp_path, f"{GOOD}{settings}\n")
+    _, config = load_job(file)
+    command = submit_command(file, config, "spark://h:7077", once=True, metrics_port=1)
+    assert command[:4] == ["spark-submit", "--master", "spark://h:7077", "--packages"]
+    assert command[4].split(",") == list(CONNECTORS)
+    assert command[5:7] == ["--conf", "spark.driver.memory=2g"]
+    assert command[-4:] == [str(file), "--once", "--metrics-port", "1"]
+    assert "secret" not in " ".join(command), "everybody on a machine sees its commands"
+
+
+def test_what_spark_has_already_is_not_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-avro_2.13-4.0.0.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    kafka, avro, delta = CONNECTORS
+    assert packages() == f"{kafka},{delta}"
+    assert packages([avro]) == ""
 
 
 def test_an_error_of_ours_is_found_inside_of_sparks() -> None:

@@ -215,6 +215,32 @@ def test_rows_that_meet_in_other_tasks_end_as_one_join_of_all(
     assert found == {key: (value, right.get(value["group"])) for key, value in left.items()}
 
 
+def test_answers_of_one_task_do_not_overtake_one_another(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Whatever their timestamps: an answer of long ago, and behind it the newest."""
+    before, batch = [], []
+    for at in range(8):
+        before += [
+            _row(RIGHT, 2 * at, 10, f"near{at}", {"was": "old"}),
+            _row(RIGHT, 2 * at + 1, 500, f"far{at}", {"was": "far"}),
+        ]
+        batch += [
+            _row(LEFT, 2 * at, 5, f"q{at}", {"group": f"far{at}"}),
+            _row(LEFT, 2 * at + 1, 6, f"p{at}", {"group": f"near{at}"}),
+            _row(RIGHT, 100 + at, 60, f"near{at}", {"was": "new"}),
+        ]
+    versioned = Versioned(60_000)
+    sides = Topic("left", LEFT, versioned), Topic("right", RIGHT, versioned)
+    join = ForeignKeyStep("join", *sides, _points_at, paired)
+    filler = [_row(LEFT, 1_000 + at, 7, f"filler{at}", {"group": "none"}) for at in range(8)]
+    rows = [*before, *filler, *batch]
+    results = operate(join, _stream_in_two(spark, tmp_path / "in", rows), Spread(tasks=2))
+    told = _told(results.withColumn("theirs", right_of("value")), tmp_path / "checkpoint")
+    ends = {row["key"]: row["theirs"] for row in told if row["verdict"] == "changed"}
+    assert {json.loads(ends[b"p%d" % at])["was"] for at in range(8)} == {"new"}
+
+
 def test_what_leaves_a_group_in_another_task_is_subtracted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -288,6 +314,17 @@ def test_what_a_join_cannot_wait_for_is_refused_at_once(
         operate(PRICED, records, Spread("partition"), Hearing(None, {0: 4, 1: 6}))
     with pytest.raises(TopologyRefused, match="raise its history retention"):
         operate(replace(PRICED, grace_ms=60_001), records, Spread())
+    counted = AggregateStep("count", PRICES, _group, sum_of(_amount), Versioned(60_000))
+    with pytest.raises(TopologyRefused, match="`count` gives the table other keys"):
+        operate(replace(PRICED, table=counted, corrects=True), records, Spread())
+    orders, payments = (
+        AggregateStep(name, Topic(f"{name}-rows", number), _group, sum_of(_amount))
+        for number, name in enumerate(("orders", "payments"))
+    )
+    both = JoinStep("both", orders, payments, paired)
+    with pytest.raises(TopologyRefused, match="`orders` and `payments` stand side by side"):
+        operate(both, records, Spread())
+    operate(both, records, Spread(tasks=1))
     with pytest.raises(TopologyRefused, match="ends before it begins"):
         join_streams(records, LEFT, RIGHT, JoinWindow(-5, 4, 0))
 

@@ -34,6 +34,10 @@ def test_by_progress_orders_wait_for_all_inputs(found: Any) -> None:
     assert found["progress"] == [["2@1=e+b"], ["2@2=g+x", "3@2=f+c", "3@3=h+y", "1@4=d+a"]]
 
 
+def test_by_progress_a_reader_may_take_as_few_records_as_it_likes(found: Any) -> None:
+    assert found["progress, two records at a time"] == found["progress"]
+
+
 def test_topics_that_are_not_as_expected_are_refused(found: Any) -> None:
     by_another, with_others, missing = found["refused"]
     assert "is written by the pipeline `prices`, not by `others`" in by_another

@@ -42,6 +42,18 @@ def test_a_change_that_state_can_follow_is_taken_and_said(changed: Topology, sai
     assert keep_options(numbers, options_of(changed)) == []
 
 
+def test_a_longer_retention_brings_nothing_back() -> None:
+    numbers = _first(PRICED) | {"prices:time_ms": 100_000}
+    longer = replace(PRICED, table=Topic("prices", 0, Versioned(90_000)))
+    keep_options(numbers, options_of(longer))
+    assert numbers["prices:forgotten_ms"] == 40_000
+    keep_options(numbers, options_of(PRICED))
+    assert numbers["prices:forgotten_ms"] == 40_000
+    numbers["prices:time_ms"] = 300_000
+    keep_options(numbers, options_of(longer))
+    assert numbers["prices:forgotten_ms"] == 240_000
+
+
 def test_another_join_of_a_stream_is_taken() -> None:
     assert keep_options(_first(PRICED), options_of(replace(PRICED, join="left"))) != []
 
@@ -50,6 +62,7 @@ def test_another_join_of_a_stream_is_taken() -> None:
     "changed",
     [
         replace(PRICED, release="progress"),
+        replace(PRICED, corrects=True),
         replace(PRICED, grace_ms=None, table=Topic("prices", 0, Plain())),
         replace(PRICED, table=Topic("other", 0, Versioned(60_000))),
         replace(PRICED, name="else"),

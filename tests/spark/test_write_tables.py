@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from contracts.record import Record
-from spark_jobs.session import CONNECTORS
+from spark_jobs.connectors import CONNECTORS
 from spark_jobs.write.delta import DeltaSink
 from spark_jobs.write.parquet import ParquetSink
 from tests.spark.driver import KILLED, Driver

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 from hypothesis import example, given
@@ -20,6 +20,7 @@ from services.state.changelog import (
     Stamp,
     put_position,
     put_stamp,
+    read_cleaned,
     read_position,
     read_purged,
     read_stamp,
@@ -27,7 +28,7 @@ from services.state.changelog import (
     rewrite,
 )
 from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
+from services.state.overlay import Overlay, StoreView
 from services.state.store import Store
 
 STORES = ("", "a", "ab", "\u00e9")
@@ -229,10 +230,14 @@ def test_a_stamp_that_nobody_wrote_is_refused(row: bytes) -> None:
         read_stamp(about)
 
 
-@pytest.mark.parametrize("key", [b"position", b"purged"])
-def test_a_position_of_another_length_is_refused(key: bytes) -> None:
+@pytest.mark.parametrize(
+    ("key", "read"),
+    [(b"position", read_position), (b"cleaned", read_cleaned), (b"purged", read_purged)],
+)
+def test_a_position_of_another_length_is_refused(
+    key: bytes, read: Callable[[StoreView], object]
+) -> None:
     about = Overlay(MemoryStore(), "pipeline").view(ABOUT)
-    read = read_position if key == b"position" else read_purged
     about.put_many({about.prefix + key: b"\x00" * 7})
     with pytest.raises(StateCorrupt, match="7 bytes"):
         read(about)

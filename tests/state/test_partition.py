@@ -55,9 +55,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def is_new(state: PartitionState) -> bool:
-    nothing = (None, NO_TIME_MS, 0, None, None)
+    nothing = (None, NO_TIME_MS, 0, None, None, None)
     found = (state.position, state.time_ms, state.changelog_position, state.stamp, row_of(state))
-    return found == nothing
+    return (*found, state.cleaned_offset) == nothing
 
 
 def test_what_was_committed_is_there_again(folder: Path) -> None:
@@ -66,6 +66,15 @@ def test_what_was_committed_is_there_again(folder: Path) -> None:
         assert (state.position, state.time_ms, state.changelog_position) == (41, 5_000, 7)
         assert state.stamp == STAMP
         assert row_of(state) == b"row"
+
+
+def test_the_last_cleaned_record_is_known_until_there_is_another(folder: Path) -> None:
+    for cleaned, known in ((3, 3), (None, 3), (9, 9)):
+        with opened(folder) as state:
+            state.reach(50, 9_000, cleaned)
+            state.commit(8, NOW_MS)
+        with opened(folder) as state:
+            assert state.cleaned_offset == known
 
 
 def test_what_was_not_committed_is_not(folder: Path) -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.versioned.history import LATEST, REJECTED, PlainStore, Version, VersionedStore
+from spark_jobs.versioned.history import (
+    LATEST,
+    REJECTED,
+    PlainStore,
+    Version,
+    VersionedStore,
+    forgotten_name,
+)
 from spark_jobs.versioned.layout import decode_versions
 from spark_jobs.versioned.state import MemoryRows, TaskState
 from tests.versioned.examples import CountedRows, record
@@ -160,3 +167,19 @@ def test_a_plain_store_goes_by_arrival() -> None:
     assert store.put(b"k", b"v1", 1) == LATEST
     assert store.latest(b"k") == Version(b"v1", 1, None)
     assert store.values_as_of([record(b"k", None, 0), record(None, None, 0)]) == [b"v1", None]
+
+
+def test_what_a_shorter_retention_forgot_is_not_known_again() -> None:
+    rows = MemoryRows()
+    state, store = store_over(rows, retention_ms=10)
+    for time_ms in (1, 5, 30):
+        store.put(b"k", b"v%d" % time_ms, time_ms)
+    state.numbers[forgotten_name("table")] = 20
+    state.save()
+    _, store = store_over(rows, retention_ms=100)
+    assert store.as_of(b"k", 20) == Version(b"v5", 5, 30)
+    assert store.as_of(b"k", 19) is None, "who knows what was between"
+    assert store.values_as_of([record(b"k", b"", 19)]) == [None]
+    assert store.expired([record(b"k", b"", 19)], all_of_them=False) == [0]
+    assert store.put(b"k", b"late", 19) == REJECTED
+    assert store.put(b"k", b"late", 20) == 30

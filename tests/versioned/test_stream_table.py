@@ -9,7 +9,9 @@ import pytest
 
 from contracts.errors import StateCorrupt, TopologyRefused
 from contracts.record import Record
+from spark_jobs.operators.topology import FilterStep, LookUp, Topic, verify
 from spark_jobs.versioned.grace import ARRIVAL_MAX, Leaving
+from spark_jobs.versioned.layout import decode_held
 from spark_jobs.versioned.state import MemoryRows, TaskState
 from spark_jobs.versioned.stream_table import Matches, StreamTableJoin
 from spark_jobs.versioned.tables import (
@@ -237,3 +239,85 @@ def test_grace_hears_of_the_store_that_is_looked_up() -> None:
         with pytest.raises(TopologyRefused, match=f"`{table.name}`"):
             StreamTableJoin(state, "join", table, **options)
     StreamTableJoin(state, "join", mapped, **options)
+
+
+def test_what_no_version_can_correct_any_more_is_forgotten() -> None:
+    rows = MemoryRows()
+    for at_ms in range(0, 20_000, 500):
+        state, join = join_over(rows, corrects=True)
+        join.process([first(b"k", b"t%d" % at_ms, at_ms), second(b"k", b"s", at_ms)])
+        state.save()
+    kept = [row for name, row in rows.items() if name.startswith("join:past/")]
+    assert sum(len(decode_held(row)) for row in kept) == 3, "those of the last 1,000 ms"
+
+
+def test_only_a_versioned_table_can_correct() -> None:
+    with pytest.raises(TopologyRefused, match="give it a history retention, or join without corr"):
+        join_over(MemoryRows(), Plain(), corrects=True)
+
+
+def test_a_filtered_tables_corrections_are_filtered() -> None:
+    state = TaskState(MemoryRows(), 4)
+    source = Source(state, "table", FIRST, Versioned(1000))
+    table = Filtered(state, "filtered", source, lambda _, value: value != b"hidden", None)
+    join = StreamTableJoin(state, "join", table, stream=SECOND, join="left", corrects=True)
+    join.process([first(b"k", b"old", 1), second(b"k", b"s", 9)])
+    corrections = join.process([first(b"k", b"hidden", 5), first(b"k", b"new", 7)]).corrections
+    assert [(each.cause, each.table_value) for each in corrections] == [(0, None), (1, b"new")]
+
+
+OLD = [
+    first(b"k", b"t", 10),
+    first(b"k", b"u", 30),
+    first(b"gone", b"v", 20),
+    first(b"gone", None, 40),
+    first(b"other", b"w", 2_000),
+]
+LATE_LOOKS = [
+    second(b"k", b"older than what is remembered", 20),
+    second(b"k", b"at the newest version, however old", 30),
+    second(b"never heard of", b"and old", 20),
+    second(b"gone", b"before it was deleted", 30),
+    second(b"gone", b"after it was deleted", 40),
+    second(b"k", b"remembered", 1_000),
+    second(None, b"nobody's", 20),
+]
+
+
+def test_who_is_older_than_what_is_remembered_meets_nothing_and_is_counted() -> None:
+    state, join = join_over(MemoryRows())
+    matches = join.process([*OLD, *LATE_LOOKS])
+    met = dict(zip(values(matches), matches.table_values, strict=True))
+    assert [met[look.record.value] for look in LATE_LOOKS] == [
+        *(None, b"u", None, None, None, b"u", None)
+    ]
+    assert state.numbers["join:expired"] == 3
+    assert matches.cold == []
+
+
+def test_a_cold_history_is_asked_for_all_that_is_older() -> None:
+    state, join = join_over(MemoryRows(), asks_cold=True)
+    matches = join.process([*OLD, *LATE_LOOKS])
+    assert matches.cold == [look.record for look in LATE_LOOKS[:5]]
+    assert matches.cold_causes == [5, 6, 7, 8, 9]
+    assert sorted(values(matches), key=repr) == [b"nobody's", b"remembered"]
+    assert (state.numbers["join:cold"], join.balance()) == (5, 0)
+
+
+def test_by_progress_a_cold_history_is_asked_too() -> None:
+    _, join = join_over(MemoryRows(), release="progress", asks_cold=True)
+    join.process([*OLD, LATE_LOOKS[0]])
+    join.advance(1_500, 0)
+    matches = join.process([LATE_LOOKS[0]])
+    assert (matches.cold, matches.late) == ([LATE_LOOKS[0].record], [0])
+
+
+def test_only_a_topics_own_versions_can_be_cold() -> None:
+    prices = Topic("prices", FIRST, Versioned(10))
+    verify(LookUp("join", prices, stream=SECOND, asks_cold=True))
+    for table in (
+        FilterStep("cheap", prices, lambda _key, _value: True),
+        Topic("latest", FIRST, Plain()),
+    ):
+        with pytest.raises(TopologyRefused, match=f"`{table.name}` is not a versioned table"):
+            verify(LookUp("join", table, stream=SECOND, asks_cold=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -13,7 +13,7 @@ from rich.console import Console
 
 from contracts.record import Record
 from services.cli.demo import clicks, orders
-from services.cli.demo.counted import counts, fate, read_journeys
+from services.cli.demo.counted import Journeys, counts, fate, read_journeys
 from services.cli.demo.page import Shown, page
 from services.cli.demo.priced import in_time_order, read_alerts, read_priced
 from services.cli.demo.report import (
@@ -53,14 +53,23 @@ def demo(*, page_file: Path = PAGE) -> None:
             _tell(console, len(streams.clicks))
             with console.status("sidecars at work"):
                 clean(streams, settings, folder)
-            _show_clicks(console, streams, settings)
+            journeys = read_journeys(settings)
+            final = counts(read_records(settings, clicks.CLEANED))
+            console.print(journeys_table(streams.clicks, journeys), counts_table(final))
+            console.print(sum_table(streams.clicks, journeys))
             if not has_spark():
                 console.print("Spark is not here; pip install 'headrace[spark]' shows the rest.")
                 return
             _tell_of_spark(console, streams)
             with console.status("Spark at work, three jobs"):
                 join(settings, folder)
-            shown = _shown(streams, settings)
+            shown = Shown(
+                _ends(streams.clicks, journeys),
+                final,
+                read_alerts(settings),
+                in_time_order(streams.prices),
+                read_priced(settings),
+            )
     console.print(priced_table(shown.priced), totals_table(shown.priced))
     console.print(alerts_table(shown.alerts))
     page_file.write_text(page(shown), "utf-8")
@@ -87,15 +96,15 @@ def clean(streams: Streams, settings: Settings, folder: Path) -> None:
         for name in orders.PIPELINES:
             others.enter_context(sidecar(files[name], settings))
         with sidecar(files[clicks.PIPELINE], settings) as first:
-            wait_until(lambda: _committed(settings, clicks.PIPELINE) > 0, first)
+            wait_until(lambda: _committed(settings, clicks.PIPELINE, clicks.TOPIC) > 0, first)
             write_records(settings, streams.clicks[half:])
             first.kill()
         with sidecar(files[clicks.PIPELINE], settings) as second:
             wait_until(
                 lambda: (
-                    _committed(settings, clicks.PIPELINE) >= len(streams.clicks)
-                    and _committed(settings, "orders") >= len(streams.orders)
-                    and _committed(settings, "prices") >= len(streams.prices)
+                    _committed(settings, clicks.PIPELINE, clicks.TOPIC) >= len(streams.clicks)
+                    and _committed(settings, "orders", orders.ORDERS) >= len(streams.orders)
+                    and _committed(settings, "prices", orders.PRICES) >= len(streams.prices)
                 ),
                 second,
             )
@@ -116,29 +125,16 @@ def _write(folder: Path, texts: dict[str, str]) -> Iterator[tuple[str, Path]]:
         yield name, file
 
 
-def _committed(settings: Settings, pipeline: str) -> int:
-    return committed_offsets(settings, pipeline).get(0, 0)
+def _committed(settings: Settings, pipeline: str, topic: str) -> int:
+    return committed_offsets(settings, pipeline, topic).get(0, 0)
 
 
-def _show_clicks(console: Console, streams: Streams, settings: Settings) -> None:
-    journeys = read_journeys(settings)
-    console.print(journeys_table(streams.clicks, journeys))
-    console.print(counts_table(counts(read_records(settings, clicks.CLEANED))))
-    console.print(sum_table(streams.clicks, journeys))
-
-
-def _shown(streams: Streams, settings: Settings) -> Shown:
-    journeys = read_journeys(settings)
-    return Shown(
-        [
-            (record.timestamp_ms - clicks.START_MS, fate(journeys, offset))
-            for offset, record in enumerate(streams.clicks)
-        ],
-        counts(read_records(settings, clicks.CLEANED)),
-        read_alerts(settings),
-        in_time_order(streams.prices),
-        read_priced(settings),
-    )
+def _ends(records: Iterable[Record], journeys: Journeys) -> list[tuple[int, str]]:
+    """When each click was made since the beginning, and how it ended."""
+    return [
+        (record.timestamp_ms - clicks.START_MS, fate(journeys, offset))
+        for offset, record in enumerate(records)
+    ]
 
 
 def _tell(console: Console, count: int) -> None:
@@ -150,11 +146,10 @@ def _tell(console: Console, count: int) -> None:
     )
 
 
-def _tell_of_spark(console: Console, streams: Sequence[list[Record]]) -> None:
-    _, sold, prices = streams
+def _tell_of_spark(console: Console, streams: Streams) -> None:
     console.print(
-        f"\n{len(sold)} orders and {len(prices)} prices, out of order and some orders twice,"
-        " went through\nsidecars of their own. Spark now gives each order the price that its"
-        " product had\nat the order's time; beside it, the same join of the raw topics, at once;"
-        " and it\nlooks for windows with more clicks than a user is allowed.\n"
+        f"\n{len(streams.orders)} orders and {len(streams.prices)} prices, out of order and some"
+        " orders twice,\nwent through sidecars of their own. Spark now gives each order the price"
+        " that its\nproduct had at the order's time; beside it, the same join of the raw topics, at"
+        " once;\nand it looks for windows with more clicks than a user is allowed.\n"
     )

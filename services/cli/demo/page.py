@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from services.cli.demo.counted import Count
 from services.cli.demo.plots import clicks_plot, counts_plot, legend, price_plot
-from services.cli.demo.priced import Alert, Priced
+from services.cli.demo.priced import Alert, Priced, money
 
 _FATES = {
     "fate-counted": "counted",
@@ -56,7 +56,7 @@ class Shown(NamedTuple):
 
 def page(shown: Shown) -> str:
     """The page's text."""
-    off = [order for order in shown.priced if order.is_doubled or order.is_mispriced]
+    off = [order for order in shown.priced if order.is_off]
     parts = [
         "<h1>What headrace made of careless producers</h1>",
         "<h2>Clicks: out of order, twice, late, unreadable</h2>",
@@ -90,8 +90,8 @@ def _table(orders: Iterable[Priced]) -> str:
     rows = "".join(
         f"<tr{_off(order)}>"
         f"<td>{escape(order.order)}</td><td>{escape(order.product)}</td>"
-        f"<td>{order.at_ms / 1_000:.1f} s</td><td>{order.price_cents / 100:.2f}</td>"
-        f"<td>{' and '.join(f'{cents / 100:.2f}' for cents in order.at_once_cents)}</td></tr>"
+        f"<td>{order.at_ms / 1_000:.1f} s</td><td>{money(order.price_cents)}</td>"
+        f"<td>{' and '.join(map(money, order.at_once_cents))}</td></tr>"
         for order in orders
     )
     head = "".join(
@@ -101,4 +101,4 @@ def _table(orders: Iterable[Priced]) -> str:
 
 
 def _off(order: Priced) -> str:
-    return ' class="off"' if order.is_doubled or order.is_mispriced else ""
+    return ' class="off"' if order.is_off else ""

@@ -7,7 +7,7 @@ from html import escape
 from typing import NamedTuple
 
 from services.cli.demo.counted import Count
-from services.cli.demo.priced import Alert, Priced
+from services.cli.demo.priced import Alert, Priced, money
 
 _WIDTH, _HEIGHT, _MARGIN = 720, 240, 44
 _TICKS = 6
@@ -80,9 +80,9 @@ def price_plot(
         x = axes.x(order.at_ms / 1_000)
         for cents in order.at_once_cents:
             if cents != order.price_cents:
-                said = f"{order.order}, raw and at once: {cents / 100:.2f}"
+                said = f"{order.order}, raw and at once: {money(cents)}"
                 shapes.append(_dot(x, axes.y(cents / 100), "wrong", said))
-        said = f"{order.order}: {order.price_cents / 100:.2f}"
+        said = f"{order.order}: {money(order.price_cents)}"
         shapes.append(_dot(x, axes.y(order.price_cents / 100), "right", said))
     return _plot(product, axes, ("time, s", "price"), shapes)
 

@@ -35,6 +35,11 @@ class Priced(NamedTuple):
         """Whether the raw join gave it another price than it had, or none."""
         return set(self.at_once_cents) != {self.price_cents}
 
+    @property
+    def is_off(self) -> bool:
+        """Whether the raw join is wrong about it."""
+        return self.is_doubled or self.is_mispriced
+
 
 class Alert(NamedTuple):
     """A window with more clicks than its user is allowed."""
@@ -44,6 +49,11 @@ class Alert(NamedTuple):
     to_s: int
     clicks: int
     most: int
+
+
+def money(cents: int) -> str:
+    """An amount as people write it."""
+    return f"{cents / 100:.2f}"
 
 
 def read_priced(settings: Settings) -> list[Priced]:

@@ -11,7 +11,7 @@ from contracts.decision import Reason, Verdict
 from contracts.record import Record
 from services.cli.demo.clicks import CLEANED, OPERATORS, START_MS
 from services.cli.demo.counted import Count, Decided, Journeys, fates
-from services.cli.demo.priced import Alert, Priced
+from services.cli.demo.priced import Alert, Priced, money
 
 _STYLES = {
     Verdict.FORWARDED: "green",
@@ -65,14 +65,14 @@ def priced_table(orders: Iterable[Priced]) -> Table:
         title="Orders and the prices they had",
     )
     for order in orders:
-        raw = " and ".join(_money(cents) for cents in order.at_once_cents) or "missing"
+        raw = " and ".join(money(cents) for cents in order.at_once_cents) or "missing"
         words = f"{raw}{' (counted twice)' if order.is_doubled else ''}"
-        style = "red" if order.is_doubled or order.is_mispriced else "green"
+        style = "red" if order.is_off else "green"
         table.add_row(
             order.order,
             order.product,
             f"{order.at_ms / 1_000:.1f}s",
-            _money(order.price_cents),
+            money(order.price_cents),
             Text(words, style=style),
         )
     return table
@@ -83,11 +83,11 @@ def totals_table(orders: Sequence[Priced]) -> Table:
     table = Table("", "orders", "counted twice", "wrong price", "turnover", title="And in sum")
     right = sum(order.quantity * order.price_cents for order in orders)
     raw = sum(order.quantity * cents for order in orders for cents in order.at_once_cents)
-    table.add_row("behind the sidecars", str(len(orders)), "0", "0", _money(right))
+    table.add_row("behind the sidecars", str(len(orders)), "0", "0", money(right))
     doubled = sum(order.is_doubled for order in orders)
     mispriced = sum(order.is_mispriced for order in orders)
     rows = sum(len(order.at_once_cents) for order in orders)
-    table.add_row("raw, at once", str(rows), str(doubled), str(mispriced), _money(raw))
+    table.add_row("raw, at once", str(rows), str(doubled), str(mispriced), money(raw))
     return table
 
 
@@ -113,7 +113,3 @@ def _cell(decisions: Sequence[Decided]) -> Text:
     elif len(decisions) > 1:
         words = f"held, {words}"
     return Text(words, style=_STYLES[last.verdict])
-
-
-def _money(cents: int) -> str:
-    return f"{cents / 100:.2f}"

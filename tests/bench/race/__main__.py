@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from services.broker.embedded import EmbeddedBroker
-from tests.bench.race.chart import chart
+from tests.bench.race.chart import race_chart
 from tests.bench.race.figures import rows
 from tests.bench.race.options import Options, read_options
 from tests.bench.race.race import race
@@ -51,7 +51,7 @@ def _write(results: Results, folder: Path) -> None:
     write_results(results, folder / "race.json")
     (folder / "race.md").write_text(report(results), "utf-8")
     if results.runs:
-        (folder / "race.svg").write_text(chart(list(rows(results.runs))), "utf-8")
+        (folder / "race.svg").write_text(race_chart(list(rows(results.runs))), "utf-8")
     print(f"Written to {folder}.")
 
 

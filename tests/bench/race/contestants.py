@@ -126,7 +126,6 @@ def _streams(threads: int) -> Callable[[Job], Command]:
             job,
             GUARANTEE=guarantee,
             THREADS=str(threads),
-            CACHING=__import__("os").environ.get("EXP_CACHING", "false"),
         )
         return Command(environments.streams_command(), told)
 

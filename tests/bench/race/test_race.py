@@ -12,7 +12,7 @@ import yaml
 from contracts.pipeline import PipelineSpec
 from contracts.policies import AnyOperator
 from contracts.record import Record
-from tests.bench.race.chart import chart
+from tests.bench.race.chart import race_chart
 from tests.bench.race.cluster import opened
 from tests.bench.race.contestants import CONTESTANTS, OPERATORS, ORDERED, pipeline_text
 from tests.bench.race.figures import figures, rows
@@ -144,6 +144,6 @@ def test_a_run_counts_from_its_first_commit_to_its_last() -> None:
 def test_the_chart_is_an_image_with_a_bar_for_each_row() -> None:
     samples = [Sample(1.0, 1.0, 1, _ends(1)), Sample(2.0, 2.0, 9, _ends(9))]
     run = figures(("bare", "copy", "exactly-once", 0), Watched(samples, 1), Outcome())
-    drawn = chart(list(rows([run, run._replace(contestant="headrace")])))
+    drawn = race_chart(list(rows([run, run._replace(contestant="headrace")])))
     # What is parsed here was made here.
     assert len(minidom.parseString(drawn).getElementsByTagName("rect")) == 2  # noqa: S318

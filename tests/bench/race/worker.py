@@ -17,6 +17,7 @@ from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
 
+from tests.bench.processes import stat_of
 from tests.bench.race.cluster import Cluster
 
 ROOT = Path(__file__).parents[3]
@@ -110,9 +111,7 @@ async def watch(
 
 def cpu_seconds(pid: int) -> float:
     """CPU time of all threads of a process so far."""
-    # The name, in parentheses, may hold spaces; user and system time are 12th and 13th behind it.
-    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return stat_of(pid).cpu_seconds
 
 
 def resident_bytes_max(pid: int) -> int:

@@ -161,7 +161,7 @@ class Trial:
         reached: dict[TopicPartition, int] = {}
         moved_at_s = time.monotonic()
         while True:
-            committed = await broker.cluster.committed(self._name)
+            committed = await broker.cluster.committed(self._name, ends)
             now = {place: found.offset for place, found in committed.items()}
             if now != reached:
                 reached, moved_at_s = now, time.monotonic()
@@ -184,8 +184,8 @@ class Trial:
 
     async def _check_committed(self, broker: Broker, place: int) -> None:
         """Whether everything before the record that cannot be held was committed, and no more."""
-        committed = await broker.cluster.committed(self._name)
-        found = committed.get(TopicPartition(self._source, 0))
+        source = TopicPartition(self._source, 0)
+        found = (await broker.cluster.committed(self._name, [source])).get(source)
         offset, want = 0 if found is None else found.offset, self.group.shares[0].offset_of(place)
         if offset != want:
             message = f"failed with offset {offset} committed, not {want} (input {place})"

@@ -14,25 +14,11 @@ import pyarrow.parquet as pq
 
 from tests.conformance.vectors import Vector, is_record, record_of
 from tests.conformance.versioned import INPUTS
+from tests.spark import frames
 
-SCHEMA = (
-    "input int, topic string, partition int, offset bigint, timestamp_ms bigint, key binary,"
-    " value binary, headers array<struct<key:string,value:binary>>, arrival bigint,"
-    " progress_ms bigint"
-)
-_ARROW = pa.schema(
-    [
-        ("input", pa.int32()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp_ms", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("arrival", pa.int64()),
-        ("progress_ms", pa.int64()),
-    ]
+SCHEMA = f"{frames.SCHEMA}, arrival BIGINT, progress_ms BIGINT"
+_ARROW = frames.ARROW.append(pa.field("arrival", pa.int64())).append(
+    pa.field("progress_ms", pa.int64())
 )
 _EPOCH_S = 1_000_000_000
 

@@ -20,10 +20,9 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 
 from contracts.errors import TopologyRefused
 from spark_jobs.operators.frames import Hearing, Spread
-from spark_jobs.operators.opened import CHANGED, JOINED
 from spark_jobs.operators.operate import operate_each
-from spark_jobs.operators.processor import COUNT
 from spark_jobs.operators.topology import LookUp, Topic, Topology, verify
+from spark_jobs.shapes import CHANGED, COUNT, JOINED
 from tests.conformance.compare import Run, compare
 from tests.conformance.spark.batches import SCHEMA, cut, write_batches
 from tests.conformance.spark.topologies import topology_of

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from services.operators.updates import BufferSamples
-from spark_jobs.operators.opened import CHANGED, Opened, Results
+from spark_jobs.operators.opened import Opened, Results
 from spark_jobs.operators.topology import (
     AggregateStep,
     FilterStep,
@@ -21,6 +21,7 @@ from spark_jobs.operators.topology import (
     Topic,
     Topology,
 )
+from spark_jobs.shapes import CHANGED
 from spark_jobs.versioned.arrival import Arrival
 from spark_jobs.versioned.history import VersionedStore
 from spark_jobs.versioned.state import TaskState

@@ -46,10 +46,9 @@ final class Deduplicate implements Processor<byte[], byte[], byte[], byte[]> {
     }
 
     private static StoreBuilder<KeyValueStore<Bytes, byte[]>> store(String name) {
-        var builder = Stores.keyValueStoreBuilder(
+        return Stores.keyValueStoreBuilder(
                 Stores.persistentKeyValueStore(name), Serdes.Bytes(), Race.BYTES)
             .withLoggingEnabled(Map.of());
-        return Boolean.parseBoolean(Race.setting("CACHING")) ? builder.withCachingEnabled() : builder;
     }
 
     @Override

@@ -22,6 +22,9 @@ public final class Race {
         build(builder);
         KafkaStreams streams = new KafkaStreams(builder.build(), properties());
         streams.setStateListener((now, before) -> {
+            if (now == KafkaStreams.State.RUNNING) {
+                System.out.println("running");
+            }
             if (now == KafkaStreams.State.ERROR) {
                 // A thread of the client cannot wait for the client's own end, as exit would.
                 Runtime.getRuntime().halt(1);
@@ -46,6 +49,9 @@ public final class Race {
                 Suppress.apply(source, sink, millis("LIMIT_MS"));
             case "windowed-count" ->
                 WindowedCount.apply(source, sink, millis("WINDOW_MS"), millis("WINDOW_GRACE_MS"));
+            case "versioned-join" ->
+                VersionedJoin.apply(
+                    builder, source, sink, setting("TABLE"), millis("RETENTION_MS"));
             default -> throw new IllegalArgumentException(setting("OPERATOR"));
         }
     }

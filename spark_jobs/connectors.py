@@ -1,0 +1,56 @@
+"""What Spark lacks to read and write Kafka, Avro and Delta.
+
+Ivy fetches it once and finds it in its cache from then on. An image has it among Spark's own jars,
+and asks no network for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import copy
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import pyspark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONNECTORS = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",
+    "org.apache.spark:spark-avro_2.13:4.0.0",
+    "io.delta:delta-spark_2.13:4.0.1",
+)
+"""By group, name and version."""
+_VERSION = re.compile(r"-\d[\w.]*\.jar$")
+
+
+def packages(connectors: Sequence[str] = CONNECTORS) -> str:
+    """Those that must be fetched, as Spark wants to be told; empty where Spark has them all."""
+    ours = _spark_jars()
+    return ",".join(one for one in connectors if not (ours / _jar_of(one)).exists())
+
+
+def copy_connectors(spark: SparkSession, folder: Path) -> None:
+    """Copy what a session has fetched, all that it takes, and Spark itself has not."""
+    have = {_VERSION.sub("", jar.name) for jar in _spark_jars().glob("*.jar")}
+    folder.mkdir()
+    for fetched in spark.sparkContext.getConf().get("spark.jars", "").split(","):
+        jar = Path(unquote(urlsplit(fetched).path))
+        # Ivy puts the group before the name.
+        name = jar.name.partition("_")[2]
+        if _VERSION.sub("", name) not in have:
+            copy(jar, folder / name)
+
+
+def _jar_of(connector: str) -> str:
+    _, name, version = connector.split(":")
+    return f"{name}-{version}.jar"
+
+
+def _spark_jars() -> Path:
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    return Path(home, "jars")

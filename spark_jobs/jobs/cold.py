@@ -1,0 +1,169 @@
+"""A cold history: all versions of a table's topic in a Delta table, for what state has forgotten.
+
+    key BINARY, value BINARY, timestamp_ms BIGINT, topic STRING, partition INT, offset BIGINT
+
+A micro-batch first brings it up to where the topic ends now, which is behind all that the batch has
+read, and then asks it for the records that are older than the state remembers. It keeps tombstones,
+and versions that came too late for the state. Its own rows say up to where it goes, so it may
+outlive a checkpoint, and its owner may delete the oldest. A driver that was given up and still
+writes can only write the same rows twice, which no answer can tell.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
+
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from spark_jobs.jobs.bulk import read_range
+from spark_jobs.read.decode import readable
+from spark_jobs.read.topics import CleanedTopic
+from spark_jobs.shapes import COLD, JOINED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from spark_jobs.read.decode import Format
+    from spark_jobs.read.topics import Source
+
+SCHEMA = "key BINARY, value BINARY, timestamp_ms BIGINT, topic STRING, partition INT, offset BIGINT"
+_ROW = ("task", "sequence")
+"""What names a row among the results of a micro-batch."""
+_log = logging.getLogger(__name__)
+
+
+class FallBack(NamedTuple):
+    """What a job asks of a cold history."""
+
+    folder: str
+    table: str
+    """The input whose versions it keeps."""
+    join: Literal["inner", "left"]
+    rows: Callable[[DataFrame, Column], DataFrame]
+    """Gives joined results, those of them that the column says, the value of the job's rows."""
+
+
+@runtime_checkable
+class FallsBack(Protocol):
+    """A job whose look-ups may go to a cold history."""
+
+    def fall_back(self, config: object) -> FallBack | None:
+        """What it asks, None where its file wants no such history."""
+
+
+class ColdHistory:
+    """The history of one topic, and the answers from it."""
+
+    def __init__(
+        self,
+        fall_back: FallBack,
+        source: Source,
+        topic: str,
+        firsts: Sequence[int],
+        as_format: Format,
+    ) -> None:
+        """`firsts` are the first offsets that the topic's partitions still have.
+
+        Values that are not `as_format` are kept, and are no versions: state never saw them either.
+        """
+        self._fall_back = fall_back
+        self._source = source
+        self._topic = topic
+        self._firsts = firsts
+        self._format = as_format
+        self._ends: dict[int, int] | None = None
+        """Up to where partitions are kept."""
+
+    def before(self, write: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+        """A writer of micro-batches that has the cold records joined first."""
+
+        def write_answered(results: DataFrame, batch_id: int) -> None:
+            # Asked twice, and computing it again would run the steps again.
+            results.persist()
+            try:
+                self.keep(results.sparkSession)
+                write(self.answered(results), batch_id)
+            finally:
+                results.unpersist()
+
+        return write_answered
+
+    def keep(self, spark: SparkSession) -> None:
+        """Bring the history up to where the topic ends."""
+        if self._ends is None:
+            self._ends = self._kept(spark)
+        starts = {
+            str(partition): max(first, self._ends.get(partition, 0))
+            for partition, first in enumerate(self._firsts)
+        }
+        begins = {"startingOffsets": json.dumps({self._topic: starts})}
+        source = replace(self._source, options={**self._source.options, **begins})
+        fresh = (
+            read_range(spark, source, [CleanedTopic(0, self._topic)])
+            .select(*(column.split()[0] for column in SCHEMA.split(", ")))
+            .persist()
+        )
+        try:
+            ends = _ends_of(fresh)
+            if ends:
+                fresh.write.format("delta").mode("append").save(self._fall_back.folder)
+                self._ends |= ends
+        finally:
+            fresh.unpersist()
+
+    def answered(self, results: DataFrame) -> DataFrame:
+        """Results of which the cold ones are joined; in an inner join what meets nothing stays."""
+        is_cold = F.col("verdict") == COLD
+        cold = results.where(is_cold)
+        if cold.isEmpty():
+            return results
+        thaws = is_cold if self._fall_back.join == "left" else is_cold & F.col("met").isNotNull()
+        # Rows stay in their partitions, for each has a writer of its own, in any attempt.
+        known = results.join(F.broadcast(self._met(cold)), [*_ROW], "left")
+        thawed = (
+            known.withColumn("thaws", thaws)
+            .withColumn(
+                "table_value", F.when(is_cold, F.col("met")).otherwise(F.col("table_value"))
+            )
+            .withColumn(
+                "verdict", F.when(F.col("thaws"), F.lit(JOINED)).otherwise(F.col("verdict"))
+            )
+        )
+        return self._fall_back.rows(thawed, F.col("thaws")).drop("met", "thaws")
+
+    def _met(self, cold: DataFrame) -> DataFrame:
+        """By row, the value of the last version at or before its time."""
+        asked = cold.select(*_ROW, "key", F.col("timestamp_ms").alias("asked_ms"))
+        kept = cold.sparkSession.read.format("delta").load(self._fall_back.folder)
+        versions = readable(kept.where(F.col("topic") == self._topic), self._format)
+        order = F.struct("timestamp_ms", "partition", "offset")
+        return (
+            asked.join(versions, "key")
+            .where(F.col("timestamp_ms") <= F.col("asked_ms"))
+            .groupBy(*_ROW)
+            .agg(F.max_by("value", order).alias("met"))
+        )
+
+    def _kept(self, spark: SparkSession) -> dict[int, int]:
+        folder = self._fall_back.folder
+        spark.createDataFrame([], SCHEMA).write.format("delta").mode("ignore").save(folder)
+        versions = spark.read.format("delta").load(folder)
+        ends = _ends_of(versions.where(F.col("topic") == self._topic))
+        for partition, end in ends.items():
+            if end < self._firsts[partition]:
+                _log.error(
+                    "%s/%d has lost the records from offset %d to %d before they were kept in %s;"
+                    " raise the topic's retention",
+                    *(self._topic, partition, end, self._firsts[partition] - 1, folder),
+                )
+        return ends
+
+
+def _ends_of(versions: DataFrame) -> dict[int, int]:
+    rows = versions.groupBy("partition").agg(F.max("offset").alias("last")).collect()
+    return {row["partition"]: row["last"] + 1 for row in rows}

@@ -1,0 +1,101 @@
+"""What a version that comes late changes in what was joined already (KIP-914's deferred idea).
+
+A version holds from its own time until that of the next one. Records of the stream that fall into
+that time and have left meet another value now, if it differs from the one that held before. They
+are kept by key for as long as a version may still be put before them: as long as the table's
+history. The time before it is told by no look-up, so nothing is corrected there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from spark_jobs.versioned.layout import decode_held, encode_held
+from spark_jobs.versioned.state import Buckets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from contracts.record import Record
+    from spark_jobs.versioned.arrival import Arrival
+    from spark_jobs.versioned.state import TaskState
+    from spark_jobs.versioned.tables import Table
+
+_time_of = attrgetter("timestamp_ms")
+
+
+class Correction(NamedTuple):
+    """A record that was joined, or found no match, and what it meets now."""
+
+    cause: int
+    """Index, in the batch, of the table's record that changes it."""
+    record: Record
+    table_value: bytes | None
+    """None where it meets nothing any more."""
+
+
+class Corrections:
+    """The stream's records that have left, by key and time."""
+
+    def __init__(self, state: TaskState, name: str, table: Table) -> None:
+        """The table is versioned, and its rows are found by the keys of its records."""
+        self._table = table
+        # The nearest store is the one that is looked up.
+        self._store = table.versioned_stores()[0]
+        self._buckets = Buckets(state, name, _decode, _encode)
+        state.add(self)
+
+    def keep(self, records: Sequence[Record]) -> None:
+        """Keep what leaves, as far as a version may still be put before it."""
+        horizon_ms = self._horizon_ms
+        for record in records:
+            if record.key is not None and record.timestamp_ms >= horizon_ms:
+                kept = self._buckets.to_change(record.key).setdefault(record.key, [])
+                insort(kept, record, key=_time_of)
+
+    def take(self, cause: int, arrival: Arrival) -> list[Correction]:
+        """Hand a record to the table; what it changes, by time."""
+        changed = self._kept_from(arrival.record)
+        before = self._table.values_as_of(changed)
+        self._table.take(cause, arrival)
+        after = self._table.values_as_of(changed)
+        return [
+            Correction(cause, record, new)
+            for record, old, new in zip(changed, before, after, strict=True)
+            if old != new
+        ]
+
+    def save(self) -> None:
+        """Write out what changed, without what no version can change any more."""
+        horizon_ms = self._horizon_ms
+        for bucket in self._buckets.changed():
+            for key, kept in list(bucket.items()):
+                del kept[: bisect_left(kept, horizon_ms, key=_time_of)]
+                if not kept:
+                    del bucket[key]
+        self._buckets.save()
+
+    @property
+    def _horizon_ms(self) -> int:
+        return self._store.time_ms - self._store.retention_ms
+
+    def _kept_from(self, version: Record) -> list[Record]:
+        if version.key is None:
+            return []
+        kept = self._buckets.to_read(version.key).get(version.key, [])
+        return kept[bisect_left(kept, version.timestamp_ms, key=_time_of) :]
+
+
+def _encode(bucket: dict[bytes, list[Record]]) -> bytes:
+    rows = [record for key in sorted(bucket) for record in bucket[key]]
+    return encode_held(sorted(enumerate(rows), key=lambda row: (row[1].timestamp_ms, row[0])))
+
+
+def _decode(row: bytes) -> dict[bytes, list[Record]]:
+    bucket: dict[bytes, list[Record]] = {}
+    for _, record in decode_held(row):
+        assert record.key is not None
+        bucket.setdefault(record.key, []).append(record)
+    return bucket

@@ -1,0 +1,1 @@
+"""Headrace's stream-table join beside Spark's own operators and Kafka Streams."""

@@ -1,0 +1,160 @@
+"""`python -m tests.bench.spark`: the stream-table join beside Spark's operators and Kafka Streams.
+
+All read the same two topics of one broker, one after the other, and what they make is compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow.dataset as ds
+
+from services.broker.embedded import EmbeddedBroker
+from tests.bench.race import environments
+from tests.bench.race.machine import load
+from tests.bench.spark.report import TITLES, Run, report, spark_chart
+from tests.bench.spark.topics import (
+    PARTITIONS,
+    RETENTION_MS,
+    Digest,
+    Size,
+    digest,
+    fill,
+    read_rows,
+)
+from tests.bench.spark.watched import Watched, watch
+from tests.kafka.clients import FOREVER, Clients
+
+_SIZES = (Size(1_000_000, 500_000), Size(4_000_000, 2_000_000))
+_SMALL = Size(100_000, 50_000)
+"""For who keeps a row of state a record."""
+_MIB = 1 << 20
+_BROKER_MIB = 512
+STREAMS = ("at_least_once", "exactly_once_v2")
+_ELSE = frozenset({"stream-stream", "duplicates"})
+"""Who makes other rows, since Spark has no such operator; measured with the small size."""
+
+
+def main() -> None:
+    """Measure as the command line says, and write what came of it."""
+    options = _options()
+    if any(who in STREAMS for who in options.peers):
+        environments.build_streams()
+    loads = [load()]
+    with TemporaryDirectory(prefix="bench-spark-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary)
+        broker = EmbeddedBroker(folder / "broker", heap_mib=_BROKER_MIB, java_options=())
+        broker.start()
+        try:
+            runs = list(_runs(options, broker.bootstrap_servers, folder))
+        finally:
+            broker.stop()
+    loads.append(load())
+    text = report(runs, loads)
+    print(text)
+    if options.results is not None:
+        options.results.mkdir(parents=True, exist_ok=True)
+        (options.results / "spark.md").write_text(text, "utf-8")
+        listed = [run._asdict() for run in runs]
+        (options.results / "spark.json").write_text(json.dumps(listed, indent=1) + "\n", "utf-8")
+        (options.results / "spark.svg").write_text(spark_chart(runs), "utf-8")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.spark", description=__doc__)
+    parser.add_argument("--peers", nargs="+", choices=TITLES, default=list(TITLES))
+    parser.add_argument("--facts", nargs="+", type=int, help="sizes; versions are half as many")
+    parser.add_argument("--results", type=Path, help="a folder for table, figures and chart")
+    return parser.parse_args()
+
+
+def _runs(options: argparse.Namespace, servers: str, folder: Path) -> Iterator[Run]:
+    sizes = [Size(facts, facts // 2) for facts in options.facts or ()] or _SIZES
+    for size in sizes:
+        fill(servers, size)
+        first: Digest | None = None
+        for who in options.peers:
+            if who in _ELSE:
+                continue
+            run, made = _run(who, size, servers, folder / f"{who}-{size.facts}")
+            if first is not None and made != first:
+                message = f"{who} made {made}, and the first of them {first}"
+                raise SystemExit(message)
+            first = made
+            yield run
+    others = [who for who in options.peers if who in _ELSE]
+    if others:
+        fill(servers, _SMALL)
+    for who in others:
+        yield _run(who, _SMALL, servers, folder / who)[0]
+
+
+def _run(who: str, size: Size, servers: str, folder: Path) -> tuple[Run, Digest]:
+    folder.mkdir()
+    if who in STREAMS:
+        watched, made = _streams(who, size, servers, folder)
+    else:
+        arguments = [who, str(size.facts), str(size.versions), servers, str(folder)]
+        command = [sys.executable, "-m", "tests.bench.spark.query", *arguments]
+        watched = watch(command, {}, folder.with_suffix(".log"))
+        topic = f"join-{size.facts}"
+        made = digest(read_rows(servers, topic) if who == "headrace-kafka" else _files(folder))
+    cpu = watched.cpu_seconds
+    run = Run(
+        who,
+        *size,
+        made.rows,
+        round(watched.seconds, 1),
+        round(sum(cpu.values()), 1),
+        round(cpu.get("java", 0.0), 1),
+        round(watched.start_up_cpu_seconds, 1),
+        round(sum(watched.resident_bytes_max.values()) / _MIB),
+    )
+    print(f"{TITLES[who]}: {run.facts_per_cpu_second:,.0f} facts a CPU-second, {run}", flush=True)
+    return run, made
+
+
+def _streams(guarantee: str, size: Size, servers: str, folder: Path) -> tuple[Watched, Digest]:
+    name = f"{guarantee}-{size.facts}".replace("_", "-")
+    clients = Clients(servers)
+    clients.make_topic(name, PARTITIONS, FOREVER)
+    told = {
+        "OPERATOR": "versioned-join",
+        "GUARANTEE": guarantee,
+        "GROUP": f"{name}-group",
+        "SOURCE": size.facts_topic,
+        "TABLE": size.versions_topic,
+        "SINK": name,
+        "BOOTSTRAP_SERVERS": servers,
+        "STATE_FOLDER": str(folder),
+        "COMMIT_INTERVAL_MS": "1000",
+        "RETENTION_MS": str(RETENTION_MS),
+        "THREADS": "2",
+    }
+    goal = size.facts + size.versions
+
+    def is_done() -> bool:
+        return sum(clients.committed_offsets(told["GROUP"]).values()) >= goal
+
+    environment = {f"RACE_{each}": value for each, value in told.items()}
+    watched = watch(
+        environments.streams_command(), environment, folder.with_suffix(".log"), is_done
+    )
+    return watched, digest(read_rows(servers, name))
+
+
+def _files(folder: Path) -> Iterator[tuple[bytes, bytes, int]]:
+    names = ["key", "value", "table_value", "timestamp_ms"]
+    for batch in ds.dataset(folder / "out").to_batches(columns=names):
+        columns = [batch.column(name).to_pylist() for name in names]
+        for key, value, table_value, time_ms in zip(*columns, strict=True):
+            yield key, value + b"|" + (table_value or b""), time_ms
+
+
+if __name__ == "__main__":
+    main()

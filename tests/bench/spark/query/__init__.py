@@ -1,0 +1,1 @@
+"""One Spark contestant, as a process of his own."""

@@ -1,0 +1,99 @@
+"""The compose file's Spark cluster: raw topics in, joined rows out, one worker killed."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import tarfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testcontainers.core.container import DockerContainer
+
+from contracts.record import Record
+from tests.kafka.compose import WITHIN_S, Composed, composing, wait_until, wait_until_healthy
+from tests.spark.kill import problems_of
+from tests.spark.orders import PARTITIONS, Shop, rows_in_table, rows_in_topic
+from tests.spark.tables import live_rows
+
+CHUNK = 300
+SIDECARS = ["orders", "prices"]
+CLUSTER = ["spark-master", "spark-worker", "priced"]
+README = Path(__file__).parents[2] / "README.md"
+PRICED = "orders.priced"
+QUICK_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""Code that is compiled once; executors have it from their worker."""
+
+
+@pytest.fixture
+def composed(image_of_kafka: str) -> Iterator[Composed]:
+    """The broker, the master, and both sidecars; workers and job are the test's to start."""
+    with composing(image_of_kafka) as composed:
+        for topic in ("orders.raw", "prices.raw"):
+            composed.clients.make_topic(topic, PARTITIONS)
+        sidecars = [one for name in SIDECARS for one in composed.start(name)]
+        composed.start("spark-master")
+        for sidecar in sidecars:
+            wait_until_healthy(sidecar)
+        yield composed
+
+
+def _send(composed: Composed, chunk: tuple[list[Record], list[Record]]) -> None:
+    orders, prices = chunk
+    composed.clients.produce("orders.raw", orders)
+    composed.clients.produce("prices.raw", prices)
+
+
+def _wait_for_rows(composed: Composed, count: int, driver: DockerContainer) -> None:
+    clients = composed.clients
+
+    def are_there() -> bool:
+        return PRICED in clients.topics() and len(clients.consume_all(PRICED)) >= count
+
+    wait_until(are_there, f"{count} priced orders", [driver])
+
+
+def test_a_job_on_the_cluster_outlives_a_worker(composed: Composed, tmp_path: Path) -> None:
+    assert composed.names("spark") == SIDECARS + CLUSTER, "a service that no test starts"
+    shop = Shop(seed=1)
+    _send(composed, shop.chunk(CHUNK))
+    for topic in ("orders.cleaned", "prices.cleaned"):
+        composed.clients.consume(topic, 1, within_s=WITHIN_S)
+    killed, _ = composed.start("spark-worker", environment=QUICK_JAVA)
+    (driver,) = composed.start("priced", environment=QUICK_JAVA)
+    _wait_for_rows(composed, 1, driver)
+    # What it joins now it joins while the worker dies.
+    _send(composed, shop.chunk(CHUNK))
+    killed.get_wrapped_container().kill("SIGKILL")
+    _send(composed, shop.chunk(CHUNK))
+    _send(composed, shop.flush())
+    expected = shop.expected()
+    _wait_for_rows(composed, expected.total(), driver)
+    written = {"kafka": rows_in_topic(composed.clients.consume_all(PRICED))}
+    driver.get_wrapped_container().stop()
+    written["delta"] = rows_in_table(live_rows(_table_of_a_second_job(composed, tmp_path)))
+    assert problems_of(expected, written) == []
+    assert shop.late
+    # A judge that finds everything right must have been able to find something wrong.
+    assert problems_of(expected, {"kafka": Counter()})
+
+
+def _table_of_a_second_job(composed: Composed, folder: Path) -> Path:
+    """What another driver, and another executor, have left where all of them see it."""
+    command = _command_of_the_readme()
+    (driver,) = composed.start("priced", command=command, environment=QUICK_JAVA)
+    container = driver.get_wrapped_container()
+    assert container.wait(timeout=WITHIN_S)["StatusCode"] == 0, container.logs(tail=40).decode()
+    packed, _ = container.get_archive("/shared/tables/priced")
+    with tarfile.open(fileobj=io.BytesIO(b"".join(packed))) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "priced"
+
+
+def _command_of_the_readme() -> list[str]:
+    """What the page has another container of the service `priced` run."""
+    lines = README.read_text("utf-8").replace("\\\n", "").splitlines()
+    (line,) = (line for line in lines if line.startswith("docker compose") and " run " in line)
+    return shlex.split(line.partition(" priced ")[2])

@@ -1,0 +1,58 @@
+"""The processor alone, over rows in a dict: what a task does with batches of every shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from spark_jobs.operators.columns import ROWS_SCHEMA
+from spark_jobs.operators.processor import TaskProcessor
+from spark_jobs.operators.topology import LookUp, Topic
+from spark_jobs.shapes import DEAD, REACHED
+from spark_jobs.versioned.tables import Versioned
+
+JOIN = LookUp("join", Topic("table", 0, Versioned(1_000)), stream=1, release="progress")
+NUMBERS = {"int", "bigint"}
+
+
+class Rows:
+    """A task's state, as Spark would hand it out."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Any, Any] = {}
+
+    def getMapState(self, *_: object) -> Rows:  # noqa: N802 (as Spark calls it)
+        """The one map that there is."""
+        return self
+
+    def getValue(self, key: object) -> Any:  # noqa: N802
+        """A row, None where there is none."""
+        return self._rows.get(key)
+
+    def updateValue(self, key: object, row: object) -> None:  # noqa: N802
+        """Set a row."""
+        self._rows[key] = row
+
+    def removeKey(self, key: object) -> None:  # noqa: N802
+        """Forget a row."""
+        self._rows.pop(key, None)
+
+
+def _frame(**said: object) -> pd.DataFrame:
+    """One row; what is not said is null, as numbers have it."""
+    kinds = dict(column.split() for column in ROWS_SCHEMA.split(", "))
+    empty = {name: 0 if kind in NUMBERS else None for name, kind in kinds.items()}
+    return pd.DataFrame({name: [one] for name, one in (empty | said).items()})
+
+
+@pytest.mark.parametrize("heard", [{0: 0, 1: 0}, {0: 1, 1: 0}])
+@pytest.mark.parametrize("verdict", [DEAD, REACHED])
+def test_a_batch_of_nothing_but_rows_that_pass_through(heard: dict[int, int], verdict: str) -> None:
+    processor = TaskProcessor(lambda _task: JOIN, heard, {}, {})
+    processor.init(Rows())  # type: ignore[arg-type]
+    aside = f'{{"verdict": "{verdict}", "reason": "undecodable"}}'
+    row = _frame(topic="t", key=b"k", value=b"{", offset=7, aside=aside)
+    told = pd.concat(processor.handleInputRows((0,), iter([row]), None))
+    assert list(told["verdict"]).count(DEAD) == (verdict == DEAD)
