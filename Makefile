@@ -78,9 +78,11 @@ browser:
 		|| command -v google-chrome >/dev/null || docker/install.sh chromium \
 		|| echo "No Chromium here, so nobody looks at the demo's page; install chromium." >&2
 
+# CI sets a bound to how long the images may take (IMAGES_WITHIN=9m).
+IMAGES := $(if $(IMAGES_WITHIN),timeout $(IMAGES_WITHIN)) $(MAKE) images
 .PHONY: test
 test: lint types spark browser ## everything that must hold: lint, types, import rules, tests
-	@$(MAKE) images || echo "The images could not be built, so nothing will run in containers." >&2
+	@$(IMAGES) || echo "The images could not be built, so nothing will run in containers." >&2
 	@$(BIN)/python -m pytest -n auto
 
 .PHONY: thorough

@@ -40,17 +40,16 @@ class DeltaSink:
 
     def _claim(self, frame: DataFrame, query_id: str) -> None:
         """Note in the table whose it is, or refuse one of somebody else."""
-        name = f"{_PROPERTY}{self._query}"
-        table = (
-            DeltaTable.createIfNotExists(frame.sparkSession)
-            .location(self._folder)
-            .addColumns(frame.schema)
-            .property(name, query_id)
-            .execute()
-        )
+        spark, name = frame.sparkSession, f"{_PROPERTY}{self._query}"
+        if not DeltaTable.isDeltaTable(spark, self._folder):
+            # A driver killed while it made the table leaves a log without a first entry, which
+            # `createIfNotExists` takes for a table and then does not find.
+            nothing = spark.createDataFrame([], frame.schema)
+            nothing.write.format("delta").mode("append").save(self._folder)
+        table = DeltaTable.forPath(spark, self._folder)
         known = table.detail().select("properties").collect()[0]["properties"].get(name)
         if known is None:
-            _set_property(frame.sparkSession, self._folder, name, query_id)
+            _set_property(spark, self._folder, name, query_id)
         elif known != query_id:
             message = (
                 f"`{self._query}` has written to {self._folder} with another checkpoint, and its"

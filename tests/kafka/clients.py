@@ -27,7 +27,7 @@ from contracts.record import Record
 
 FOREVER = {"retention.ms": "-1"}
 """For topics whose records tell of long ago: Kafka deletes by the records' own time."""
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 _POLL_MS = 100
 _ASK_AGAIN_S = 0.02
 _BATCH_BYTES = 256 << 10

@@ -13,7 +13,7 @@ from services.observe.http import Server, serve
 from services.observe.pages import Page
 
 HOST = "127.0.0.1"
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError
 
 from contracts.record import Record, offset_of
 from tests.properties.compose import expected_of_chain
-from tests.runtime.sidecar import WITHIN_S, Content, Offsets, Pipeline, contents, record
+from tests.runtime.sidecar import Content, Offsets, Pipeline, contents, record
 
 REORDER_AND_DEDUPLICATE = (
     "reorder: {grace: 5s}",
@@ -114,7 +114,7 @@ _STEP_MS = 4_000
 _PAUSE_S = 0.05
 
 
-def wait_until_all_move(pipeline: Pipeline, partitions: int, within_s: float = WITHIN_S) -> None:
+def wait_until_all_move(pipeline: Pipeline, partitions: int) -> None:
     """Wait until every partition of a source that grows is committed further than now."""
     before = pipeline.committed()
 
@@ -123,4 +123,4 @@ def wait_until_all_move(pipeline: Pipeline, partitions: int, within_s: float = W
         moved = [at for at, offset in now.items() if offset > before.get(at, 0)]
         return len(moved) == partitions
 
-    pipeline.wait_until(have_moved, "commits of all partitions", within_s)
+    pipeline.wait_until(have_moved, "commits of all partitions")

@@ -32,6 +32,8 @@ from tests.runtime.expected import (
 from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, wait_until
 
 PARTITIONS = 4
+# Where nobody is to be counted out, not even for being slow.
+PATIENT = {"session_timeout": "1m"}
 _RUNNING = re.compile(r"\] running .*?partition=(\d+)")
 _RELEASED = re.compile(r"partitions released .*?partitions=\[(.*?)\]")
 
@@ -73,7 +75,7 @@ def test_who_joins_learns_first_and_what_stays_does_not_notice(
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, partitions=PARTITIONS)
     with stream(pipeline, PARTITIONS):
         # Even without transactions a planned move doubles nothing.
-        settings = {"instance_id": "", "guarantee": "at-least-once"}
+        settings = {"instance_id": "", "guarantee": "at-least-once", **PATIENT}
         one = pipeline.start("one", **settings)
         wait_until_they_run({one: PARTITIONS})
         wait_until_all_move(pipeline, PARTITIONS)
@@ -164,14 +166,14 @@ def test_a_named_instance_that_is_restarted_moves_nothing(make_pipeline: MakePip
     """A rolling bounce, one after the other."""
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, partitions=PARTITIONS)
     with stream(pipeline, PARTITIONS):
-        instances = {name: pipeline.start(name) for name in ("one", "two")}
+        instances = {name: pipeline.start(name, **PATIENT) for name in ("one", "two")}
         wait_until_they_run(dict.fromkeys(instances.values(), 2))
         wait_until_all_move(pipeline, PARTITIONS)
         for name in ("one", "two"):
             (other,) = (sidecar for of, sidecar in instances.items() if of != name)
             before, had = begun(other), running(instances[name])
             assert instances[name].stop() == 0
-            again = instances[name] = pipeline.start(name)
+            again = instances[name] = pipeline.start(name, **PATIENT)
             wait_until_they_run({again: 2})
             wait_until_all_move(pipeline, PARTITIONS)
             assert running(again) == had
@@ -187,10 +189,10 @@ def test_one_that_is_slow_to_give_up_holds_up_only_what_it_gives_up(
 ) -> None:
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, partitions=6)
     with stream(pipeline, 6):
-        one = pipeline.start("one", instance_id="")
-        two = pipeline.start("two", instance_id="")
+        one = pipeline.start("one", instance_id="", **PATIENT)
+        two = pipeline.start("two", instance_id="", **PATIENT)
         wait_until_they_run({one: 3, two: 3})
-        three = pipeline.start("three", instance_id="")
+        three = pipeline.start("three", instance_id="", **PATIENT)
         three.wait_for("caught up")
         one.pause()
         kept = sorted(running(two))[:2]
@@ -249,11 +251,11 @@ def test_the_group_outlives_its_coordinator_and_ends_when_keys_have_moved(
         *REORDER_AND_DEDUPLICATE, partitions=2, servers=kafka.bootstrap_servers
     )
     with stream(pipeline, 2):
-        instances = [pipeline.start(name, instance_id="") for name in ("one", "two")]
+        instances = [pipeline.start(name, instance_id="", **PATIENT) for name in ("one", "two")]
         wait_until_they_run(dict.fromkeys(instances, 1))
         dead = kafka.brokers[asyncio.run(_coordinator(pipeline)) - 1]
         dead.kill()
-        wait_until_all_move(pipeline, 2, within_s=60)
+        wait_until_all_move(pipeline, 2)
         assert not any("goes on without us" in one.log for one in instances)
         dead.start()
     pipeline.wait_until_done()
@@ -261,7 +263,7 @@ def test_the_group_outlives_its_coordinator_and_ends_when_keys_have_moved(
     asyncio.run(_widen(pipeline, 3))
     # Clients look at topics anew when a connection breaks, and else every few minutes.
     kafka.brokers[asyncio.run(_coordinator(pipeline)) - 1].kill()
-    assert [one.wait(60) for one in instances] == [TopicRefused.exit_code] * 2
+    assert [one.wait() for one in instances] == [TopicRefused.exit_code] * 2
     assert all("had 2 partitions" in one.last_words for one in instances)
 
 

@@ -67,7 +67,7 @@ def start_and_wait_for_output(pipeline: Pipeline, guarantee: str) -> Sidecar:
 def test_a_stop_commits_all_and_a_restart_reads_nothing_again(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)
     sidecar = start_and_wait_for_output(pipeline, "exactly-once")
-    assert sidecar.stop(within_s=5) == 0
+    assert sidecar.stop() == 0
     committed = pipeline.committed()
     assert_cleaned(pipeline, committed)
     sidecar = pipeline.start()

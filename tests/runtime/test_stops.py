@@ -8,7 +8,7 @@ from services.state.changelog import POSITION
 from tests.runtime.sidecar import MakePipeline, record
 
 HUNDRED_KB = 100_000
-SOON_S = 15
+SOON_S = 60
 
 
 def test_a_stop_is_heard_while_a_large_state_is_restored(make_pipeline: MakePipeline) -> None:

@@ -18,7 +18,7 @@ from services.broker.embedded import EmbeddedBroker
 from services.broker.prepare import prepare
 from services.settings import Settings, read_settings
 
-_WITHIN_S = 60.0
+_WITHIN_S = 300.0
 _JOB_WITHIN_S = 600.0
 """The first one may fetch Spark's connectors."""
 _LOOK_EVERY_S = 0.1

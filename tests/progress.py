@@ -1,0 +1,55 @@
+"""What a run says before it ends: each failure at once, and what was left out for want of time.
+
+A run that is ended from outside has then told what failed. HEADRACE_TESTS_UNTIL is a time in
+seconds since 1970; tests that would begin later are left out, and counted in the summary, so that a
+run on a slow machine ends with a result.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+_LEFT_OUT = "no time was left"
+
+
+class Progress:
+    """Writes each failure where the summary will be written, as soon as it is known."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Name a failure."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            why = str(getattr(crash, "message", report.longrepr)).splitlines() or [""]
+            terminal.write_line(f"\n{report.nodeid}, {report.when}: {why[0][:300]}")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say how many tests were left out, since a run without them looks just as green."""
+        left_out = sum(
+            isinstance(report, pytest.TestReport) and _LEFT_OUT in str(report.longrepr)
+            for report in terminalreporter.stats.get("skipped", [])
+        )
+        if left_out:
+            terminalreporter.write_line(
+                f"{left_out} tests were left out: this machine was too slow to run all in time."
+            )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where several processes run the tests, one of them hears and says everything."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(config))
+
+
+def pytest_runtest_setup() -> None:
+    """Begin no test behind the end."""
+    until = os.environ.get("HEADRACE_TESTS_UNTIL")
+    if until and time.time() > float(until):  # noqa: TID251 -- it bounds the run, no result
+        pytest.skip(_LEFT_OUT)
