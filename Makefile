@@ -20,7 +20,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 hash = $(shell { pwd; cat $(1); } | cksum | cut -d ' ' -f 1)
 LOCKED := $(VENV)/.locked-$(call hash,$(LOCK))
 INSTALLED := $(VENV)/.installed-$(call hash,pyproject.toml)
-CONNECTED := $(VENV)/.connected-$(call hash,spark_jobs/connectors.py)
+CONNECTED := $(VENV)/.connected-$(call hash,spark_jobs/connectors.py spark_jobs/home.py)
 
 .PHONY: help
 help: ## this list
@@ -59,7 +59,7 @@ $(LOCKED):
 	@touch $@
 
 .PHONY: spark
-spark: broker $(CONNECTED) ## what Spark needs: its connectors, fetched once
+spark: broker $(CONNECTED) ## what Spark needs: its connectors and an archive of classes, made once
 	@:
 
 $(CONNECTED): $(INSTALLED)

@@ -1,25 +1,63 @@
-"""`python -m spark_jobs [FOLDER]`: fetch Spark's connectors, once, before many ask at a time.
+"""`python -m spark_jobs [FOLDER]`: do once what every start of Spark would do anew.
 
-Two sessions whose Ivy fills one empty cache would read each other's half files. With a folder, what
-was fetched is copied there, for an image.
+Its connectors are fetched, before many ask at a time: two sessions whose Ivy fills one empty cache
+would read each other's half files. The classes that a job loads are archived for Java. With a
+folder, the connectors are copied there, for an image.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
+from shutil import copy
+from tempfile import TemporaryDirectory
 
-from spark_jobs.connectors import copy_connectors
+from spark_jobs.connectors import fetched
+from spark_jobs.home import class_archive, connectors_of, prepare_home, prepared_home
 from spark_jobs.session import open_session
 
 
 def main() -> None:
-    """Open a session, which fetches what is missing, and close it."""
-    sys.stdout.write("Fetching Spark's connectors, if they are not there.\n")
-    session = open_session("headrace prepare", master="local[1]")
-    for folder in sys.argv[1:]:
-        copy_connectors(session, Path(folder))
-    session.stop()
+    """Prepare this machine, and copy the connectors to the folder that the command line names."""
+    chosen = os.environ.get("SPARK_HOME")
+    home = prepared_home()
+    if chosen or not home.is_dir():
+        _say("Fetching Spark's connectors, if they are not there.")
+        session = open_session("headrace prepare", master="local[1]")
+        connectors = fetched(session)
+        session.stop()
+        if chosen:
+            # Somebody's own Spark stays as it is; Ivy has now what it lacks.
+            return
+        prepare_home(connectors)
+    for folder in map(Path, sys.argv[1:]):
+        folder.mkdir()
+        for jar in connectors_of(home):
+            copy(jar, folder)
+    archive = class_archive(home)
+    if not archive.exists():
+        _say("Archiving Spark's classes, for fast starts.")
+        _archive_classes(archive)
+
+
+def _say(sentence: str) -> None:
+    sys.stdout.write(f"{sentence}\n")
+    sys.stdout.flush()
+
+
+def _archive_classes(archive: Path) -> None:
+    # Two processes may do this at once; each renames a whole archive, and either will do.
+    with TemporaryDirectory(dir=archive.parent, prefix="archiving-") as temporary:
+        written = Path(temporary, archive.name)
+        command = [sys.executable, "-m", "spark_jobs.first_run", str(written), temporary]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode == 0 and written.exists():
+            written.rename(archive)
+        else:
+            said = done.stderr.strip().splitlines() or ["nothing"]
+            _say(f"There is no archive, so each start takes longer; Java says: {said[-1]}")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from shutil import copy
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -34,16 +33,17 @@ def packages(connectors: Sequence[str] = CONNECTORS) -> str:
     return ",".join(one for one in connectors if not (ours / _jar_of(one)).exists())
 
 
-def copy_connectors(spark: SparkSession, folder: Path) -> None:
-    """Copy what a session has fetched, all that it takes, and Spark itself has not."""
+def fetched(spark: SparkSession) -> dict[str, Path]:
+    """By name, what a session has fetched, all that it takes, and Spark itself has not."""
     have = {_VERSION.sub("", jar.name) for jar in _spark_jars().glob("*.jar")}
-    folder.mkdir()
-    for fetched in spark.sparkContext.getConf().get("spark.jars", "").split(","):
-        jar = Path(unquote(urlsplit(fetched).path))
+    jars = {}
+    for told in spark.sparkContext.getConf().get("spark.jars", "").split(","):
+        jar = Path(unquote(urlsplit(told).path))
         # Ivy puts the group before the name.
         name = jar.name.partition("_")[2]
         if _VERSION.sub("", name) not in have:
-            copy(jar, folder / name)
+            jars[name] = jar
+    return jars
 
 
 def _jar_of(connector: str) -> str:

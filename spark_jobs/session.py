@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from shutil import rmtree
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from zlib import crc32
 
-import pyspark
 from pyspark.sql import SparkSession
 
 from spark_jobs.connectors import CONNECTORS, packages
+from spark_jobs.home import java_options, spark_home
 from spark_jobs.worker import forget_jars, without_jars
 
 if TYPE_CHECKING:
@@ -25,6 +22,8 @@ _STATE_SERVER = (
 )
 _STATE = "spark.sql.streaming.stateStore"
 _ARROW = "spark.sql.execution.arrow"
+_JAVA = "spark.driver.defaultJavaOptions"
+_MORE_JAVA = "spark.driver.extraJavaOptions"
 _FILES = "spark.sql.streaming.checkpointFileManagerClass"
 _FILES_ON_DISK = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 SETTINGS = {
@@ -40,6 +39,8 @@ SETTINGS = {
     # All partitions of an executor share one cache and one set of write buffers.
     f"{_STATE}.rocksdb.boundedMemoryUsage": "true",
     f"{_STATE}.rocksdb.maxMemoryUsageMB": "256",
+    # Delta would rebuild what it knows of a table in fifty tasks, however small the table is.
+    "spark.databricks.delta.snapshotPartitions": "8",
     # Counting rows costs a look-up a put, and our rows are buckets, whose number says nothing.
     f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
     # On a busy machine Python may take longer to say who it is than Spark's fifteen seconds.
@@ -66,9 +67,6 @@ def open_session(
     query's checkpoint; if it is not told, some folder here.
     """
     chosen = dict(SETTINGS)
-    missing = packages(connectors)
-    if missing:
-        chosen["spark.jars.packages"] = missing
     if _is_on_disk(checkpoint):
         # Spark's choice asks the system's `readlink` before each renaming: sixty processes a
         # micro-batch, a second of CPU time. Other file systems need its atomic renaming.
@@ -81,8 +79,11 @@ def open_session(
         # Workers would start whichever Python comes first on the path, and not all of them ask
         # Spark's own setting for it.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        if "SPARK_HOME" not in os.environ:
-            os.environ["SPARK_HOME"] = _home_without_archive()
+        home = os.environ.setdefault("SPARK_HOME", str(spark_home()))
+        chosen[_JAVA] = java_options(Path(home), (settings or {}).get(_MORE_JAVA, ""))
+    missing = packages(connectors)
+    if missing:
+        chosen["spark.jars.packages"] = missing
     if shuffle_partitions is not None:
         chosen["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     builder = SparkSession.builder.appName(name)
@@ -103,27 +104,3 @@ def _is_on_disk(checkpoint: str) -> bool:
     """Whether a path is one of the machine's own, whatever Hadoop is set up for."""
     scheme = urlsplit(checkpoint).scheme
     return scheme == "file" or (not scheme and "HADOOP_CONF_DIR" not in os.environ)
-
-
-def _home_without_archive() -> str:
-    """Spark's folder without the archive of its own Python code.
-
-    Spark puts that archive before the same code as installed, and Python compiles what it takes
-    from an archive anew in every process: 1.4 CPU seconds for each worker instead of 0.4. On a
-    machine under load, a worker that starts a query may not do so within Spark's ten seconds.
-    """
-    installed = Path(pyspark.__file__).parent
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
-    home = caches / f"spark-{pyspark.__version__}-{crc32(bytes(installed)):08x}"
-    if not home.is_dir():
-        caches.mkdir(parents=True, exist_ok=True)
-        made = Path(mkdtemp(prefix="spark-", dir=caches))
-        for each in installed.iterdir():
-            if each.name != "python":
-                (made / each.name).symlink_to(each)
-        try:
-            made.rename(home)
-        except OSError:
-            # Somebody else made it meanwhile.
-            rmtree(made)
-    return str(home)

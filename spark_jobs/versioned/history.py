@@ -11,7 +11,7 @@ from spark_jobs.versioned.layout import History, decode_versions, encode_version
 from spark_jobs.versioned.state import Buckets, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _TIMESTAMP_MS = itemgetter(2)
 LATEST = -1
@@ -58,12 +58,13 @@ class VersionedStore:
 
     def put(self, key: bytes, value: bytes | None, timestamp_ms: int) -> int:
         """Add a version (None: a tombstone); returns when the next one begins."""
-        if timestamp_ms < self.horizon_ms:
+        horizon_ms = self.horizon_ms
+        if timestamp_ms < horizon_ms:
             self._expired += 1
             return REJECTED
         if timestamp_ms > self.time_ms and not self.follows_progress:
             self.time_ms = timestamp_ms
-        horizon_ms = self.horizon_ms
+            horizon_ms = self.horizon_ms
         bucket = self._buckets.to_change(key)
         history = bucket.get(key)
         if history is None:
@@ -79,6 +80,11 @@ class VersionedStore:
         if len(times) > 1 and times[1] <= horizon_ms:
             _forget_before(times, values, horizon_ms)
         return valid_to_ms
+
+    def put_all(self, records: Iterable[Record]) -> int:
+        """Add the version that each record is, in their order; how many were not rejected."""
+        put = self.put
+        return sum(put(record[0] or b"", record[1], record[2]) != REJECTED for record in records)
 
     def latest(self, key: bytes) -> Version | None:
         """The latest version by time, None where that is a tombstone; it never expires."""

@@ -23,6 +23,7 @@ from contracts.errors import TopologyRefused
 from contracts.record import NO_TIME_MS, Record
 from spark_jobs.versioned.corrections import Correction, Corrections
 from spark_jobs.versioned.grace import HeldRecords, Leaving, times_of
+from spark_jobs.versioned.tables import absorb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -208,24 +209,48 @@ class StreamTableJoin:
         steps = leaving.steps[order]
         causes = steps.tolist()
         records = [leaving.records[place] for place in order.tolist()]
-        ends = np.searchsorted(steps, table_places).tolist()
+        ends = np.searchsorted(steps, table_places)
+        table_times = times_of([arrivals[place].record for place in table_places])
+        must = self._must_wait(table_times, times_of(records), ends).tolist()
         matches = Matches()
-        start = 0
-        for place, end in zip(table_places, ends, strict=True):
-            if end > start:
+        start, waiting = 0, 0
+        for number, end in enumerate(ends.tolist()):
+            if end > start and must[number]:
+                self._take(table_places[waiting:number], arrivals, matches)
                 self._look_up(causes[start:end], records[start:end], matches)
-                start = end
-            self._take(place, arrivals[place], matches)
+                start, waiting = end, number
+        self._take(table_places[waiting:], arrivals, matches)
         self._look_up(causes[start:], records[start:], matches)
         return matches
 
-    def _take(self, place: int, arrival: Arrival, matches: Matches) -> None:
+    def _must_wait(
+        self, table_times: NDArray[np.int64], times: NDArray[np.int64], ends: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        """Which of the table's records must wait for the look-ups before them.
+
+        The others may go first, so that many are taken at once, and then many looked up. To the
+        look-ups before it a version makes no difference that is newer than all of them, if they
+        ask for times that are remembered before it and behind it.
+        """
+        if not self._table.versioned or self._corrections is not None or not len(times):
+            return np.ones(len(ends), np.bool_)
+        before = np.concatenate([[NO_PROGRESS_MS], np.maximum.accumulate(times)])
+        stores = self._table.versioned_stores()
+        retention_ms = min(store.retention_ms for store in stores)
+        horizon_ms = max(store.horizon_ms for store in stores)
+        if len(table_times):
+            horizon_ms = max(horizon_ms, int(table_times.max()) - retention_ms)
+        forgotten = np.concatenate([[0], np.cumsum(times < horizon_ms)])[ends]
+        return (table_times <= before[ends]) | (np.diff(forgotten, prepend=0) > 0)
+
+    def _take(self, places: list[int], arrivals: Sequence[Arrival], matches: Matches) -> None:
         if self._corrections is None:
-            self._table.take(place, arrival)
+            absorb(self._table, [arrivals[place] for place in places])
             return
-        corrected = self._corrections.take(place, arrival)
-        self._state.count(f"{self._name}:corrected", len(corrected))
-        matches.corrections += corrected
+        for place in places:
+            corrected = self._corrections.take(place, arrivals[place])
+            self._state.count(f"{self._name}:corrected", len(corrected))
+            matches.corrections += corrected
 
     def _look_up(self, causes: list[int], records: list[Record], matches: Matches) -> None:
         expired = self._table.expired(records, all_of_them=self._asks_cold)

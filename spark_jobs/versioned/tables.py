@@ -178,6 +178,15 @@ class Source(StoredTable):
         self._numbers[self._kept] += len(accepted)
         return accepted
 
+    def put_all(self, store: VersionedStore, arrivals: Iterable[Arrival]) -> None:
+        """Take arrivals into this store, the table's own, without telling what they change."""
+        records = [record for number, record in arrivals if number == self._input]
+        keyed = [record for record in records if record[0] is not None]
+        self._numbers[self._taken] += len(records)
+        self._numbers[self._kept] += store.put_all(keyed)
+        if len(keyed) < len(records):
+            self._state.count(f"{self.name}:dropped:null-key", len(records) - len(keyed))
+
 
 class Restored(StoredTable):
     """`toStream().toTable()`: the parent's changes read as if from a topic, versions forgotten."""
@@ -311,6 +320,16 @@ class Filtered(Derived):
     def _is_needless(self, new: bytes | None, old: bytes | None) -> bool:
         # A second tombstone says nothing, save in a version history, where it has its own time.
         return new is None and old is None and self._sends_old and not self._parent.versioned
+
+
+def absorb(table: Table, arrivals: Iterable[Arrival]) -> None:
+    """Take arrivals of whose changes nobody needs to hear."""
+    if isinstance(table, Source):
+        for store in table.versioned_stores():
+            table.put_all(store, arrivals)
+            return
+    for arrival in arrivals:
+        table.take(0, arrival)
 
 
 def run(table: Table, arrivals: Iterable[Arrival]) -> list[Change]:

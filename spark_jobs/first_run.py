@@ -1,0 +1,75 @@
+"""`python -m spark_jobs.first_run ARCHIVE FOLDER`: a small job over all that jobs load.
+
+Java archives the classes when it ends. What it does is a join of a stream with versions, with state
+and a checkpoint, into a Delta table; of Kafka's connector, what a frame of it takes.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spark_jobs.operators.frames import Spread
+from spark_jobs.operators.operate import operate
+from spark_jobs.operators.topology import LookUp, Topic
+from spark_jobs.session import open_session
+from spark_jobs.versioned.tables import Versioned
+from spark_jobs.write.delta import DeltaSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RECORDS = """
+    SELECT CAST(id % 2 AS INT) AS input, 'topic' AS topic, 0 AS partition, id AS offset,
+        id AS timestamp_ms, CAST('key' AS BINARY) AS key, CAST('value' AS BINARY) AS value,
+        CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers
+    FROM range(100)
+"""
+
+
+def main() -> None:
+    """Run it, and wait until Java has ended."""
+    archive, folder = sys.argv[1], Path(sys.argv[2])
+    written = f"-XX:ArchiveClassesAtExit={archive} -Xlog:cds=off -XX:TieredStopAtLevel=1"
+    spark = open_session(
+        "headrace first run",
+        master="local[2]",
+        shuffle_partitions=1,
+        settings={
+            "spark.driver.extraJavaOptions": written,
+            "spark.databricks.delta.snapshotPartitions": "1",
+        },
+        checkpoint=str(folder),
+    )
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 (there is no other way to its process)
+    _run(spark, folder)
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+
+
+def _run(spark: SparkSession, folder: Path) -> None:
+    spark.sql(_RECORDS).write.parquet(f"{folder}/in")
+    schema = spark.read.parquet(f"{folder}/in").schema
+    records = spark.readStream.schema(schema).parquet(f"{folder}/in")
+    join = LookUp("join", Topic("table", 0, Versioned(1_000)), stream=1, join="left", grace_ms=10)
+    sink = DeltaSink("first run", f"{folder}/table")
+
+    def write(frame: DataFrame, batch: int) -> None:
+        rows = frame.persist()
+        sink.write(rows.select("key", "value", "table_value", "timestamp_ms"), batch)
+        rows.groupBy("verdict").count().collect()
+        rows.unpersist()
+
+    query = operate(join, records, Spread(tasks=2)).writeStream.foreachBatch(write)
+    query = query.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
+    query.start().awaitTermination()
+    # Nobody is asked for anything, for it is not planned.
+    kafka = spark.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:9")
+    assert kafka.option("subscribe", "none").load().columns
+
+
+if __name__ == "__main__":
+    main()

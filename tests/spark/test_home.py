@@ -1,0 +1,63 @@
+"""Spark's folder on this machine: made whole or not at all, and what Java is told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_jobs import home
+
+
+@pytest.fixture(autouse=True)
+def _caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_the_folder_with_connectors_is_taken_once_it_is_there(tmp_path: Path) -> None:
+    plain = home.spark_home()
+    assert (plain / "bin" / "spark-submit").exists()
+    assert not (plain / "python").exists()
+    assert home.connectors_of(plain) == []
+    jar = tmp_path / "group_connector-1.jar"
+    jar.write_bytes(b"a jar")
+    prepared = home.prepare_home({"connector-1.jar": jar})
+    assert home.spark_home() == prepared == home.prepared_home()
+    assert [each.name for each in home.connectors_of(prepared)] == ["connector-1.jar"]
+    assert {each.name for each in (plain / "jars").iterdir()} < {
+        each.name for each in (prepared / "jars").iterdir()
+    }
+
+
+def test_folders_of_environments_that_are_gone_are_removed(tmp_path: Path) -> None:
+    kept = home.spark_home()
+    gone = tmp_path / "headrace" / "spark-4.0.5-0000"
+    gone.mkdir()
+    (gone / "bin").symlink_to(tmp_path / "nowhere")
+    archive = gone.with_name("spark-4.0.5-0000-11.jsa")
+    archive.touch()
+    home.prepare_home({})
+    assert kept.is_dir()
+    assert not gone.exists()
+    assert not archive.exists()
+
+
+def test_java_is_told_of_an_archive_that_is_there() -> None:
+    folder = home.spark_home()
+    assert "SharedArchiveFile" not in home.java_options(folder, "")
+    home.class_archive(folder).touch()
+    assert f"-XX:SharedArchiveFile={home.class_archive(folder)}" in home.java_options(folder, "")
+
+
+@pytest.mark.parametrize(("cores", "collector"), [(2, "Serial"), (16, "Parallel")])
+def test_a_collector_is_chosen_unless_somebody_did(
+    cores: int, collector: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    folder = home.spark_home()
+    assert home.java_options(folder, "-Xss4m") == f"-XX:+Use{collector}GC"
+    assert home.java_options(folder, "-XX:+UseZGC") == ""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:+UseG1GC")
+    assert home.java_options(folder, "") == ""
