@@ -78,16 +78,18 @@ browser:
 		|| command -v google-chrome >/dev/null || docker/install.sh chromium \
 		|| echo "No Chromium here, so nobody looks at the demo's page; install chromium." >&2
 
+# A file's tests stay together, for some share a session of Spark or a broker.
+SPREAD := -n auto --dist loadfile --no-loadscope-reorder
 # CI sets a bound to how long the images may take (IMAGES_WITHIN=9m).
 IMAGES := $(if $(IMAGES_WITHIN),timeout $(IMAGES_WITHIN)) $(MAKE) images
 .PHONY: test
 test: lint types spark browser ## everything that must hold: lint, types, import rules, tests
 	@$(IMAGES) || echo "The images could not be built, so nothing will run in containers." >&2
-	@$(BIN)/python -m pytest -n auto
+	@$(BIN)/python -m pytest $(SPREAD)
 
 .PHONY: thorough
 thorough: spark ## the tests with many more random examples (minutes)
-	@$(BIN)/python -m pytest -n auto --hypothesis-profile thorough
+	@$(BIN)/python -m pytest $(SPREAD) --hypothesis-profile thorough
 
 .PHONY: lint
 lint: setup ## style and import rules

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.kafka.fixtures", "tests.progress"]
+pytest_plugins = ["tests.kafka.fixtures", "tests.course"]
 
 settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None, print_blob=True)
 settings.register_profile(

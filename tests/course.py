@@ -1,17 +1,21 @@
-"""What a run says before it ends: each failure at once, and what was left out for want of time.
+"""The course of a run: what takes long comes first, each failure is told at once, and it ends.
 
 A run that is ended from outside has then told what failed. HEADRACE_TESTS_UNTIL is a time in
-seconds since 1970; tests that would begin later are left out, and counted in the summary, so that a
-run on a slow machine ends with a result.
+seconds since 1970; of the tests that take long, those that would begin later are left out and
+counted in the summary, so that a run on a slow machine ends with a result.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
+_LONG = ("spark", "cli/test_demo", "kafka", "kill", "conformance", "runtime", "bench")
+"""Where brokers, Spark and containers are started; the longest first, the others fill the gaps."""
+_TESTS = Path(__file__).parent
 _LEFT_OUT = "no time was left"
 
 
@@ -48,8 +52,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Progress(config))
 
 
-def pytest_runtest_setup() -> None:
-    """Begin no test behind the end."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long, or one process would still do it when all others are done."""
+    items.sort(key=_place)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin nothing long behind the end."""
     until = os.environ.get("HEADRACE_TESTS_UNTIL")
-    if until and time.time() > float(until):  # noqa: TID251 -- it bounds the run, no result
+    now_s = time.time()  # noqa: TID251 - it bounds the run, no result
+    if until and now_s > float(until) and _place(item) < len(_LONG):
         pytest.skip(_LEFT_OUT)
+
+
+def _place(item: pytest.Item) -> int:
+    inside = item.path.relative_to(_TESTS).as_posix()
+    places = (place for place, name in enumerate(_LONG) if inside.startswith(name))
+    return next(places, len(_LONG))
