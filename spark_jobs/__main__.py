@@ -14,6 +14,7 @@ from pathlib import Path
 from shutil import copy
 from tempfile import TemporaryDirectory
 
+from spark_jobs import first_run
 from spark_jobs.connectors import fetched
 from spark_jobs.home import class_archive, connectors_of, prepare_home, prepared_home
 from spark_jobs.session import open_session
@@ -51,7 +52,7 @@ def _archive_classes(archive: Path) -> None:
     # Two processes may do this at once; each renames a whole archive, and either will do.
     with TemporaryDirectory(dir=archive.parent, prefix="archiving-") as temporary:
         written = Path(temporary, archive.name)
-        command = [sys.executable, "-m", "spark_jobs.first_run", str(written), temporary]
+        command = [sys.executable, "-m", first_run.__name__, str(written), temporary]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode == 0 and written.exists():
             written.rename(archive)
