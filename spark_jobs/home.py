@@ -21,6 +21,7 @@ from zlib import crc32
 
 import pyspark
 
+from contracts.cache import cache_folder
 from spark_jobs.connectors import CONNECTORS
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def java_options(home: Path, given: str) -> str:
 
 
 def _caches() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
+    return Path(cache_folder(os.environ, str(Path.home())))
 
 
 def _folder(*connectors: str) -> Path:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from contracts import cache
 from contracts.errors import BrokerFailed, ProgramMissing
 
 KAFKA_VERSION = "4.3.1"
@@ -23,10 +24,7 @@ _DOWNLOADED = re.compile(r"Downloaded from .*/(\S+\.jar) ")
 
 def cache_folder() -> Path:
     """Where headrace keeps what it fetched."""
-    chosen = os.environ.get("HEADRACE_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
+    return Path(cache.cache_folder(os.environ, str(Path.home())))
 
 
 def _say_nothing(_step: str) -> None:

@@ -11,7 +11,7 @@ from spark_jobs import home
 
 @pytest.fixture(autouse=True)
 def _caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path))
     for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"):
         monkeypatch.delenv(name, raising=False)
 
@@ -33,7 +33,7 @@ def test_the_folder_with_connectors_is_taken_once_it_is_there(tmp_path: Path) ->
 
 def test_folders_of_environments_that_are_gone_are_removed(tmp_path: Path) -> None:
     kept = home.spark_home()
-    gone = tmp_path / "headrace" / "spark-4.0.5-0000"
+    gone = tmp_path / "spark-4.0.5-0000"
     gone.mkdir()
     (gone / "bin").symlink_to(tmp_path / "nowhere")
     archive = gone.with_name("spark-4.0.5-0000-11.jsa")
