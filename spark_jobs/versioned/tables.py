@@ -178,8 +178,10 @@ class Source(StoredTable):
         self._numbers[self._kept] += len(accepted)
         return accepted
 
-    def put_all(self, store: VersionedStore, arrivals: Iterable[Arrival]) -> None:
-        """Take arrivals into this store, the table's own, without telling what they change."""
+    def put_all(self, arrivals: Iterable[Arrival]) -> None:
+        """Take arrivals into a versioned store, without telling what they change."""
+        store = self._store
+        assert isinstance(store, VersionedStore)
         records = [record for number, record in arrivals if number == self._input]
         keyed = [record for record in records if record[0] is not None]
         self._numbers[self._taken] += len(records)
@@ -324,10 +326,9 @@ class Filtered(Derived):
 
 def absorb(table: Table, arrivals: Iterable[Arrival]) -> None:
     """Take arrivals of whose changes nobody needs to hear."""
-    if isinstance(table, Source):
-        for store in table.versioned_stores():
-            table.put_all(store, arrivals)
-            return
+    if isinstance(table, Source) and table.versioned:
+        table.put_all(arrivals)
+        return
     for arrival in arrivals:
         table.take(0, arrival)
 
