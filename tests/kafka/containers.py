@@ -22,6 +22,7 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
+from services.broker.embedded import LIGHT_JAVA
 from services.broker.kraft import Endpoint, Node, as_environment, properties
 from services.broker.metadata import known_brokers
 from services.broker.ports import LOOPBACK, free_ports
@@ -34,7 +35,7 @@ _CLIENTS, _BROKERS, _CONTROLLERS = 9_092, 9_093, 9_094
 _DATA = "/var/lib/kafka/data"
 _JAVA = {
     "KAFKA_HEAP_OPTS": "-Xmx128m",
-    "KAFKA_JVM_PERFORMANCE_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "KAFKA_JVM_PERFORMANCE_OPTS": " ".join(LIGHT_JAVA),
 }
 _READY_WITHIN_S = 180.0
 _ASK_AGAIN_S = 0.02

@@ -14,6 +14,7 @@ from testcontainers.core.container import DockerContainer
 
 from contracts.record import Record
 from tests.kafka.compose import WITHIN_S, Composed, composing, wait_until, wait_until_healthy
+from tests.spark.driver import QUICK_JAVA
 from tests.spark.kill import problems_of
 from tests.spark.orders import PARTITIONS, Shop, rows_in_table, rows_in_topic
 from tests.spark.tables import live_rows
@@ -23,7 +24,7 @@ SIDECARS = ["orders", "prices"]
 CLUSTER = ["spark-master", "spark-worker", "priced"]
 README = Path(__file__).parents[2] / "README.md"
 PRICED = "orders.priced"
-QUICK_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICKLY = {"JDK_JAVA_OPTIONS": QUICK_JAVA}
 """Code that is compiled once; executors have it from their worker."""
 
 
@@ -61,8 +62,8 @@ def test_a_job_on_the_cluster_outlives_a_worker(composed: Composed, tmp_path: Pa
     _send(composed, shop.chunk(CHUNK))
     for topic in ("orders.cleaned", "prices.cleaned"):
         composed.clients.consume(topic, 1, within_s=WITHIN_S)
-    killed, _ = composed.start("spark-worker", environment=QUICK_JAVA)
-    (driver,) = composed.start("priced", environment=QUICK_JAVA)
+    killed, _ = composed.start("spark-worker", environment=QUICKLY)
+    (driver,) = composed.start("priced", environment=QUICKLY)
     _wait_for_rows(composed, 1, driver)
     # What it joins now it joins while the worker dies.
     _send(composed, shop.chunk(CHUNK))
@@ -83,7 +84,7 @@ def test_a_job_on_the_cluster_outlives_a_worker(composed: Composed, tmp_path: Pa
 def _table_of_a_second_job(composed: Composed, folder: Path) -> Path:
     """What another driver, and another executor, have left where all of them see it."""
     command = _command_of_the_readme()
-    (driver,) = composed.start("priced", command=command, environment=QUICK_JAVA)
+    (driver,) = composed.start("priced", command=command, environment=QUICKLY)
     container = driver.get_wrapped_container()
     assert container.wait(timeout=WITHIN_S)["StatusCode"] == 0, container.logs(tail=40).decode()
     packed, _ = container.get_archive("/shared/tables/priced")

@@ -13,7 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from services.broker.embedded import LIGHT_JAVA
+
 WITHIN_S = 400.0
+QUICK_JAVA = " ".join(LIGHT_JAVA)
+"""What Java is told where it lives for less than a minute."""
 KILLED = -signal.SIGKILL
 
 

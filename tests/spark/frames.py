@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from contracts.record import Record
 from spark_jobs.session import open_session
+from tests.spark.driver import QUICK_JAVA
 
 SCHEMA = (
     "input INT, topic STRING, partition INT, offset BIGINT, timestamp_ms BIGINT, key BINARY,"
@@ -41,7 +42,7 @@ def small_session(name: str) -> SparkSession:
         settings={
             "spark.ui.enabled": "false",
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": QUICK_JAVA,
         },
         connectors=(),
     )

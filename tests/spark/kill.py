@@ -29,7 +29,7 @@ from spark_jobs.session import open_session
 from spark_jobs.write.kafka import Written
 from tests.kafka.clients import Clients, fresh_name
 from tests.runtime.sidecar import MakePipeline, Pipeline, making_pipelines
-from tests.spark.driver import Driver
+from tests.spark.driver import QUICK_JAVA, Driver
 from tests.spark.orders import (
     GRACE_MS,
     PARTITIONS,
@@ -51,13 +51,12 @@ STRIKE_WITHIN_STARTS = 1.5
 _STARTED = "both queries run"
 _LOOK_EVERY_S = 0.05
 CLEANED_WITHIN_S = 300.0
-_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SPARK = {
     # Made for tables of many files; each of them is a task.
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": _QUICK_JAVA,
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
 }
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from contracts.record import Record
 from spark_jobs.headers import encode_headers
 from spark_jobs.session import open_session
-from tests.spark.driver import kill_session
+from tests.spark.driver import QUICK_JAVA, kill_session
 
 WRITERS = 3
 SCHEMA = (
@@ -92,7 +92,7 @@ def run_query(
         settings={
             "spark.ui.enabled": "false",
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": QUICK_JAVA,
             "spark.databricks.delta.snapshotPartitions": "1",
         },
         connectors=connectors,
