@@ -22,6 +22,7 @@ from spark_jobs.jobs.bulk import read_range
 from spark_jobs.read.decode import readable
 from spark_jobs.read.topics import CleanedTopic
 from spark_jobs.shapes import COLD, JOINED
+from spark_jobs.write.delta import make_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,7 +152,7 @@ class ColdHistory:
 
     def _kept(self, spark: SparkSession) -> dict[int, int]:
         folder = self._fall_back.folder
-        spark.createDataFrame([], SCHEMA).write.format("delta").mode("ignore").save(folder)
+        make_table(spark, folder, SCHEMA)
         versions = spark.read.format("delta").load(folder)
         ends = _ends_of(versions.where(F.col("topic") == self._topic))
         for partition, end in ends.items():

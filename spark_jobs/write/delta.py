@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from contracts.errors import SinkOfAnotherQuery
 from spark_jobs.write.batch import query_id_of
@@ -41,11 +42,7 @@ class DeltaSink:
     def _claim(self, frame: DataFrame, query_id: str) -> None:
         """Note in the table whose it is, or refuse one of somebody else."""
         spark, name = frame.sparkSession, f"{_PROPERTY}{self._query}"
-        if not DeltaTable.isDeltaTable(spark, self._folder):
-            # A driver killed while it made the table leaves a log without a first entry, which
-            # `createIfNotExists` takes for a table and then does not find.
-            nothing = spark.createDataFrame([], frame.schema)
-            nothing.write.format("delta").mode("append").save(self._folder)
+        make_table(spark, self._folder, frame.schema)
         table = DeltaTable.forPath(spark, self._folder)
         known = table.detail().select("properties").collect()[0]["properties"].get(name)
         if known is None:
@@ -57,6 +54,15 @@ class DeltaSink:
                 " folder to have everything written once more"
             )
             raise SinkOfAnotherQuery(message)
+
+
+def make_table(spark: SparkSession, folder: str, schema: StructType | str) -> None:
+    """Make an empty table, if there is none.
+
+    A driver that was killed while it did so left a log without a first entry, which Delta's own
+    `createIfNotExists` takes for a table and then does not find.
+    """
+    spark.createDataFrame([], schema).write.format("delta").mode("ignore").save(folder)
 
 
 def _set_property(spark: SparkSession, folder: str, name: str, value: str) -> None:
