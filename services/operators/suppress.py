@@ -19,7 +19,7 @@ from bisect import insort
 from itertools import compress
 from operator import attrgetter, itemgetter
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from contracts.decision import Decision, Reason, Verdict
 from contracts.policies import SuppressPolicy
@@ -29,7 +29,6 @@ from services.operators.held import NEVER_MS, UNBOUNDED, Codec, Held, memory_bou
 from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
 from services.operators.readable import set_aside_dead
 from services.operators.rows import TIME_BIAS, unpack_fields
-from services.operators.shared import of_each
 from services.operators.updates import (
     BufferSamples,
     Update,
@@ -58,6 +57,7 @@ class _Arrivals(NamedTuple):
     causes: list[int]
     olds: list[bytes | None]
     dues_ms: list[int]
+    weights: list[int]
 
 
 class Suppress:
@@ -77,7 +77,7 @@ class Suppress:
         self._space = view.prefix + _SPACE
         self._place_space = view.prefix + _PLACE_SPACE
         self.samples = BufferSamples()
-        self._end_ms = WindowEnds().of
+        self._ends = WindowEnds()
         self._updates: dict[bytes, Update] = {}
         self.stream_time_ms, self.weight, self.count = NO_TIME_MS, 0, 0
         self._held = Held(view, self._space, self.wait_ms, Codec(encode_updates, self._decode))
@@ -123,19 +123,16 @@ class Suppress:
             return True
         if self._spills or self._bytes_max == UNBOUNDED:
             return False
-        weights = update_weights([record for record in batch.records if record[0] is not None])
+        weights = update_weights(batch.records)
         olds = sum(len(old) for old in batch.olds or () if old is not None)
         return self.weight + sum(weights) + olds > self._bytes_max
 
     def _take_one_by_one(self, step: Step, batch: Batch) -> None:
         """Bounds are looked at after every update, and explanations have one cause each."""
-        records, causes, olds, dues_ms = self._readable(step, batch)
         held, wait_ms = self._held, self.wait_ms
         through_ms = max(self.stream_time_ms - wait_ms, held.released_through_ms)
-        weights = update_weights(records)
-        for record, cause, old, due_ms, weight in zip(
-            records, causes, olds, dues_ms, weights, strict=True
-        ):
+        arrivals = self._readable(step, batch)
+        for record, cause, old, due_ms, weight in zip(*arrivals, strict=True):
             if record[2] > self.stream_time_ms:
                 self.stream_time_ms = record[2]
                 through_ms = max(self.stream_time_ms - wait_ms, held.released_through_ms)
@@ -179,12 +176,12 @@ class Suppress:
             self.weight -= update.weight
         self.count -= len(updates)
 
-    def _take(self, step: Step, batch: Batch) -> None:  # noqa: PLR0915 - see below
+    def _take(self, step: Step, batch: Batch) -> None:  # noqa: C901, PLR0915 - see below
         """Hold updates; what is due by the end of the batch leaves on the way there.
 
         Every update passes the loop, so nothing is called there that can be done for all at once.
         """
-        records, causes, olds, dues_ms = self._readable(step, batch)
+        records, causes, olds, dues_ms, weights = self._readable(step, batch)
         if not records:
             return
         times_ms = list(map(_time_of, records))
@@ -196,34 +193,38 @@ class Suppress:
         due = held.release_through(through_ms) if through_ms >= held.next_ms else []
         position = 0
         next_ms = due[0].due_ms + wait_ms if due else NEVER_MS
-        entered: list[Update] = []
+        entered: list[tuple[bytes, Update]] = []
+        entered_ms: list[int] = []
         because: list[int] = []
         sizes: list[int] = []
         counts: list[int] = []
+        begun_ms, beginning = NEVER_MS, b""
         for key, timestamp_ms, due_ms, record, own_weight, cause, old in zip(
-            map(_key_of, records), times_ms, dues_ms, records, update_weights(records), causes,
-            olds, strict=True,
-        ):  # fmt: skip
+            map(_key_of, records), times_ms, dues_ms, records, weights, causes, olds, strict=True
+        ):
             if timestamp_ms > reached_ms:
                 reached_ms = timestamp_ms
             update = updates.get(key)
-            prior = old if update is None else update.prior
-            if prior is not None or old is not None:
-                own_weight += replaced_weight(prior, old)  # noqa: PLW2901
-            weight += own_weight
             if update is None:
-                place = space + _pack_time(due_ms + TIME_BIAS) + key
-                update = updates[key] = Update(place, due_ms, prior, old, record, own_weight)
+                if old is not None:
+                    own_weight += len(old)  # noqa: PLW2901
+                if due_ms != begun_ms:  # a window's results are due together
+                    begun_ms, beginning = due_ms, space + _pack_time(due_ms + TIME_BIAS)
+                place = beginning + key
+                update = updates[key] = Update(place, due_ms, old, old, record, own_weight)
                 count += 1
                 if due_ms > through_ms:
-                    entered.append(update)
+                    entered.append((place, update))
+                    entered_ms.append(due_ms)
                 else:
                     insort(due, update, position, key=_place_of)
                     next_ms = due[position].due_ms + wait_ms
             else:
+                own_weight += replaced_weight(update.prior, old)  # noqa: PLW2901
                 weight -= update.weight
                 update.old, update.record, update.weight = old, record, own_weight
                 unsaved[update.place] = update
+            weight += own_weight
             sizes.append(weight)
             counts.append(count)
             if next_ms > reached_ms:
@@ -244,30 +245,23 @@ class Suppress:
         self.counts.merged += len(records) - (count - self.count + len(due))
         self.weight, self.count = weight, count
         self.samples.take(sizes, counts)
-        held.add_many([(update.place, update) for update in entered], [u.due_ms for u in entered])
+        held.add_many(entered, entered_ms)
         self._leave(step, due, because, self._reason)
 
     def _readable(self, step: Step, batch: Batch) -> _Arrivals:
         """The updates that can be held, each with the time that its place begins with."""
         records, causes = batch.records, batch.causes
         olds = batch.olds or [None] * len(records)
-        dues_ms: list[Any]
-        if self._final:
-            dues_ms = of_each([record[3] for record in records], self._end_ms)
-        else:
-            dues_ms = list(map(_time_of, records))
+        dues_ms: Any = self._ends.of_each(records) if self._final else list(map(_time_of, records))
+        arrivals = _Arrivals(records, causes, olds, dues_ms, update_weights(records))
         if None not in dues_ms and None not in map(_key_of, records):
-            return _Arrivals(records, causes, olds, dues_ms)
-        good = _Arrivals([], [], [], [])
-        for record, cause, old, due_ms in zip(records, causes, olds, dues_ms, strict=True):
-            if record.key is None or due_ms is None:
+            return arrivals
+        is_good = []
+        for record, cause, due_ms in zip(records, causes, dues_ms, strict=True):
+            is_good.append(record.key is not None and due_ms is not None)
+            if not is_good[-1]:
                 self._refuse(step, record, cause)
-                continue
-            good.records.append(record)
-            good.causes.append(cause)
-            good.olds.append(old)
-            good.dues_ms.append(due_ms)
-        return good
+        return _Arrivals(*[[*compress(cast("list[Any]", of), is_good)] for of in arrivals])
 
     def _explain_arrival(self, step: Step, record: Record, cause: int) -> None:
         """An update is held; one that it replaces is merged."""

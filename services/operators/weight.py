@@ -6,11 +6,8 @@ result's window weighs nothing either: in Kafka Streams the window is part of th
 
 from __future__ import annotations
 
-from operator import add
-
 from contracts.record import Headers, Record
 from contracts.window import WINDOW_HEADER
-from services.operators.shared import of_each
 
 _HELD_RECORD = 13 + 8 + 8 + 4
 _HELD_UPDATE = 8 + 8 + 8 + 4
@@ -31,16 +28,15 @@ def records_weight(records: list[Record]) -> int:
 
 
 def update_weights(records: list[Record]) -> list[int]:
-    """The weights of held updates with keys, but for the values that they replace."""
-    if not records:
-        return []
-    keys, values, _, headers, topics, _, _ = zip(*records, strict=True)
-    weights = [
-        _HELD_UPDATE + len(key) + len(value or b"") + len(topic)
-        for key, value, topic in zip(keys, values, topics, strict=True)
-    ]
-    if any(headers):
-        weights = list(map(add, weights, of_each(headers, headers_weight)))
+    """The weights of held updates, but for the values that they replace."""
+    weights: list[int] = []
+    shared: Headers | None = None
+    of_all = 0
+    for key, value, _, headers, topic, _, _ in records:
+        if headers is not shared:  # all results of one window have the same, as one object
+            shared = headers
+            of_all = _HELD_UPDATE + headers_weight(headers)
+        weights.append(of_all + len(key or b"") + len(value or b"") + len(topic))
     return weights
 
 
