@@ -12,10 +12,11 @@ State
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import compress
+from operator import itemgetter
+from typing import Any, cast
 
 from contracts.decision import Reason, Verdict
-from contracts.errors import RecordUndecodable
 from contracts.policies import AggregatePolicy, Session, Sliding, Tumbling, Unlimited
 from contracts.record import Record
 from services.operators.functions import Function
@@ -25,7 +26,11 @@ from services.operators.session_windows import SessionWindows
 from services.operators.sliding_windows import SlidingWindows
 from services.operators.time_windows import OneWindow, TimeWindows, TumblingWindows
 from services.operators.timed import Timed
-from services.operators.windows import Windows
+from services.operators.windows import Arrivals, Windows
+
+_key_of = itemgetter(0)
+_value_of = itemgetter(1)
+_time_of = itemgetter(2)
 
 
 class Aggregate(Timed):
@@ -39,50 +44,62 @@ class Aggregate(Timed):
         self._policy = policy
         self._function = function
         self._windows = windows_of(policy, view, function)
+        self._needs_time = policy.window is not None
         self._needs_value = policy.window is None or isinstance(policy.window, Sliding)
 
     def process(self, batch: Batch) -> Step:
         """Put every record into its windows."""
-        forwarded = Batch([], [], [])
-        step = Step(forwarded)
-        records, causes, contents = self._read(batch, step)
-        windows, time_ms = self._windows, self._time_ms
-        windows.recall(records, time_ms)
-        merged = 0
-        for record, cause, content in zip(records, causes, contents, strict=True):
-            if record[0] is None or record[2] < 0 or record[1] is None:
-                reason = self._refusal(record)
-                if reason is not None:
-                    self._drop(step, record, cause, reason)
-                    continue
-            if record[2] > time_ms:
-                time_ms = self._time_ms = record[2]
-            emitted = len(forwarded.causes)
-            try:
-                refused = windows.take(record, content, time_ms, cause, forwarded)
-            except RecordUndecodable as problem:
-                dead = Aside(cause, self.name, record, Reason.UNDECODABLE, str(problem))
-                set_aside_dead(step, self.counts, dead)
-                continue
-            if refused:
-                self.counts.windows_refused += refused
-            if len(forwarded.causes) == emitted:
-                self._late(step, record, cause, refused)
-                continue
-            merged += 1
-            if self._explain:
-                self._decide(step, record, Verdict.MERGED, Reason.AGGREGATED, cause)
-        windows.save(time_ms)
-        self.counts.merged += merged
-        self.counts.emitted += len(forwarded.causes)
+        step = Step(Batch([], [], []))
+        arrivals = self._read(batch, step)
+        self._windows.recall(arrivals.records, self._time_ms)
+        if self._explain:
+            for arrival in zip(*arrivals, strict=True):
+                self._take(step, Arrivals(*[[each] for each in cast("tuple[Any, ...]", arrival)]))
+        else:
+            self._take(step, arrivals)
+        self._windows.save(self._time_ms)
+        self.counts.emitted += len(step.forwarded.causes)
         return step
 
-    def _read(self, batch: Batch, step: Step) -> tuple[list[Record], list[int], list[Any]]:
+    def _read(self, batch: Batch, step: Step) -> Arrivals:
         """What the function wants of each record that can be read."""
         if self._function.read is None:
             self.counts.taken += len(batch.records)
-            return batch.records, batch.causes, batch.records
-        return read_batch(batch, self._function.read, self.name, step, self.counts)
+            return Arrivals(batch.records, batch.causes, batch.records)
+        return Arrivals(*read_batch(batch, self._function.read, self.name, step, self.counts))
+
+    def _take(self, step: Step, arrivals: Arrivals) -> None:
+        """Put records into their windows, and say what became of them."""
+        arrivals = self._without_refused(step, arrivals)
+        records, causes, _ = arrivals
+        taken = self._windows.take(arrivals, self._time_ms, step.forwarded)
+        self._time_ms = taken.time_ms
+        self.counts.windows_refused += taken.refused
+        for index, problem in taken.dead:
+            aside = Aside(causes[index], self.name, records[index], Reason.UNDECODABLE, problem)
+            set_aside_dead(step, self.counts, aside)
+        for index, refused, time_ms in taken.outside:
+            self._late(step, records[index], causes[index], refused, time_ms)
+        merged = len(records) - len(taken.dead) - len(taken.outside)
+        self.counts.merged += merged
+        if self._explain and merged:
+            self._decide(step, records[0], Verdict.MERGED, Reason.AGGREGATED, causes[0])
+
+    def _without_refused(self, step: Step, arrivals: Arrivals) -> Arrivals:
+        """Those that have a part in anything; the others do not even move stream time."""
+        records = arrivals.records
+        if (
+            None not in map(_key_of, records)
+            and not (self._needs_value and None in map(_value_of, records))
+            and not (self._needs_time and min(map(_time_of, records), default=0) < 0)
+        ):
+            return arrivals
+        reasons = [self._refusal(record) for record in records]
+        for reason, record, cause in zip(reasons, records, arrivals.causes, strict=True):
+            if reason is not None:
+                self._drop(step, record, cause, reason)
+        is_good = [reason is None for reason in reasons]
+        return Arrivals(*[[*compress(cast("list[Any]", of), is_good)] for of in arrivals])
 
     def _refusal(self, record: Record) -> Reason | None:
         """Why a record has no part in anything."""
@@ -91,17 +108,17 @@ class Aggregate(Timed):
             return Reason.NULL_KEY
         if value is None and self._needs_value:
             return Reason.NULL_VALUE
-        if timestamp_ms < 0 and self._policy.window is not None:
+        if timestamp_ms < 0 and self._needs_time:
             return Reason.NEGATIVE_TIMESTAMP
         return None
 
-    def _late(self, step: Step, record: Record, cause: int, refused: int) -> None:
+    def _late(self, step: Step, record: Record, cause: int, refused: int, time_ms: int) -> None:
         if refused == 0:
             self._drop(step, record, cause, Reason.NO_WINDOW)
         elif self._policy.late == "drop":
             self._drop(step, record, cause, Reason.PAST_GRACE)
         else:
-            detail = f"{refused} windows were closed at stream time {self._time_ms}"
+            detail = f"{refused} windows were closed at stream time {time_ms}"
             self._send_late(step, record, cause, detail)
 
 

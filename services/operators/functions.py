@@ -29,6 +29,8 @@ Aggregated = bytes | None
 _count = Struct(">q")
 _pack_count = _count.pack
 _ZERO = _pack_count(0)
+_COUNTED = {_pack_count(count): _pack_count(count + 1) for count in range(256)}
+"""Most counts are small, and looked up for less than they are computed."""
 
 
 class Function(NamedTuple):
@@ -91,7 +93,8 @@ def _nothing() -> Aggregated:
 
 
 def _count_one(aggregate: Aggregated, _: object) -> Aggregated:
-    return _pack_count(int.from_bytes(aggregate or _ZERO, "big") + 1)
+    count = aggregate or _ZERO
+    return _COUNTED.get(count) or _pack_count(int.from_bytes(count, "big") + 1)
 
 
 def _add_counts(one: Aggregated, other: Aggregated) -> Aggregated:

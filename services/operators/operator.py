@@ -63,10 +63,14 @@ class Batch:
 
     def append(self, record: Record, cause: int, old: bytes | None) -> None:
         """One more update of a table."""
-        self.records.append(record)
-        self.causes.append(cause)
+        self.extend([record], [cause], [old])
+
+    def extend(self, records: list[Record], causes: list[int], olds: list[bytes | None]) -> None:
+        """More updates of a table."""
+        self.records += records
+        self.causes += causes
         if self.olds is not None:
-            self.olds.append(old)
+            self.olds += olds
 
 
 class Aside(NamedTuple):

@@ -14,10 +14,10 @@ from contracts.window import WindowBounds
 from services.operators.functions import Function
 from services.operators.operator import Batch, View
 from services.operators.sessions import Session, Sessions, joined
-from services.operators.windows import Frame, Grown, append_result, frame_of
+from services.operators.windows import Frame, Grown, WindowsOneByOne, append_result, frame_of
 
 
-class SessionWindows:
+class SessionWindows(WindowsOneByOne):
     """Sessions with an aggregate each."""
 
     def __init__(
@@ -29,7 +29,7 @@ class SessionWindows:
         self.recall = self._sessions.recall
         self.save = self._sessions.save
 
-    def take(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
+    def take_one(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
         """Join the record and the sessions near it."""
         key, timestamp_ms = record[0], record[2]
         assert key is not None

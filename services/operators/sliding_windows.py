@@ -28,7 +28,7 @@ from services.operators.functions import Aggregated, Function
 from services.operators.operator import Batch, View
 from services.operators.rows import RowReader, pack_time, unpack_time
 from services.operators.sweep import Sweep
-from services.operators.windows import Grown, append_result, frame_of
+from services.operators.windows import Grown, WindowsOneByOne, append_result, frame_of
 
 _LATEST_KEY = b"\x00\x01"
 _SPACE = b"\x01"
@@ -47,7 +47,7 @@ Place = tuple[int, bytes]
 """A segment and a key: where one row stands."""
 
 
-class SlidingWindows:
+class SlidingWindows(WindowsOneByOne):
     """Sliding windows over one partition, a batch at a time."""
 
     def __init__(
@@ -110,7 +110,7 @@ class SlidingWindows:
             if first_ms <= start_ms <= timestamp_ms + 1
         )
 
-    def take(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
+    def take_one(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
         """Update the windows around the record, and make those that it needs."""
         key, timestamp_ms = record[0], record[2]
         assert key is not None

@@ -194,7 +194,6 @@ class Suppress:
         position = 0
         next_ms = due[0].due_ms + wait_ms if due else NEVER_MS
         entered: list[tuple[bytes, Update]] = []
-        entered_ms: list[int] = []
         because: list[int] = []
         sizes: list[int] = []
         counts: list[int] = []
@@ -215,7 +214,6 @@ class Suppress:
                 count += 1
                 if due_ms > through_ms:
                     entered.append((place, update))
-                    entered_ms.append(due_ms)
                 else:
                     insort(due, update, position, key=_place_of)
                     next_ms = due[position].due_ms + wait_ms
@@ -245,7 +243,7 @@ class Suppress:
         self.counts.merged += len(records) - (count - self.count + len(due))
         self.weight, self.count = weight, count
         self.samples.take(sizes, counts)
-        held.add_many(entered, entered_ms)
+        held.add_many(entered, [update.due_ms for _, update in entered])
         self._leave(step, due, because, self._reason)
 
     def _readable(self, step: Step, batch: Batch) -> _Arrivals:

@@ -14,7 +14,7 @@ from struct import Struct
 from struct import error as unpack_error
 from typing import Any
 
-from contracts.errors import StateCorrupt
+from contracts.errors import RecordUndecodable, StateCorrupt
 from contracts.policies import Hopping, Tumbling, Unlimited
 from contracts.record import Record
 from contracts.window import UNLIMITED_END_MS, WindowBounds
@@ -22,7 +22,16 @@ from services.operators.functions import Function
 from services.operators.operator import Batch, View
 from services.operators.rows import make_record, pack_time
 from services.operators.sweep import Sweep
-from services.operators.windows import Frame, Grown, append_result, frame_of
+from services.operators.windows import (
+    Arrivals,
+    Frame,
+    Grown,
+    Outside,
+    Taken,
+    WindowsOneByOne,
+    append_result,
+    frame_of,
+)
 
 _SPACE = b"\x01"
 _timestamp = Struct(">q")
@@ -71,7 +80,7 @@ class Frames:
         return keys
 
 
-class TimeWindows:
+class TimeWindows(WindowsOneByOne):
     """Windows `[start, start + size)` that begin every `advance`, aligned to zero."""
 
     def __init__(
@@ -114,7 +123,7 @@ class TimeWindows:
         )
         self._rows = dict(zip(wanted, self._view.get_many(wanted), strict=True))
 
-    def take(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
+    def take_one(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
         """Update every open window that the record falls into, the earliest first."""
         closed_ms = time_ms - self._open_ms
         starts_ms = self._starts(record[2])
@@ -151,40 +160,57 @@ class TumblingWindows(TimeWindows):
         wanted = self._frames.row_keys(records)
         self._rows = dict(zip(wanted, self._view.get_many(wanted), strict=True))
 
-    def take(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
-        """Update the window that the record falls into, if it is open."""
-        key, _, timestamp_ms, headers, topic, partition, offset = record
-        assert key is not None
-        start_ms = timestamp_ms - timestamp_ms % self._size_ms
-        if start_ms <= time_ms - self._open_ms:
-            return 1
-        prefix, suffix, window_headers = self._frames.get(start_ms) or self._frames.at(start_ms)
-        row_key = prefix + key
-        row = self._rows[row_key]
-        if row is None:
-            old = self._function[1]()
-        else:
-            old = row[_TIMESTAMP_BYTES:]
+    def take(self, arrivals: Arrivals, time_ms: int, into: Batch) -> Taken:
+        """Update the window that each record falls into, if it is open."""
+        taken = Taken(time_ms)
+        rows, changed, size_ms = self._rows, self._changed, self._size_ms
+        _, initial, add, _ = self._function
+        results: list[Record] = []
+        causes: list[int] = []
+        olds: list[bytes | None] = []
+        start_ms = end_ms = open_until_ms = 0
+        key: Any  # never null here
+        prefix, suffix, window_headers = self._frames.at(0)
+        for index, (record, cause, content) in enumerate(zip(*arrivals, strict=True)):
+            key, _, timestamp_ms, headers, topic, partition, offset = record
+            if timestamp_ms > time_ms:
+                time_ms = timestamp_ms
+            if not start_ms <= timestamp_ms < end_ms:
+                start_ms = timestamp_ms - timestamp_ms % size_ms
+                end_ms, open_until_ms = start_ms + size_ms, start_ms + self._open_ms
+                prefix, suffix, window_headers = self._frames.at(start_ms)
+            if time_ms >= open_until_ms:
+                taken.outside.append(Outside(index, 1, time_ms))
+                continue
+            row_key = prefix + key
+            row = rows[row_key]
+            if row is None:
+                old = initial()
+            else:
+                old = row[_TIMESTAMP_BYTES:]
+                latest_ms = _latest_ms(row)
+                if latest_ms > timestamp_ms:
+                    timestamp_ms = latest_ms
             try:
-                latest_ms = _unpack_timestamp(row)[0]
-            except unpack_error as problem:
-                raise StateCorrupt(_CUT_SHORT) from problem
-            if latest_ms > timestamp_ms:
-                timestamp_ms = latest_ms
-        new = self._function[2](old, content)
-        row = None if new is None else _pack_timestamp(timestamp_ms) + new
-        self._rows[row_key] = self._changed[row_key] = row
-        headers = headers + window_headers if headers else window_headers
-        into.records.append(
-            make_record((key + suffix, new, timestamp_ms, headers, topic, partition, offset))
-        )
-        into.causes.append(cause)
-        if into.olds is not None:
-            into.olds.append(old)
-        return 0
+                new = add(old, content)
+            except RecordUndecodable as problem:
+                taken.dead.append((index, str(problem)))
+                continue
+            rows[row_key] = changed[row_key] = (
+                None if new is None else _pack_timestamp(timestamp_ms) + new
+            )
+            headers = headers + window_headers if headers else window_headers
+            results.append(
+                make_record((key + suffix, new, timestamp_ms, headers, topic, partition, offset))
+            )
+            causes.append(cause)
+            olds.append(old)
+        into.extend(results, causes, olds)
+        taken.time_ms, taken.refused = time_ms, len(taken.outside)
+        return taken
 
 
-class OneWindow:
+class OneWindow(WindowsOneByOne):
     """One result a key, for ever: no windows, or unlimited ones."""
 
     def __init__(self, policy: Unlimited | None, view: View, function: Function) -> None:
@@ -208,7 +234,7 @@ class OneWindow:
         wanted = [prefix + record[0] for record in records if record[0] is not None]
         self._rows = dict(zip(wanted, self._view.get_many(wanted), strict=True))
 
-    def take(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
+    def take_one(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
         """Update the result of the key, unless the record is from before the window."""
         del time_ms
         key = record[0]
@@ -233,12 +259,18 @@ def grow(function: Function, row: bytes | None, content: Any, timestamp_ms: int)
     if row is None:
         old = function.initial()
     else:
-        if len(row) < _TIMESTAMP_BYTES:
-            raise StateCorrupt(_CUT_SHORT)
         old = row[_TIMESTAMP_BYTES:]
-        latest_ms = int.from_bytes(row[:_TIMESTAMP_BYTES], "big", signed=True)
-        timestamp_ms = max(timestamp_ms, latest_ms)
+        timestamp_ms = max(timestamp_ms, _latest_ms(row))
     return Grown(old, function.add(old, content), timestamp_ms)
+
+
+def _latest_ms(row: bytes) -> int:
+    """The latest timestamp in a window, from its row."""
+    try:
+        latest_ms: int = _unpack_timestamp(row)[0]
+    except unpack_error as problem:
+        raise StateCorrupt(_CUT_SHORT) from problem
+    return latest_ms
 
 
 def result_row(grown: Grown) -> bytes | None:

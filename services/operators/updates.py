@@ -33,8 +33,6 @@ _AS_PRIOR = -2
 _TIME_BYTES = 8
 _ENDS_MAX = 10_000
 _head = Struct(">Bii")
-_FIRST = _head.pack(UPDATE_FORMAT, _NULL, _NULL)
-"""What the row of an update begins with that replaces nothing, as nearly all do over events."""
 
 
 @dataclass(slots=True)
@@ -110,16 +108,23 @@ class WindowEnds:
 def encode_updates(updates: Iterable[Update]) -> list[bytes]:
     """Updates as rows."""
     updates = list(updates)
-    rows = encode_records([update.record for update in updates])
-    return [
-        (_FIRST if update.prior is None and update.old is None else _replaced(update)) + row
-        for update, row in zip(updates, rows, strict=True)
-    ]
+    prior: bytes | None = None
+    old: bytes | None = None
+    beginning = _beginning(prior, old)
+    rows = []
+    for update, row in zip(
+        updates, encode_records([update.record for update in updates]), strict=True
+    ):
+        # What is replaced is mostly nothing, or the value with which every aggregate begins.
+        if update.prior is not prior or update.old is not old:
+            prior, old = update.prior, update.old
+            beginning = _beginning(prior, old)
+        rows.append(beginning + row)
+    return rows
 
 
-def _replaced(update: Update) -> bytes:
-    """What an update's row begins with."""
-    prior, old = update.prior, update.old
+def _beginning(prior: bytes | None, old: bytes | None) -> bytes:
+    """What a row begins with, before the record."""
     if old is None:
         old_length = _NULL
     elif old == prior:

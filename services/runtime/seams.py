@@ -17,7 +17,7 @@ from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from contracts.record import Record
+from contracts.record import Headers, Record
 
 FAUST = "0.15.3"
 AIOKAFKA = "0.14.0"
@@ -234,12 +234,13 @@ def fill(batch: Any, rows: Sequence[Record], start: int) -> int:
     """Append rows from `start` on; the index of the first that did not fit."""
     append = batch._builder.append
     offset = batch._relative_offset
+    shared: Headers = ()
+    wanted: list[Any] = _NONE
     for index in range(start, len(rows)):
-        key, value, timestamp_ms, headers, *_ = rows[index]
-        fitted = append(
-            offset, timestamp_ms, key=key, value=value, headers=list(headers) if headers else _NONE
-        )
-        if fitted is None:
+        key, value, timestamp_ms, headers, _, _, _ = rows[index]
+        if headers is not shared:  # all results of one window have the same, as one object
+            shared, wanted = headers, list(headers)
+        if append(offset, timestamp_ms, key=key, value=value, headers=wanted) is None:
             batch._relative_offset = offset
             batch.close()
             return index

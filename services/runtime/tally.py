@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from aiokafka.structs import TopicPartition
@@ -18,6 +19,9 @@ from services.observe.snapshot import (
     operator_snapshot,
 )
 from services.operators.chain import Chain, Lateness
+
+_key_of = itemgetter(0)
+_value_of = itemgetter(1)
 
 
 class Surveyed(NamedTuple):
@@ -54,7 +58,8 @@ class Tally:
     def took(self, records: list[Record]) -> None:
         """Records were decided."""
         self.taken_records += len(records)
-        self.taken_bytes += sum(len(key or b"") + len(value or b"") for key, value, *_ in records)
+        for field_of in (_key_of, _value_of):
+            self.taken_bytes += sum(map(len, filter(None, map(field_of, records))))
 
     def committed(self, records: int, seconds: float) -> None:
         """A commit succeeded."""
