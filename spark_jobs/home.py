@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 
 _SMALL_CORES = 2
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC")
+_COMPILE_LATER = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=20000",
+    "-XX:Tier4CompileThreshold=200000",
+    "-XX:Tier4BackEdgeThreshold=2000000",
+)
+"""Ten and more times Java's own. What runs for each row is there within a batch all the same; what
+runs for each task, and is most of the code, is never compiled for more than it gives back: five
+CPU seconds in two million facts instead of sixteen."""
 _TOLD_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 
 
@@ -69,7 +78,7 @@ def class_archive(home: Path) -> Path:
 
 def java_options(home: Path, given: str) -> str:
     """What Java is told before what is given."""
-    options = []
+    options = [*_COMPILE_LATER]
     archive = class_archive(home)
     if archive.exists():
         options.append(f"-XX:SharedArchiveFile={archive}")

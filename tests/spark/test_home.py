@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from subprocess import run
 
 import pytest
 
@@ -56,8 +57,18 @@ def test_a_collector_is_chosen_unless_somebody_did(
     cores: int, collector: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: cores)
-    folder = home.spark_home()
-    assert home.java_options(folder, "-Xss4m") == f"-XX:+Use{collector}GC"
-    assert home.java_options(folder, "-XX:+UseZGC") == ""
+    assert _collectors("-Xss4m") == [f"-XX:+Use{collector}GC"]
+    assert _collectors("-XX:+UseZGC") == []
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:+UseG1GC")
-    assert home.java_options(folder, "") == ""
+    assert _collectors("") == []
+
+
+def _collectors(given: str) -> list[str]:
+    options = home.java_options(home.spark_home(), given).split()
+    return [option for option in options if option.endswith("GC")]
+
+
+def test_java_takes_all_that_it_is_told() -> None:
+    told = home.java_options(home.spark_home(), "").split()
+    # One that it did not know would end it, and every session with it.
+    run(["java", *told, "-version"], check=True, capture_output=True)  # noqa: S607
