@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from functools import cache
 from zipimport import zipimporter
 
 _JAR = ".jar"
@@ -27,10 +28,10 @@ def forget_jars() -> None:
             del sys.path_importer_cache[name]
 
 
+@cache
 def settle() -> None:
     """Make a worker ready for many tasks; the second time there is nothing to do."""
-    if not gc.get_freeze_count():
-        forget_jars()
-        # Behind every task Spark has all objects looked through, those of libraries first of all.
-        gc.collect()
-        gc.freeze()
+    forget_jars()
+    # Behind every task Spark has all objects looked through, those of libraries first of all.
+    gc.collect()
+    gc.freeze()

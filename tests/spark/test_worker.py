@@ -37,7 +37,7 @@ def test_what_is_sent_with_a_task_keeps_its_archives() -> None:
 
 
 def test_a_settled_worker_looks_through_new_objects_alone() -> None:
-    gc.unfreeze()
+    settle.cache_clear()
     before: list[object] = []
     settle()
     behind: list[object] = []
