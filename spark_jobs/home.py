@@ -67,10 +67,15 @@ def connectors_of(home: Path) -> list[Path]:
     return [jar for jar in (home / "jars").iterdir() if not jar.is_symlink()]
 
 
+def java_program() -> str | None:
+    """The Java that Spark starts on this machine, None where there is none."""
+    found = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=f"{found}/bin") if found else shutil.which("java")
+
+
 def class_archive(home: Path) -> Path:
     """Where the archive of the classes of this folder is for this Java, or would be."""
-    found = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=f"{found}/bin") if found else shutil.which("java")
+    java = java_program()
     # Java would ignore the archive of another Java, but would complain about it at each start.
     which = "" if java is None else f"{os.path.realpath(java)} {Path(java).stat().st_mtime_ns}"
     return home.with_name(f"{home.name}-{crc32(which.encode()):08x}.jsa")

@@ -12,16 +12,14 @@ State
 
 from __future__ import annotations
 
-from itertools import compress
 from operator import itemgetter
-from typing import Any, cast
 
 from contracts.decision import Reason, Verdict
 from contracts.policies import AggregatePolicy, Session, Sliding, Tumbling, Unlimited
 from contracts.record import Record
 from services.operators.functions import Function
 from services.operators.operator import Aside, Batch, Step, View
-from services.operators.readable import read_batch, set_aside_dead
+from services.operators.readable import only, read_batch, set_aside_dead
 from services.operators.session_windows import SessionWindows
 from services.operators.sliding_windows import SlidingWindows
 from services.operators.time_windows import OneWindow, TimeWindows, TumblingWindows
@@ -44,7 +42,6 @@ class Aggregate(Timed):
         self._policy = policy
         self._function = function
         self._windows = windows_of(policy, view, function)
-        self._needs_time = policy.window is not None
         self._needs_value = policy.window is None or isinstance(policy.window, Sliding)
 
     def process(self, batch: Batch) -> Step:
@@ -53,8 +50,9 @@ class Aggregate(Timed):
         arrivals = self._read(batch, step)
         self._windows.recall(arrivals.records, self._time_ms)
         if self._explain:
-            for arrival in zip(*arrivals, strict=True):
-                self._take(step, Arrivals(*[[each] for each in cast("tuple[Any, ...]", arrival)]))
+            # Each decision shows stream time as it was then.
+            for record, cause, content in zip(*arrivals, strict=True):
+                self._take(step, Arrivals([record], [cause], [content]))
         else:
             self._take(step, arrivals)
         self._windows.save(self._time_ms)
@@ -88,18 +86,15 @@ class Aggregate(Timed):
     def _without_refused(self, step: Step, arrivals: Arrivals) -> Arrivals:
         """Those that have a part in anything; the others do not even move stream time."""
         records = arrivals.records
-        if (
-            None not in map(_key_of, records)
-            and not (self._needs_value and None in map(_value_of, records))
-            and not (self._needs_time and min(map(_time_of, records), default=0) < 0)
-        ):
+        nulls = None in map(_key_of, records) or None in map(_value_of, records)
+        if not nulls and min(map(_time_of, records), default=0) >= 0:
             return arrivals
         reasons = [self._refusal(record) for record in records]
         for reason, record, cause in zip(reasons, records, arrivals.causes, strict=True):
             if reason is not None:
                 self._drop(step, record, cause, reason)
         is_good = [reason is None for reason in reasons]
-        return Arrivals(*[[*compress(cast("list[Any]", of), is_good)] for of in arrivals])
+        return Arrivals(*only(is_good, arrivals))
 
     def _refusal(self, record: Record) -> Reason | None:
         """Why a record has no part in anything."""
@@ -108,7 +103,7 @@ class Aggregate(Timed):
             return Reason.NULL_KEY
         if value is None and self._needs_value:
             return Reason.NULL_VALUE
-        if timestamp_ms < 0 and self._needs_time:
+        if timestamp_ms < 0 and self._policy.window is not None:
             return Reason.NEGATIVE_TIMESTAMP
         return None
 

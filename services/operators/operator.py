@@ -63,7 +63,10 @@ class Batch:
 
     def append(self, record: Record, cause: int, old: bytes | None) -> None:
         """One more update of a table."""
-        self.extend([record], [cause], [old])
+        self.records.append(record)
+        self.causes.append(cause)
+        if self.olds is not None:
+            self.olds.append(old)
 
     def extend(self, records: list[Record], causes: list[int], olds: list[bytes | None]) -> None:
         """More updates of a table."""

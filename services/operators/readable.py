@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import compress
+from typing import Any, TypeVar
 
 from contracts.decision import Reason
 from contracts.errors import RecordUndecodable
@@ -41,6 +42,11 @@ def _read_one_by_one(
             records.append(record)
             causes.append(cause)
     return records, causes, found
+
+
+def only(is_wanted: Sequence[bool], columns: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
+    """The wanted places of each column."""
+    return (list(compress(column, is_wanted)) for column in columns)
 
 
 def set_aside_dead(step: Step, counts: Counts, aside: Aside) -> None:

@@ -19,7 +19,7 @@ from bisect import insort
 from itertools import compress
 from operator import attrgetter, itemgetter
 from struct import Struct
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from contracts.decision import Decision, Reason, Verdict
 from contracts.policies import SuppressPolicy
@@ -27,8 +27,9 @@ from contracts.record import NO_TIME_MS, Record
 from contracts.window import WINDOW_HEADER
 from services.operators.held import NEVER_MS, UNBOUNDED, Codec, Held, memory_bounds
 from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
-from services.operators.readable import set_aside_dead
+from services.operators.readable import only, set_aside_dead
 from services.operators.rows import TIME_BIAS, unpack_fields
+from services.operators.shared import of_each
 from services.operators.updates import (
     BufferSamples,
     Update,
@@ -77,7 +78,7 @@ class Suppress:
         self._space = view.prefix + _SPACE
         self._place_space = view.prefix + _PLACE_SPACE
         self.samples = BufferSamples()
-        self._ends = WindowEnds()
+        self._end_ms = WindowEnds().of
         self._updates: dict[bytes, Update] = {}
         self.stream_time_ms, self.weight, self.count = NO_TIME_MS, 0, 0
         self._held = Held(view, self._space, self.wait_ms, Codec(encode_updates, self._decode))
@@ -176,7 +177,7 @@ class Suppress:
             self.weight -= update.weight
         self.count -= len(updates)
 
-    def _take(self, step: Step, batch: Batch) -> None:  # noqa: C901, PLR0915 - see below
+    def _take(self, step: Step, batch: Batch) -> None:  # noqa: PLR0915 - see below
         """Hold updates; what is due by the end of the batch leaves on the way there.
 
         Every update passes the loop, so nothing is called there that can be done for all at once.
@@ -205,12 +206,12 @@ class Suppress:
                 reached_ms = timestamp_ms
             update = updates.get(key)
             if update is None:
-                if old is not None:
-                    own_weight += len(old)  # noqa: PLW2901
+                # What it replaces is the value before it entered, too, and counts once.
+                held_weight = own_weight if old is None else own_weight + len(old)
                 if due_ms != begun_ms:  # a window's results are due together
                     begun_ms, beginning = due_ms, space + _pack_time(due_ms + TIME_BIAS)
                 place = beginning + key
-                update = updates[key] = Update(place, due_ms, old, old, record, own_weight)
+                update = updates[key] = Update(place, due_ms, old, old, record, held_weight)
                 count += 1
                 if due_ms > through_ms:
                     entered.append((place, update))
@@ -218,11 +219,11 @@ class Suppress:
                     insort(due, update, position, key=_place_of)
                     next_ms = due[position].due_ms + wait_ms
             else:
-                own_weight += replaced_weight(update.prior, old)  # noqa: PLW2901
+                held_weight = own_weight + replaced_weight(update.prior, old)
                 weight -= update.weight
-                update.old, update.record, update.weight = old, record, own_weight
+                update.old, update.record, update.weight = old, record, held_weight
                 unsaved[update.place] = update
-            weight += own_weight
+            weight += held_weight
             sizes.append(weight)
             counts.append(count)
             if next_ms > reached_ms:
@@ -250,7 +251,11 @@ class Suppress:
         """The updates that can be held, each with the time that its place begins with."""
         records, causes = batch.records, batch.causes
         olds = batch.olds or [None] * len(records)
-        dues_ms: Any = self._ends.of_each(records) if self._final else list(map(_time_of, records))
+        dues_ms: Any
+        if self._final:
+            dues_ms = of_each([record[3] for record in records], self._end_ms)
+        else:
+            dues_ms = list(map(_time_of, records))
         arrivals = _Arrivals(records, causes, olds, dues_ms, update_weights(records))
         if None not in dues_ms and None not in map(_key_of, records):
             return arrivals
@@ -259,7 +264,7 @@ class Suppress:
             is_good.append(record.key is not None and due_ms is not None)
             if not is_good[-1]:
                 self._refuse(step, record, cause)
-        return _Arrivals(*[[*compress(cast("list[Any]", of), is_good)] for of in arrivals])
+        return _Arrivals(*only(is_good, arrivals))
 
     def _explain_arrival(self, step: Step, record: Record, cause: int) -> None:
         """An update is held; one that it replaces is merged."""

@@ -80,19 +80,8 @@ class WindowEnds:
         """Nothing is known yet."""
         self._ends: dict[bytes | None, int | None] = {}
 
-    def of_each(self, records: list[Record]) -> list[int | None]:
-        """The end of each record's window, None where its headers name none."""
-        ends_ms: list[int | None] = []
-        shared: Headers | None = None
-        end_ms: int | None = None
-        for record in records:
-            headers = record[3]
-            if headers is not shared:  # all results of one window have the same, as one object
-                shared, end_ms = headers, self._of(headers)
-            ends_ms.append(end_ms)
-        return ends_ms
-
-    def _of(self, headers: Headers) -> int | None:
+    def of(self, headers: Headers) -> int | None:
+        """The end of the window that the headers name, None where they name none."""
         value = None
         for name, content in headers:
             if name == WINDOW_HEADER:

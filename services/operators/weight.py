@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contracts.record import Headers, Record
 from contracts.window import WINDOW_HEADER
+from services.operators.shared import of_each
 
 _HELD_RECORD = 13 + 8 + 8 + 4
 _HELD_UPDATE = 8 + 8 + 8 + 4
@@ -29,15 +30,11 @@ def records_weight(records: list[Record]) -> int:
 
 def update_weights(records: list[Record]) -> list[int]:
     """The weights of held updates, but for the values that they replace."""
-    weights: list[int] = []
-    shared: Headers | None = None
-    of_all = 0
-    for key, value, _, headers, topic, _, _ in records:
-        if headers is not shared:  # all results of one window have the same, as one object
-            shared = headers
-            of_all = _HELD_UPDATE + headers_weight(headers)
-        weights.append(of_all + len(key or b"") + len(value or b"") + len(topic))
-    return weights
+    of_headers = of_each([record[3] for record in records], headers_weight)
+    return [
+        _HELD_UPDATE + weight + len(key or b"") + len(value or b"") + len(topic)
+        for (key, value, _, _, topic, _, _), weight in zip(records, of_headers, strict=True)
+    ]
 
 
 def replaced_weight(prior: bytes | None, old: bytes | None) -> int:

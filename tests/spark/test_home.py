@@ -69,6 +69,8 @@ def _collectors(given: str) -> list[str]:
 
 
 def test_java_takes_all_that_it_is_told() -> None:
+    java = home.java_program()
+    assert java is not None
     told = home.java_options(home.spark_home(), "").split()
     # One that it did not know would end it, and every session with it.
-    run(["java", *told, "-version"], check=True, capture_output=True)  # noqa: S607
+    run([java, *told, "-version"], check=True, capture_output=True)
