@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from services.operators.operator import View
 
-SWEEP_AFTER_ROWS = 50_000
+SWEEP_AFTER_ROWS = 100_000
 
 
 class Sweep:

@@ -265,8 +265,10 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
             except KafkaError as problem:
                 self.app.worker.fail(problem)
                 return
+            # Counted first: a task empties what it has taken.
+            brought = sum(len(batch.records) for batch in batches)
             await self._hand_on(batches)
-            if sum(len(batch.records) for batch in batches) < FEW_RECORDS:
+            if brought < FEW_RECORDS:
                 # Nothing is visible before the next commit; in larger batches it costs less.
                 await asyncio.sleep(self.app.worker.breath_s)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from services.observe.logs import configure
 from services.observe.logs import logger as logger_of
 from services.runtime import seams
 from services.runtime.app import SidecarApp, make_app, start_app
+from services.runtime.garbage import collect_by_clock_alone
 from services.runtime.reach import reachable
 from services.runtime.topics import prepare_topics
 from services.runtime.watch import watched
@@ -24,8 +24,6 @@ from services.runtime.worker import Worker
 from services.settings import Settings
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_COLLECT_AFTER = 200_000
-"""Records come and go by the thousand and hold no cycles: looking for some is mostly in vain."""
 _LAST_S = 1.0
 logger = logger_of(__name__)
 
@@ -33,7 +31,7 @@ logger = logger_of(__name__)
 def run_pipeline(spec: PipelineSpec, settings: Settings) -> None:
     """Run until a signal says stop; raises what ended it otherwise."""
     configure(settings.log_format, settings.log_level, sys.stderr)
-    gc.set_threshold(_COLLECT_AFTER, 50, 100)
+    collect_by_clock_alone()
     seams.install_records()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)

@@ -45,7 +45,7 @@ from services.state.purging import Purging
 from services.state.stamps import check_stamp, stamp_of
 
 _LOOK_AGAIN_S = 1.0
-SLICE_RECORDS = 2_000
+SLICE_RECORDS = 500
 """How many records the operators take at once: enough to be fast, few enough to let others in."""
 
 
@@ -290,6 +290,8 @@ class Task:
             else:
                 await asyncio.sleep(0)
         self._quiet_since = time.monotonic()
+        # What acknowledges them would keep them all until the commit.
+        fetched.records.clear()
         self._uncommitted.append(fetched)
 
     async def _process(self, records: list[Record]) -> None:

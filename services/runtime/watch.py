@@ -1,4 +1,4 @@
-"""What goes on beside a worker: it is watched, by itself and over HTTP, and its topics purged."""
+"""What goes on beside a worker: it is watched, by itself and over HTTP, and cleaned up behind."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from services.observe.http import serve
 from services.observe.logs import logger
 from services.observe.metrics import Metrics
 from services.observe.pages import pages
+from services.runtime.garbage import keep_collecting
 from services.runtime.worker import Worker
 
 _LOOK_EVERY_S = 2.0
@@ -33,12 +34,14 @@ async def watched(worker: Worker) -> AsyncIterator[None]:
         _log.info("answering /live, /ready and /metrics", host=settings.http_host, port=server.port)
     looking = asyncio.create_task(_look(worker, watchdog))
     purging = asyncio.create_task(worker.work.purges.keep_purging())
+    collecting = asyncio.create_task(keep_collecting())
     looking.add_done_callback(lambda ended: _told(worker, ended))
     try:
         yield
     finally:
         looking.cancel()
         purging.cancel()
+        collecting.cancel()
         if server is not None:
             await server.close()
 

@@ -34,7 +34,8 @@ MEMORY_BYTES = 512 << 20
 _WRITE_BUFFERS_SHARE = 4
 _WRITE_BUFFER_BYTES_MAX = 64 << 20
 _BLOOM_BITS_PER_KEY = 10
-_MEMTABLE_BLOOM_SHARE = 0.1
+_MEMTABLE_BLOOM_SHARE = 0.02
+"""Of a write buffer, and taken at once: 10 bits a row where a full one has rows of 60 bytes."""
 _READING_TRIES = 5
 _IS_DATABASE = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log)")
 _LOCK = re.compile(r"^IO error: (lock hold by|While lock file)")
