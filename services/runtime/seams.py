@@ -240,7 +240,7 @@ def fill(batch: Any, rows: Sequence[Record], start: int) -> int:
         key, value, timestamp_ms, headers, _, _, _ = rows[index]
         if headers is not shared:  # all results of one window have the same, as one object
             shared, wanted = headers, list(headers)
-        if append(offset, timestamp_ms, key=key, value=value, headers=wanted) is None:
+        if append(offset, timestamp_ms, key, value, wanted) is None:
             batch._relative_offset = offset
             batch.close()
             return index
@@ -257,7 +257,7 @@ def fill_rows(
     offset = batch._relative_offset
     for index in range(start, len(rows)):
         key, value = rows[index]
-        if append(offset, timestamp_ms, key=key, value=value, headers=_NONE) is None:
+        if append(offset, timestamp_ms, key, value, _NONE) is None:
             batch._relative_offset = offset
             batch.close()
             return index

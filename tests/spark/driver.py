@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -61,12 +61,19 @@ class Driver:
         self._process.join()
 
 
-def kill_session(session: int, *, spared: int | None = None) -> None:
+def kill_session(session: int) -> None:
     """Kill all processes of a session, at once."""
-    for pid in _members(session):
-        if pid != spared:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    for pid in dying_order(_members(session), session, os.getpid()):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def dying_order(members: Iterable[int], leader: int, caller: int) -> list[int]:
+    """Who leads a session dies before it sees others dead; who kills, when all others are.
+
+    Process numbers say nothing about age: they begin again from below.
+    """
+    return sorted(members, key=lambda pid: (pid == caller, pid != leader))
 
 
 def _members(session: int) -> Iterator[int]:

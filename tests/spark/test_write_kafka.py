@@ -19,7 +19,7 @@ from spark_jobs.write.topics import check_topics, ensure_markers
 from spark_jobs.write.transaction import Batch, check_marker, write_rows
 from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import SharedKafka
-from tests.spark.driver import KILLED, Driver
+from tests.spark.driver import KILLED, Driver, dying_order
 from tests.spark.strikes import WRITERS, Strike, record_table, run_query, write_batch_file
 
 BATCHES = 4
@@ -125,6 +125,11 @@ def tables(*numbers: int) -> Callable[[str], Iterator[pa.RecordBatch]]:
     return lambda topic: iter(
         [record_table([(topic, one) for one in a_batch(number)]) for number in numbers]
     )
+
+
+def test_a_driver_never_sees_what_it_started_die_before_it() -> None:
+    assert dying_order([12, 95, 300, 400], leader=300, caller=95) == [300, 12, 400, 95]
+    assert dying_order([12, 300, 400], leader=300, caller=300) == [12, 400, 300]
 
 
 def test_a_writer_that_was_overtaken_commits_nothing(batch: Batch, kafka: SharedKafka) -> None:

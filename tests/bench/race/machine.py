@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import re
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,6 +14,10 @@ from services.broker.jars import KAFKA_VERSION
 
 _PEERS = Path(__file__).parents[1] / "peers"
 _LIBRARIES = ("faust-streaming", "aiokafka", "rocksdict")
+_STAT = Path("/proc/stat")
+_REST_SHARE = 0.05
+_REST_S = 1.0
+_REST_TRIES = 30
 
 
 def machine() -> dict[str, str]:
@@ -42,3 +48,28 @@ def versions() -> dict[str, str]:
 def load() -> str:
     """How busy the machine is: the means of the last 1, 5 and 15 minutes."""
     return " ".join(f"{mean:.1f}" for mean in os.getloadavg())
+
+
+async def at_rest() -> None:
+    """Wait until the machine does next to nothing, or give up: others may be at work on it.
+
+    Whoever ran before leaves the broker topics to delete and changelogs to compact.
+    """
+    busy = busy_shares()
+    next(busy)
+    for _ in range(_REST_TRIES):
+        await asyncio.sleep(_REST_S)
+        if next(busy) < _REST_SHARE:
+            return
+
+
+def busy_shares(stat: Path = _STAT) -> Iterator[float]:
+    """How much of all cores was in use since it was last asked; at first, since the start."""
+    before = [0, 0]
+    while True:
+        ticks = [int(each) for each in stat.read_text("utf-8").split("\n", 1)[0].split()[1:]]
+        # What it waits for disks stands behind what it waits for nothing.
+        now = [sum(ticks), sum(ticks[3:5])]
+        passed, idle = (one - other for one, other in zip(now, before, strict=True))
+        before = now
+        yield 1 - idle / passed if passed else 0.0

@@ -10,7 +10,7 @@ from tests.bench.race.contestants import CONTESTANTS
 from tests.bench.race.figures import Figures
 from tests.bench.race.heats import Heat, Track, heats
 from tests.bench.race.latency import Latency, latency
-from tests.bench.race.machine import load, machine, versions
+from tests.bench.race.machine import at_rest, load, machine, versions
 from tests.bench.race.options import LATENCY, RESTORE, Options
 from tests.bench.race.restore import Restore, bare, restore
 from tests.bench.race.results import Circumstances, Results
@@ -35,6 +35,7 @@ async def race(options: Options, bootstrap_servers: str, folder: Path) -> Result
         try:
             await track.prepare()
             for heat in heats(options.rounds, options.only, contestants):
+                await at_rest()
                 runs.append(await track.run(heat, options.commit_interval_ms))
                 print(_line(runs[-1]), flush=True)
             if LATENCY in options.only:

@@ -38,7 +38,8 @@ and reorder the order in each partition. A run counts from the first commit that
 one (records/s: to the last record of the output); CPU time is that of all threads of the worker's
 process, without the broker's. Start-up, until that first commit, stands apart. *2nd half* counts
 from the middle of the input on, when Java's compilers are done. Figures are medians, with the least
-and the most of all rounds; rounds are interleaved, every other one backwards.
+and the most of all rounds; rounds are interleaved, every other one backwards. Each run waits until
+the broker is done with what the one before it left.
 
 What had to be set so that all say the same:
 

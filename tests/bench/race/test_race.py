@@ -17,6 +17,7 @@ from tests.bench.race.cluster import opened
 from tests.bench.race.contestants import CONTESTANTS, OPERATORS, ORDERED, pipeline_text
 from tests.bench.race.figures import figures, rows
 from tests.bench.race.heats import Heat, Track, heats
+from tests.bench.race.machine import busy_shares
 from tests.bench.race.outcome import (
     Disagreement,
     Outcome,
@@ -147,3 +148,13 @@ def test_the_chart_is_an_image_with_a_bar_for_each_row() -> None:
     drawn = race_chart(list(rows([run, run._replace(contestant="headrace")])))
     # What is parsed here was made here.
     assert len(minidom.parseString(drawn).getElementsByTagName("rect")) == 2  # noqa: S318
+
+
+def test_how_busy_the_machine_is_counts_from_the_last_question(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  60 0 20 10 10 0 0 0\ncpu0 1 1 1 1\n")
+    busy = busy_shares(stat)
+    assert next(busy) == pytest.approx(0.8)
+    stat.write_text("cpu  65 0 20 20 15 0 0 0\ncpu0 1 1 1 1\n")
+    assert next(busy) == pytest.approx(0.25)
+    assert next(busy) == 0.0
