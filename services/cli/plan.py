@@ -60,7 +60,7 @@ def _topology(spec: PipelineSpec, traffic: Traffic | None) -> Tree:
     tree = Tree(Text(spec.pipeline, style=_NAME_STYLE))
     _branch(tree, f"reads {spec.source.topic}", explain_source(spec.source))
     for policy in spec.operators:
-        lines = [*explain_operator(policy, spec), *explain_size(policy, traffic)]
+        lines = [*explain_operator(policy, spec), *explain_size(policy, spec, traffic)]
         _branch(tree, _title(policy), lines)
     tree.add(Text(f"writes {spec.sink.topic}", style=_NAME_STYLE))
     return tree

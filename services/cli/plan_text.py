@@ -27,6 +27,7 @@ from contracts.selector_text import RECORD_TIMESTAMP, parse_selector
 from contracts.time import format_duration_ms as duration
 from contracts.topics import keeps_state, repartition_topic
 from services.cli.state_size import Traffic, format_bytes, state_bytes_max
+from services.operators.held_windows import may_share
 
 
 class Line(NamedTuple):
@@ -71,10 +72,12 @@ def explain_operator(policy: AnyOperator, spec: PipelineSpec) -> Iterator[Line]:
         yield Line("state", f"on disk, and again in {changelog}")
 
 
-def explain_size(policy: AnyOperator, traffic: Traffic | None) -> Iterator[Line]:
+def explain_size(
+    policy: AnyOperator, spec: PipelineSpec, traffic: Traffic | None
+) -> Iterator[Line]:
     """How much an operator keeps, if somebody said how many records come."""
     size = None if traffic is None else state_bytes_max(policy, traffic)
-    if size is not None:
+    if size is not None and _holder(policy, spec) is None:
         yield Line("size", f"at most about {format_bytes(size)} over all partitions")
 
 
@@ -147,12 +150,21 @@ def _explain_aggregate(policy: AggregatePolicy, spec: PipelineSpec) -> Iterator[
     yield _explain_window(policy.window)
     meaning = f"a record all of whose windows are closed {_late(policy.late, spec)}"
     yield Line(f"late: {policy.late}", meaning)
-    if policy.retention_ms is None:
+    holder = _holder(policy, spec)
+    if holder is not None:
+        yield Line("keeps", f"nothing itself: `{holder.name}` behind it holds its results")
+    elif policy.retention_ms is None:
         yield Line("keeps", "one result for each key and window that can still change")
     else:
         retention = duration(policy.retention_ms)
         meaning = f"one result for each key and window of the last {retention}, to be looked up"
         yield Line(f"retention: {retention}", meaning)
+
+
+def _holder(policy: AnyOperator, spec: PipelineSpec) -> AnyOperator | None:
+    """Who holds an operator's results for it, None where it keeps them itself."""
+    behind = next(iter(spec.operators[spec.operators.index(policy) + 1 :]), None)
+    return behind if may_share(policy, behind) else None
 
 
 def _explain_suppress(policy: SuppressPolicy) -> Iterator[Line]:

@@ -15,13 +15,15 @@ from __future__ import annotations
 from operator import itemgetter
 
 from contracts.decision import Reason, Verdict
-from contracts.policies import AggregatePolicy, Session, Sliding, Tumbling, Unlimited
+from contracts.policies import AggregatePolicy, Hopping, Session, Sliding, Tumbling, Unlimited
 from contracts.record import Record
 from services.operators.functions import Function
+from services.operators.held_windows import HeldTumblingWindows, HeldWindows
 from services.operators.operator import Aside, Batch, Step, View
 from services.operators.readable import only, read_batch, set_aside_dead
 from services.operators.session_windows import SessionWindows
 from services.operators.sliding_windows import SlidingWindows
+from services.operators.suppress import Suppress
 from services.operators.time_windows import OneWindow, TimeWindows, TumblingWindows
 from services.operators.timed import Timed
 from services.operators.windows import Arrivals, Windows
@@ -35,13 +37,22 @@ class Aggregate(Timed):
     """The operator over one partition."""
 
     def __init__(
-        self, policy: AggregatePolicy, view: View, function: Function, *, explain: bool = False
+        self,
+        policy: AggregatePolicy,
+        view: View,
+        function: Function,
+        *,
+        held_by: Suppress | None = None,
+        explain: bool = False,
     ) -> None:
-        """Go on where an earlier instance over the same view saved."""
+        """Go on where an earlier instance over the same view saved.
+
+        Where results are held by a suppress, they stand there alone: see `held_windows`.
+        """
         super().__init__(policy.name or policy.kind, view, explain=explain)
         self._policy = policy
         self._function = function
-        self._windows = windows_of(policy, view, function)
+        self._windows = windows_of(policy, view, function, held_by)
         self._needs_value = policy.window is None or isinstance(policy.window, Sliding)
 
     def process(self, batch: Batch) -> Step:
@@ -117,9 +128,16 @@ class Aggregate(Timed):
             self._send_late(step, record, cause, detail)
 
 
-def windows_of(policy: AggregatePolicy, view: View, function: Function) -> Windows:
-    """The windows that a policy asks for, over a view."""
+def windows_of(
+    policy: AggregatePolicy, view: View, function: Function, held_by: Suppress | None
+) -> Windows:
+    """The windows that a policy asks for, over a view or what a suppress holds."""
     window, retention_ms = policy.window, policy.retention_ms
+    if held_by is not None:
+        if isinstance(window, Tumbling):
+            return HeldTumblingWindows(window, view, function, held_by)
+        assert isinstance(window, Hopping)
+        return HeldWindows(window, view, function, held_by)
     if window is None or isinstance(window, Unlimited):
         return OneWindow(window, view, function)
     if isinstance(window, Session):

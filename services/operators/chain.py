@@ -27,14 +27,20 @@ from services.operators.deduplicate import Deduplicate
 from services.operators.distinct import Distinct
 from services.operators.filter import Filter
 from services.operators.functions import function_of
+from services.operators.held_windows import shares
 from services.operators.operator import Batch, Operator, Step, View
 from services.operators.reorder import Reorder
 from services.operators.suppress import Suppress
 from services.operators.table import Table
 
 
-def build_operator(policy: AnyOperator, view: View, *, explain: bool = False) -> Operator:
-    """The operator that a policy describes, going on where its view was saved."""
+def build_operator(
+    policy: AnyOperator, view: View, *, held_by: Suppress | None = None, explain: bool = False
+) -> Operator:
+    """The operator that a policy describes, going on where its view was saved.
+
+    `held_by` is what holds its results, where these stand in the operator behind it alone.
+    """
     match policy:
         case ReorderPolicy():
             return Reorder(policy, view, explain=explain)
@@ -47,7 +53,8 @@ def build_operator(policy: AnyOperator, view: View, *, explain: bool = False) ->
         case FilterPolicy():
             return Filter(policy, predicate(policy.where), explain=explain)
         case AggregatePolicy():
-            return Aggregate(policy, view, function_of(policy), explain=explain)
+            function = function_of(policy)
+            return Aggregate(policy, view, function, held_by=held_by, explain=explain)
         case SuppressPolicy():
             return Suppress(policy, view, explain=explain)
 
@@ -87,12 +94,7 @@ class Chain:
         explain: bool = False,
     ) -> None:
         """Build every operator over the view of its store."""
-        self.operators = [
-            build_operator(
-                policy, view_of(policy.store or policy.name or policy.kind), explain=explain
-            )
-            for policy in policies
-        ]
+        self.operators = _build(policies, view_of, explain=explain)
         self._explain = explain
         self.lateness = Lateness()
 
@@ -149,6 +151,21 @@ class Chain:
             for operator in self.operators
             if (balance := operator.counts.balance()) != 0
         }
+
+
+def _build(
+    policies: Sequence[AnyOperator], view_of: Callable[[str], View], *, explain: bool
+) -> list[Operator]:
+    """The last first, since an operator may have its results in the one behind it."""
+    views = [view_of(policy.store or policy.name or policy.kind) for policy in policies]
+    built: list[Operator] = []
+    behind: AnyOperator | None = None
+    for policy, view in zip(reversed(policies), reversed(views), strict=True):
+        last = built[-1] if built else None
+        held_by = last if isinstance(last, Suppress) and shares(policy, view, behind) else None
+        built.append(build_operator(policy, view, held_by=held_by, explain=explain))
+        behind = policy
+    return built[::-1]
 
 
 def _joined(one: Step, other: Step) -> Step:

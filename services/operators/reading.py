@@ -187,7 +187,7 @@ def _suppress(through_ms: int) -> _Reader:
         return [(at_ms, row)] if at_ms > through_ms else []
 
     def show(key: bytes, row: bytes) -> Entry:
-        update = decode_update(key, 1, row)
+        update = decode_update(1, key, row)
         return _held(update.record, waits_from_ms=update.due_ms)
 
     return _Reader("held", find, show)

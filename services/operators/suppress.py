@@ -16,10 +16,12 @@ State
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import compress
 from operator import attrgetter, itemgetter
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 from contracts.decision import Decision, Reason, Verdict
 from contracts.policies import SuppressPolicy
@@ -31,6 +33,8 @@ from services.operators.readable import only, set_aside_dead
 from services.operators.rows import TIME_BIAS, unpack_fields
 from services.operators.shared import of_each
 from services.operators.updates import (
+    UPDATE_SPACE,
+    Arrivals,
     BufferSamples,
     Update,
     WindowEnds,
@@ -42,23 +46,12 @@ from services.operators.updates import (
 from services.operators.weight import replaced_weight, update_weights
 
 _HEADER_KEY = b"\x00"
-_SPACE = b"\x01"
 _PLACE_SPACE = b"\x02"
 _header = Struct(">qqqqq")
 _pack_time = Struct(">Q").pack
 _place_of = attrgetter("place")
 _key_of = itemgetter(0)
 _time_of = itemgetter(2)
-
-
-class _Arrivals(NamedTuple):
-    """Updates on their way into the buffer, by columns."""
-
-    records: list[Record]
-    causes: list[int]
-    olds: list[bytes | None]
-    dues_ms: list[int]
-    weights: list[int]
 
 
 class Suppress:
@@ -75,12 +68,13 @@ class Suppress:
         self._spills, self._records_max, self._bytes_max = memory_bounds(policy.buffer)
         self.wait_ms = waiting_time_ms(policy)
         self._header_key = view.prefix + _HEADER_KEY
-        self._space = view.prefix + _SPACE
+        self._space = view.prefix + UPDATE_SPACE
         self._place_space = view.prefix + _PLACE_SPACE
         self.samples = BufferSamples()
         self._end_ms = WindowEnds().of
         self._updates: dict[bytes, Update] = {}
         self.stream_time_ms, self.weight, self.count = NO_TIME_MS, 0, 0
+        self._decode = partial(decode_update, len(self._space))
         self._held = Held(view, self._space, self.wait_ms, Codec(encode_updates, self._decode))
         self._held.recalled = self._recalled
         if (header := view.get_many([self._header_key])[0]) is not None:
@@ -101,14 +95,26 @@ class Suppress:
             self._held.in_memory_max = self._in_memory_max(held)
         self._held.load(held, through_ms, without_place)
 
+    @property
+    def released_through_ms(self) -> int:
+        """Nothing is held that was due then, or before."""
+        return self._held.released_through_ms
+
+    def reach(self, keys: Iterable[bytes | None]) -> Mapping[bytes, Update]:
+        """What is held in memory, by key; what is held of these keys is among it."""
+        if not self._held.is_all_in_memory:
+            self._held.save()
+            wanted = [key for key in {*keys} if key is not None and key not in self._updates]
+            self._recall(wanted)
+        return self._updates
+
     def process(self, batch: Batch) -> Step:
         """Hold every update, let go of what is due."""
         self.counts.taken += len(batch.records)
         # A final result replaces nothing: what follows sees events, as behind Kafka's toStream.
         has_olds = batch.olds is not None and not self._final
         step = Step(Batch([], [], [] if has_olds else None))
-        if not self._held.is_all_in_memory:
-            self._recall_keys(batch)
+        self.reach(map(_key_of, batch.records))
         if self._explain or self._could_fill(batch):
             self._take_one_by_one(step, batch)
         else:
@@ -247,7 +253,7 @@ class Suppress:
         held.add_many(entered, [update.due_ms for _, update in entered])
         self._leave(step, due, because, self._reason)
 
-    def _readable(self, step: Step, batch: Batch) -> _Arrivals:
+    def _readable(self, step: Step, batch: Batch) -> Arrivals:
         """The updates that can be held, each with the time that its place begins with."""
         records, causes = batch.records, batch.causes
         olds = batch.olds or [None] * len(records)
@@ -256,7 +262,7 @@ class Suppress:
             dues_ms = of_each([record[3] for record in records], self._end_ms)
         else:
             dues_ms = list(map(_time_of, records))
-        arrivals = _Arrivals(records, causes, olds, dues_ms, update_weights(records))
+        arrivals = Arrivals(records, causes, olds, dues_ms, update_weights(records))
         if None not in dues_ms and None not in map(_key_of, records):
             return arrivals
         is_good = []
@@ -264,7 +270,7 @@ class Suppress:
             is_good.append(record.key is not None and due_ms is not None)
             if not is_good[-1]:
                 self._refuse(step, record, cause)
-        return _Arrivals(*only(is_good, arrivals))
+        return Arrivals(*only(is_good, arrivals))
 
     def _explain_arrival(self, step: Step, record: Record, cause: int) -> None:
         """An update is held; one that it replaces is merged."""
@@ -350,11 +356,8 @@ class Suppress:
                 places[self._place_space + key] = time
         self._view.put_many(places)
 
-    def _recall_keys(self, batch: Batch) -> None:
-        """Bring the updates of the batch's keys that stand on disk alone into reach."""
-        self._held.save()
-        keys = {record[0] for record in batch.records}
-        wanted = [key for key in keys if key is not None and key not in self._updates]
+    def _recall(self, wanted: list[bytes]) -> None:
+        """Bring updates of these keys into reach that stand on disk alone."""
         times = self._view.get_many([self._place_space + key for key in wanted])
         places = [
             self._space + checked_time(time) + key
@@ -365,9 +368,6 @@ class Suppress:
         for place, row in zip(places, self._view.get_many(places), strict=True):
             if row is not None and place >= first:
                 self._recalled(place, self._decode(place, row))
-
-    def _decode(self, place: bytes, row: bytes) -> Update:
-        return decode_update(place, len(self._space), row)
 
     def _recalled(self, place: bytes, update: Update) -> None:
         self._updates[self._time_and_key(place)[1]] = update

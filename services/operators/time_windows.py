@@ -34,6 +34,7 @@ from services.operators.windows import (
 )
 
 _SPACE = b"\x01"
+_BEHIND_SPACE = b"\x02"
 _timestamp = Struct(">q")
 _pack_timestamp, _unpack_timestamp = _timestamp.pack, _timestamp.unpack_from
 _TIMESTAMP_BYTES = 8
@@ -103,6 +104,10 @@ class TimeWindows(WindowsOneByOne):
         self._rows: dict[bytes, bytes | None] = {}
         self._changed: dict[bytes, bytes | None] = {}
 
+    def _closed_ms(self, time_ms: int) -> int:
+        """Windows that start then, or before, are closed."""
+        return time_ms - self._open_ms
+
     def _starts(self, timestamp_ms: int) -> range:
         """The starts of the windows that hold a timestamp, the earliest first."""
         advance_ms = self._advance_ms
@@ -111,7 +116,7 @@ class TimeWindows(WindowsOneByOne):
 
     def recall(self, records: list[Record], time_ms: int) -> None:
         """Look up every open window of every record."""
-        closed_ms = time_ms - self._open_ms
+        closed_ms = self._closed_ms(time_ms)
         wanted = list(
             {
                 self._frames.at(start_ms)[0] + record[0]
@@ -125,22 +130,21 @@ class TimeWindows(WindowsOneByOne):
 
     def take_one(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
         """Update every open window that the record falls into, the earliest first."""
-        closed_ms = time_ms - self._open_ms
+        closed_ms = self._closed_ms(time_ms)
         starts_ms = self._starts(record[2])
         frames = [self._frames.at(start_ms) for start_ms in starts_ms if start_ms > closed_ms]
         grown = [self._grow(frame, record, content) for frame in frames]
-        for frame, result in zip(frames, grown, strict=True):
-            self._put(frame, record, result)
-            append_result(into, cause, record, frame, result)
+        for frame, one in zip(frames, grown, strict=True):
+            self._put(frame, record, append_result(into, cause, record, frame, one))
         return len(starts_ms) - len(frames)
 
     def _grow(self, frame: Frame, record: Record, content: Any) -> Grown:
         row = self._rows[frame[0] + (record[0] or b"")]
         return grow(self._function, row, content, record[2])
 
-    def _put(self, frame: Frame, record: Record, grown: Grown) -> None:
-        row_key = frame[0] + (record[0] or b"")
-        row = result_row(grown)
+    def _put(self, frame: Frame, cause: Record, result: Record) -> None:
+        row_key = frame[0] + (cause[0] or b"")
+        row = result_row(result[1], result[2])
         self._rows[row_key] = self._changed[row_key] = row
 
     def save(self, time_ms: int) -> None:
@@ -243,7 +247,7 @@ class OneWindow(WindowsOneByOne):
             return 0
         row_key = self._frame.row_prefix + key
         grown = grow(self._function, self._rows[row_key], content, record[2])
-        self._rows[row_key] = self._changed[row_key] = result_row(grown)
+        self._rows[row_key] = self._changed[row_key] = result_row(grown.new, grown.timestamp_ms)
         append_result(into, cause, record, self._frame, grown)
         return 0
 
@@ -273,6 +277,17 @@ def _latest_ms(row: bytes) -> int:
     return latest_ms
 
 
-def result_row(grown: Grown) -> bytes | None:
+def result_row(value: bytes | None, timestamp_ms: int) -> bytes | None:
     """The row of a result; none where there is no result."""
-    return None if grown.new is None else _pack_timestamp(grown.timestamp_ms) + grown.new
+    return None if value is None else _pack_timestamp(timestamp_ms) + value
+
+
+def place_of(view: View, start_ms: int, key: bytes) -> bytes:
+    """Where the result of a key in the window that begins then has its row."""
+    return view.prefix + _SPACE + pack_time(start_ms) + key
+
+
+def has_rows(view: View) -> bool:
+    """Whether windows over this view have put any row."""
+    rows = view.range(view.prefix + _SPACE, view.prefix + _BEHIND_SPACE)
+    return any(True for _ in rows)

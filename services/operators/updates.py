@@ -10,14 +10,16 @@ update    1 byte    format, 1
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 from contracts.errors import PipelineInvalid, StateCorrupt
 from contracts.policies import Hopping, Session, Sliding, SuppressPolicy, Tumbling
 from contracts.record import Headers, Record
 from contracts.window import WINDOW_HEADER, parse_window
+from services.operators.operator import View
 from services.operators.rows import (
     RowReader,
     decode_record,
@@ -28,6 +30,9 @@ from services.operators.rows import (
 from services.operators.weight import replaced_weight, update_weights
 
 UPDATE_FORMAT = 1
+UPDATE_SPACE = b"\x01"
+"""What the keys of their rows begin with."""
+_BEHIND_SPACE = b"\x02"
 _NULL = -1
 _AS_PRIOR = -2
 _TIME_BYTES = 8
@@ -51,6 +56,16 @@ class Update:
     weight: int
     has_place_row: bool = False
     """Whether a row 0x02 of its key may stand on disk."""
+
+
+class Arrivals(NamedTuple):
+    """Updates on their way into the buffer, by columns."""
+
+    records: list[Record]
+    causes: list[int]
+    olds: list[bytes | None]
+    dues_ms: list[int]
+    weights: list[int]
 
 
 @dataclass(slots=True)
@@ -124,7 +139,7 @@ def _beginning(prior: bytes | None, old: bytes | None) -> bytes:
     return head + (prior or b"") + (old or b"")
 
 
-def decode_update(place: bytes, time_at: int, row: bytes) -> Update:
+def decode_update(time_at: int, place: bytes, row: bytes) -> Update:
     """The update with this row and row key, in which its time begins at `time_at`."""
     require_format(row, UPDATE_FORMAT, "suppressed update")
     reader = RowReader(row, 0)
@@ -135,6 +150,13 @@ def decode_update(place: bytes, time_at: int, row: bytes) -> Update:
     weight = update_weights([record])[0] + replaced_weight(prior, old)
     due_ms = unpack_time(place, time_at)
     return Update(place, due_ms, prior, old, record, weight, has_place_row=True)
+
+
+def read_updates(view: View) -> Iterator[Update]:
+    """Every update that a suppress has in its view, in the order in which they leave."""
+    space, end = view.prefix + UPDATE_SPACE, view.prefix + _BEHIND_SPACE
+    for place, row in view.range(space, end):
+        yield decode_update(len(space), place, row)
 
 
 def checked_time(row: bytes) -> bytes:

@@ -114,7 +114,7 @@ def frame_of(window: WindowBounds, row_prefix: bytes = b"") -> Frame:
     return Frame(row_prefix, windowed_key(b"", window), (window_header(window),))
 
 
-def append_result(into: Batch, cause: int, record: Record, frame: Frame, grown: Grown) -> None:
+def append_result(into: Batch, cause: int, record: Record, frame: Frame, grown: Grown) -> Record:
     """A result leaves with the key and time of its window, the headers and origin of its cause."""
     key, _, _, headers, topic, partition, offset = record
     old, new, timestamp_ms = grown
@@ -122,3 +122,4 @@ def append_result(into: Batch, cause: int, record: Record, frame: Frame, grown: 
     headers = headers + frame.headers
     result = make_record((key, new, timestamp_ms, headers, topic, partition, offset))
     into.append(result, cause, old)
+    return result

@@ -24,12 +24,12 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from contracts.errors import HeadraceError, KafkaRefused, KafkaUnreachable
 from contracts.time import format_duration_ms
+from services.runtime import seams
 from services.runtime.security import client_options
 from services.settings import Settings
 
 REACHED_WITHIN_MS = 10_000
 _PAUSE_S = 0.25
-_CLOSED_WITHIN_S = 5.0
 _CLIENT_ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
 """What a broker's alert speaks of when it refuses our certificate, or the lack of one."""
 
@@ -79,18 +79,13 @@ async def _named_brokers(address: str, options: dict[str, Any], give_up_at_s: fl
     host, port, _ = get_ip_port_afi(address)
     timeout_ms = max(1, int((give_up_at_s - time.monotonic()) * 1_000))
     connection = AIOKafkaConnection(host, port, request_timeout_ms=timeout_ms, **options)
-    was_open = True
     try:
         await connection.connect()
         metadata = await connection.send(MetadataRequest([]))
     except (OSError, KafkaError, ValueError) as error:
-        was_open = not isinstance(error, OSError)
         raise _verdict(error, address, options) from error
     finally:
-        closed = connection.close()
-        # One that never was open is never closed either.
-        if was_open:
-            await asyncio.wait([closed], timeout=_CLOSED_WITHIN_S)
+        await seams.hang_up(connection)
     # A broker says no to a token in words that aiokafka takes for a yes, and then tells nothing.
     if not metadata.brokers and options.get("sasl_mechanism") == "OAUTHBEARER":
         message = (

@@ -11,6 +11,7 @@ from types import FunctionType
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.consumer import fetcher as _fetcher
 from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
@@ -23,6 +24,8 @@ FAUST = "0.15.3"
 AIOKAFKA = "0.14.0"
 
 PRIVATE_NAMES = {
+    "aiokafka.conn.AIOKafkaConnection": ("_protocol",),
+    "aiokafka.conn.AIOKafkaProtocol": ("_transport",),
     "aiokafka.consumer.AIOKafkaConsumer": (
         "_client",
         "_coordinator",
@@ -136,6 +139,17 @@ _new_tuple = tuple.__new__
 def install_records() -> None:
     """From now on every consumer of this process hands out `contracts.record.Record`."""
     _fetcher.PartitionRecords = _Records
+
+
+async def hang_up(connection: AIOKafkaConnection) -> None:
+    """Close a connection that was to be opened, and leave nothing of it behind.
+
+    Its own way is to wait for the other side to say goodbye, and whoever is silent never does.
+    """
+    closed, protocol = connection.close(), connection._protocol
+    if protocol is not None and not closed.done():
+        protocol._transport.abort()
+        await closed
 
 
 def coordinator(consumer: Any) -> Any:

@@ -42,7 +42,7 @@ from services.runtime.work import Work
 from services.state.changelog import rewrite
 from services.state.partition import PartitionState
 from services.state.purging import Purging
-from services.state.stamps import check_stamp, stamp_of
+from services.state.stamps import carry_over, check_stamp, stamp_of
 
 _LOOK_AGAIN_S = 1.0
 SLICE_RECORDS = 500
@@ -171,6 +171,7 @@ class Task:
         stamp = stamp_of(work.spec, hop)
         for change in check_stamp(state, stamp):
             logger.info("the pipeline was changed", **self._where, change=change)
+        carry_over(state, stamp)
         state.stamp_with(stamp)
         rewrite(state.overlay, left_open)
         chain = self.chain = Chain(

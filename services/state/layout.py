@@ -22,6 +22,9 @@ from struct import Struct
 from contracts.errors import StateCorrupt
 
 LAYOUT_VERSION = 1
+OPERATORS_VERSION = 2
+"""What a stamp says of the operators' rows. Since 2, windows may have none of their own, where a
+suppress holds their results; who does not know of it would begin them anew."""
 LAYOUT_KEY = b"\x00layout"
 PIPELINE_KEY = b"\x00pipeline"
 STORE_KEY = b"\x00store\x00"

@@ -8,6 +8,7 @@ for ever by an operator that is gone, is refused before anything is read, with t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from contracts.errors import StateLayoutNewer, StateOfAnotherPipeline, StateOfOtherOptions
@@ -15,8 +16,10 @@ from contracts.hops import Hop
 from contracts.pipeline import PipelineSpec
 from contracts.policies import read_operator
 from services.operators.chain import build_operator
+from services.operators.held_windows import give_back, may_share
+from services.operators.time_windows import has_rows
 from services.state.changelog import Stamp
-from services.state.layout import LAYOUT_VERSION
+from services.state.layout import OPERATORS_VERSION
 from services.state.partition import PartitionState
 
 _SHAPE = {
@@ -34,7 +37,7 @@ _HOLDING = ("reorder", "suppress")
 def stamp_of(spec: PipelineSpec, hop: Hop) -> Stamp:
     """The stamp of a hop's state."""
     operators = [policy.model_dump(mode="json") for policy in hop.operators]
-    return Stamp(LAYOUT_VERSION, spec.pipeline, hop.topic, operators)
+    return Stamp(OPERATORS_VERSION, spec.pipeline, hop.topic, operators)
 
 
 def check_stamp(state: PartitionState, now: Stamp) -> list[str]:
@@ -63,6 +66,27 @@ def check_stamp(state: PartitionState, now: Stamp) -> list[str]:
     return list(_taken(before, now))
 
 
+def carry_over(state: PartitionState, now: Stamp) -> None:
+    """Move what an operator finds no more where it was, once `check_stamp` has taken the change."""
+    before = state.stamp
+    if before is None:
+        return
+    stores = {policy["store"] for policy in now.operators}
+    for store, held_by in _sharing(before) - _sharing(now):
+        if store in stores:
+            give_back(state.overlay.view(store), state.overlay.view(held_by))
+
+
+def _sharing(stamp: Stamp) -> set[tuple[str, str]]:
+    """Stores of windows whose results may stand in another store alone, with that one."""
+    return {
+        (one["store"], behind["store"])
+        for one, behind in pairwise(stamp.operators)
+        if (one["kind"], behind["kind"]) == ("aggregate", "suppress")
+        and may_share(read_operator(one), read_operator(behind))
+    }
+
+
 def _refused(problem: str) -> StateOfOtherOptions:
     return StateOfOtherOptions(
         f"{problem}, which the state cannot follow;"
@@ -84,11 +108,34 @@ def _problems(state: PartitionState, before: Stamp, now: Stamp) -> Iterator[str]
             yield f"`{new['name']}` waits no more and still holds {held} records"
         else:
             yield from _other_shape(old, new)
+    yield from _of_another(state, before, now)
     known = {old["store"] for old in before.operators}
     for store in stores.keys() - known:
         if _has_rows(state, store):
             name = stores[store]["name"]
             yield f"`{name}` is new, and its store `{store}` has rows of an operator that is gone"
+
+
+def _of_another(state: PartitionState, before: Stamp, now: Stamp) -> Iterator[str]:
+    """Windows that would go on from results which other windows left in a suppress."""
+    olds = {old["store"]: old for old in before.operators}
+    for store, held_by in _sharing(now):
+        old = olds.get(held_by)
+        if old is None or _made_by(before, held_by) == store or has_rows(state.overlay.view(store)):
+            continue
+        if held := _held(state, old):
+            yield f"`{old['name']}` still holds {held} results that `{store}` did not make"
+
+
+def _made_by(stamp: Stamp, held_by: str) -> str | None:
+    """The store of the windows whose results a suppress gets, None where others made them."""
+    made_by = None
+    for policy in stamp.operators:
+        if policy["store"] == held_by:
+            return made_by
+        if policy["kind"] == "aggregate":
+            made_by = policy["store"]
+    return None
 
 
 def _has_rows(state: PartitionState, store: str) -> bool:

@@ -18,7 +18,7 @@ def test_updates_come_back_whatever_they_replace_in_whatever_order() -> None:
     pairs = [pair for both in product(replaced, replaced) for pair in both]
     updates = [_update(number, prior, old) for number, (prior, old) in enumerate(pairs)]
     rows = encode_updates(updates)
-    assert [decode_update(u.place, 1, row) for u, row in zip(updates, rows, strict=True)] == updates
+    assert [decode_update(1, u.place, row) for u, row in zip(updates, rows, strict=True)] == updates
 
 
 def _update(number: int, prior: bytes | None, old: bytes | None) -> Update:

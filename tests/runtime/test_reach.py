@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
+import ssl
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +36,12 @@ def secured(kafka_own_of_module: OwnKafka, tmp_path_factory: pytest.TempPathFact
 def server() -> Iterator[TokenServer]:
     with token_server() as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_open() -> Iterator[None]:
+    yield
+    gc.collect()  # what is left open says so when it is found
 
 
 NO_LOGIN: dict[str, Any] = dict.fromkeys(("sasl_mechanism", "sasl_username", "sasl_password"))
@@ -153,6 +164,27 @@ def test_tls_to_a_listener_without_it_is_hinted_at(secured: Secured) -> None:
     assert str(caught.value).endswith(
         "it hangs up; check that it speaks SASL_SSL (HEADRACE_SECURITY_PROTOCOL) (tried for 1s)"
     )
+
+
+def test_who_shakes_hands_and_then_says_nothing_is_let_go(secured: Secured) -> None:
+    ours = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    ours.load_cert_chain(secured.authority.issue("silent", for_host="IP:127.0.0.1"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        shaking = threading.Thread(target=_shake_hands_alone, args=(listener, ours))
+        shaking.start()
+        settings = secured.settings(bootstrap_servers=address, security_protocol="SSL", **NO_LOGIN)
+        with pytest.raises(KafkaUnreachable, match="it is silent"):
+            asyncio.run(reachable(settings, 500))
+        shaking.join()
+
+
+def _shake_hands_alone(listener: socket.socket, ours: ssl.SSLContext) -> None:
+    listener.settimeout(30)
+    connection, _ = listener.accept()
+    with ours.wrap_socket(connection, server_side=True) as shaken, suppress(OSError):
+        while shaken.recv(1_024):
+            pass
 
 
 def test_a_token_that_the_broker_does_not_accept_is_one_sentence(

@@ -12,7 +12,7 @@ from tests.runtime.expected import (
     expected_of,
     some_records,
 )
-from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, contents
+from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, contents, record
 
 STEP_MS = 12_000
 
@@ -93,3 +93,26 @@ def test_what_was_not_committed_when_it_was_killed_is_made_again(
     assert cleaned[twice:] == expected
     assert cleaned[:twice] == expected[:twice]
     assert (twice > 0) == (guarantee == "at-least-once")
+
+
+COUNT = "aggregate: {function: count, window: {kind: tumbling, size: 10s, grace: 0s}}"
+FINAL = "suppress: {until: window-closes}"
+ANY = 'filter: {where: "value >= 0"}'
+
+
+def test_a_count_goes_on_wherever_its_results_stand(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(COUNT, FINAL)
+    # In suppress alone, then with the windows, and there they stay.
+    for at_ms, operators in enumerate([(COUNT, FINAL), (COUNT, ANY, FINAL), (COUNT, FINAL)]):
+        pipeline.write(*operators)
+        pipeline.produce([record(b"k", b"", at_ms), record(b"k", b"", at_ms)])
+        sidecar = pipeline.start()
+        pipeline.wait_until_done()
+        sidecar.kill()
+        pipeline.lose_state()
+    pipeline.produce([record(b"push", b"", 10_000)])
+    sidecar = pipeline.start()
+    pipeline.wait_until_done()
+    (result,) = pipeline.cleaned()
+    assert (int.from_bytes(result.value or b"", "big"), result.timestamp_ms) == (6, 2)
+    assert sidecar.stop() == 0

@@ -29,7 +29,7 @@ from contracts.record import Record
 from services.runtime import seams
 from tests.architecture.source import project
 
-FOREIGN = ("aiokafka", "faust", "mode")
+FOREIGN = ("aiokafka", "asyncio", "faust", "mode")
 MADE_FOR_EVERY_CLASS = {"_abc_impl", "logger"}
 NAMES = [(path, name) for path, names in seams.PRIVATE_NAMES.items() for name in names]
 SIGNATURES = {

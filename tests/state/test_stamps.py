@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from contracts.pipeline import PipelineSpec
 from contracts.record import Record
 from services.operators.chain import Chain
 from services.operators.operator import Batch
+from services.operators.time_windows import has_rows
 from services.state.changelog import Stamp
-from services.state.layout import LAYOUT_VERSION
+from services.state.layout import OPERATORS_VERSION
 from services.state.partition import PartitionState
 from services.state.rocks import RocksMemory
-from services.state.stamps import check_stamp, stamp_of
+from services.state.stamps import carry_over, check_stamp, stamp_of
 
 Operator = Mapping[str, Mapping[str, Any]]
 
@@ -245,6 +247,54 @@ def test_who_holds_records_stays_until_they_have_left(
         check_stamp(state, stamp(after))
 
 
+FINAL: Operator = {"suppress": {"until": "window-closes"}}
+RISING: Operator = {"filter": {"where": "value >= 1"}}
+OTHER = aggregate(name="other")
+
+
+@pytest.mark.parametrize(
+    "after", [(aggregate(), RISING, FINAL), (aggregate(retention="1h"), FINAL)], ids=str
+)
+def test_results_that_stood_in_a_suppress_go_with_their_windows(
+    state: PartitionState, after: tuple[Operator, ...]
+) -> None:
+    write(state, aggregate(), FINAL, records=2)
+    windows = state.overlay.view("aggregate")
+    assert not has_rows(windows)
+    check_stamp(state, stamp(*after))
+    carry_over(state, stamp(aggregate(), FINAL))
+    assert not has_rows(windows), "nothing has changed"
+    carry_over(state, stamp(*after))
+    ends = windows.prefix + b"\x01", windows.prefix + b"\x02"
+    assert [(key[-1:], row[8:]) for key, row in windows.range(*ends)] == [
+        (b"0", b"1"),
+        (b"1", b"1"),
+    ]
+    # Rows that are there are kept to.
+    write(state, aggregate(), FINAL, records=2)
+    assert [row[8:] for _, row in windows.range(*ends)] == [b"2", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ((aggregate(), FINAL), (OTHER, FINAL), "2 results that `other` did not make"),
+        ((aggregate(), RISING, FINAL), (OTHER, FINAL), "2 results that `other` did not make"),
+        ((aggregate(), FINAL), (OTHER, RISING, FINAL), None),
+        ((aggregate(), RISING, FINAL), (aggregate(), FINAL), None),
+    ],
+)
+def test_windows_do_not_go_on_from_what_others_left(
+    state: PartitionState,
+    before: tuple[Operator, ...],
+    after: tuple[Operator, ...],
+    says: str | None,
+) -> None:
+    write(state, *before, records=2)
+    with pytest.raises(StateOfOtherOptions, match=says) if says else nullcontext():
+        check_stamp(state, stamp(*after))
+
+
 @pytest.mark.parametrize("before", [reorder(), suppress()])
 def test_who_holds_nothing_may_go(state: PartitionState, before: Operator) -> None:
     write(state, before)
@@ -258,6 +308,6 @@ def test_what_is_somebody_elses_is_refused(state: PartitionState) -> None:
         check_stamp(state, stamp(reorder(), topic="other"))
     with pytest.raises(StateOfAnotherPipeline, match="belongs to pipeline `p`, not `q`"):
         check_stamp(state, stamp(reorder(), pipeline="q"))
-    state.stamp_with(stamp(reorder())._replace(layout=LAYOUT_VERSION + 1))
+    state.stamp_with(stamp(reorder())._replace(layout=OPERATORS_VERSION + 1))
     with pytest.raises(StateLayoutNewer, match="upgrade headrace"):
         check_stamp(state, stamp(reorder()))
