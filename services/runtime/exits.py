@@ -50,6 +50,8 @@ class Exits:
         self._progress = TopicPartition(progress_topic(spec.sink.topic).name, partition)
         self._spread = None if hop.end is None else Spread(hop.end)
         self._decisions = decisions_topic(spec.sink.topic).name
+        self._closing = [self._changelog] if self._spread else [self._changelog, self._progress]
+        """Where every commit writes."""
         self._says_who = partition == 0 and hop.end is None
 
     async def send(self, step: Step, dead: list[Aside], records: list[Record]) -> None:
@@ -71,6 +73,7 @@ class Exits:
             await send(self._spec.dead.topic, partition, letters)
         if step.decisions:
             await send(self._decisions, partition, decision_records(step.decisions))
+        self._outbox.announce(*self._closing)
 
     async def settle(self) -> int | None:
         """Wait until what was cleaned is acknowledged; the last one's offset, None without any.
@@ -80,8 +83,6 @@ class Exits:
         """
         if self._outbox.is_transactional and not self._outbox.has_sent(self._cleaned):
             return None
-        closing = [self._changelog] if self._spread else [self._changelog, self._progress]
-        self._outbox.announce(*closing)
         end = (await self._outbox.settle()).get(self._cleaned)
         return None if end is None else end - 1
 

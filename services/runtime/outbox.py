@@ -44,6 +44,8 @@ class Outbox:
         self._batches: dict[TopicPartition, Any] = {}
         """What is being filled: small batches cost as much as large ones."""
         self._sent: list[tuple[asyncio.Future[Any], int, TopicPartition]] = []
+        self._offsets: asyncio.Task[None] | None = None
+        """Who tells the broker the source's offsets."""
         self.is_open = False
         """Whether something was sent since the last commit."""
         self.bytes_sent = 0
@@ -119,6 +121,7 @@ class Outbox:
         batch = self._batches.get(to)
         if batch is None:
             batch = self._batches[to] = self._producer.create_batch()
+            self.announce(to)
         return batch
 
     async def _send_batch(self, to: TopicPartition) -> None:
@@ -134,7 +137,10 @@ class Outbox:
         return to in self._batches or any(sent_to == to for _, _, sent_to in self._sent)
 
     def announce(self, *partitions: TopicPartition) -> None:
-        """Say where more will be sent in this transaction: each time it is a request of its own."""
+        """Say early where something will be sent in this transaction: no commit waits for it then.
+
+        What is said at once is one request.
+        """
         if self.is_transactional:
             for partition in partitions:
                 seams.announce(self._producer, partition)
@@ -150,13 +156,18 @@ class Outbox:
             ends[partition] = metadata.offset + count
         return ends
 
-    async def commit(self, offsets: Mapping[TopicPartition, int], group: str) -> None:
-        """Make everything since `begin` count, with the source's offsets."""
-        await self._producer.send_offsets_to_transaction(
-            {partition: OffsetAndMetadata(offset, OURS) for partition, offset in offsets.items()},
-            group,
-        )
+    def tell_offsets(self, offsets: Mapping[TopicPartition, int], group: str) -> None:
+        """Make the source's offsets part of the transaction, while the rest of it is sent."""
+        told = {at: OffsetAndMetadata(offset, OURS) for at, offset in offsets.items()}
+        sending = self._producer.send_offsets_to_transaction(told, group)
+        self._offsets = asyncio.create_task(sending)
+
+    async def commit(self) -> None:
+        """Make everything since `begin` count, with the offsets that were told."""
+        assert self._offsets is not None
+        await self._offsets
         await self._producer.commit_transaction()
+        self._offsets = None
 
     def closed(self) -> None:
         """What was open is committed."""
@@ -169,6 +180,11 @@ class Outbox:
         for acknowledged, _, _ in self._sent:
             acknowledged.cancel()
         self._sent, self._batches = [], {}
+        if self._offsets is not None:
+            self._offsets.cancel()
+            # Whatever it says, the transaction it is about has ended for another reason.
+            await asyncio.gather(self._offsets, return_exceptions=True)
+            self._offsets = None
         if producer is not None:
             stopping = asyncio.ensure_future(producer.stop())
             # It waits for what is under way as long as a request may take, on a broker that is

@@ -101,6 +101,8 @@ class Task:
         self._arrived = asyncio.Event()
         self._uncommitted: list[Fetched] = []
         self._opened_at = 0.0
+        self._commit_began_at = 0.0
+        self._commit_took_s = work.settings.commit_interval_ms / 1000
         self._quiet_since = time.monotonic()
         self._stop_at: _StopAtError | None = None
         self._is_closing = False
@@ -251,8 +253,7 @@ class Task:
 
     def _patience_s(self) -> float | None:
         if self._outbox.is_open:
-            left_s = self._opened_at + self._work.settings.commit_interval_ms / 1000
-            return max(0.0, left_s - time.monotonic())
+            return max(0.0, self._due_at() - time.monotonic())
         return self._idle_s and min(self._idle_s, _LOOK_AGAIN_S)
 
     def _is_due(self) -> bool:
@@ -264,8 +265,20 @@ class Task:
             (self._partition_state.is_followed and not self.tally.commits)
             or self.uncommitted_records >= settings.commit_records_max
             or self._outbox.bytes_sent >= settings.commit_bytes_max
-            or time.monotonic() - self._opened_at >= settings.commit_interval_ms / 1000
+            or time.monotonic() >= self._due_at()
         )
+
+    def _due_at(self) -> float:
+        """When the interval is over, from the beginning of one commit to that of the next.
+
+        As long as the last commit took, records have their turn: a slow broker is not given commits
+        alone. Who is behind lets the whole interval pass between two, since large ones cost less.
+        """
+        interval_s = self._work.settings.commit_interval_ms / 1000
+        if self.waiting:
+            return self._opened_at + interval_s
+        begun = self._opened_at + min(interval_s, self._commit_took_s)
+        return max(begun, self._commit_began_at + interval_s)
 
     async def _take(self, fetched: Fetched) -> None:
         records = fetched.records
@@ -342,10 +355,11 @@ class Task:
             await self._exits.send(step, [], [])
 
     async def _commit(self) -> None:
-        started_at = time.monotonic()
+        self._commit_began_at = time.monotonic()
         work, state, outbox, chain = self._work, self._partition_state, self._outbox, self.chain
         assert chain is not None
         chain.save()
+        work.tell_offset(outbox, self.source, self.position)
         cleaned_offset = await self._exits.settle()
         state.reach(self.position, chain.lateness.time_ms, cleaned_offset)
         self._purging.before_commit(
@@ -365,7 +379,8 @@ class Task:
         for fetched in self._uncommitted:
             fetched.acknowledge()
         self._uncommitted.clear()
-        self.tally.committed(self.uncommitted_records, time.monotonic() - started_at)
+        self._commit_took_s = time.monotonic() - self._commit_began_at
+        self.tally.committed(self.uncommitted_records, self._commit_took_s)
         self.committed, self.progress_ms = self.position, reached_ms
         self.uncommitted_records = 0
 

@@ -168,10 +168,15 @@ class Work:
         fetched, end, _, at_s = self.survey.get(source, UNSEEN)
         return fetched is not None and end is not None and fetched >= end and at_s >= since_s
 
+    def tell_offset(self, outbox: Outbox, source: TopicPartition, position: int) -> None:
+        """Say which offset of the source the next commit reaches, where that is part of it."""
+        if self.exactly_once:
+            outbox.tell_offsets({source: position}, self.spec.pipeline)
+
     async def commit(self, outbox: Outbox, source: TopicPartition, position: int) -> None:
         """Commit the source's offset, and all that was sent with it."""
         if self.exactly_once:
-            await outbox.commit({source: position}, self.spec.pipeline)
+            await outbox.commit()
         else:
             await self._thread().commit_offset(source, position)
 

@@ -41,7 +41,8 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
 
     async def commit(number: int, value: bytes) -> None:
         outbox = await write(number, value)
-        await outbox.commit({TopicPartition(TOPICS[0], number): 1}, "group")
+        outbox.tell_offsets({TopicPartition(TOPICS[0], number): 1}, "group")
+        await outbox.commit()
         await outbox.stop()
 
     async def each(act: Callable[[int, bytes], Awaitable[object]], value: bytes) -> list[object]:
