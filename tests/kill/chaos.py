@@ -31,7 +31,7 @@ _MOMENTS: tuple[Moment, ...] = (
     "open", "open", "open", "committing", "committing", "committed", "restoring", "working", "any",
 )  # fmt: skip
 _AFTER_S: dict[Moment, float] = {
-    "open": 0.05, "committing": 0.02, "committed": 0.005, "restoring": 0.4,
+    "open": 0.015, "committing": 0.005, "committed": 0.005, "restoring": 0.4,
 }  # fmt: skip
 """The longest time between a moment and the blow; for others it is `_ELSE_AFTER_S`."""
 _ELSE_AFTER_S = 1.5
