@@ -34,18 +34,17 @@ class Outbox:
     """Where one partition's records leave; one coroutine at a time."""
 
     def __init__(
-        self, client: Mapping[str, Any], transactional_id: str | None, timeout_ms: int
+        self, client: Mapping[str, Any], group: str, transactional_id: str | None, timeout_ms: int
     ) -> None:
-        """Without a transactional id nothing is promised but acknowledgement."""
+        """Offsets are this group's; without a transactional id they are committed elsewhere."""
         self._client = client
+        self._group = group
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._producer: Any = None
         self._batches: dict[TopicPartition, Any] = {}
         """What is being filled: small batches cost as much as large ones."""
         self._sent: list[tuple[asyncio.Future[Any], int, TopicPartition]] = []
-        self._offsets: asyncio.Task[None] | None = None
-        """Who tells the broker the source's offsets."""
         self.is_open = False
         """Whether something was sent since the last commit."""
         self.bytes_sent = 0
@@ -75,6 +74,8 @@ class Outbox:
             # A connection that is torn off while it is made would never be closed.
             await asyncio.wait([starting], timeout=_ENOUGH_S)
             raise
+        if self.is_transactional:
+            seams.announce_group(self._producer, self._group)
 
     async def abort_unfinished(self, topics: Iterable[str]) -> list[TopicPartition]:
         """End what an outage left open under our name in these topics; where that was."""
@@ -156,18 +157,19 @@ class Outbox:
             ends[partition] = metadata.offset + count
         return ends
 
-    def tell_offsets(self, offsets: Mapping[TopicPartition, int], group: str) -> None:
-        """Make the source's offsets part of the transaction, while the rest of it is sent."""
+    async def tell_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Make the source's offsets part of the transaction; wait until they are.
+
+        A broker asks its coordinator about the first that a transaction writes to a partition, its
+        offsets included. Two such questions of one transaction at a time, and one write is refused
+        (KIP-890): sent again 50 ms later. So offsets and records are not sent side by side.
+        """
         told = {at: OffsetAndMetadata(offset, OURS) for at, offset in offsets.items()}
-        sending = self._producer.send_offsets_to_transaction(told, group)
-        self._offsets = asyncio.create_task(sending)
+        await self._producer.send_offsets_to_transaction(told, self._group)
 
     async def commit(self) -> None:
         """Make everything since `begin` count, with the offsets that were told."""
-        assert self._offsets is not None
-        await self._offsets
         await self._producer.commit_transaction()
-        self._offsets = None
 
     def closed(self) -> None:
         """What was open is committed."""
@@ -180,11 +182,6 @@ class Outbox:
         for acknowledged, _, _ in self._sent:
             acknowledged.cancel()
         self._sent, self._batches = [], {}
-        if self._offsets is not None:
-            self._offsets.cancel()
-            # Whatever it says, the transaction it is about has ended for another reason.
-            await asyncio.gather(self._offsets, return_exceptions=True)
-            self._offsets = None
         if producer is not None:
             stopping = asyncio.ensure_future(producer.stop())
             # It waits for what is under way as long as a request may take, on a broker that is

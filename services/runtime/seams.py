@@ -66,6 +66,10 @@ PRIVATE_NAMES = {
     "aiokafka.consumer.subscription_state.Assignment": ("_topic_partitions", "_tp_state"),
     "aiokafka.producer.AIOKafkaProducer": ("_txn_manager",),
     "aiokafka.producer.message_accumulator.BatchBuilder": ("_builder", "_relative_offset"),
+    "aiokafka.producer.transaction_manager.TransactionManager": (
+        "_txn_consumer_group",
+        "consumer_group_to_add",
+    ),
     "aiokafka.protocol.api.RequestStruct": ("FLEXIBLE_VERSION",),
     "aiokafka.protocol.struct.Struct": ("SCHEMA",),
     "faust.App": (
@@ -242,6 +246,22 @@ def announce(producer: Any, partition: TopicPartition) -> None:
     """
     if producer._txn_manager.is_in_transaction():
         producer._txn_manager.maybe_add_partition_to_txn(partition)
+
+
+def announce_group(producer: Any, group: str) -> None:
+    """Make a group part of every transaction that has partitions, before its offsets are told.
+
+    By itself the producer asks for the group once it has offsets, and they wait for the answer.
+    """
+    transaction = producer._txn_manager
+    to_add = transaction.consumer_group_to_add
+
+    def to_add_early() -> str | None:
+        is_added = transaction._txn_consumer_group is not None
+        is_begun = transaction.is_in_transaction() and transaction.txn_partitions
+        return group if is_begun and not is_added else to_add()
+
+    transaction.consumer_group_to_add = to_add_early
 
 
 def fill(batch: Any, rows: Sequence[Record], start: int) -> int:

@@ -359,7 +359,7 @@ class Task:
         work, state, outbox, chain = self._work, self._partition_state, self._outbox, self.chain
         assert chain is not None
         chain.save()
-        work.tell_offset(outbox, self.source, self.position)
+        await work.tell_offset(outbox, self.source, self.position)
         cleaned_offset = await self._exits.settle()
         state.reach(self.position, chain.lateness.time_ms, cleaned_offset)
         self._purging.before_commit(

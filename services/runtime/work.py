@@ -98,6 +98,7 @@ class Work:
         transactional_id = f"{self.spec.pipeline}-{hop.topic}-{partition}"
         return Outbox(
             client_options(self.settings, "produce"),
+            self.spec.pipeline,
             transactional_id if self.exactly_once else None,
             self.settings.transaction_timeout_ms,
         )
@@ -168,10 +169,10 @@ class Work:
         fetched, end, _, at_s = self.survey.get(source, UNSEEN)
         return fetched is not None and end is not None and fetched >= end and at_s >= since_s
 
-    def tell_offset(self, outbox: Outbox, source: TopicPartition, position: int) -> None:
+    async def tell_offset(self, outbox: Outbox, source: TopicPartition, position: int) -> None:
         """Say which offset of the source the next commit reaches, where that is part of it."""
         if self.exactly_once:
-            outbox.tell_offsets({source: position}, self.spec.pipeline)
+            await outbox.tell_offsets({source: position})
 
     async def commit(self, outbox: Outbox, source: TopicPartition, position: int) -> None:
         """Commit the source's offset, and all that was sent with it."""

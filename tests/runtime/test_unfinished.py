@@ -30,7 +30,8 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
         clients.make_topic(topic, PRODUCERS, FOREVER)
 
     async def write(number: int, value: bytes) -> Outbox:
-        outbox = Outbox({"bootstrap_servers": clients.servers}, f"producer-{number}", TIMEOUT_MS)
+        client = {"bootstrap_servers": clients.servers}
+        outbox = Outbox(client, "group", f"producer-{number}", TIMEOUT_MS)
         await outbox.start()
         await outbox.abort_unfinished(TOPICS)
         await outbox.begin()
@@ -41,7 +42,7 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
 
     async def commit(number: int, value: bytes) -> None:
         outbox = await write(number, value)
-        outbox.tell_offsets({TopicPartition(TOPICS[0], number): 1}, "group")
+        await outbox.tell_offsets({TopicPartition(TOPICS[0], number): 1})
         await outbox.commit()
         await outbox.stop()
 

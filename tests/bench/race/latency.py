@@ -26,7 +26,9 @@ from tests.bench.race.worker import WorkerFailed, cpu_seconds, running
 
 _VALUE = b"x" * 100
 _TICK_S = 0.005
-_WARM_UP_S = 8.0
+_TICK_BYTES_MAX = 512 << 10
+"""Of a partition: a writer that was held up once must be able to catch up."""
+_WARM_UP_S = 30.0
 """Long enough for compilers that work meanwhile."""
 _FIRST_S = 60.0
 _READ_PARTITION = 0
@@ -97,7 +99,9 @@ async def _reader(cluster: Cluster, topic: str) -> AsyncIterator[AIOKafkaConsume
 
 @asynccontextmanager
 async def _writing(cluster: Cluster, topic: str, records_per_second: int) -> AsyncIterator[None]:
-    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, max_batch_size=_TICK_BYTES_MAX
+    )
     async with producer:
         writer = asyncio.create_task(_write(producer, topic, records_per_second))
         try:

@@ -58,22 +58,21 @@ async def race(options: Options, bootstrap_servers: str, folder: Path) -> Result
 
 
 async def _latencies(track: Track, options: Options) -> AsyncIterator[Latency]:
-    """Each at half of what he can do; the bare client under the load that headrace has."""
+    """Each at half of what he can do, in turn; the bare client under the load that headrace has."""
     load_of: dict[str, int] = {}
-    for name in _IN_LATENCY:
-        if name not in options.peers:
-            continue
-        operator = "copy" if name == "bare" else "deduplicate"
-        heat = Heat("latency", operator, CONTESTANTS[name], "exactly-once")
-        if name != "bare" or "headrace" not in load_of:
-            whole = await track.run(heat, _LATENCY_COMMIT_INTERVAL_MS)
-            load_of[name] = int(whole.per_second or 0) // 2
-        job = track.job(heat, _LATENCY_COMMIT_INTERVAL_MS)
-        records_per_second = load_of.get(name, load_of.get("headrace", 0))
-        yield await latency(
-            track.cluster, heat.contestant, job, records_per_second, options.latency_seconds
-        )
-        await track.forget(job)
+    for number in range(options.rounds):
+        for name in [name for name in _IN_LATENCY if name in options.peers]:
+            operator = "copy" if name == "bare" else "deduplicate"
+            heat = Heat("latency", operator, CONTESTANTS[name], "exactly-once")
+            if name not in load_of and (name != "bare" or "headrace" not in load_of):
+                whole = await track.run(heat, _LATENCY_COMMIT_INTERVAL_MS)
+                load_of[name] = int(whole.per_second or 0) // 2
+            job = track.job(heat._replace(round=f"latency-{number}"), _LATENCY_COMMIT_INTERVAL_MS)
+            records_per_second = load_of.get(name, load_of.get("headrace", 0))
+            yield await latency(
+                track.cluster, heat.contestant, job, records_per_second, options.latency_seconds
+            )
+            await track.forget(job)
 
 
 async def _restores(track: Track, options: Options) -> AsyncIterator[Restore]:
