@@ -23,6 +23,7 @@ from tests.kill.workers import Worker
 
 Moment = Literal["open", "committing", "committed", "restoring", "working", "any"]
 _LOOK_AGAIN_S = 0.001
+_ENDS_WITHIN_S = 0.005
 
 
 class Moments:
@@ -49,7 +50,7 @@ class Moments:
             if moment == "working" and victim.works():
                 return True
             if moment in {"open", "committing", "committed"} and victim.works():
-                now_open = self._open(moment, victim)
+                now_open = self._stays_open(moment, victim)
                 if moment == "committed":
                     if was_open is not None and was_open - now_open:
                         return True
@@ -58,6 +59,18 @@ class Moments:
                 was_open = now_open
             time.sleep(_LOOK_AGAIN_S)
         return False
+
+    def _stays_open(self, moment: Moment, victim: Worker) -> set[tuple[str, int]]:
+        """What is open while the victim stands still: else a commit is over before the blow.
+
+        What ends meanwhile was told to end before.
+        """
+        victim.freeze()
+        if moment != "committed" and self._open(moment, victim):
+            time.sleep(_ENDS_WITHIN_S)
+        found = self._open(moment, victim)
+        victim.thaw()
+        return found
 
     def _open(self, moment: Moment, victim: Worker) -> set[tuple[str, int]]:
         """The partitions of the victim's topics in which a transaction is open."""
