@@ -166,6 +166,7 @@ class Chaos:
             if self._target.moments.wait(strike.moment, victim, _MOMENT_WITHIN_S):
                 self.struck.moments[strike.moment] += 1
             self._tell(f"{number}/{len(strikes)} {strike}")
+            # The plan's own delay: nothing is waited for, the blow is to fall anywhere in a commit.
             time.sleep(strike.after_s)
             self.struck.count[strike.kind] += 1
             for _ in self._strike(strike):

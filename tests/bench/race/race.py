@@ -58,21 +58,34 @@ async def race(options: Options, bootstrap_servers: str, folder: Path) -> Result
 
 
 async def _latencies(track: Track, options: Options) -> AsyncIterator[Latency]:
-    """Each at half of what he can do, in turn; the bare client under the load that headrace has."""
-    load_of: dict[str, int] = {}
+    """Each at his load, in turn, as often as there are rounds."""
+    names = [name for name in _IN_LATENCY if name in options.peers]
+    loads = await _loads(track, names)
     for number in range(options.rounds):
-        for name in [name for name in _IN_LATENCY if name in options.peers]:
-            operator = "copy" if name == "bare" else "deduplicate"
-            heat = Heat("latency", operator, CONTESTANTS[name], "exactly-once")
-            if name not in load_of and (name != "bare" or "headrace" not in load_of):
-                whole = await track.run(heat, _LATENCY_COMMIT_INTERVAL_MS)
-                load_of[name] = int(whole.per_second or 0) // 2
-            job = track.job(heat._replace(round=f"latency-{number}"), _LATENCY_COMMIT_INTERVAL_MS)
-            records_per_second = load_of.get(name, load_of.get("headrace", 0))
+        for name in names:
+            heat = _latency_heat(name, f"latency-{number}")
+            job = track.job(heat, _LATENCY_COMMIT_INTERVAL_MS)
             yield await latency(
-                track.cluster, heat.contestant, job, records_per_second, options.latency_seconds
+                track.cluster, heat.contestant, job, loads[name], options.latency_seconds
             )
             await track.forget(job)
+
+
+async def _loads(track: Track, names: list[str]) -> dict[str, int]:
+    """Half of what each can do, in records per second; the bare client has headrace's."""
+    loads: dict[str, int] = {}
+    for name in names:
+        if name == "bare" and "headrace" in loads:
+            loads[name] = loads["headrace"]
+        else:
+            whole = await track.run(_latency_heat(name, "latency"), _LATENCY_COMMIT_INTERVAL_MS)
+            loads[name] = int(whole.per_second or 0) // 2
+    return loads
+
+
+def _latency_heat(name: str, number: str) -> Heat:
+    operator = "copy" if name == "bare" else "deduplicate"
+    return Heat(number, operator, CONTESTANTS[name], "exactly-once")
 
 
 async def _restores(track: Track, options: Options) -> AsyncIterator[Restore]:
