@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from spark_jobs import first_run
 from spark_jobs.connectors import fetched
-from spark_jobs.home import class_archive, connectors_of, prepare_home, prepared_home
+from spark_jobs.home import archives_of, class_archive, connectors_of, prepare_home, prepared_home
 from spark_jobs.session import open_session
 
 
@@ -53,8 +53,15 @@ def _archive_classes(archive: Path) -> None:
     with TemporaryDirectory(dir=archive.parent, prefix="archiving-") as temporary:
         written = Path(temporary, archive.name)
         command = [sys.executable, "-m", first_run.__name__, str(written), temporary]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        # A session of this process has chosen the folder without connectors for its children, and
+        # Java takes an archive for the folder alone with which it was written.
+        own = {name: told for name, told in os.environ.items() if name != "SPARK_HOME"}
+        done = subprocess.run(  # noqa: S603
+            command, env=own, capture_output=True, text=True, check=False
+        )
         if done.returncode == 0 and written.exists():
+            for old in archives_of(prepared_home()):
+                old.unlink(missing_ok=True)
             written.rename(archive)
         else:
             said = done.stderr.strip().splitlines() or ["nothing"]

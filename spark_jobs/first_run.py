@@ -1,7 +1,7 @@
 """`python -m spark_jobs.first_run ARCHIVE FOLDER`: a small job over all that jobs load.
 
 Java archives the classes when it ends. What it does is a join of a stream with versions, with state
-and a checkpoint, into a Delta table; of Kafka's connector, what a frame of it takes.
+and a checkpoint, into a Delta table; of Kafka's connector, what it takes to ask a broker.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from spark_jobs.write.delta import DeltaSink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_NOBODY = "127.0.0.1:9"
 _RECORDS = """
     SELECT CAST(id % 2 AS INT) AS input, 'topic' AS topic, 0 AS partition, id AS offset,
         id AS timestamp_ms, CAST('key' AS BINARY) AS key, CAST('value' AS BINARY) AS value,
@@ -66,9 +67,28 @@ def _run(spark: SparkSession, folder: Path) -> None:
     query = operate(join, records, Spread(tasks=2)).writeStream.foreachBatch(write)
     query = query.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
     query.start().awaitTermination()
-    # Nobody is asked for anything, for it is not planned.
-    kafka = spark.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:9")
+    _load_kafka(spark)
+
+
+def _load_kafka(spark: SparkSession) -> None:
+    """Load what reads topics; nobody answers there, and nobody needs to."""
+    kafka = spark.read.format("kafka").option("kafka.bootstrap.servers", _NOBODY)
     assert kafka.option("subscribe", "none").load().columns
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to the classes it loaded)
+    settings = jvm.java.util.HashMap()
+    bytes_of = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+    for name in ("key.deserializer", "value.deserializer"):
+        settings[name] = bytes_of
+    settings["bootstrap.servers"] = _NOBODY
+    soon = jvm.java.time.Duration.ofMillis(1)
+    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
+    partitions = jvm.java.util.ArrayList()
+    partitions.add(jvm.org.apache.kafka.common.TopicPartition("none", 0))
+    consumer.assign(partitions)
+    consumer.seekToBeginning(partitions)
+    consumer.poll(soon)
+    consumer.close(soon)
+    jvm.org.apache.kafka.clients.admin.AdminClient.create(settings).close(soon)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,9 @@ _COMPILE_LATER = (
 """Ten and more times Java's own. What runs for each row is there within a batch all the same; what
 runs for each task, and is most of the code, is never compiled for more than it gives back: five
 CPU seconds in two million facts instead of sixteen."""
+_ROOM_FOR_CLASSES = "-XX:MetaspaceSize=256m"
+"""More than a job loads; Java would look through its whole heap each time it gets past a smaller
+bound, six times until it has loaded all."""
 _TOLD_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 
 
@@ -57,7 +60,7 @@ def prepare_home(connectors: Mapping[str, Path]) -> Path:
     for old in _caches().glob("spark-*/"):
         if not (old / "bin").exists():
             shutil.rmtree(old, ignore_errors=True)
-            for archive in _caches().glob(f"{old.name}-*.jsa"):
+            for archive in archives_of(old):
                 archive.unlink(missing_ok=True)
     return _make(prepared_home(), connectors)
 
@@ -73,17 +76,30 @@ def java_program() -> str | None:
     return shutil.which("java", path=f"{found}/bin") if found else shutil.which("java")
 
 
+def archives_of(home: Path) -> list[Path]:
+    """The archives that were ever written for this folder."""
+    return [*home.parent.glob(f"{home.name}-*.jsa")]
+
+
 def class_archive(home: Path) -> Path:
-    """Where the archive of the classes of this folder is for this Java, or would be."""
+    """Where the archive of the classes of this folder is for this Java, or would be.
+
+    Java ignores the archive of another Java, and of jars of which one was written anew, as all are
+    by whoever installs Spark again.
+    """
     java = java_program()
-    # Java would ignore the archive of another Java, but would complain about it at each start.
-    which = "" if java is None else f"{os.path.realpath(java)} {Path(java).stat().st_mtime_ns}"
-    return home.with_name(f"{home.name}-{crc32(which.encode()):08x}.jsa")
+    told = [str(home)]
+    if java is not None:
+        told.append(f"{os.path.realpath(java)} {Path(java).stat().st_mtime_ns}")
+    for jar in sorted((home / "jars").glob("*.jar")):
+        found = jar.stat()
+        told.append(f"{jar.name} {found.st_mtime_ns} {found.st_size}")
+    return home.with_name(f"{home.name}-{crc32(' '.join(told).encode()):08x}.jsa")
 
 
 def java_options(home: Path, given: str) -> str:
     """What Java is told before what is given."""
-    options = [*_COMPILE_LATER]
+    options = [*_COMPILE_LATER, _ROOM_FOR_CLASSES]
     archive = class_archive(home)
     if archive.exists():
         options.append(f"-XX:SharedArchiveFile={archive}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import utime
 from pathlib import Path
 from subprocess import run
 
@@ -50,6 +51,20 @@ def test_java_is_told_of_an_archive_that_is_there() -> None:
     assert "SharedArchiveFile" not in home.java_options(folder, "")
     home.class_archive(folder).touch()
     assert f"-XX:SharedArchiveFile={home.class_archive(folder)}" in home.java_options(folder, "")
+
+
+def test_spark_installed_again_has_an_archive_of_its_own() -> None:
+    folder = home.spark_home()
+    before = home.class_archive(folder)
+    assert home.class_archive(folder) == before
+    jar = folder / "jars" / "again.jar"
+    jar.write_bytes(b"a jar")
+    with_jar = home.class_archive(folder)
+    utime(jar, (1, 1))
+    assert len({before, with_jar, home.class_archive(folder)}) == 3
+    assert home.archives_of(folder) == []
+    before.touch()
+    assert home.archives_of(folder) == [before]
 
 
 @pytest.mark.parametrize(("cores", "collector"), [(2, "Serial"), (16, "Parallel")])

@@ -89,7 +89,11 @@ def test_every_job_has_rows_and_values_that_spark_can_hold() -> None:
             assert not isinstance(value, type) or schema_of(value).fieldNames()
 
 
-def test_a_cluster_is_handed_the_job_and_its_flags(tmp_path: Path) -> None:
+def test_a_cluster_is_handed_the_job_and_its_flags(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A session that this process had has chosen a folder with connectors.
+    monkeypatch.delenv("SPARK_HOME", raising=False)
     settings = "spark: {spark.driver.memory: 2g, spark.hadoop.fs.s3a.secret.key: secret}"
     file = written(tmp_path, f"{GOOD}{settings}\n")
     _, config = load_job(file)
