@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from contracts.record import Headers, Record
+from contracts.record import Record
 from spark_jobs.headers import decode_headers, encode_headers
-from spark_jobs.versioned.arrival import Arrival
+from spark_jobs.versioned.arrival import Arrivals
 from spark_jobs.versioned.layout import NO_OFFSET
+from spark_jobs.versioned.records import Columns, Records, are_present, objects
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from spark_jobs.operators.opened import Results
+    from spark_jobs.operators.results import Results
 
 RECORD, PROGRESS, ROW, ASK, ANSWER, PART = range(6)
 """Kinds of rows: of an input, of its progress, and from one stage to the next."""
@@ -49,12 +49,9 @@ _BINARY = pa.binary()
 class Taken(NamedTuple):
     """The rows of a task in their order."""
 
-    arrivals: list[Arrival]
-    """All rows; one of progress is an empty record at the time it says."""
-    inputs: NDArray[np.int32]
-    """Their inputs; what another stage sent has its kind below zero."""
-    times_ms: NDArray[np.int64]
-    """Their timestamps."""
+    arrivals: Arrivals
+    """All rows; one of progress is an empty record at the time it says. What another stage sent
+    has its kind, below zero, for an input."""
     progress: list[int]
     """Which of them are of progress."""
     causes: NDArray[np.int64] | None
@@ -67,7 +64,7 @@ def take(frames: Iterable[pd.DataFrame]) -> Taken:
     """All rows of a task, put in order."""
     columns = _gather(frames)
     asides: list[tuple[dict[str, Any], Record]] = []
-    passing = columns["aside"] != None  # noqa: E711 (numpy compares each)
+    passing = are_present(columns["aside"])
     if passing.any():
         apart = {name: column[passing] for name, column in columns.items()}
         texts = apart["aside"].tolist()
@@ -77,27 +74,19 @@ def take(frames: Iterable[pd.DataFrame]) -> Taken:
     order = _order_of(columns)
     kinds = columns["kind"][order]
     inputs = np.where(kinds == RECORD, columns["input"][order], -kinds).astype(np.int32)
-    records = _records(columns, order)
-    arrivals = list(map(tuple.__new__, repeat(Arrival), zip(inputs.tolist(), records, strict=True)))
     return Taken(
-        arrivals,
-        inputs,
-        columns["timestamp_ms"][order],
+        Arrivals(inputs, _records(columns, order)),
         np.flatnonzero(kinds == PROGRESS).tolist(),
         columns["arrival"][order] if "arrival" in columns else None,
         asides,
     )
 
 
-def _records(columns: dict[str, NDArray[Any]], order: NDArray[np.intp]) -> Iterator[Record]:
+def _records(columns: dict[str, NDArray[Any]], order: NDArray[np.intp]) -> Records:
     """The records of these rows, in this order."""
     names = ("key", "value", "timestamp_ms", "headers", "topic", "partition", "offset")
-    key, value, time_ms, headers, topic, partition, offset = (
-        columns[name][order].tolist() for name in names
-    )
-    offsets = [None if each == NO_OFFSET else each for each in offset]
-    fields = zip(key, value, time_ms, _headers_of(headers), topic, partition, offsets, strict=True)
-    return map(tuple.__new__, repeat(Record), fields)
+    own = Columns(*(columns[name] for name in names))
+    return Records(own._replace(headers=_headers_of(columns["headers"])), order)
 
 
 def _gather(frames: Iterable[pd.DataFrame]) -> dict[str, NDArray[Any]]:
@@ -129,8 +118,10 @@ def _order_of(columns: dict[str, NDArray[Any]]) -> NDArray[np.intp]:
     return order[np.argsort(reached, kind="stable")]
 
 
-def _headers_of(column: Sequence[str | None]) -> list[Headers]:
-    return [() if packed is None else decode_headers(packed) for packed in column]
+def _headers_of(column: NDArray[Any]) -> NDArray[Any] | None:
+    if not are_present(column).any():
+        return None
+    return objects([() if packed is None else decode_headers(packed) for packed in column])
 
 
 def frame_of(
@@ -138,30 +129,27 @@ def frame_of(
 ) -> pd.DataFrame:
     """Results as a frame; `causes` and `inputs` are those of the batch's arrivals."""
     size = len(results.causes)
-    at = np.array(results.causes, np.int64)
     records = results.records
+    offsets = records.offsets
     columns = {
         "verdict": pa.repeat(results.verdict, size),
         "task": pa.repeat(pa.scalar(task, pa.int32()), size),
         "sequence": pa.array(np.arange(sequence, sequence + size)),
-        "cause": pa.array(causes[at]),
-        "input": pa.array(inputs[at]),
-        "topic": pa.array([record[4] for record in records], pa.string()),
-        "partition": pa.array([record[5] for record in records], pa.int32()),
-        "offset": pa.array([record[6] for record in records], pa.int64()),
+        "cause": pa.array(causes[results.causes]),
+        "input": pa.array(inputs[results.causes]),
+        "topic": pa.array(records.topics, pa.string()),
+        "partition": pa.array(records.partitions, pa.int32()),
+        "offset": pa.array(offsets, mask=offsets == NO_OFFSET),
         "timestamp_ms": pa.array(results.times_ms, pa.int64()),
         "key": pa.array(results.keys, _BINARY),
         "value": pa.array(results.values, _BINARY),
-        "headers": _packed_headers(records),
     }
+    if records.headers is not None:
+        packed = [encode_headers(each) for each in records.headers]
+        columns["headers"] = pa.array(packed, pa.string())
     if results.table_values is not None:
-        columns["table_value"] = pa.array(results.table_values, _BINARY)
+        columns["table_value"] = results.table_values.cast(_BINARY)
     return _sparse_frame(size, columns)
-
-
-def _packed_headers(records: Sequence[Record]) -> pa.Array:
-    packed = [encode_headers(record[3]) if record[3] else None for record in records]
-    return pa.array(packed, pa.string())
 
 
 def frame_of_counts(verdict: str, task: int, counts: dict[str, tuple[int, int]]) -> pd.DataFrame:

@@ -3,60 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.operators.results import Collected, Results
 from spark_jobs.operators.topology import LookUp, Topology
 from spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED, LATE
 from spark_jobs.versioned.arrival import observe_lateness
+from spark_jobs.versioned.records import Records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from contracts.record import Record
-    from spark_jobs.versioned.arrival import Arrival
+    from spark_jobs.versioned.arrival import Arrivals
+    from spark_jobs.versioned.records import Integers
     from spark_jobs.versioned.state import TaskState
     from spark_jobs.versioned.stream_table import Matches, StreamTableJoin
-    from spark_jobs.versioned.tables import Change, Table
-
-
-@dataclass(slots=True)
-class Results:
-    """Rows that leave with one verdict, in columns."""
-
-    verdict: str
-    causes: list[int] = field(default_factory=list)
-    """Index, in the batch, of the arrival that caused each row."""
-    records: list[Record] = field(default_factory=list)
-    """Whose headers and origin each row has."""
-    keys: list[bytes | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    times_ms: list[int] = field(default_factory=list)
-    table_values: list[bytes | None] | None = None
-
-    def add_changes(self, changes: Iterable[Change]) -> None:
-        """Append changes of a table."""
-        for change in changes:
-            self.causes.append(change.cause)
-            self.records.append(change.record)
-            self.keys.append(change.key)
-            self.values.append(change.new)
-            self.times_ms.append(change.timestamp_ms)
-
-    def add(self, cause: int, record: Record, key: bytes | None, value: bytes | None) -> None:
-        """Append a message, at its record's time."""
-        self.causes.append(cause)
-        self.records.append(record)
-        self.keys.append(key)
-        self.values.append(value)
-        self.times_ms.append(record.timestamp_ms)
+    from spark_jobs.versioned.tables import Table
 
 
 class Opened(ABC):
     """What takes the batches of a task."""
 
     @abstractmethod
-    def process(self, arrivals: Sequence[Arrival]) -> list[Results]:
+    def process(self, arrivals: Arrivals) -> list[Results]:
         """Take arrivals in their order."""
 
     def advance(self, progress_ms: int) -> list[Results]:  # noqa: ARG002
@@ -81,12 +51,12 @@ class _OpenedTable(Opened):
         self._table = table
         self._state = state
 
-    def process(self, arrivals: Sequence[Arrival]) -> list[Results]:
-        observe_lateness(self._state, [arrival for arrival in arrivals if arrival[0] >= 0])
-        results = Results(CHANGED)
+    def process(self, arrivals: Arrivals) -> list[Results]:
+        observe_lateness(self._state, arrivals)
+        changed = Collected(CHANGED)
         for cause, arrival in enumerate(arrivals):
-            results.add_changes(self._table.take(cause, arrival))
-        return [results]
+            changed.add_changes(self._table.take(cause, arrival))
+        return [changed.results()]
 
 
 class _OpenedLookUp(Opened):
@@ -95,13 +65,10 @@ class _OpenedLookUp(Opened):
         self._join = join
         self._state = state
 
-    def process(self, arrivals: Sequence[Arrival]) -> list[Results]:
+    def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
         matches = self._join.process(arrivals)
-        late = Results(LATE)
-        for place in matches.late:
-            record = arrivals[place].record
-            late.add(place, record, record.key, record.value)
+        late = _of_stream(LATE, matches.late, arrivals.records.take(matches.late), None)
         return [_joined(matches), _cold(matches), _corrected(matches), late]
 
     def advance(self, progress_ms: int) -> list[Results]:
@@ -122,23 +89,14 @@ def _cold(matches: Matches) -> Results:
 
 def _corrected(matches: Matches) -> Results:
     corrections = matches.corrections
-    causes = [each.cause for each in corrections]
-    values = [each.table_value for each in corrections]
-    return _of_stream(CORRECTED, causes, [each.record for each in corrections], values)
+    causes = np.array([each.cause for each in corrections], np.int64)
+    values = pa.array([each.table_value for each in corrections], pa.large_binary())
+    return _of_stream(CORRECTED, causes, Records.of([each.record for each in corrections]), values)
 
 
 def _of_stream(
-    verdict: str,
-    causes: list[int],
-    records: list[Record],
-    table_values: list[bytes | None] | None,
+    verdict: str, causes: Integers, records: Records, table_values: pa.LargeBinaryArray | None
 ) -> Results:
     return Results(
-        verdict,
-        causes,
-        records,
-        [record[0] for record in records],
-        [record[1] for record in records],
-        [record[2] for record in records],
-        table_values,
+        verdict, causes, records, records.keys, records.values, records.times_ms, table_values
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-    from spark_jobs.operators.opened import Results
+    from spark_jobs.operators.results import Results
     from spark_jobs.operators.topology import Topology
 
 ROWS = "rows"
@@ -131,7 +131,7 @@ class _Turn:
         state.numbers[_ARRIVALS] = first + size
         running = np.arange(first, first + size)
         self._causes = running if taken.causes is None else taken.causes
-        self._inputs = taken.inputs
+        self._inputs = taken.arrivals.inputs
         if not size:
             # What others read may let something go here; the last arrival is its cause.
             self._causes, self._inputs = np.array([first - 1]), np.array([NO_INPUT])
@@ -144,7 +144,7 @@ class _Turn:
             self._state.count("task:dead", verdicts[DEAD])
             yield frame_of_asides(self._task, asides)
         for start, results in self._results():
-            if results.causes:
+            if len(results.causes):
                 yield self._frame(start, results)
         self._state.save()
         if self._said:
@@ -185,7 +185,8 @@ class _Turn:
     def _hear_silent(self, heard: Heard) -> None:
         """Take the time of inputs of which nobody says how far they are."""
         for number in self._silent:
-            times = self._taken.times_ms[self._taken.inputs == number]
+            arrivals = self._taken.arrivals
+            times = arrivals.records.take(arrivals.inputs == number).times_ms
             if len(times):
                 heard.count(f"input {number}", int(times.max()))
 

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 
 from spark_jobs.operators.columns import ANSWER, ASK, PART, ROW
 from spark_jobs.operators.messages import pack, unpack
-from spark_jobs.operators.opened import Opened, Results
+from spark_jobs.operators.opened import Opened
+from spark_jobs.operators.results import Collected, Results
 from spark_jobs.operators.topology import AggregateStep, ForeignKeyStep, Step
 from spark_jobs.versioned.aggregation import Folding, Regrouping
-from spark_jobs.versioned.arrival import Arrival, observe_lateness
+from spark_jobs.versioned.arrival import Arrival, Arrivals, observe_lateness
 from spark_jobs.versioned.foreign_key import (
     Answer,
     Answering,
@@ -68,15 +69,15 @@ class _Asks(Opened):
         foreign = step.foreign
         self._subscribing = Subscribing(state, step.name, foreign.foreign_key_of, foreign.join)
 
-    def process(self, arrivals: Sequence[Arrival]) -> list[Results]:
+    def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
-        rows, asks = Results(ROW_SENT), Results(ASK_SENT)
+        rows, asks = Collected(ROW_SENT), Collected(ASK_SENT)
         for cause, arrival in enumerate(arrivals):
             for change in self._left.take(cause, arrival):
                 self._send(change, rows, asks)
-        return [rows, asks]
+        return [rows.results(), asks.results()]
 
-    def _send(self, change: Change, rows: Results, asks: Results) -> None:
+    def _send(self, change: Change, rows: Collected, asks: Collected) -> None:
         versioned = self._left.versioned
         record = change.record._replace(timestamp_ms=change.timestamp_ms)
         if not versioned or change.is_latest:
@@ -105,9 +106,9 @@ class _Answers(Opened):
         self._right.make_readable()
         self._answering = Answering(state, step.name)
 
-    def process(self, arrivals: Sequence[Arrival]) -> list[Results]:
-        observe_lateness(self._state, [each for each in arrivals if each.input >= 0])
-        rows, sent = Results(ROW_SENT), Results(ANSWER_SENT)
+    def process(self, arrivals: Arrivals) -> list[Results]:
+        observe_lateness(self._state, arrivals)
+        rows, sent = Collected(ROW_SENT), Collected(ANSWER_SENT)
         for cause, arrival in enumerate(arrivals):
             if arrival.input == -ROW:
                 record = arrival.record
@@ -117,7 +118,7 @@ class _Answers(Opened):
                 record = answer.record._replace(timestamp_ms=answer.timestamp_ms)
                 message = pack(answer.mark, answer.foreign_value)
                 sent.add(cause, record, answer.primary_key, message)
-        return [rows, sent]
+        return [rows.results(), sent.results()]
 
     def _answers(self, cause: int, arrival: Arrival) -> list[Answer]:
         if arrival.input == -ASK:
@@ -201,15 +202,15 @@ class _Parts(Opened):
         self._parent.send_old(force=True)
         self._regrouping = Regrouping(state, f"{step.name}:rows", step.aggregate.regroup)
 
-    def process(self, arrivals: Sequence[Arrival]) -> list[Results]:
+    def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
-        sent = Results(PART_SENT)
+        sent = Collected(PART_SENT)
         for cause, arrival in enumerate(arrivals):
             for change in self._parent.take(cause, arrival):
                 for part in self._regrouping.split(change, versioned=self._parent.versioned):
                     record = part.record._replace(timestamp_ms=part.timestamp_ms)
                     sent.add(cause, record, part.key, pack(part.old, part.new))
-        return [sent]
+        return [sent.results()]
 
 
 @dataclass(frozen=True)

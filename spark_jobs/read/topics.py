@@ -27,6 +27,7 @@ from spark_jobs.versioned.heard import place_of
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
+_POLL_RECORDS = 5_000
 _PROGRESS_SCHEMA = "progress_ms bigint, cleaned_offset bigint"
 
 
@@ -74,6 +75,8 @@ class Source:
             "kafka.isolation.level": "read_committed",
             "includeHeaders": "true",
             "failOnDataLoss": "true",
+            # After each poll Spark asks the broker where the partition begins and ends.
+            "kafka.max.poll.records": str(_POLL_RECORDS),
             **self.options,
         }
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import repeat
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
 from contracts.record import NO_TIME_MS, Record
+from spark_jobs.versioned.records import Records
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from numpy.typing import NDArray
 
     from spark_jobs.versioned.state import TaskState
 
@@ -20,6 +23,44 @@ class Arrival(NamedTuple):
 
     input: int
     record: Record
+
+
+class Arrivals(Sequence[Arrival]):
+    """Records in the order in which they are taken, and the input of each."""
+
+    __slots__ = ("inputs", "records")
+
+    def __init__(self, inputs: NDArray[np.int32], records: Records) -> None:
+        self.inputs = inputs
+        self.records = records
+
+    @classmethod
+    def of(cls, arrivals: Sequence[Arrival]) -> Arrivals:
+        """Arrivals as columns."""
+        if isinstance(arrivals, Arrivals):
+            return arrivals
+        inputs = np.array([number for number, _ in arrivals], np.int32)
+        return cls(inputs, Records.of([record for _, record in arrivals]))
+
+    def take(self, places: NDArray[np.intp]) -> Arrivals:
+        """Those at some places of these."""
+        return Arrivals(self.inputs[places], self.records.take(places))
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __iter__(self) -> Iterator[Arrival]:
+        pairs = zip(self.inputs.tolist(), self.records, strict=True)
+        return map(tuple.__new__, repeat(Arrival), pairs)
+
+    @overload
+    def __getitem__(self, at: int) -> Arrival: ...
+    @overload
+    def __getitem__(self, at: slice) -> Arrivals: ...
+    def __getitem__(self, at: int | slice) -> Arrival | Arrivals:
+        if isinstance(at, slice):
+            return Arrivals(self.inputs[at], self.records[at])
+        return Arrival(int(self.inputs[at]), self.records[at])
 
 
 def merge(inputs: Sequence[Sequence[Record]]) -> list[Arrival]:
@@ -51,18 +92,22 @@ class Lateness(NamedTuple):
 
 
 def observe_lateness(state: TaskState, arrivals: Sequence[Arrival]) -> None:
-    """Add a batch, every input and null keys included, to the task's lateness."""
-    if not arrivals:
+    """Add a batch, every input and null keys included, to the task's lateness.
+
+    What other stages sent is passed over; its inputs are below zero.
+    """
+    arrivals = Arrivals.of(arrivals)
+    times = arrivals.records.take(arrivals.inputs >= 0).times_ms
+    if not len(times):
         return
     numbers = state.numbers
-    times = np.array([record[2] for _, record in arrivals], np.int64)
     began_ms = numbers.get("task:time_ms", NO_TIME_MS)
     reached = np.maximum.accumulate(np.concatenate([[began_ms], times]))
     late = np.maximum(reached[:-1] - times, 0)
     numbers["task:time_ms"] = int(reached[-1])
     numbers["task:late_max_ms"] = max(int(late.max()), numbers.get("task:late_max_ms", 0))
     state.count("task:late_total_ms", int(late.sum()))
-    state.count("task:records", len(arrivals))
+    state.count("task:records", len(times))
 
 
 def lateness(state: TaskState) -> Lateness:

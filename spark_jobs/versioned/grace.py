@@ -17,6 +17,7 @@ from spark_jobs.versioned.layout import (
     encode_held,
     encode_slices,
 )
+from spark_jobs.versioned.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,14 +136,14 @@ class Leaving:
     times: NDArray[np.int64]
     arrivals: NDArray[np.int64]
     """Their numbers among all that ever came to be held."""
-    records: list[Record]
+    records: Records
 
     @classmethod
     def of(cls, rows: Sequence[HeldRow], steps: NDArray[np.int64]) -> Leaving:
         """Records that were held, and the step of each."""
-        records = [record for _, record in rows]
+        records = Records.of([record for _, record in rows])
         arrivals = np.array([arrival for arrival, _ in rows], np.int64)
-        return cls(steps, times_of(records), arrivals, records)
+        return cls(steps, records.times_ms, arrivals, records)
 
     def __add__(self, other: Leaving) -> Leaving:
         """Both, one after the other."""
@@ -174,15 +175,12 @@ class Leaving:
         # Arrivals beyond four bytes need a fifth, or the count would start again among equal keys.
         size = 4 if int(np.max(arrivals)) - first <= ARRIVAL_MAX else 5
         compared = {
-            place: (self.records[place].key or b"") + (arrival - first).to_bytes(size, "big")
-            for place, arrival in zip(places.tolist(), arrivals.tolist(), strict=True)
+            place: (key or b"") + (arrival - first).to_bytes(size, "big")
+            for place, key, arrival in zip(
+                places.tolist(), self.records.take(places).keys, arrivals.tolist(), strict=True
+            )
         }
         return sorted(compared, key=compared.__getitem__)
-
-
-def times_of(records: Sequence[Record]) -> NDArray[np.int64]:
-    """The timestamps of records, as a column."""
-    return np.array([record.timestamp_ms for record in records], np.int64)
 
 
 def _weight(rows: Sequence[HeldRow]) -> int:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from contracts.record import NO_TIME_MS, Record
+from spark_jobs.versioned.at_once import Answers, HistoryAtOnce, LookUps, NewVersions
 from spark_jobs.versioned.layout import History, decode_versions, encode_versions
+from spark_jobs.versioned.records import are_present
 from spark_jobs.versioned.state import Buckets, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 _TIMESTAMP_MS = itemgetter(2)
 LATEST = -1
@@ -49,6 +56,8 @@ class VersionedStore:
         self._forgotten_ms = self._numbers.get(forgotten_name(name), REJECTED)
         self.time_ms = self._numbers.get(self._time_name, NO_TIME_MS)
         self._buckets = Buckets(state, name, decode_versions, encode_versions)
+        self._at_once: HistoryAtOnce | None = None
+        self._open_at_once = partial(HistoryAtOnce, state, name)
         state.add(self)
 
     @property
@@ -81,10 +90,26 @@ class VersionedStore:
             _forget_before(times, values, horizon_ms)
         return valid_to_ms
 
-    def put_all(self, records: Iterable[Record]) -> int:
-        """Add the version that each record is, in their order; how many were not rejected."""
-        put = self.put
-        return sum(put(record[0] or b"", record[1], record[2]) != REJECTED for record in records)
+    def meet(self, puts: NewVersions, asked: LookUps, *, all_of_them: bool) -> tuple[int, Answers]:
+        """Take a batch of versions, and answer a batch of look-ups, each as of its step.
+
+        Returns how many versions were not rejected, too. `all_of_them` as for `expired`. Who takes
+        a batch at once takes and answers nothing one by one.
+        """
+        if self._at_once is None:
+            self._at_once = self._open_at_once()
+        horizons_ms = self._horizons_ms(puts.times_ms)
+        is_on_time = puts.times_ms >= horizons_ms[:-1]
+        taken = int(np.count_nonzero(is_on_time))
+        self._expired += len(is_on_time) - taken
+        of_asks_ms = horizons_ms[np.searchsorted(puts.steps, asked.steps)]
+        if len(puts.times_ms) and not self.follows_progress:
+            self.time_ms = max(self.time_ms, int(puts.times_ms.max()))
+        answers = self._at_once.meet(puts.where(is_on_time), asked, of_asks_ms)
+        if all_of_them:
+            is_old = asked.times_ms < of_asks_ms
+            answers = answers._replace(expired=is_old & are_present(asked.keys))
+        return taken, answers
 
     def latest(self, key: bytes) -> Version | None:
         """The latest version by time, None where that is a tombstone; it never expires."""
@@ -158,9 +183,20 @@ class VersionedStore:
         self._numbers[self._time_name] = self.time_ms
         if self._expired:
             self._numbers[self._expired_name] = self._expired
+        if self._at_once is not None:
+            self._at_once.save(self.horizon_ms)
         for bucket in self._buckets.changed():
             self._clean(bucket)
         self._buckets.save()
+
+    def _horizons_ms(self, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The horizon before each of these puts, and the one behind them all."""
+        if self.follows_progress:
+            return np.full(len(times_ms) + 1, self.horizon_ms)
+        reached_ms = np.maximum.accumulate(np.concatenate([[self.time_ms], times_ms]))
+        horizons_ms: NDArray[np.int64]
+        horizons_ms = np.maximum(reached_ms - self.retention_ms, self._forgotten_ms)
+        return horizons_ms
 
     def _place_as_of(self, times: list[int], timestamp_ms: int) -> int:
         if timestamp_ms >= times[-1]:

@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from contracts.errors import StateCorrupt, StateLayoutNewer
 from contracts.record import Headers, Record
@@ -90,6 +92,31 @@ def decode_versions(row: bytes) -> dict[bytes, History]:
     reader.expect(min(counts, default=1) > 0, "every key has a version")
     places = zip(keys, counts, accumulate(counts), strict=True)
     return {key: (times[end - n : end], values[end - n : end]) for key, n, end in places}
+
+
+def encode_version_columns(
+    keys: Sequence[bytes],
+    counts: NDArray[np.int64],
+    times: NDArray[np.int64],
+    values: pa.LargeBinaryArray,
+) -> bytes:
+    """The same row of ascending keys, how many versions each has, and those end to end."""
+    columns = (_strings(keys), _integers(counts), _integers(times), _packed(values))
+    return _row(Kind.VERSIONS, columns)
+
+
+def decode_version_columns(
+    row: bytes,
+) -> tuple[list[bytes], NDArray[np.int64], NDArray[np.int64], pa.LargeBinaryArray]:
+    """The same, read back."""
+    reader = _Reader(row, Kind.VERSIONS)
+    keys, counts = reader.present(), reader.numbers()
+    times, values = reader.numbers(), reader.packed()
+    reader.finish()
+    reader.expect(len(keys) == len(counts), "every key has a count")
+    reader.expect(counts.sum() == len(times) == len(values), "every version has a key")
+    reader.expect(counts.min(initial=1) > 0, "every key has a version")
+    return keys, counts, times, values
 
 
 def encode_held(rows: Sequence[HeldRow]) -> bytes:
@@ -233,8 +260,21 @@ class _Reader:
 
     def integers(self) -> list[int]:
         """The next column, of integers."""
-        numbers: list[int] = self._numbers("<i8").tolist()
+        numbers: list[int] = self.numbers().tolist()
         return numbers
+
+    def numbers(self) -> NDArray[np.int64]:
+        """The next column, of integers, as an array."""
+        return self._numbers("<i8").astype(np.int64, copy=False)
+
+    def packed(self) -> pa.LargeBinaryArray:
+        """The next column, of bytes or nulls, as an array that shares the row's memory."""
+        lengths = self._numbers("<i4")
+        ends = np.cumsum(np.maximum(lengths, 0), dtype=np.int64)
+        offsets = np.concatenate([np.zeros(1, np.int64), ends])
+        present = np.packbits(lengths >= 0, bitorder="little")
+        buffers = [present, offsets, self._take(int(offsets[-1]))]
+        return pa.Array.from_buffers(pa.large_binary(), len(lengths), [*map(pa.py_buffer, buffers)])
 
     def strings(self) -> list[bytes | None]:
         """The next column, of bytes or nulls."""
@@ -276,13 +316,21 @@ def _row(kind: Kind, columns: Iterable[bytes]) -> bytes:
     return body + _u32.pack(crc32(body))
 
 
-def _integers(column: Sequence[int]) -> bytes:
+def _integers(column: Sequence[int] | NDArray[np.int64]) -> bytes:
     return _u32.pack(len(column)) + np.array(column, "<i8").tobytes()
 
 
 def _strings(column: Sequence[bytes | None]) -> bytes:
     lengths = np.array([-1 if each is None else len(each) for each in column], "<i4")
     return b"".join((_u32.pack(len(column)), lengths.tobytes(), *filter(None, column)))
+
+
+def _packed(column: pa.LargeBinaryArray) -> bytes:
+    lengths = pc.fill_null(pc.binary_length(column), -1).to_numpy().astype("<i4")
+    _, offsets, data = column.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[[column.offset, column.offset + len(column)]]
+    start, end = bounds.tolist()
+    return b"".join((_u32.pack(len(column)), lengths.tobytes(), memoryview(data or b"")[start:end]))
 
 
 def _encode_headers(headers: Headers) -> bytes:

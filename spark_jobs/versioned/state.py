@@ -96,6 +96,11 @@ class TaskState:
         self.rows.put(HEADER, encode_numbers(self.numbers))
 
 
+def row_name(table: str, bucket: int) -> str:
+    """Where a bucket stands among a task's rows."""
+    return f"{table}/{bucket}"
+
+
 class Buckets(Generic[Entry]):
     """Entries by key; the buckets asked for are read, the changed ones written, no others."""
 
@@ -144,16 +149,13 @@ class Buckets(Generic[Entry]):
         """Write out the buckets that changed; an empty one has no row."""
         for number in sorted(self._changed):
             if bucket := self._read[number]:
-                self._rows.put(self._row_name(number), self._encode(bucket))
+                self._rows.put(row_name(self._name, number), self._encode(bucket))
             else:
-                self._rows.remove(self._row_name(number))
+                self._rows.remove(row_name(self._name, number))
         self._changed.clear()
 
     def _load(self, number: int) -> dict[bytes, Entry]:
-        row = self._rows.get(self._row_name(number))
+        row = self._rows.get(row_name(self._name, number))
         bucket = {} if row is None else self._decode(row)
         self._read[number] = bucket
         return bucket
-
-    def _row_name(self, number: int) -> str:
-        return f"{self._name}/{number}"

@@ -9,7 +9,9 @@ does not depend on how far one input was read ahead of the other: records leave 
 moves, and the table's history expires by progress too, not by the table's own timestamps.
 
 When a record leaves hangs on the stream alone, so a batch is planned first, in columns: the
-step in which each record leaves. Then the table's records and the look-ups take their turns.
+step in which each record leaves. Then the table takes the batch and answers, each look-up as of its
+step: a topic's versioned table, filtered and mapped or not, at once (`at_once`), and any other in
+turns (`turns`).
 """
 
 from __future__ import annotations
@@ -18,12 +20,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from contracts.errors import TopologyRefused
-from contracts.record import NO_TIME_MS, Record
+from contracts.record import NO_TIME_MS
+from spark_jobs.versioned.arrival import Arrivals
+from spark_jobs.versioned.at_once import Answers, LookUps
 from spark_jobs.versioned.corrections import Correction, Corrections
-from spark_jobs.versioned.grace import HeldRecords, Leaving, times_of
-from spark_jobs.versioned.tables import absorb
+from spark_jobs.versioned.grace import HeldRecords, Leaving
+from spark_jobs.versioned.records import Records, are_present
+from spark_jobs.versioned.tables import Derived, Source
+from spark_jobs.versioned.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,21 +46,26 @@ PROGRESS_SLICE_MS = 60_000
 NO_PROGRESS_MS = -(1 << 63)
 """Before any progress nothing is late."""
 
+_NO_PLACES = np.zeros(0, np.int64)
+_NO_RECORDS = Records.of([])
+
 
 @dataclass(slots=True)
 class Matches:
     """Joined records in the order they leave, in columns."""
 
-    causes: list[int] = field(default_factory=list)
+    causes: NDArray[np.int64] = field(default_factory=lambda: _NO_PLACES)
     """Index, in the batch, of the arrival that let the record go."""
-    records: list[Record] = field(default_factory=list)
-    table_values: list[bytes | None] = field(default_factory=list)
-    """The table's value for each; None only in a left join."""
-    late: list[int] = field(default_factory=list)
+    records: Records = field(default_factory=lambda: _NO_RECORDS)
+    table_values: pa.LargeBinaryArray = field(
+        default_factory=lambda: pa.array([], pa.large_binary())
+    )
+    """The table's value for each; null only in a left join."""
+    late: NDArray[np.int64] = field(default_factory=lambda: _NO_PLACES)
     """Index, in the batch, of each record that came behind what was promised to wait for it."""
-    cold_causes: list[int] = field(default_factory=list)
+    cold_causes: NDArray[np.int64] = field(default_factory=lambda: _NO_PLACES)
     """As `causes`, of the records for which a cold history is to be asked."""
-    cold: list[Record] = field(default_factory=list)
+    cold: Records = field(default_factory=lambda: _NO_RECORDS)
     """Records older than what the table remembers of their key."""
     corrections: list[Correction] = field(default_factory=list)
     """What else was told of records that left before; each behind the row that it corrects."""
@@ -100,7 +112,11 @@ class StreamTableJoin:
                 " retention, or join without corrections"
             )
             raise TopologyRefused(message)
-        self._corrections = Corrections(state, f"{name}:past", table) if corrects else None
+        corrections = Corrections(state, f"{name}:past", table) if corrects else None
+        self._turns = Turns(table, corrections, asks_cold=asks_cold)
+        self._at_once: Source | Derived | None = None
+        if isinstance(table, Source | Derived) and table.meets_at_once and not corrects:
+            self._at_once = table
         # The largest timestamp ever held, or the progress reached.
         self._time_name = f"{name}:progress_ms" if self._by_progress else f"{name}:time_ms"
         start_ms = NO_PROGRESS_MS if self._by_progress else NO_TIME_MS
@@ -113,34 +129,25 @@ class StreamTableJoin:
 
     def process(self, arrivals: Sequence[Arrival]) -> Matches:
         """Take a batch of both inputs in its order; returns what is joined, in order."""
-        table_places: list[int] = []
-        causes: list[int] = []
-        records: list[Record] = []
-        keyless: list[int] = []
-        null_values = 0
-        for place, (number, record) in enumerate(arrivals):
-            if number != self._stream:
-                table_places.append(place)
-            elif record.value is None:
-                null_values += 1
-            elif record.key is None:
-                keyless.append(place)
-            else:
-                causes.append(place)
-                records.append(record)
-        taken = len(arrivals) - len(table_places)
-        late: list[int] = []
-        leaving = self._leaving(causes, records, late)
-        if self._left and keyless:
-            at_once = [(0, arrivals[place].record) for place in keyless]
-            leaving += Leaving.of(at_once, np.array(keyless, np.int64))
-            keyless = []
-        matches = self._in_turns(arrivals, table_places, leaving)
-        matches.late = late
-        self._state.count(f"{self._name}:late", len(late))
-        self._state.count(f"{self._name}:taken", taken)
-        self._state.count(f"{self._name}:dropped:null-value", null_values)
-        self._state.count(f"{self._name}:dropped:null-key", len(keyless))
+        arrivals = Arrivals.of(arrivals)
+        is_stream = arrivals.inputs == self._stream
+        places = np.flatnonzero(is_stream)
+        records = arrivals.records.take(places)
+        has_value, has_key = are_present(records.values), are_present(records.keys)
+        joins = has_value & has_key
+        keyless = places[has_value & ~has_key]
+        matches = Matches()
+        leaving = self._leaving(places[joins], records.take(joins), matches)
+        dropped = len(keyless)
+        if self._left and dropped:
+            unmet = [(0, record) for record in arrivals.records.take(keyless)]
+            leaving += Leaving.of(unmet, keyless)
+            dropped = 0
+        self._meet(arrivals, np.flatnonzero(~is_stream), leaving, matches)
+        self._state.count(f"{self._name}:late", len(matches.late))
+        self._state.count(f"{self._name}:taken", len(places))
+        self._state.count(f"{self._name}:dropped:null-value", int(np.sum(~has_value)))
+        self._state.count(f"{self._name}:dropped:null-key", dropped)
         return matches
 
     def advance(self, progress_ms: int, cause: int) -> Matches:
@@ -150,8 +157,7 @@ class StreamTableJoin:
             return matches
         rows = self.held.release(progress_ms - 1)
         leaving = Leaving.of(rows, np.full(len(rows), cause, np.int64))
-        records = [leaving.records[place] for place in leaving.order().tolist()]
-        self._look_up([cause] * len(rows), records, matches)
+        self._meet(Arrivals.of([]), _NO_PLACES, leaving, matches)
         self._time_ms = self._state.numbers[self._time_name] = progress_ms
         for store in self._table.versioned_stores():
             store.time_ms = progress_ms
@@ -161,15 +167,11 @@ class StreamTableJoin:
         """Zero, or a stream record was lost or invented."""
         return self._state.balance(self._name, self.held.count)
 
-    def _leaving(self, causes: list[int], records: list[Record], late: list[int]) -> Leaving:
-        """The records that leave in this batch, earlier ones too; the others are held.
-
-        The places of those that come too late to be held are added to `late`.
-        """
-        own_steps = np.array(causes, np.int64)
-        times = times_of(records)
+    def _leaving(self, own_steps: NDArray[np.int64], records: Records, matches: Matches) -> Leaving:
+        """The records that leave in this batch, earlier ones too; the others are held."""
+        times = records.times_ms
         waits = self._by_progress or self._grace_ms or self.held.count
-        if not records or not waits:
+        if not len(records) or not waits:
             # With no grace, or one of zero, a record leaves in the step it enters.
             return Leaving(own_steps, times, own_steps, records)
         turns = np.arange(len(times))
@@ -186,102 +188,56 @@ class StreamTableJoin:
             leaves = turns < len(times)
             self._time_ms = self._state.numbers[self._time_name] = int(reached[-1])
             earlier = self._earlier(due, own_steps)
-        late += own_steps[~on_time].tolist()
+        matches.late = own_steps[~on_time]
         arrivals = self.held.arrivals + np.cumsum(on_time)
         self.held.arrivals = int(arrivals[-1])
-        stay = np.flatnonzero(~leaves).tolist()
-        self.held.hold([(int(arrivals[place]), records[place]) for place in stay])
-        now = [records[place] for place in np.flatnonzero(leaves).tolist()]
+        self.held.hold([*zip(arrivals[~leaves].tolist(), records.take(~leaves), strict=True)])
+        now = records.take(leaves)
         leaving = Leaving(own_steps[turns[leaves]], times[leaves], arrivals[leaves], now)
         return leaving if earlier is None else earlier + leaving
 
     def _earlier(self, due: NDArray[np.int64], steps: NDArray[np.int64]) -> Leaving:
         """What was held before this batch and leaves in it; `due` leaves at each of its steps."""
         rows = self.held.release(int(due[-1]))
-        turns = np.searchsorted(due, times_of([record for _, record in rows]))
-        return Leaving.of(rows, steps[turns])
+        times = np.array([record.timestamp_ms for _, record in rows], np.int64)
+        return Leaving.of(rows, steps[np.searchsorted(due, times)])
 
-    def _in_turns(
-        self, arrivals: Sequence[Arrival], table_places: list[int], leaving: Leaving
-    ) -> Matches:
-        """Look up each record after the table's records before its step, and no later ones."""
+    def _meet(
+        self,
+        arrivals: Arrivals,
+        table_places: NDArray[np.int64],
+        leaving: Leaving,
+        matches: Matches,
+    ) -> None:
+        """Have the table take its arrivals and answer, and add what leaves and what it meets."""
         order = leaving.order()
-        steps = leaving.steps[order]
-        causes = steps.tolist()
-        records = [leaving.records[place] for place in order.tolist()]
-        ends = np.searchsorted(steps, table_places)
-        table_times = times_of([arrivals[place].record for place in table_places])
-        must = self._must_wait(table_times, times_of(records), ends).tolist()
-        matches = Matches()
-        start, waiting = 0, 0
-        for number, end in enumerate(ends.tolist()):
-            if end > start and must[number]:
-                self._take(table_places[waiting:number], arrivals, matches)
-                self._look_up(causes[start:end], records[start:end], matches)
-                start, waiting = end, number
-        self._take(table_places[waiting:], arrivals, matches)
-        self._look_up(causes[start:], records[start:], matches)
-        return matches
+        steps, records = leaving.steps[order], leaving.records.take(order)
+        if self._at_once is not None:
+            asked = LookUps(records.keys, records.times_ms, steps)
+            answers = self._at_once.meet(arrivals, table_places, asked, all_of_them=self._asks_cold)
+        else:
+            answers = self._turns.meet(arrivals, table_places, records, steps)
+            matches.corrections = self._turns.corrected()
+            self._state.count(f"{self._name}:corrected", len(matches.corrections))
+        self._add(steps, records, answers, matches)
 
-    def _must_wait(
-        self, table_times: NDArray[np.int64], times: NDArray[np.int64], ends: NDArray[np.intp]
-    ) -> NDArray[np.bool_]:
-        """Which of the table's records must wait for the look-ups before them.
-
-        The others may go first, so that many are taken at once, and then many looked up. To the
-        look-ups before it a version makes no difference that is newer than all of them, if they
-        ask for times that are remembered before it and behind it.
-        """
-        if not self._table.versioned or self._corrections is not None or not len(times):
-            return np.ones(len(ends), np.bool_)
-        before = np.concatenate([[NO_PROGRESS_MS], np.maximum.accumulate(times)])
-        stores = self._table.versioned_stores()
-        retention_ms = min(store.retention_ms for store in stores)
-        horizon_ms = max(store.horizon_ms for store in stores)
-        if len(table_times):
-            horizon_ms = max(horizon_ms, int(table_times.max()) - retention_ms)
-        forgotten = np.concatenate([[0], np.cumsum(times < horizon_ms)])[ends]
-        return (table_times <= before[ends]) | (np.diff(forgotten, prepend=0) > 0)
-
-    def _take(self, places: list[int], arrivals: Sequence[Arrival], matches: Matches) -> None:
-        if self._corrections is None:
-            absorb(self._table, [arrivals[place] for place in places])
-            return
-        for place in places:
-            corrected = self._corrections.take(place, arrivals[place])
-            self._state.count(f"{self._name}:corrected", len(corrected))
-            matches.corrections += corrected
-
-    def _look_up(self, causes: list[int], records: list[Record], matches: Matches) -> None:
-        expired = self._table.expired(records, all_of_them=self._asks_cold)
-        if expired:
-            self._state.count(f"{self._name}:expired", len(expired))
-            if self._asks_cold:
-                causes, records = self._set_apart(expired, causes, records, matches)
-        values = self._table.values_as_of(records)
-        if self._corrections is not None:
-            self._corrections.keep(records)
+    def _add(
+        self, causes: NDArray[np.int64], records: Records, answers: Answers, matches: Matches
+    ) -> None:
+        expired = answers.expired
+        self._state.count(f"{self._name}:expired", int(np.count_nonzero(expired)))
+        joined = np.ones(len(causes), np.bool_)
+        if self._asks_cold:
+            joined = ~expired
+            matches.cold_causes, matches.cold = causes[expired], records.take(expired)
+            self._state.count(f"{self._name}:cold", len(matches.cold))
         if not self._left:
-            kept = [place for place, value in enumerate(values) if value is not None]
-            self._state.count(f"{self._name}:unmatched", len(values) - len(kept))
-            causes = [causes[place] for place in kept]
-            records = [records[place] for place in kept]
-            values = [values[place] for place in kept]
-        self._state.count(f"{self._name}:joined", len(records))
-        matches.causes += causes
-        matches.records += records
-        matches.table_values += values
-
-    def _set_apart(
-        self, expired: list[int], causes: list[int], records: list[Record], matches: Matches
-    ) -> tuple[list[int], list[Record]]:
-        """Hand on what only a cold history can answer; what is left."""
-        self._state.count(f"{self._name}:cold", len(expired))
-        matches.cold_causes += [causes[place] for place in expired]
-        matches.cold += [records[place] for place in expired]
-        apart = set(expired)
-        stays = [place for place in range(len(records)) if place not in apart]
-        return [causes[place] for place in stays], [records[place] for place in stays]
+            found = joined & answers.values.is_valid().to_numpy(zero_copy_only=False)
+            self._state.count(f"{self._name}:unmatched", int(np.sum(joined) - np.sum(found)))
+            joined = found
+        matches.causes, matches.records = causes[joined], records.take(joined)
+        matches.table_values = answers.values.filter(pa.array(joined))
+        self._state.count(f"{self._name}:joined", len(matches.records))
 
 
 def _refuse_unfit(table: Table, step: str, grace_ms: int | None) -> None:

@@ -12,14 +12,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import pyarrow as pa
+
 from contracts.errors import TopologyRefused
+from spark_jobs.versioned.at_once import NewVersions
 from spark_jobs.versioned.history import LATEST, REJECTED, PlainStore, Store, VersionedStore
+from spark_jobs.versioned.records import are_present
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from contracts.record import Record
-    from spark_jobs.versioned.arrival import Arrival
+    from spark_jobs.versioned.arrival import Arrival, Arrivals
+    from spark_jobs.versioned.at_once import Answers, LookUps
     from spark_jobs.versioned.history import Version
     from spark_jobs.versioned.state import TaskState
 
@@ -178,16 +186,29 @@ class Source(StoredTable):
         self._numbers[self._kept] += len(accepted)
         return accepted
 
-    def put_all(self, arrivals: Iterable[Arrival]) -> None:
-        """Take arrivals into a versioned store, without telling what they change."""
+    @property
+    def meets_at_once(self) -> bool:
+        """Whether it may `meet`."""
+        return self.versioned
+
+    def meet(
+        self, arrivals: Arrivals, places: NDArray[np.intp], asked: LookUps, *, all_of_them: bool
+    ) -> Answers:
+        """Take the arrivals at these places, and answer look-ups, each as of its step.
+
+        Nobody hears of what changes. `all_of_them` as for `expired`.
+        """
         store = self._store
         assert isinstance(store, VersionedStore)
-        records = [record for number, record in arrivals if number == self._input]
-        keyed = [record for record in records if record[0] is not None]
-        self._numbers[self._taken] += len(records)
-        self._numbers[self._kept] += store.put_all(keyed)
-        if len(keyed) < len(records):
-            self._state.count(f"{self.name}:dropped:null-key", len(records) - len(keyed))
+        own = places[arrivals.inputs[places] == self._input]
+        keyed = own[are_present(arrivals.records.take(own).keys)]
+        records = arrivals.records.take(keyed)
+        puts = NewVersions(records.keys, records.times_ms, keyed, records.values)
+        kept, answers = store.meet(puts, asked, all_of_them=all_of_them)
+        self._numbers[self._taken] += len(own)
+        self._numbers[self._kept] += kept
+        self._state.count(f"{self.name}:dropped:null-key", len(own) - len(keyed))
+        return answers
 
 
 class Restored(StoredTable):
@@ -237,6 +258,23 @@ class Derived:
         """The parent's changes, computed."""
         changes = self._parent.take(cause, arrival)
         return [each for change in changes for each in self._derive(change)]
+
+    @property
+    def meets_at_once(self) -> bool:
+        """Whether it may `meet`: it does no more than to compute."""
+        parent = self._parent
+        return self._store is None and isinstance(parent, Source | Derived) and parent.meets_at_once
+
+    def meet(
+        self, arrivals: Arrivals, places: NDArray[np.intp], asked: LookUps, *, all_of_them: bool
+    ) -> Answers:
+        """As its parent does, with the values computed."""
+        parent = self._parent
+        assert isinstance(parent, Source | Derived)
+        answers = parent.meet(arrivals, places, asked, all_of_them=all_of_them)
+        pairs = zip(asked.keys, answers.values.to_pylist(), strict=True)
+        values = [self._computed(key or b"", value) for key, value in pairs]
+        return answers._replace(values=pa.array(values, pa.large_binary()))
 
     def latest(self, key: bytes) -> Version | None:
         """The latest value."""
@@ -322,15 +360,6 @@ class Filtered(Derived):
     def _is_needless(self, new: bytes | None, old: bytes | None) -> bool:
         # A second tombstone says nothing, save in a version history, where it has its own time.
         return new is None and old is None and self._sends_old and not self._parent.versioned
-
-
-def absorb(table: Table, arrivals: Iterable[Arrival]) -> None:
-    """Take arrivals of whose changes nobody needs to hear."""
-    if isinstance(table, Source) and table.versioned:
-        table.put_all(arrivals)
-        return
-    for arrival in arrivals:
-        table.take(0, arrival)
 
 
 def run(table: Table, arrivals: Iterable[Arrival]) -> list[Change]:

@@ -213,7 +213,8 @@ def _stream_table_join(topology: Topology, config: Vector) -> None:
     )
 
     def joined(places: Sequence[int], matches: Matches) -> None:
-        columns = (matches.causes, matches.records, matches.table_values)
+        values = matches.table_values.to_pylist()
+        columns = (matches.causes.tolist(), matches.records, values)
         rows = [(*row, b"") for row in zip(*columns, strict=True)]
         rows += [(*row, b"!") for row in matches.corrections]
         for cause, record, value, mark in sorted(rows, key=lambda row: row[0]):

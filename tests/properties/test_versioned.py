@@ -130,7 +130,7 @@ def test_the_stream_table_join_equals_its_oracle(
             matches = join.process(piece)
             assert join.balance() == 0
             causes = [begin + cause for cause in matches.causes]
-            outputs += zip(causes, matches.records, matches.table_values, strict=True)
+            outputs += zip(causes, matches.records, matches.table_values.to_pylist(), strict=True)
         held.append((join.held.count, join.held.bytes))
         return outputs
 
@@ -156,7 +156,7 @@ def test_cold_is_who_is_older_than_the_tables_history_and_nobody_else(
         causes = [start + cause for cause in matches.cold_causes]
         cold.extend(zip(causes, matches.cold, strict=True))
         causes = [start + cause for cause in matches.causes]
-        return list(zip(causes, matches.records, matches.table_values, strict=True))
+        return list(zip(causes, matches.records, matches.table_values.to_pylist(), strict=True))
 
     def is_old(cause: int, record: Record) -> bool:
         table = [each for is_table, each in arrived[:cause] if is_table and each.key is not None]
@@ -200,7 +200,7 @@ def test_with_corrections_the_last_word_is_right(both: list[Arrival], cut_at: li
         source = Source(state, "table", TABLE, Versioned(2 * FAR_MS))
         join = StreamTableJoin(state, "join", source, stream=STREAM, join="left", corrects=True)
         matches = join.process(batch)
-        last.update(zip(matches.records, matches.table_values, strict=True))
+        last.update(zip(matches.records, matches.table_values.to_pylist(), strict=True))
         last.update((record, value) for _, record, value in matches.corrections)
         return []
 
@@ -238,7 +238,7 @@ def test_by_progress_it_does_not_matter_how_far_each_input_was_read(
             state, "join", source, stream=STREAM, join="left", release="progress"
         )
         for found in (join.process(batch), join.advance(min(heads_ms, default=1 << 60), cause=0)):
-            got += zip(found.records, found.table_values, strict=True)
+            got += zip(found.records, found.table_values.to_pylist(), strict=True)
         assert join.balance() == 0
         state.save()
     met = {record: joined_on_time(table, record) for record in stream}

@@ -70,7 +70,7 @@ def test_lanes_are_merged_by_their_heads(times: list[list[int]], shuffle: random
         ]
         for number, lane in enumerate(times)
     ]
-    assert take(frames).arrivals == merge(inputs)
+    assert list(take(frames).arrivals) == merge(inputs)
 
 
 def test_progress_is_read_last_and_rows_with_answers_first() -> None:

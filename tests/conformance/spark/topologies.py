@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from services.operators.updates import BufferSamples
-from spark_jobs.operators.opened import Opened, Results
+from spark_jobs.operators.opened import Opened
+from spark_jobs.operators.results import Collected, Results
 from spark_jobs.operators.topology import (
     AggregateStep,
     FilterStep,
@@ -22,7 +23,6 @@ from spark_jobs.operators.topology import (
     Topology,
 )
 from spark_jobs.shapes import CHANGED
-from spark_jobs.versioned.arrival import Arrival
 from spark_jobs.versioned.history import VersionedStore
 from spark_jobs.versioned.state import TaskState
 from spark_jobs.versioned.tables import Table, refuse_global
@@ -41,6 +41,8 @@ from tests.conformance.versioned import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from spark_jobs.versioned.arrival import Arrivals
 
 
 def topology_of(vector: Vector) -> Topology:
@@ -138,12 +140,12 @@ class _Calls(Opened):
     def __init__(self, store: VersionedStore) -> None:
         self._store = store
 
-    def process(self, arrivals: Sequence[Arrival]) -> list[Results]:
-        results = Results(CHANGED)
+    def process(self, arrivals: Arrivals) -> list[Results]:
+        collected = Collected(CHANGED)
         for cause, (_, record) in enumerate(arrivals):
             answer = operate_store(self._store, json.loads(record.value or b""))
-            results.add(cause, record, None, json.dumps(answer).encode())
-        return [results]
+            collected.add(cause, record, None, json.dumps(answer).encode())
+        return [collected.results()]
 
 
 @dataclass(frozen=True)
@@ -162,12 +164,12 @@ class _Passing(Opened):
     def __init__(self, stream: int) -> None:
         self._stream = stream
 
-    def process(self, arrivals: Sequence[Arrival]) -> list[Results]:
-        results = Results(CHANGED)
+    def process(self, arrivals: Arrivals) -> list[Results]:
+        collected = Collected(CHANGED)
         for cause, (number, record) in enumerate(arrivals):
             if number == self._stream:
-                results.add(cause, record, record.key, record.value)
-        return [results]
+                collected.add(cause, record, record.key, record.value)
+        return [collected.results()]
 
 
 def _look_up(config: Vector) -> Topology:

@@ -1,0 +1,103 @@
+"""A table of any kind takes a batch and answers look-ups in turns, one after the other.
+
+What stands above the table may compute a value from others and from what it replaces, so each
+arrival is taken by itself; only look-ups are answered many at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from spark_jobs.versioned.at_once import Answers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from contracts.record import Record
+    from spark_jobs.versioned.arrival import Arrival, Arrivals
+    from spark_jobs.versioned.corrections import Correction, Corrections
+    from spark_jobs.versioned.records import Records
+    from spark_jobs.versioned.tables import Table
+
+_LOWEST_MS = np.iinfo(np.int64).min
+
+
+class Turns:
+    """The turns of one table, and of what it corrects."""
+
+    def __init__(self, table: Table, corrections: Corrections | None, *, asks_cold: bool) -> None:
+        """`asks_cold`: look-ups before the history expire though they meet the latest version."""
+        self._table = table
+        self._corrections = corrections
+        self._asks_cold = asks_cold
+        self._corrected: list[Correction] = []
+
+    def meet(
+        self,
+        arrivals: Arrivals,
+        places: NDArray[np.int64],
+        records: Records,
+        steps: NDArray[np.int64],
+    ) -> Answers:
+        """Look up each record after the arrivals at places before its step, and no later ones."""
+        ends = np.searchsorted(steps, places)
+        taken = arrivals.records.take(places)
+        must = self._must_wait(taken.times_ms, records.times_ms, ends).tolist()
+        waiting = [*arrivals.take(places)]
+        looked, numbers = [*records], places.tolist()
+        values: list[bytes | None] = []
+        expired = np.zeros(len(records), np.bool_)
+        start, first = 0, 0
+        for number, end in enumerate(ends.tolist()):
+            if end > start and must[number]:
+                self._take(numbers[first:number], waiting[first:number])
+                values += self._look_up(looked[start:end], expired[start:end])
+                start, first = end, number
+        self._take(numbers[first:], waiting[first:])
+        values += self._look_up(looked[start:], expired[start:])
+        return Answers(pa.array(values, pa.large_binary()), expired)
+
+    def corrected(self) -> list[Correction]:
+        """What was corrected since this was asked."""
+        told, self._corrected = self._corrected, []
+        return told
+
+    def _must_wait(
+        self, table_times: NDArray[np.int64], times: NDArray[np.int64], ends: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        """Which of the table's records must wait for the look-ups before them.
+
+        The others may go first, so that many are taken at once, and then many looked up. To the
+        look-ups before it a version makes no difference that is newer than all of them, if they
+        ask for times that are remembered before it and behind it.
+        """
+        if not self._table.versioned or self._corrections is not None or not len(times):
+            return np.ones(len(ends), np.bool_)
+        before = np.concatenate([[_LOWEST_MS], np.maximum.accumulate(times)])
+        stores = self._table.versioned_stores()
+        retention_ms = min(store.retention_ms for store in stores)
+        horizon_ms = max(store.horizon_ms for store in stores)
+        if len(table_times):
+            horizon_ms = max(horizon_ms, int(table_times.max()) - retention_ms)
+        forgotten = np.concatenate([[0], np.cumsum(times < horizon_ms)])[ends]
+        return (table_times <= before[ends]) | (np.diff(forgotten, prepend=0) > 0)
+
+    def _take(self, places: list[int], arrivals: list[Arrival]) -> None:
+        for place, arrival in zip(places, arrivals, strict=True):
+            if self._corrections is None:
+                self._table.take(place, arrival)
+            else:
+                self._corrected += self._corrections.take(place, arrival)
+
+    def _look_up(self, records: list[Record], expired: NDArray[np.bool_]) -> list[bytes | None]:
+        """The values for these records; marks those that ask for what is not remembered."""
+        expired[self._table.expired(records, all_of_them=self._asks_cold)] = True
+        if self._corrections is not None:
+            cold = expired & self._asks_cold
+            self._corrections.keep(
+                [record for record, is_cold in zip(records, cold, strict=True) if not is_cold]
+            )
+        return self._table.values_as_of(records)

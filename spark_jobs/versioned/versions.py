@@ -1,0 +1,161 @@
+"""Versions of many keys in columns: put many at once, and look up many at once.
+
+    keys      0            1      2
+    starts    0            3      4      6        one more than there are keys
+    times     10  20  20   5      7  9
+    values    a   b   c    -      d  e            null is a tombstone
+    steps     -1  -1  4    -1     -1 7
+
+Within a key versions stand by time, and of equal times by the step in which they were put. So
+nothing is overwritten within a batch, and a look-up, which has a step too, tells what was put
+before it from what was put later: it meets what it would have met in its turn.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+BEFORE = -1
+"""The step of what was put in an earlier batch."""
+NOTHING = -1
+"""Where no version is met; and the number of a key that has none."""
+
+
+class Versions(NamedTuple):
+    """What is known of some keys; a key is a number here."""
+
+    starts: Integers
+    times_ms: Integers
+    steps: Integers
+    values: pa.LargeBinaryArray
+
+
+class Puts(NamedTuple):
+    """New versions in the order in which they are put."""
+
+    keys: Integers
+    times_ms: Integers
+    steps: Integers
+    values: pa.LargeBinaryArray
+
+
+class Asks(NamedTuple):
+    """Look-ups in any order."""
+
+    keys: Integers
+    times_ms: Integers
+    steps: Integers
+    horizons_ms: Integers
+    """Before it, only the latest version of a key can be told."""
+
+
+def with_puts(known: Versions, puts: Puts, keys: int) -> Versions:
+    """What is known and what is put, of so many keys."""
+    sizes = np.diff(known.starts)
+    of_keys = np.concatenate([np.repeat(np.arange(len(sizes)), sizes), puts.keys])
+    times_ms = np.concatenate([known.times_ms, puts.times_ms])
+    # What was put later stands later among equals, for the order is stable.
+    order = np.lexsort((times_ms, of_keys))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(of_keys, minlength=keys))])
+    values = pa.concat_arrays([known.values, puts.values]).take(pa.array(order))
+    steps = np.concatenate([known.steps, puts.steps])
+    return Versions(starts, times_ms[order], steps[order], values)
+
+
+def as_of(versions: Versions, asks: Asks) -> tuple[Integers, Mask]:
+    """Which version each look-up meets, and which of them ask for what is not remembered.
+
+    Not remembered is what held before the horizon, save by the latest version.
+    """
+    places = np.full(len(asks.keys), NOTHING)
+    expired = asks.times_ms < asks.horizons_ms
+    known = np.flatnonzero(asks.keys != NOTHING)
+    keys, times_ms, steps = asks.keys[known], asks.times_ms[known], asks.steps[known]
+    firsts, lasts = versions.starts[keys], versions.starts[keys + 1] - 1
+    met = _last_until(versions.times_ms, firsts, lasts, times_ms)
+    is_some, is_latest, is_old = met >= firsts, met == lasts, expired[known]
+    is_late = np.where(is_old, versions.steps[lasts] > steps, versions.steps[met] > steps)
+    places[known] = np.where(is_some & (is_latest | ~is_old), met, NOTHING)
+    expired[known] = is_old & ~is_latest
+    # Few: those before which something was put that is newer, for its key, than what they ask for.
+    _look_up_in_turn(versions, asks, known[is_late & (is_some | is_old)], (places, expired))
+    return places, expired
+
+
+def remembered(versions: Versions, horizon_ms: int) -> Mask:
+    """Which versions an answer may still need: of each key those after the horizon, and one more.
+
+    A last tombstone before the horizon says what an unknown key says.
+    """
+    is_last = np.zeros(len(versions.times_ms), np.bool_)
+    is_last[versions.starts[1:] - 1] = True
+    next_ms = np.append(versions.times_ms[1:], 0)
+    is_over: Mask = (next_ms <= horizon_ms) | (next_ms == versions.times_ms)
+    is_tombstone = pc.is_null(versions.values).to_numpy(zero_copy_only=False)
+    is_over[is_last] = (is_tombstone & (versions.times_ms < horizon_ms))[is_last]
+    return ~is_over
+
+
+def _last_until(
+    times_ms: Integers, firsts: Integers, lasts: Integers, until_ms: Integers
+) -> Integers:
+    """The last place of each range that is not after a time; the one before it where all are.
+
+    A binary search, a step of it for all at once.
+    """
+    found = firsts - 1
+    left = lasts - found
+    while left.any():
+        half = (left + 1) // 2
+        fits = times_ms[found + half] <= until_ms
+        found = np.where(fits, found + half, found)
+        left = np.where(fits, left - half, half - 1)
+        left[half == 0] = 0
+    return found
+
+
+def _look_up_in_turn(
+    versions: Versions, asks: Asks, which: Integers, told: tuple[Integers, Mask]
+) -> None:
+    """Put and look up one by one, by step, and correct what was told of these look-ups."""
+    places, expired = told
+    turns = which[np.lexsort((asks.steps[which], asks.keys[which]))]
+    before = NOTHING
+    waiting: list[tuple[int, int]] = []
+    there: list[tuple[int, int]] = []
+    for ask, key, step, time_ms in zip(
+        turns.tolist(),
+        asks.keys[turns].tolist(),
+        asks.steps[turns].tolist(),
+        asks.times_ms[turns].tolist(),
+        strict=True,
+    ):
+        if key != before:
+            waiting, there, before = _by_step(versions, key), [], key
+        while waiting and waiting[-1][0] < step:
+            _, place = waiting.pop()
+            insort(there, (int(versions.times_ms[place]), place))
+        found = bisect_right(there, (time_ms, len(versions.times_ms))) - 1
+        is_latest = bool(there) and found == len(there) - 1
+        is_old = time_ms < asks.horizons_ms[ask]
+        is_met = found >= 0 and (is_latest or not is_old)
+        places[ask] = there[found][1] if is_met else NOTHING
+        expired[ask] = is_old and not is_latest
+
+
+def _by_step(versions: Versions, key: int) -> list[tuple[int, int]]:
+    """Step and place of each version of a key, the one that was put first at the end."""
+    start, end = versions.starts[key], versions.starts[key + 1]
+    steps = versions.steps[start:end].tolist()
+    return sorted(zip(steps, range(start, end), strict=True), reverse=True)

@@ -1,0 +1,103 @@
+"""A table that meets a batch at once does what it does one by one, to the last byte of state."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from contracts.record import Record
+from spark_jobs.versioned.at_once import LookUps, NewVersions
+from spark_jobs.versioned.history import REJECTED, VersionedStore
+from spark_jobs.versioned.records import objects
+from spark_jobs.versioned.state import MemoryRows, TaskState
+from tests.properties.strategies import MORE
+
+BUCKETS = 3
+
+
+class Turn(NamedTuple):
+    """A version that is put, or a look-up."""
+
+    is_put: bool
+    key: bytes | None
+    time_ms: int
+    value: bytes | None
+
+
+class Told(NamedTuple):
+    """What came of a batch: versions taken, values met, and who asked for what is forgotten."""
+
+    taken: int
+    values: list[bytes | None]
+    expired: list[bool]
+
+
+keys = st.sampled_from((b"", b"a", b"b", b"c"))
+times_ms = st.integers(-1, 9)
+puts = st.builds(Turn, st.just(True), keys, times_ms, st.none() | st.binary(max_size=2))  # noqa: FBT003
+asks = st.builds(Turn, st.just(False), st.none() | keys, times_ms, st.none())  # noqa: FBT003
+B9, A9 = Turn(True, b"b", 9, b"y"), Turn(True, b"a", 9, b"z")  # noqa: FBT003
+ASKED = Turn(False, b"a", 3, None)  # noqa: FBT003
+OLD_AND_MET = [Turn(True, b"a", 2, b"x"), B9, ASKED, A9]  # noqa: FBT003
+"""What is asked for is forgotten, save that it is the latest version, until a later one is put."""
+OLD_AND_NOT = [OLD_AND_MET[0], Turn(True, b"a", 4, b"w"), B9, ASKED, A9, ASKED]  # noqa: FBT003
+batches = st.lists(st.lists(puts | asks, max_size=16), max_size=4)
+
+
+@MORE
+@given(
+    given_batches=batches,
+    retention_ms=st.integers(0, 6),
+    follows=st.booleans(),
+    all_of_them=st.booleans(),
+)
+@example(given_batches=[OLD_AND_MET], retention_ms=1, follows=False, all_of_them=False)
+@example(given_batches=[OLD_AND_NOT], retention_ms=1, follows=False, all_of_them=False)
+def test_at_once_equals_one_by_one(
+    *, given_batches: list[list[Turn]], retention_ms: int, follows: bool, all_of_them: bool
+) -> None:
+    single, whole = MemoryRows(), MemoryRows()
+    for number, batch in enumerate(given_batches):
+        told = []
+        for rows, take in ((single, _one_by_one), (whole, _at_once)):
+            state = TaskState(rows, BUCKETS)
+            store = VersionedStore(state, "table", retention_ms)
+            if follows:
+                store.follows_progress, store.time_ms = True, 3 * number
+            # The same store takes the second half: a batch may also come in pieces.
+            half = len(batch) // 2
+            pieces = (batch[:half], batch[half:])
+            told.append([take(store, piece, all_of_them=all_of_them) for piece in pieces])
+            state.save()
+        assert told[0] == told[1]
+        assert single == whole
+
+
+def _one_by_one(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) -> Told:
+    taken = 0
+    values: list[bytes | None] = []
+    expired: list[bool] = []
+    for turn in batch:
+        if turn.is_put:
+            assert turn.key is not None
+            taken += store.put(turn.key, turn.value, turn.time_ms) != REJECTED
+        else:
+            asked = [Record(turn.key, None, turn.time_ms, (), "stream", 0, 0)]
+            values += store.values_as_of(asked)
+            expired.append(bool(store.expired(asked, all_of_them=all_of_them)))
+    return Told(taken, values, expired)
+
+
+def _at_once(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) -> Told:
+    steps = np.arange(len(batch))
+    puts_at = np.array([turn.is_put for turn in batch], bool)
+    of_keys = objects([turn.key for turn in batch])
+    at_ms = np.array([turn.time_ms for turn in batch], np.int64)
+    values = objects([turn.value for turn in batch])
+    new = NewVersions(of_keys, at_ms, steps, values).where(puts_at)
+    asked = LookUps(of_keys[~puts_at], at_ms[~puts_at], steps[~puts_at])
+    taken, answers = store.meet(new, asked, all_of_them=all_of_them)
+    return Told(taken, answers.values.to_pylist(), answers.expired.tolist())
