@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
+from spark_jobs import daemon
 from spark_jobs.connectors import CONNECTORS, packages
 from spark_jobs.home import java_options, spark_home
 from spark_jobs.worker import forget_jars, without_jars
@@ -82,6 +83,8 @@ def open_session(
         # Workers would start whichever Python comes first on the path, and not all of them ask
         # Spark's own setting for it.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # On other machines workers may have this code from an archive that only they are given.
+        chosen["spark.python.daemon.module"] = daemon.__name__
         home = os.environ.setdefault("SPARK_HOME", str(spark_home()))
         chosen[_JAVA] = java_options(Path(home), (settings or {}).get(_MORE_JAVA, ""))
     missing = packages(connectors)

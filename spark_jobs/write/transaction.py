@@ -189,15 +189,12 @@ def _produce(producer: Producer, table: pa.RecordBatch) -> int:
         strict=True,
     )
     for number, (topic, key, value, timestamp_ms, headers) in enumerate(rows):
-        told = {
-            "key": key,
-            "value": value,
-            "timestamp": timestamp_ms or _EPOCH_MS,
-            "headers": [] if headers is None else [*decode_headers(headers)],
-        }
+        at_ms = timestamp_ms or _EPOCH_MS
+        listed: list[tuple[str, str | bytes | None]] | None
+        listed = None if headers is None else [*decode_headers(headers)]
         while True:
             try:
-                produce(topic, **told)
+                produce(topic, value, key, timestamp=at_ms, headers=listed)
                 break
             except BufferError:
                 producer.poll(_FULL_WAIT_S)

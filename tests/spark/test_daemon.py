@@ -1,0 +1,39 @@
+"""Python workers have what they need when they are forked."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.frames import small_session
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = small_session("daemon")
+    yield session
+    session.stop()
+
+
+def test_a_worker_imports_nothing_that_all_of_them_need(spark: SparkSession) -> None:
+    (row,) = spark.range(1).repartition(1).mapInArrow(_state_of_worker, _SCHEMA).collect()
+    assert row.imported
+    assert row.frozen > 0
+
+
+_SCHEMA = "imported BOOLEAN, frozen BIGINT"
+
+
+def _state_of_worker(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        # Nothing that this module imports would bring it.
+        state = {
+            "imported": "spark_jobs.write.transaction" in sys.modules,
+            "frozen": gc.get_freeze_count(),
+        }
+        yield pa.RecordBatch.from_pylist([state])
