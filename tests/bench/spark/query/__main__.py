@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+CORES = 2
 BATCHES = 4
 """Micro-batches in which the facts come; the versions come with the first."""
 
@@ -77,8 +78,8 @@ def main() -> None:
     who, facts, versions, servers, folder = sys.argv[1:]
     spark = open_session(
         "bench",
-        master="local[2]",
-        shuffle_partitions=PARTITIONS,
+        master=f"local[{CORES}]",
+        shuffle_partitions=CORES,
         settings={"spark.ui.enabled": "false", "spark.driver.memory": "3g"},
     )
     print("running", flush=True)
