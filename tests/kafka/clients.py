@@ -75,7 +75,13 @@ class Clients:
         asyncio.run(self._produce(topic, list(records), transaction))
 
     def consume_all(self, topic: str, *, read_committed: bool = True) -> list[Record]:
-        """Everything that can be read now, by partition and offset."""
+        """All that there is now, by partition and offset.
+
+        If only what is committed counts, it is waited until no transaction hides any of it: the
+        broker answers a commit before its markers are written.
+        """
+        if read_committed:
+            asyncio.run(self._wait_until_closed(topic))
         return self.consume(topic, 0, read_committed=read_committed)
 
     def consume(
@@ -165,6 +171,21 @@ class Clients:
             while not await _all_read(consumer, ends, read_committed=committed):
                 await _read_on(consumer, read)
         return [_record(one) for place in sorted(read) for one in read[place]]
+
+    async def _wait_until_closed(self, topic: str) -> None:
+        give_up_at = time.monotonic() + WITHIN_S
+        async with AsyncExitStack() as stack:
+            consumer, places = await self._consumer(stack, topic)
+            ends = await consumer.end_offsets(places)
+            committed, _ = await self._consumer(stack, topic, isolation_level="read_committed")
+            while any(
+                stable < ends[place]
+                for place, stable in (await committed.end_offsets(places)).items()
+            ):
+                if time.monotonic() > give_up_at:
+                    message = f"a transaction in {topic} is still open after {WITHIN_S} s"
+                    raise AssertionError(message)
+                await asyncio.sleep(_ASK_AGAIN_S)
 
     async def _end_offsets(self, topic: str, *, read_committed: bool) -> dict[int, int]:
         level = "read_committed" if read_committed else "read_uncommitted"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from contracts.record import Headers, Record
@@ -17,6 +20,8 @@ AWKWARD: tuple[tuple[bytes | None, bytes | None, Headers], ...] = (
     (None, None, NO_HEADERS),
     (b"", b"", NO_HEADERS),
 )
+
+_A_WHILE_S = 0.5
 
 
 def _records(topic: str, count: int, partitions: int = 1) -> list[Record]:
@@ -58,6 +63,22 @@ def test_an_aborted_transaction_shows_only_to_those_who_ask(kafka: SharedKafka) 
     kafka.clients.produce_committed(topic, third, name)
     assert len(kafka.clients.consume_all(topic)) == 6
     assert len(kafka.clients.consume_all(topic, read_committed=False)) == 9
+
+
+def test_what_is_being_committed_is_waited_for(kafka: SharedKafka) -> None:
+    topic = kafka.clients.make_topic(fresh_name("open"), 1, FOREVER)
+
+    async def read_beside_a_writer() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=kafka.clients.servers, transactional_id=topic)
+        async with producer:
+            async with producer.transaction():
+                await producer.send_and_wait(topic, b"v", b"0")
+                reading = asyncio.create_task(asyncio.to_thread(kafka.clients.consume_all, topic))
+                done, _ = await asyncio.wait([reading], timeout=_A_WHILE_S)
+                assert not done
+            assert [one.key for one in await reading] == [b"0"]
+
+    asyncio.run(read_beside_a_writer())
 
 
 def test_an_empty_topic_has_nothing(kafka: SharedKafka) -> None:

@@ -239,7 +239,7 @@ class Pipeline:
 
     def cleaned(self) -> list[Record]:
         """All cleaned records, by partition and offset, once no transaction is open there."""
-        return self._settled(self.sink)
+        return self.clients.consume_all(self.sink)
 
     def sent(self) -> list[Record]:
         """The same, and what stands in transactions that nobody committed."""
@@ -247,18 +247,7 @@ class Pipeline:
 
     def beside(self, suffix: str) -> list[Record]:
         """All records of the topic that is named after the cleaned one, such as `dead`."""
-        return self._settled(f"{self.sink}.{suffix}")
-
-    def _settled(self, topic: str) -> list[Record]:
-        # The broker answers a commit before its markers are written, and shows offsets of the
-        # group that are part of it before records that are.
-        clients = self.clients
-
-        def are_closed() -> bool:
-            return clients.end_offsets(topic, read_committed=True) == clients.end_offsets(topic)
-
-        wait_until(are_closed, f"end of all transactions in {topic}", [])
-        return clients.consume_all(topic)
+        return self.clients.consume_all(f"{self.sink}.{suffix}")
 
     def progress(self) -> list[Progress]:
         """What was ever said about progress, by partition."""

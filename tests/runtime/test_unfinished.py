@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from aiokafka.structs import TopicPartition
 
 from services.runtime.outbox import Outbox
 from tests.kafka.clients import FOREVER, Clients
 from tests.kafka.fixtures import OwnKafka
-from tests.runtime.sidecar import record, wait_until
+from tests.runtime.sidecar import record
 
 PRODUCERS = 4
 TOPICS = ("one", "two")
@@ -61,11 +60,5 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
 
     asyncio.run(outlive_the_broker())
     for topic in TOPICS:
-        wait_until(partial(is_settled, clients, topic), "the end of transactions", [])
         counts = Counter(one.value for one in clients.consume_all(topic))
         assert counts == {b"before": PRODUCERS, b"after": PRODUCERS}
-
-
-def is_settled(clients: Clients, topic: str) -> bool:
-    """Whether no transaction is open in a topic."""
-    return clients.end_offsets(topic, read_committed=True) == clients.end_offsets(topic)

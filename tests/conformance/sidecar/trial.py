@@ -198,7 +198,7 @@ class Trial:
             message = f"records went dead, and a vector has none that cannot be read: {dead}"
             raise TrialError(message)
         cleaned: list[list[Record]] = [[] for _ in self.group.shares]
-        for record in await _read(broker, spec.sink.topic):
+        for record in await asyncio.to_thread(broker.clients.consume_all, spec.sink.topic):
             cleaned[record.partition].append(record)
         return cleaned
 
@@ -210,17 +210,8 @@ def _cut(share: Share, life: int, lives: int) -> int:
 
 async def _ends(broker: Broker, topic: str) -> dict[TopicPartition, int]:
     """The offset behind the last record of each partition; markers of transactions do not count."""
-    records = await _read(broker, topic)
+    records = await asyncio.to_thread(broker.clients.consume_all, topic)
     return {TopicPartition(topic, one.partition): offset_of(one) + 1 for one in records}
-
-
-async def _read(broker: Broker, topic: str) -> list[Record]:
-    """Everything that was committed; what was committed just now may still be closing."""
-    while True:
-        stable = {number: ends.end for number, ends in (await broker.cluster.ends(topic)).items()}
-        if stable == await asyncio.to_thread(broker.clients.end_offsets, topic):
-            return await asyncio.to_thread(broker.clients.consume_all, topic)
-        await asyncio.sleep(_ASK_AGAIN_S)
 
 
 def _ended(sidecar: Sidecar, code: int | None, what: str) -> TrialError:
