@@ -87,6 +87,7 @@ class JobConfig(Policy):
     records_per_batch: Positive | None = None
     """How many records of a topic a micro-batch takes at most; all that there are without it.
 
+    Tasks hold in memory what it brings them, so a job that is far behind may need a bound.
     Progress is read at once and waits for the records it names; what sidecars wrote before they
     named one does not, so with a bound what is behind it would be late.
     """

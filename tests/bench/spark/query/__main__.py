@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 CORES = 2
-BATCHES = 4
-"""Micro-batches in which the facts come; the versions come with the first."""
+BATCH_FACTS = 1_000_000
+"""So many of them a micro-batch, whatever there are in all; the versions come with the first."""
 
 
 class Bench:
@@ -50,7 +50,7 @@ class Bench:
 
     def facts(self) -> DataFrame:
         """The stream's topic."""
-        source = Source(self.servers, batch_records=self.size.facts // BATCHES)
+        source = Source(self.servers, batch_records=BATCH_FACTS)
         return read_cleaned(self.spark, source, [CleanedTopic(1, self.size.facts_topic)]).records
 
     def to_files(self, rows: DataFrame) -> None:
