@@ -110,7 +110,10 @@ class BrokerProcess:
 
     def pause(self) -> None:
         """Freeze it: its connections stay open, and nobody answers."""
-        self._running().send_signal(signal.SIGSTOP)
+        pid = self._running().pid
+        os.kill(pid, signal.SIGSTOP)
+        # Until a thread of it hears that, all of it goes on.
+        os.waitpid(pid, os.WUNTRACED)
 
     def resume(self) -> None:
         """Let it go on after a pause."""

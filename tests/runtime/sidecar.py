@@ -112,6 +112,9 @@ class Sidecar:
     def pause(self) -> None:
         """Freeze it."""
         os.kill(self.pid, signal.SIGSTOP)
+        stat = Path(f"/proc/{self.pid}/stat")
+        # Until its first thread hears that, all of it goes on.
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "its rest", [])
 
     def resume(self) -> None:
         """Let it go on after a pause."""
