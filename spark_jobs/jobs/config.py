@@ -87,9 +87,10 @@ class JobConfig(Policy):
     records_per_batch: Positive | None = None
     """How many records of a topic a micro-batch takes at most; all that there are without it.
 
-    Tasks hold in memory what it brings them, so a job that is far behind may need a bound.
-    Progress is read at once and waits for the records it names; what sidecars wrote before they
-    named one does not, so with a bound what is behind it would be late.
+    A task holds in memory what it brings, so a job that is far behind may need a bound, or more
+    tasks. With a bound, topics are not read in step: a table far ahead of its stream has forgotten
+    what is older than its retention. Progress is read at once and waits for the records it names;
+    what sidecars wrote before they named one does not, so what is behind it would be late.
     """
     reader: dict[str, str] = Field(default_factory=dict)
     """Options of Spark's Kafka source, such as `kafka.security.protocol`."""
