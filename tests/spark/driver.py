@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import mkdtemp
 
 from services.broker.embedded import LIGHT_JAVA
 
@@ -94,6 +95,10 @@ def _run(
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND)
     os.dup2(log, sys.stdout.fileno())
     os.dup2(log, sys.stderr.fileno())
+    # What is killed leaves Spark's libraries and half-written blocks behind.
+    scratch = mkdtemp(prefix="scratch-", dir=log_file.parent)
+    os.environ["TMPDIR"] = scratch
+    os.environ["JDK_JAVA_OPTIONS"] = f"-Djava.io.tmpdir={scratch}"
     function(*args, **options)
 
 

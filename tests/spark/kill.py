@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import random
 import secrets
+import shutil
 import sys
 import tempfile
 import time
@@ -256,6 +257,8 @@ def main() -> int:
     finally:
         broker.stop()
     print("\n".join(problems) if problems else "nothing lost, nothing doubled")
+    if not problems:
+        shutil.rmtree(folder)
     return int(bool(problems))
 
 
