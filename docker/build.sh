@@ -50,6 +50,20 @@ bootstrap() {
   say "$standin_base"
 }
 
+# The locked versions for the image's Python; pip would judge by the one that runs it.
+locked_versions() {
+  sed -E '/^ +--hash/d; /^#/d; s/ \\$//' requirements.lock | $python -c '
+import sys
+from packaging.requirements import Requirement
+
+image = {"python_version": sys.argv[1], "python_full_version": f"{sys.argv[1]}.0"}
+for line in sys.stdin:
+    locked = Requirement(line.strip())
+    if locked.marker is None or locked.marker.evaluate(image):
+        print(f"{locked.name}{locked.specifier}")
+' $python_version
+}
+
 # The wheels of exactly the locked versions, for the image's Python, each with a locked hash; once.
 locked_wheels() { # EXTRA
   local machine wheel fetched=$work/wheels-$1 made=$work/made
@@ -64,7 +78,7 @@ locked_wheels() { # EXTRA
       --requirement "$work/source" --wheel-dir "$made"
   fi
   machine=$(uname -m | sed s/arm64/aarch64/)
-  sed -E '/^ +--hash/d; s/ \\$//' requirements.lock >"$work/constraints"
+  locked_versions >"$work/constraints"
   $python -m pip download --quiet --disable-pip-version-check --only-binary :all: \
     --python-version $python_version --implementation cp --dest "$fetched" \
     --platform "manylinux_2_28_$machine" --platform "manylinux2014_$machine" \
