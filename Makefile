@@ -34,7 +34,8 @@ setup: $(INSTALLED) ## Python environment in .venv (all other targets call it)
 # Java and Maven are asked for only by what runs a broker.
 .PHONY: broker
 broker: setup ## what the embedded Kafka needs: its jars, fetched once
-	@$(BIN)/python -m tests.kafka || { [ $$? -eq 2 ] && docker/install.sh maven default-jre-headless \
+	@$(BIN)/python -m tests.kafka || { [ $$? -eq 2 ] \
+		&& docker/install.sh maven "openjdk-17-jre-headless|openjdk-21-jre-headless" \
 		&& $(BIN)/python -m tests.kafka; }
 
 $(INSTALLED): $(LOCKED)

@@ -15,7 +15,7 @@
     |  |- MemberForeign              another program is in the group of a pipeline
     |  |- KafkaRefused               a broker that answers, and will not let us in
     |  |  `- TokenRefused            a token server that answers, and gives no token
-    |  |- ProgramMissing             Java or Maven, which the embedded broker needs
+    |  |- ProgramMissing             Java or Maven, which broker and Spark need
     |  `- PortTaken                  another program listens where the broker should
     |- RecordUndecodable             one record's bytes; it goes to the dead-letter topic
     |- BufferFull                    a buffer told to shut down when full is full; exit code 5

@@ -14,6 +14,7 @@ from pathlib import Path
 from shutil import copy
 from tempfile import TemporaryDirectory
 
+from contracts.errors import ProgramMissing
 from spark_jobs import first_run
 from spark_jobs.connectors import fetched
 from spark_jobs.home import archives_of, class_archive, connectors_of, prepare_home, prepared_home
@@ -69,4 +70,8 @@ def _archive_classes(archive: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ProgramMissing as missing:
+        sys.stderr.write(f"{missing}\n")
+        sys.exit(2)

@@ -23,6 +23,7 @@ import pyspark
 
 from contracts.cache import cache_folder
 from spark_jobs.connectors import CONNECTORS
+from spark_jobs.java import java_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,12 +69,6 @@ def prepare_home(connectors: Mapping[str, Path]) -> Path:
 def connectors_of(home: Path) -> list[Path]:
     """The jars in such a folder that are not Spark's."""
     return [jar for jar in (home / "jars").iterdir() if not jar.is_symlink()]
-
-
-def java_program() -> str | None:
-    """The Java that Spark starts on this machine, None where there is none."""
-    found = os.environ.get("JAVA_HOME")
-    return shutil.which("java", path=f"{found}/bin") if found else shutil.which("java")
 
 
 def archives_of(home: Path) -> list[Path]:

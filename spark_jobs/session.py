@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from spark_jobs import daemon
 from spark_jobs.connectors import CONNECTORS, packages
 from spark_jobs.home import java_options, spark_home
+from spark_jobs.java import check_java
 from spark_jobs.worker import forget_jars, without_jars
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def open_session(
         # micro-batch, a second of CPU time. Other file systems need its atomic renaming.
         chosen[_FILES] = _FILES_ON_DISK
     if master is not None and master.startswith("local"):
+        check_java()
         # Executors of a local cluster listen where the machine's name points, if not told.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen["spark.driver.host"] = "127.0.0.1"

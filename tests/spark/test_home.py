@@ -9,6 +9,7 @@ from subprocess import run
 import pytest
 
 from spark_jobs import home
+from spark_jobs.java import java_program
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +85,7 @@ def _collectors(given: str) -> list[str]:
 
 
 def test_java_takes_all_that_it_is_told() -> None:
-    java = home.java_program()
+    java = java_program()
     assert java is not None
     told = home.java_options(home.spark_home(), "").split()
     # One that it did not know would end it, and every session with it.

@@ -1,0 +1,77 @@
+"""A Java that Spark does not run on is a sentence, before anything is started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contracts.errors import ProgramMissing
+from spark_jobs.java import check_java
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """What fits is remembered for the life of a process."""
+    check_java.cache_clear()
+    yield
+    check_java.cache_clear()
+
+
+def _put_java(home: Path, says: str) -> Path:
+    java = home / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{says}\"' >&2\n")
+    java.chmod(0o755)
+    return java
+
+
+@pytest.mark.parametrize("says", ["17.0.19", "21", "21.0.8"])
+def test_what_spark_runs_on_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str
+) -> None:
+    _put_java(tmp_path, says)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    check_java()
+
+
+@pytest.mark.parametrize(("says", "version"), [("1.8.0_292", 1), ("11.0.2", 11), ("25.0.3", 25)])
+def test_an_older_and_a_newer_one_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, version: int
+) -> None:
+    java = _put_java(tmp_path, says)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ProgramMissing) as refused:
+        check_java()
+    assert str(refused.value) == (
+        f"Spark cannot run on Java {version} ({java}). Install Java 17 or 21 (on Debian and Ubuntu:"
+        " openjdk-17-jre-headless), or set JAVA_HOME to where one is."
+    )
+
+
+def test_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ProgramMissing, match=f"and JAVA_HOME={tmp_path} has no bin/java. Install"):
+        check_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ProgramMissing, match=r"and there is no java on PATH\. Install"):
+        check_java()
+
+
+def test_who_prepares_a_machine_is_told_by_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _put_java(tmp_path, "25.0.3")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    # Nothing is prepared there yet.
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path / "cache"))
+    done = subprocess.run(
+        [sys.executable, "-m", "spark_jobs"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("Spark cannot run on Java 25 (")
+    assert done.stderr.count("\n") == 1
