@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from functools import cache
 
-from contracts.errors import ProgramMissing
+from contracts.java import java_version, no_java, unfit_java
 
+_WHO = "Spark"
 _FITS = range(17, 23)
 """Behind them, Java has left out what Hadoop asks to learn who its user is."""
-_VERSION = re.compile(r'version "(\d+)')
 _WHAT_TO_DO = (
     "Install Java 17 or 21 (on Debian and Ubuntu: openjdk-17-jre-headless), or set JAVA_HOME to"
     " where one is."
@@ -30,14 +29,10 @@ def check_java() -> None:
     """Refuse a machine on whose Java Spark does not run."""
     java = java_program()
     if java is None:
-        home = os.environ.get("JAVA_HOME")
-        where = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on PATH"
-        message = f"Spark needs Java, and {where}. {_WHAT_TO_DO}"
-        raise ProgramMissing(message)
-    done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    found = _VERSION.search(done.stderr)
-    # Before Java 9 a version began with "1.".
-    version = int(found[1]) if found else 0
+        raise no_java(_WHO, os.environ.get("JAVA_HOME"), _WHAT_TO_DO)
+    done = subprocess.run(  # noqa: S603 - the user's own Java
+        [java, "-version"], capture_output=True, text=True, check=False
+    )
+    version = java_version(done.stderr)
     if version not in _FITS:
-        message = f"Spark cannot run on Java {version} ({java}). {_WHAT_TO_DO}"
-        raise ProgramMissing(message)
+        raise unfit_java(_WHO, version, java, _WHAT_TO_DO)

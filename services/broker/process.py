@@ -110,10 +110,10 @@ class BrokerProcess:
 
     def pause(self) -> None:
         """Freeze it: its connections stay open, and nobody answers."""
-        pid = self._running().pid
-        os.kill(pid, signal.SIGSTOP)
+        process = self._running()
+        process.send_signal(signal.SIGSTOP)
         # Until a thread of it hears that, all of it goes on.
-        os.waitpid(pid, os.WUNTRACED)
+        os.waitpid(process.pid, os.WUNTRACED)
 
     def resume(self) -> None:
         """Let it go on after a pause."""

@@ -133,7 +133,6 @@ class Leaving:
 
     steps: NDArray[np.int64]
     """The place, in the batch, of the arrival that lets each of them go."""
-    times: NDArray[np.int64]
     arrivals: NDArray[np.int64]
     """Their numbers among all that ever came to be held."""
     records: Records
@@ -143,13 +142,12 @@ class Leaving:
         """Records that were held, and the step of each."""
         records = Records.of([record for _, record in rows])
         arrivals = np.array([arrival for arrival, _ in rows], np.int64)
-        return cls(steps, records.times_ms, arrivals, records)
+        return cls(steps, arrivals, records)
 
     def __add__(self, other: Leaving) -> Leaving:
         """Both, one after the other."""
         return Leaving(
             np.concatenate([self.steps, other.steps]),
-            np.concatenate([self.times, other.times]),
             np.concatenate([self.arrivals, other.arrivals]),
             self.records + other.records,
         )
@@ -160,8 +158,9 @@ class Leaving:
         By the step in which they leave, then by time, then by key bytes followed by four bytes of
         arrival, which is how Kafka Streams' buffer compares them.
         """
-        order = np.lexsort((self.times, self.steps))
-        same = (np.diff(self.steps[order]) == 0) & (np.diff(self.times[order]) == 0)
+        times = self.records.times_ms
+        order = np.lexsort((times, self.steps))
+        same = (np.diff(self.steps[order]) == 0) & (np.diff(times[order]) == 0)
         if same.any():
             bounds = [0, *(np.flatnonzero(~same) + 1).tolist(), len(order)]
             for start, end in pairwise(bounds):

@@ -84,13 +84,11 @@ def encode_versions(histories: Mapping[bytes, History]) -> bytes:
 def decode_versions(row: bytes) -> dict[bytes, History]:
     """The histories of one bucket, in key order."""
     reader = _Reader(row, Kind.VERSIONS)
-    keys, counts = reader.present(), reader.integers()
+    keys, counts = reader.present(), reader.numbers()
     times, values = reader.integers(), reader.strings()
-    reader.finish()
-    reader.expect(len(keys) == len(counts), "every key has a count")
-    reader.expect(sum(counts) == len(times) == len(values), "every version has a key")
-    reader.expect(min(counts, default=1) > 0, "every key has a version")
-    places = zip(keys, counts, accumulate(counts), strict=True)
+    _finish_versions(reader, keys, counts, (len(times), len(values)))
+    sizes = counts.tolist()
+    places = zip(keys, sizes, accumulate(sizes), strict=True)
     return {key: (times[end - n : end], values[end - n : end]) for key, n, end in places}
 
 
@@ -112,11 +110,18 @@ def decode_version_columns(
     reader = _Reader(row, Kind.VERSIONS)
     keys, counts = reader.present(), reader.numbers()
     times, values = reader.numbers(), reader.packed()
+    _finish_versions(reader, keys, counts, (len(times), len(values)))
+    return keys, counts, times, values
+
+
+def _finish_versions(
+    reader: _Reader, keys: list[bytes], counts: NDArray[np.int64], sizes: tuple[int, int]
+) -> None:
+    """Expect the end of the row; `sizes` are how many times and values it has."""
     reader.finish()
     reader.expect(len(keys) == len(counts), "every key has a count")
-    reader.expect(counts.sum() == len(times) == len(values), "every version has a key")
+    reader.expect((counts.sum(),) * 2 == sizes, "every version has a key")
     reader.expect(counts.min(initial=1) > 0, "every key has a version")
-    return keys, counts, times, values
 
 
 def encode_held(rows: Sequence[HeldRow]) -> bytes:

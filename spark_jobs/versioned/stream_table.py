@@ -169,11 +169,11 @@ class StreamTableJoin:
 
     def _leaving(self, own_steps: NDArray[np.int64], records: Records, matches: Matches) -> Leaving:
         """The records that leave in this batch, earlier ones too; the others are held."""
-        times = records.times_ms
         waits = self._by_progress or self._grace_ms or self.held.count
         if not len(records) or not waits:
             # With no grace, or one of zero, a record leaves in the step it enters.
-            return Leaving(own_steps, times, own_steps, records)
+            return Leaving(own_steps, own_steps, records)
+        times = records.times_ms
         turns = np.arange(len(times))
         if self._by_progress:
             on_time = times >= self._time_ms
@@ -192,8 +192,7 @@ class StreamTableJoin:
         arrivals = self.held.arrivals + np.cumsum(on_time)
         self.held.arrivals = int(arrivals[-1])
         self.held.hold([*zip(arrivals[~leaves].tolist(), records.take(~leaves), strict=True)])
-        now = records.take(leaves)
-        leaving = Leaving(own_steps[turns[leaves]], times[leaves], arrivals[leaves], now)
+        leaving = Leaving(own_steps[turns[leaves]], arrivals[leaves], records.take(leaves))
         return leaving if earlier is None else earlier + leaving
 
     def _earlier(self, due: NDArray[np.int64], steps: NDArray[np.int64]) -> Leaving:

@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Integers = NDArray[np.int64]
+    from spark_jobs.versioned.records import Integers
+
     Mask = NDArray[np.bool_]
 
 BEFORE = -1

@@ -14,6 +14,8 @@ class Stat(NamedTuple):
     """One process, all its threads together."""
 
     program: str
+    state: str
+    """One letter, such as `T` for one that is stopped and `Z` for one that nobody waits for."""
     parent: int
     cpu_seconds: float
     resident_bytes: int
@@ -25,4 +27,5 @@ def stat_of(pid: int) -> Stat:
     head, _, tail = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")
     fields = tail.split()
     cpu_seconds = (int(fields[11]) + int(fields[12])) / _TICKS
-    return Stat(head.partition("(")[2], int(fields[1]), cpu_seconds, int(fields[21]) * _PAGE_BYTES)
+    resident_bytes = int(fields[21]) * _PAGE_BYTES
+    return Stat(head.partition("(")[2], fields[0], int(fields[1]), cpu_seconds, resident_bytes)

@@ -14,6 +14,7 @@ import pytest
 from contracts.errors import BrokerFailed, PortTaken
 from contracts.record import Record
 from services.broker.embedded import EmbeddedBroker
+from tests.bench.processes import stat_of
 from tests.kafka.clients import FOREVER, Clients, fresh_name
 from tests.kafka.fixtures import OwnKafka
 
@@ -95,7 +96,7 @@ def test_it_dies_with_whoever_started_it(tmp_path: Path) -> None:
 
 def _alive(pid: int) -> bool:
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        state = stat_of(pid).state
     except FileNotFoundError:
         return False
     # A zombie is dead; whoever should have waited for it does not.

@@ -9,6 +9,7 @@ import pytest
 
 from contracts.errors import ProgramMissing
 from services.broker.java import find_java
+from tests.fake_java import put_java
 
 
 @pytest.fixture(autouse=True)
@@ -19,15 +20,8 @@ def forgotten() -> Iterator[None]:
     find_java.cache_clear()
 
 
-def _put_java(folder: Path, says: str) -> None:
-    java = folder / "java"
-    folder.mkdir()
-    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{says}\"' >&2\n")
-    java.chmod(0o755)
-
-
 def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _put_java(tmp_path / "bin", "21.0.8")
+    put_java(tmp_path / "bin", "21.0.8")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     java = find_java()
     assert (java.path, java.version) == (str(tmp_path / "bin" / "java"), 21)
@@ -37,7 +31,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_old_java_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, version: int
 ) -> None:
-    _put_java(tmp_path / "bin", says)
+    put_java(tmp_path / "bin", says)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     with pytest.raises(ProgramMissing, match=rf"cannot run on Java {version} .*Install Java 17"):

@@ -31,6 +31,7 @@ from contracts.pipeline import PipelineSpec
 from contracts.progress import Progress, read_progress
 from contracts.record import Headers, Record, offset_of
 from services.cli import main
+from tests.bench.processes import stat_of
 from tests.kafka.clients import Clients, fresh_name
 
 # Long enough for a machine at a fraction of its speed; nothing is measured by it.
@@ -112,9 +113,8 @@ class Sidecar:
     def pause(self) -> None:
         """Freeze it."""
         os.kill(self.pid, signal.SIGSTOP)
-        stat = Path(f"/proc/{self.pid}/stat")
         # Until its first thread hears that, all of it goes on.
-        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "its rest", [])
+        wait_until(lambda: stat_of(self.pid).state == "T", "its rest", [])
 
     def resume(self) -> None:
         """Let it go on after a pause."""

@@ -11,6 +11,7 @@ import pytest
 
 from contracts.errors import ProgramMissing
 from spark_jobs.java import check_java
+from tests.fake_java import put_java
 
 
 @pytest.fixture(autouse=True)
@@ -21,19 +22,11 @@ def forgotten() -> Iterator[None]:
     check_java.cache_clear()
 
 
-def _put_java(home: Path, says: str) -> Path:
-    java = home / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{says}\"' >&2\n")
-    java.chmod(0o755)
-    return java
-
-
 @pytest.mark.parametrize("says", ["17.0.19", "21", "21.0.8"])
 def test_what_spark_runs_on_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str
 ) -> None:
-    _put_java(tmp_path, says)
+    put_java(tmp_path / "bin", says)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     check_java()
 
@@ -42,7 +35,7 @@ def test_what_spark_runs_on_is_taken(
 def test_an_older_and_a_newer_one_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, version: int
 ) -> None:
-    java = _put_java(tmp_path, says)
+    java = put_java(tmp_path / "bin", says)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(ProgramMissing) as refused:
         check_java()
@@ -65,7 +58,7 @@ def test_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_who_prepares_a_machine_is_told_by_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _put_java(tmp_path, "25.0.3")
+    put_java(tmp_path / "bin", "25.0.3")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     # Nothing is prepared there yet.
     monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path / "cache"))
