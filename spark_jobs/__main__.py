@@ -18,11 +18,13 @@ from contracts.errors import ProgramMissing
 from spark_jobs import first_run
 from spark_jobs.connectors import fetched
 from spark_jobs.home import archives_of, class_archive, connectors_of, prepare_home, prepared_home
+from spark_jobs.java import check_java
 from spark_jobs.session import open_session
 
 
 def main() -> None:
     """Prepare this machine, and copy the connectors to the folder that the command line names."""
+    check_java()
     chosen = os.environ.get("SPARK_HOME")
     home = prepared_home()
     if chosen or not home.is_dir():
