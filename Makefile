@@ -79,8 +79,9 @@ browser:
 		|| command -v google-chrome >/dev/null || docker/install.sh chromium \
 		|| echo "No Chromium here, so nobody looks at the demo's page; install chromium." >&2
 
-# A file's tests stay together, for some share a session of Spark or a broker.
-SPREAD := -n auto --dist loadfile --no-loadscope-reorder
+# A file's tests stay together, for some share a session of Spark or a broker. A process that was
+# ended over a test that waits for ever is replaced once, and begins with that test.
+SPREAD := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 1
 # CI sets a bound to how long the images may take (IMAGES_WITHIN=9m).
 IMAGES := $(if $(IMAGES_WITHIN),timeout $(IMAGES_WITHIN)) $(MAKE) images
 .PHONY: test

@@ -101,6 +101,10 @@ class GroupConsumer(AIOKafkaConsumer):  # type: ignore[misc]
         """Connect, with our coordinator."""
         await seams.start_with(self, self._make_coordinator)
 
+    async def stop(self) -> None:
+        """Leave the group, whatever a fetch waits for."""
+        await seams.stop(self)
+
 
 class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     """Joins, hears, and joins again, without a pause for what stays."""

@@ -17,6 +17,7 @@ from aiokafka.structs import TopicPartition
 
 from contracts.hops import Hop
 from contracts.pipeline import PipelineSpec
+from services.runtime import seams
 from services.runtime.cluster import Cluster, Ends, connected
 from services.runtime.records import record_of
 from services.runtime.security import client_options
@@ -44,7 +45,7 @@ async def rebuild(
             isolation_level="read_committed",
             max_partition_fetch_bytes=_FETCH_BYTES,
         )
-        stack.push_async_callback(consumer.stop)
+        stack.push_async_callback(seams.stop, consumer)
         await consumer.start()
         places = [
             (hop, number)

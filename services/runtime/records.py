@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
 from contracts.record import Record
+from services.runtime import seams
 from services.runtime.cluster import NewTopic, connected
 from services.runtime.security import client_options
 from services.settings import Settings
@@ -78,7 +79,7 @@ async def _read(settings: Settings, topic: str) -> list[Record]:
             for fetched in (await consumer.getmany(timeout_ms=_POLL_MS)).values():
                 records += map(record_of, fetched)
     finally:
-        await consumer.stop()
+        await seams.stop(consumer)
     return sorted(records, key=lambda record: (record.partition, record.offset or 0))
 
 
@@ -92,7 +93,7 @@ async def _ends(settings: Settings, topic: str) -> dict[TopicPartition, int]:
         places = [TopicPartition(topic, partition) for partition in range(count)]
         ends: dict[TopicPartition, int] = await consumer.end_offsets(places)
     finally:
-        await consumer.stop()
+        await seams.stop(consumer)
     return ends
 
 

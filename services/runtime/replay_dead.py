@@ -26,6 +26,7 @@ from contracts.pipeline import PipelineSpec
 from contracts.policies import AggregatePolicy
 from contracts.record import Record
 from contracts.time import format_duration_ms
+from services.runtime import seams
 from services.runtime.cluster import connected
 from services.runtime.replay_place import Place
 from services.runtime.security import client_options
@@ -184,7 +185,7 @@ async def _consumer(
             consumer.seek(TopicPartition(topic, number), place.start)
         yield consumer
     finally:
-        await consumer.stop()
+        await seams.stop(consumer)
 
 
 @asynccontextmanager

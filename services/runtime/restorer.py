@@ -188,7 +188,7 @@ class Restorer:
             for partition, reading in list(self._readings.items()):
                 self._finish(partition, reading, KafkaError("the restorer was stopped"))
             if self._consumer is not None:
-                await self._consumer.stop()
+                await seams.stop(self._consumer)
 
     async def _connect(self) -> None:
         while not self._is_stopping:
@@ -205,7 +205,7 @@ class Restorer:
                 await self._consumer.start()
             except KafkaError as problem:
                 logger.warning("changelogs cannot be read yet", why=repr(problem))
-                await self._consumer.stop()
+                await seams.stop(self._consumer)
                 await asyncio.sleep(_RETRY_S)
             else:
                 self._connected.set()

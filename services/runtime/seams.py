@@ -6,6 +6,7 @@ these. What is public is used where it is needed; what is here is used from here
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
@@ -32,10 +33,13 @@ PRIVATE_NAMES = {
         "_fetcher",
         "_subscription",
         "start",
+        "stop",
     ),
     "aiokafka.consumer.fetcher.Fetcher": (
+        "_fetch_task",
         "_max_partition_fetch_bytes",
         "_notify",
+        "_pending_tasks",
         "_records",
         "_wait_consume_future",
     ),
@@ -202,6 +206,24 @@ def ask_apart(consumer: AIOKafkaConsumer) -> None:
         return await send(node_id, request, **options)
 
     client.send = send_apart
+
+
+async def stop(consumer: AIOKafkaConsumer) -> None:
+    """Stop a consumer, whatever its fetches wait for.
+
+    Its own way is to cancel each of its tasks once. While it lets go of what was unassigned, the
+    task that fetches takes that for the end of a fetch, and waits for partitions for ever; and a
+    fetch that failed and waits to be tried again ends the stop, and not itself alone.
+    """
+    if (fetcher := consumer._fetcher) is not None:
+        while not fetcher._fetch_task.done():
+            fetcher._fetch_task.cancel()
+            await asyncio.sleep(0)
+        for fetch in fetcher._pending_tasks:
+            fetch.cancel()
+        await asyncio.gather(*fetcher._pending_tasks, return_exceptions=True)
+        fetcher._pending_tasks.clear()
+    await AIOKafkaConsumer.stop(consumer)
 
 
 def add_partitions(consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:

@@ -33,7 +33,7 @@ FOREIGN = ("aiokafka", "asyncio", "faust", "mode")
 MADE_FOR_EVERY_CLASS = {"_abc_impl", "logger"}
 NAMES = [(path, name) for path, names in seams.PRIVATE_NAMES.items() for name in names]
 SIGNATURES = {
-    "aiokafka.consumer.AIOKafkaConsumer": {"start": "self"},
+    "aiokafka.consumer.AIOKafkaConsumer": {"start": "self", "stop": "self"},
     "aiokafka.consumer.fetcher.PartitionRecords": {"_consumer_record": "self, tp, record"},
     "aiokafka.consumer.fetcher.Fetcher": {"_notify": "self, future"},
     "aiokafka.consumer.group_coordinator.GroupCoordinator": {

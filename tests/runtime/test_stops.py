@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import TopicPartition
+
+from services.runtime import seams
 from services.state.changelog import POSITION
+from tests.kafka.clients import fresh_name
+from tests.kafka.fixtures import OwnKafka, SharedKafka
 from tests.runtime.sidecar import MakePipeline, record
 
 HUNDRED_KB = 100_000
@@ -46,3 +54,55 @@ def test_a_stop_is_heard_before_it_has_begun(make_pipeline: MakePipeline) -> Non
     sidecar.wait_for("topic made")
     assert sidecar.stop(SOON_S) in {0, -15}
     assert "Traceback" not in sidecar.log
+
+
+def test_a_stop_is_heard_while_the_broker_is_away(
+    make_pipeline: MakePipeline, kafka_own: OwnKafka
+) -> None:
+    broker = kafka_own()
+    pipeline = make_pipeline("reorder: {grace: 1h}", servers=broker.bootstrap_servers)
+    sidecar = pipeline.start(shutdown_timeout="2s")
+    sidecar.wait_for("] running")
+    broker.kill()
+    # Fetches fail and are tried again by then.
+    sidecar.wait_for("Failed fetch messages")
+    assert sidecar.stop(SOON_S) == 0
+    assert "Traceback" not in sidecar.log
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_consumer_stops_while_it_lets_go_of_partitions(kafka: SharedKafka, turns: int) -> None:
+    topic = kafka.clients.make_topic(fresh_name("silent"))
+
+    async def run() -> None:
+        consumer = await fetching(kafka, TopicPartition(topic, 0))
+        consumer.unsubscribe()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await asyncio.wait_for(seams.stop(consumer), SOON_S)
+
+    asyncio.run(run())
+
+
+def test_a_consumer_stops_while_a_failed_fetch_waits(kafka: SharedKafka) -> None:
+    topic = kafka.clients.make_topic(fresh_name("silent"))
+
+    async def run() -> None:
+        consumer = await fetching(kafka, TopicPartition(topic, 0))
+        consumer._fetcher._pending_tasks.add(asyncio.create_task(asyncio.sleep(SOON_S)))  # noqa: SLF001
+        await asyncio.wait_for(seams.stop(consumer), SOON_S)
+
+    asyncio.run(run())
+
+
+async def fetching(kafka: SharedKafka, partition: TopicPartition) -> AIOKafkaConsumer:
+    """A consumer that waits for what it asked the broker for."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers, fetch_max_wait_ms=SOON_S * 500
+    )
+    await consumer.start()
+    consumer.assign([partition])
+    consumer.seek(partition, 0)
+    while not consumer._fetcher._pending_tasks:  # noqa: SLF001
+        await consumer.getmany(timeout_ms=1)
+    return consumer
