@@ -151,17 +151,25 @@ def _missing(details: ErrorDetails) -> str:
 
 
 def _unknown(details: ErrorDetails) -> str:
-    name = details["loc"][-1]
-    meant = _meant(details)
-    if meant:
-        return f"`{name}` is not known here; did you mean `{meant[-1]}`?"
-    return f"`{name}` is not known here; known are {_listed(_known(details))}"
+    return unknown(details["loc"], _known(details))
 
 
 def _meant(details: ErrorDetails) -> Path:
+    return meant(details["loc"], _known(details))
+
+
+def unknown(path: Path, known: list[str]) -> str:
+    """What is said of an option that is none of those which are known in its place."""
+    near = meant(path, known)
+    if near:
+        return f"`{path[-1]}` is not known here; did you mean `{near[-1]}`?"
+    return f"`{path[-1]}` is not known here; known are {_listed(known)}"
+
+
+def meant(path: Path, known: list[str]) -> Path:
     """The path of the option that a misspelt one is nearest to, empty where none is near."""
-    *parents, name = details["loc"]
-    near = get_close_matches(str(name), _known(details), n=1)
+    *parents, name = path
+    near = get_close_matches(str(name), known, n=1)
     return (*parents, *near) if near else ()
 
 

@@ -11,15 +11,13 @@ topic; so it does when a user's function raises.
 
 from __future__ import annotations
 
-import importlib
 import operator
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from types import ModuleType
 from typing import Any
 
 from contracts.errors import RecordUndecodable, SelectorInvalid
+from contracts.modules import import_own
 from contracts.record import Record
 from contracts.selector_text import (
     RECORD_TIMESTAMP,
@@ -128,35 +126,17 @@ def load_object(text: str) -> object:
         message = f"`{text}` names nothing in a module; write `module:name`"
         raise SelectorInvalid(message)
     module_name, path = selector.path
-    # At the end, so that a file of the user's never stands before a library; "" is the folder.
-    if "" not in sys.path:
-        sys.path.append("")
-    found: object = _import_module(text, module_name)
+    try:
+        found: object = import_own(module_name)
+    except ImportError as error:
+        message = f"`{text}`: {error}"
+        raise SelectorInvalid(message) from error
     for name in path.split("."):
         if not hasattr(found, name):
             message = f"`{text}`: module `{module_name}` has no `{path}`; check the spelling"
             raise SelectorInvalid(message)
         found = getattr(found, name)
     return found
-
-
-def _import_module(text: str, module_name: str) -> ModuleType:
-    try:
-        return importlib.import_module(module_name)
-    except Exception as error:
-        message = f"`{text}`: {_import_failure(module_name, error)}"
-        raise SelectorInvalid(message) from error
-
-
-def _import_failure(module_name: str, error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError) and error.name is not None:
-        if f"{module_name}.".startswith(f"{error.name}."):
-            return (
-                f"there is no module `{error.name}`, neither installed nor in the folder"
-                " that headrace was started in"
-            )
-        return f"module `{module_name}` needs `{error.name}`, which is not installed"
-    return f"module `{module_name}` fails when imported ({type(error).__name__}: {error})"
 
 
 def _raw_bytes(selector: Selector) -> Callable[[Record], bytes | None]:

@@ -94,9 +94,10 @@ def submit_command(
     missing = packages()
     if missing:
         submit += ["--packages", missing]
-    # When the driver reads the file, its Java has begun, and with what memory is settled.
+    # When the driver reads the file, its Java has begun, and with what memory is settled; and
+    # what workers are to be sent is looked for before that.
     for name, value in config.spark.items():
-        if name.startswith("spark.driver."):
+        if name.startswith(("spark.driver.", "spark.submit.")):
             submit += ["--conf", f"{name}={value}"]
     options = ["--once"] if once else []
     if metrics_port is not None:

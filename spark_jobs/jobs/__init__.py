@@ -5,5 +5,6 @@
     Row               the JSON of a row it writes, as a pydantic model
     transform         records of its inputs -> results, as `spark_jobs.operators` gives them
 
-A job of your own is such a module too; its file names it as `job: package.module`.
+A job of your own is such a module too; its file names it: `job: package.module`, or
+`job: module` where the module lies in the folder that headrace is started in.
 """

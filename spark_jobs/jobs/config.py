@@ -66,7 +66,7 @@ class JobConfig(Policy):
     """What every job must know."""
 
     job: str
-    """Which job: one of headrace's by name, or your own as `package.module`."""
+    """Which job: one of headrace's by name, or a module of your own."""
     name: Name
     """Names the query, its transactions and its markers for as long as its checkpoint lives."""
     servers: str

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pydantic import BaseModel
 
 from contracts.errors import JobInvalid
+from contracts.modules import import_own
 from contracts.topics import TopicSpec, cleaned_topic, dead_topic, dead_topic_name, late_topic
 from spark_jobs.jobs import (
     count_alerts,
@@ -61,8 +61,12 @@ class Job(Protocol):
 
 
 def find_job(name: str) -> Job:
-    """The module of a job: one of headrace's, or `package.module`."""
-    module = JOBS.get(name) or _import(name)
+    """The module of a job: one of headrace's, or of the user's own."""
+    try:
+        module = JOBS.get(name) or import_own(name)
+    except ImportError as error:
+        message = f"`{name}` is none of {', '.join(JOBS)}, and {error}"
+        raise JobInvalid(message) from error
     missing = [
         part for part in ("Config", "Row", "VALUES", "transform") if not hasattr(module, part)
     ]
@@ -70,20 +74,6 @@ def find_job(name: str) -> Job:
         message = f"`{name}` has no {' and no '.join(missing)}; a job needs all of these"
         raise JobInvalid(message)
     return cast("Job", module)
-
-
-def _import(name: str) -> ModuleType:
-    if "." not in name:
-        message = f"`{name}` is no job; write {', '.join(JOBS)}, or your own as package.module"
-        raise JobInvalid(message)
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        # What the module itself lacks is another matter.
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        message = f"`{name}` cannot be imported; is its folder on the path?"
-        raise JobInvalid(message) from error
 
 
 def start(

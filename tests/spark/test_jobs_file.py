@@ -53,13 +53,26 @@ def test_a_file_says_all_that_a_job_needs(tmp_path: Path) -> None:
         (GOOD.replace("1h", "10:30"), "job.yaml:8:1: retention: `10:30` is not a duration"),
         ("job: [", "this is not YAML"),
         ("name: x", "`job` names no job"),
-        ("job: order-prices", "job.yaml:1:1: job: `order-prices` is no job; write count-alerts,"),
-        ("job: nowhere.at_all", "`nowhere.at_all` cannot be imported"),
+        ("job: order-prices", "job.yaml:1:1: job: `order-prices` is none of count-alerts,"),
+        (
+            "job: nowhere.at_all",
+            "and there is no module `nowhere`, neither installed nor in the folder",
+        ),
         ("job: json.decoder", "has no Config and no Row and no VALUES and no transform"),
         (GOOD.replace("retention: 1h", ""), "retention: `retention` is missing; add it"),
         (GOOD.replace("1h", "soon"), "job.yaml:8:1: retention: `soon` is not a duration"),
         (GOOD.replace("1h", "0s"), "job.yaml:8:1: retention: `0` cannot stand here"),
-        (GOOD + "sinks: 1", "job.yaml:10:1: sinks: `sinks` is not known here"),
+        (
+            GOOD + "sinks: 1",
+            "job.yaml:10:1: sinks: `sinks` is not known here; did you mean `sink`?",
+        ),
+        (
+            GOOD + "zzz: 1",
+            "`zzz` is not known here; known are `job`, `name`, `servers`, `checkpoint`",
+        ),
+        (GOOD + "records_per_batch: 1", "did you mean `records-per-batch`?"),
+        (GOOD.replace("{topic: orders.priced}", "{topik: a}"), "sink.kafka.topik: `topik` is not"),
+        (GOOD.replace("topic: orders.cleaned", "topik: a"), "here; did you mean `topic`?"),
         (GOOD.replace("{kafka: {topic: orders.priced}}", "{}"), "a sink is one of kafka, delta"),
         (GOOD.replace("topic: prices.cleaned", "topic: a b"), "job.yaml:7:12: inputs.prices.topic"),
     ],
@@ -71,6 +84,15 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(
         load_job(written(tmp_path, text))
     assert sentence in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+def test_a_misspelt_option_is_not_missing_as_well(tmp_path: Path) -> None:
+    with pytest.raises(JobInvalid) as caught:
+        load_job(written(tmp_path, GOOD.replace("retention", "retension")))
+    (line,) = str(caught.value).splitlines()
+    assert line.endswith(
+        "job.yaml:8:1: retension: `retension` is not known here; did you mean `retention`?"
+    )
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:

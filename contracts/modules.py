@@ -1,0 +1,32 @@
+"""Modules of the user's own: functions that a pipeline names, and jobs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+
+
+def import_own(name: str) -> ModuleType:
+    """A module that is installed, or in the folder that headrace was started in.
+
+    ImportError says what is wrong in one sentence, whatever the module itself raised.
+    """
+    # At the end, so that a file of the user's never stands before a library; "" is the folder.
+    if "" not in sys.path:
+        sys.path.append("")
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise ImportError(_failure(name, error)) from error
+
+
+def _failure(name: str, error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        if f"{name}.".startswith(f"{error.name}."):
+            return (
+                f"there is no module `{error.name}`, neither installed nor in the folder"
+                " that headrace was started in"
+            )
+        return f"module `{name}` needs `{error.name}`, which is not installed"
+    return f"module `{name}` fails when imported ({type(error).__name__}: {error})"

@@ -1,0 +1,44 @@
+"""The pages at the top, and what stands in them: files to be written, commands to be run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.architecture.source import ROOT
+
+_BLOCK = re.compile(r"(<!-- runnable -->\n)?```(\w+)\n(.*?)```", re.DOTALL)
+_FILE_NAME = re.compile(r"# ([\w-]+\.(?:yaml|py))")
+
+
+def blocks(page: str, language: str, *, runnable: bool = False) -> list[str]:
+    """What stands between a page's fences in a language."""
+    found = _BLOCK.findall((ROOT / page).read_text("utf-8"))
+    return [text for mark, kind, text in found if kind == language and (mark or not runnable)]
+
+
+def write_files(page: str, folder: Path) -> None:
+    """Write those blocks of a page into a folder which begin with a file's name."""
+    for text in blocks(page, "yaml") + blocks(page, "python"):
+        named = _FILE_NAME.match(text)
+        if named:
+            (folder / named[1]).write_text(text)
+
+
+def run_there(command: list[str], folder: Path) -> str:
+    """Run one of our commands in a folder, as who installed us would; what it prints."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
+    return done.stdout
