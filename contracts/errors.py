@@ -4,6 +4,7 @@
     |- YourFault                     something the user wrote; exit code 2
     |  |- PipelineInvalid            a pipeline (file or object) that cannot work
     |  |- JobInvalid                 a Spark job's file that cannot work
+    |  |- JobFailed                  a function of the user's own job that raised
     |  |- DurationInvalid            text that is not a duration
     |  |- SizeInvalid                text that is not a size
     |  |- SelectorInvalid            text that selects nothing, or a function that cannot be found
@@ -59,6 +60,10 @@ class PipelineInvalid(YourFault):
 
 class JobInvalid(YourFault):
     """A job's file cannot work as written. **Do:** change the place that the sentence names."""
+
+
+class JobFailed(YourFault):
+    """A function of a job of one's own raised. **Do:** mend it, and start the job again."""
 
 
 class DurationInvalid(YourFault, ValueError):

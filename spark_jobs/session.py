@@ -19,9 +19,13 @@ from spark_jobs.worker import forget_jars, without_jars
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_STATE_SERVER = (
-    "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPandasStateServer"
-)
+_EXECUTION = "org.apache.spark.sql.execution"
+_LEVELS = {
+    # A row that is not there yet is no news, and Spark warns of each.
+    f"{_EXECUTION}.python.streaming.TransformWithStateInPandasStateServer": "ERROR",
+    # What a query died of is raised as well, and told by whoever started it.
+    f"{_EXECUTION}.streaming.MicroBatchExecution": "OFF",
+}
 _STATE = "spark.sql.streaming.stateStore"
 _ARROW = "spark.sql.execution.arrow"
 _JAVA = "spark.driver.defaultJavaOptions"
@@ -30,6 +34,8 @@ _FILES = "spark.sql.streaming.checkpointFileManagerClass"
 _FILES_ON_DISK = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
+    # A bar for each micro-batch is told to nobody, and breaks the lines of a log.
+    "spark.ui.showConsoleProgress": "false",
     # Where Delta is missing, Spark says so once and goes on without it.
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -101,10 +107,10 @@ def open_session(
     includes = spark.sparkContext._python_includes or []  # noqa: SLF001 (sent with each task)
     includes[:] = without_jars(includes)
     forget_jars()
-    # A row that is not there yet is no news, and Spark warns of each.
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to the classes it loaded)
-    levels = jvm.org.apache.logging.log4j.core.config.Configurator
-    levels.setLevel(_STATE_SERVER, jvm.org.apache.logging.log4j.Level.ERROR)
+    log4j = jvm.org.apache.logging.log4j
+    for logger, level in _LEVELS.items():
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.toLevel(level))
     return spark
 
 

@@ -1,22 +1,46 @@
-"""What a query died of, as an error of ours where it is one.
+"""What a query died of, as an error of ours where it can be told in a sentence.
 
-What is raised in a worker, or while a batch is written, comes back as text inside of Spark's own
-error; the class and the sentence stand in it.
+What is raised in a worker, in Spark's Kafka client, or while a batch is written, comes back as text
+inside of Spark's own error; what it was and what it said stand in it. Whatever is not told here is
+a bug, and keeps its traceback.
 """
 
 from __future__ import annotations
 
 import re
+import sysconfig
+from pathlib import Path
 
+import contracts
+import spark_jobs
 from contracts import errors
-from contracts.errors import HeadraceError
+from contracts.errors import (
+    HeadraceError,
+    JobFailed,
+    JobInvalid,
+    KafkaRefused,
+    KafkaUnreachable,
+    TopicRefused,
+)
 
-_RAISED = re.compile(r"contracts\.errors\.(\w+): (.+)")
+_OURS = re.compile(r"contracts\.errors\.(\w+): (.+)")
+_LOST = re.compile(r"failOnDataLoss to false\.\s+Reason: (.+)")
+_KAFKAS = re.compile(r"org\.apache\.kafka\.common\.(?:errors|config)\.(\w+)Exception: (.+)")
+_SILENT = {"Timeout", "Disconnect", "Network"}
+_FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)$', re.MULTILINE)
+_RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:: .*)?$", re.MULTILINE)
+_LIBRARIES = re.compile(r"site-packages|dist-packages|pyspark|py4j|^<")
+_HEADRACE = tuple(str(Path(one.__path__[0])) for one in (contracts, spark_jobs))
 
 
-def error_of(failure: BaseException) -> HeadraceError | None:
-    """Our error inside of Spark's, None where there is none."""
-    found = _RAISED.findall(str(failure))
+def error_of(failure: BaseException, servers: str) -> HeadraceError | None:
+    """Our error inside of Spark's, or what can be told of it; None of a bug."""
+    text = str(failure)
+    return _ours(text) or _lost(text) or _kafkas(text, servers) or _raised_by_the_job(text)
+
+
+def _ours(text: str) -> HeadraceError | None:
+    found = _OURS.findall(text)
     if not found:
         return None
     name, sentence = found[-1]
@@ -24,3 +48,42 @@ def error_of(failure: BaseException) -> HeadraceError | None:
     if not (isinstance(kind, type) and issubclass(kind, HeadraceError)):
         return None
     return kind(sentence.strip())
+
+
+def _lost(text: str) -> HeadraceError | None:
+    found = _LOST.search(text)
+    if found is None:
+        return None
+    return TopicRefused(
+        f"records are gone that this job had not read: {found[1].strip()}; have the topic keep them"
+        ' for longer, and to go on without them say `reader: {failOnDataLoss: "false"}`'
+    )
+
+
+def _kafkas(text: str, servers: str) -> HeadraceError | None:
+    found = _KAFKAS.findall(text)
+    if not found:
+        return None
+    name, said = found[-1]
+    if name in _SILENT:
+        return KafkaUnreachable(f"no broker answers at {servers}: {said}")
+    if "Authentication" in name or "Authorization" in name:
+        return KafkaRefused(f"the brokers at {servers} refuse this job: {said}")
+    if name == "Config":
+        return JobInvalid(f"Spark's Kafka client cannot be set up: {said}; see `servers`, `reader`")
+    return None
+
+
+def _raised_by_the_job(text: str) -> HeadraceError | None:
+    """What a function of the user's raised: the innermost one, and what came out of it."""
+    theirs = [frame for frame in _FRAME.finditer(text) if _is_theirs(frame["file"])]
+    raised = _RAISED.search(text, theirs[-1].end()) if theirs else None
+    if raised is None:
+        return None
+    file, line, name = theirs[-1].group("file", "line", "name")
+    return JobFailed(f"`{name}` of this job raised {raised[0]} ({file}, line {line})")
+
+
+def _is_theirs(file: str) -> bool:
+    ours = file.startswith((*_HEADRACE, sysconfig.get_path("stdlib")))
+    return not ours and _LIBRARIES.search(file) is None

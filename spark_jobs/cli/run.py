@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 from threading import Event
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.cli.failure import error_of
@@ -45,6 +46,11 @@ def run_job(
         metrics.serve(metrics_port)
     try:
         _wait(start(spark, job, config, once=once, tell=metrics.tell))
+    except (PySparkException, Py4JJavaError) as failure:
+        ours = error_of(failure, config.servers)
+        if ours is None:
+            raise
+        raise ours from failure
     finally:
         spark.stop()
 
@@ -54,13 +60,7 @@ def _wait(query: StreamingQuery) -> None:
     told = Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda _signal, _frame: told.set())
-    try:
-        # Nothing but the flag: the call to Spark that is under way cannot be broken into.
-        while not query.awaitTermination(_LOOK_EVERY_S):
-            if told.is_set():
-                query.stop()
-    except StreamingQueryException as failure:
-        ours = error_of(failure)
-        if ours is None:
-            raise
-        raise ours from failure
+    # Nothing but the flag: the call to Spark that is under way cannot be broken into.
+    while not query.awaitTermination(_LOOK_EVERY_S):
+        if told.is_set():
+            query.stop()

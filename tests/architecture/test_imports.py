@@ -33,7 +33,7 @@ LIBRARIES: dict[str, set[str]] = {
     "services.settings": PYDANTIC | {"pydantic_settings"},
     "services.state.rocks": {"rocksdict"},
     "spark_jobs": {"delta", "numpy", "pandas", "pyarrow", "pyspark"},
-    "spark_jobs.cli": COMMAND_LINE | {"pyspark"},
+    "spark_jobs.cli": COMMAND_LINE | {"py4j", "pyspark"},
     "spark_jobs.jobs": PYDANTIC | {"pyspark"},
     "spark_jobs.read": PYDANTIC | {"pyspark"},
     "spark_jobs.observe": {"prometheus_client", "pyspark"},

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import JobInvalid, KafkaUnreachable, SinkOfAnotherQuery
-from spark_jobs.cli.failure import error_of
+from contracts.errors import JobInvalid
 from spark_jobs.cli.job_file import load_job
 from spark_jobs.cli.spark import submit_command
 from spark_jobs.connectors import CONNECTORS, packages
@@ -136,19 +135,3 @@ def test_what_spark_has_already_is_not_fetched(
     kafka, avro, delta = CONNECTORS
     assert packages() == f"{kafka},{delta}"
     assert packages([avro]) == ""
-
-
-def test_an_error_of_ours_is_found_inside_of_sparks() -> None:
-    text = (
-        "[STREAM_FAILED] Query terminated: Traceback (most recent call last):\n"
-        "contracts.errors.KafkaUnreachable: no broker\n\nThe above exception was ...\n"
-        "contracts.errors.SinkOfAnotherQuery: `q` has written with another checkpoint\n at java"
-    )
-    ours = error_of(RuntimeError(text))
-    assert isinstance(ours, SinkOfAnotherQuery)
-    assert str(ours) == "`q` has written with another checkpoint"
-    assert isinstance(
-        error_of(RuntimeError("contracts.errors.KafkaUnreachable: x")), KafkaUnreachable
-    )
-    assert error_of(RuntimeError("java.lang.OutOfMemoryError: heap")) is None
-    assert error_of(RuntimeError("contracts.errors.Surprise: x")) is None

@@ -1,0 +1,179 @@
+"""What a job dies of is its last line, and its exit code; on real brokers, and as text."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from contracts.errors import HeadraceError, KafkaRefused, KafkaUnreachable, SinkOfAnotherQuery
+from services.broker.embedded import EmbeddedBroker
+from spark_jobs.cli.failure import error_of
+from tests.architecture.source import ROOT
+from tests.kafka.clients import Clients
+from tests.kafka.fixtures import OwnKafka, SharedKafka
+from tests.pages import write_files
+from tests.runtime.conftest import free_port
+from tests.runtime.sidecar import wait_until
+from tests.spark.test_own_job import told
+
+__all__ = ["free_port"]
+
+SOON = """\
+tasks: 1
+shuffle-partitions: 1
+reader: {kafka.default.api.timeout.ms: "2000", kafka.request.timeout.ms: "1000"}
+"""
+
+
+class StockJob:
+    """The README's own job, in a process of its own."""
+
+    def __init__(self, folder: Path, servers: str, *, python: tuple[str, str] = ("", "")) -> None:
+        """Write its files, with a piece of its Python replaced."""
+        write_files("README.md", folder)
+        self._folder = folder
+        self._replace("stock.yaml", "127.0.0.1:9092", servers, more=SOON)
+        self._replace("stock.py", *python)
+
+    def _replace(self, name: str, old: str, new: str, more: str = "") -> None:
+        file = self._folder / name
+        file.write_text(file.read_text().replace(old, new) + more)
+
+    def start(self, *flags: str) -> subprocess.Popen[str]:
+        """Start it; what it says goes into a file."""
+        headrace = Path(sys.executable).with_name("headrace")
+        with (self._folder / "log").open("w") as log:
+            return subprocess.Popen(
+                [headrace, "spark", "stock.yaml", *flags],
+                cwd=self._folder,
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                stdout=log,
+                stderr=log,
+                text=True,
+            )
+
+    def has_committed(self) -> bool:
+        """Whether a micro-batch is through."""
+        return (self._folder / "checkpoints/stock/commits/0").exists()
+
+    def last_words(self, job: subprocess.Popen[str]) -> tuple[int, str]:
+        """Wait until it has ended; its exit code, and the last line it said."""
+        code = job.wait()
+        return code, (self._folder / "log").read_text().splitlines()[-1]
+
+
+@pytest.fixture
+def broker(kafka_own: OwnKafka) -> EmbeddedBroker:
+    """A broker with stock in it."""
+    broker = kafka_own()
+    clients = Clients(broker.bootstrap_servers)
+    clients.make_topic("stock.cleaned", 1, {"retention.ms": "-1"})
+    clients.produce("stock.cleaned", [told("north/bolt", 1, 1_000)])
+    return broker
+
+
+def test_a_broker_that_is_not_there(tmp_path: Path, free_port: int) -> None:
+    job = StockJob(tmp_path, f"127.0.0.1:{free_port}")
+    code, sentence = job.last_words(job.start("--once"))
+    assert code == 3
+    assert sentence.startswith(f"no broker answers at 127.0.0.1:{free_port}: ")
+
+
+def test_an_address_that_is_none(tmp_path: Path) -> None:
+    job = StockJob(tmp_path, "nonsense")
+    code, sentence = job.last_words(job.start("--once"))
+    assert code == 2
+    assert sentence == (
+        "Spark's Kafka client cannot be set up: Invalid url in bootstrap.servers: nonsense;"
+        " see `servers`, `reader`"
+    )
+
+
+def test_a_topic_that_is_not_there(kafka: SharedKafka, tmp_path: Path) -> None:
+    job = StockJob(tmp_path, kafka.bootstrap_servers)
+    assert job.last_words(job.start("--once")) == (
+        2,
+        "the topic `stock.cleaned` is missing; start its sidecar, or name another topic",
+    )
+
+
+def test_a_function_that_raises(tmp_path: Path, broker: EmbeddedBroker) -> None:
+    python = ('{"pieces": told["pieces"]}', '{"pieces": told["peaces"]}')
+    job = StockJob(tmp_path, broker.bootstrap_servers, python=python)
+    code, sentence = job.last_words(job.start("--once"))
+    assert code == 2
+    assert sentence.startswith("`product_of` of this job raised KeyError: 'peaces' (")
+    assert f"{tmp_path}/stock.py, line " in sentence
+
+
+def test_a_broker_that_goes_away_and_records_that_went_unread(
+    tmp_path: Path, broker: EmbeddedBroker
+) -> None:
+    job = StockJob(tmp_path, broker.bootstrap_servers)
+    running = job.start()
+    wait_until(job.has_committed, "a micro-batch", [])
+    broker.kill()
+    code, sentence = job.last_words(running)
+    assert code == 3
+    assert sentence.startswith(f"no broker answers at {broker.bootstrap_servers}: ")
+
+    broker.start()
+    clients = Clients(broker.bootstrap_servers)
+    clients.produce("stock.cleaned", [told("north/bolt", pieces, 2_000) for pieces in range(9)])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    (deleted,) = admin.delete_records([TopicPartition("stock.cleaned", 0, 5)]).values()
+    deleted.result()
+    code, sentence = job.last_words(job.start("--once"))
+    assert code == 2
+    assert sentence.startswith("records are gone that this job had not read: ")
+    assert "stock.cleaned-0; have the topic keep them" in sentence
+
+
+def test_an_error_of_ours_is_found_inside_of_sparks() -> None:
+    text = (
+        "[STREAM_FAILED] Query terminated: Traceback (most recent call last):\n"
+        "contracts.errors.KafkaUnreachable: no broker\n\nThe above exception was ...\n"
+        "contracts.errors.SinkOfAnotherQuery: `q` has written with another checkpoint\n at java"
+    )
+    ours = found(text)
+    assert isinstance(ours, SinkOfAnotherQuery)
+    assert str(ours) == "`q` has written with another checkpoint"
+    assert isinstance(found("contracts.errors.KafkaUnreachable: x"), KafkaUnreachable)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("errors.TimeoutException: Timed out", KafkaUnreachable),
+        ("errors.SaslAuthenticationException: Authentication failed", KafkaRefused),
+        ("errors.TopicAuthorizationException: Not authorized: [a]", KafkaRefused),
+    ],
+)
+def test_what_sparks_kafka_client_says_is_told(said: str, kind: type[HeadraceError]) -> None:
+    ours = found(f"ExecutionException: org.apache.kafka.common.{said}\n\tat java.base/x")
+    assert type(ours) is kind
+    assert "broker:9092" in str(ours)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "java.lang.OutOfMemoryError: heap",
+        "contracts.errors.Surprise: x",
+        "org.apache.kafka.common.errors.RecordTooLargeException: 1 MB",
+        f'Traceback:\n  File "{ROOT}/spark_jobs/write/kafka.py", line 1, in write\nKeyError: 1\n',
+        'Traceback:\n  File "/x/site-packages/pandas/a.py", line 1, in read\nKeyError: 1\n',
+    ],
+)
+def test_a_bug_keeps_its_traceback(text: str) -> None:
+    assert found(text) is None
+
+
+def found(text: str) -> HeadraceError | None:
+    return error_of(RuntimeError(text), "broker:9092")
