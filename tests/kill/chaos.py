@@ -64,6 +64,11 @@ class Strike(NamedTuple):
         """How many workers are killed."""
         return _KILLS.get(self.kind, 0)
 
+    @property
+    def tears(self) -> bool:
+        """Whether it is a kill that leaves no time to commit."""
+        return self.kind == "kill" and self.moment == "open" and not self.after_s
+
     def __str__(self) -> str:
         """As a line of the plan."""
         wiped = ", disk lost" if self.wipes else ""
@@ -163,7 +168,8 @@ class Chaos:
         """One after the other; all regular workers run afterwards."""
         for number, strike in enumerate(strikes, start=1):
             victim = self._target.workers[strike.worker]
-            if self._target.moments.wait(strike.moment, victim, _MOMENT_WITHIN_S):
+            holds = strike.tears
+            if self._target.moments.wait(strike.moment, victim, _MOMENT_WITHIN_S, holds=holds):
                 self.struck.moments[strike.moment] += 1
             self._tell(f"{number}/{len(strikes)} {strike}")
             # The plan's own delay: nothing is waited for, the blow is to fall anywhere in a commit.

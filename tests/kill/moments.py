@@ -37,8 +37,12 @@ class Moments:
         self._data = data
         self._tails: dict[tuple[str, int], Tail] = {}
 
-    def wait(self, moment: Moment, victim: Worker, within_s: float) -> bool:
-        """Return in the moment itself; False if it did not come in time."""
+    def wait(self, moment: Moment, victim: Worker, within_s: float, *, holds: bool = False) -> bool:
+        """Return in the moment itself; False if it did not come in time.
+
+        `holds`, the victim of an open transaction stands still until it is struck: a machine that
+        is busy gives it time to commit.
+        """
         give_up_at = time.monotonic() + within_s
         was_open: set[tuple[str, int]] | None = None
         while time.monotonic() < give_up_at:
@@ -52,19 +56,20 @@ class Moments:
                 return True
             if moment in {"open", "committing", "committed"} and victim.works():
                 now_open = self._stays_open(moment, victim)
-                if moment == "committed":
-                    if was_open is not None and was_open - now_open:
-                        return True
-                elif was_open is not None and now_open - was_open:
+                before = now_open if was_open is None else was_open
+                changed = before - now_open if moment == "committed" else now_open - before
+                if not (changed and holds):
+                    victim.thaw()
+                if changed:
                     return True
                 was_open = now_open
             time.sleep(_LOOK_AGAIN_S)
         return False
 
     def _stays_open(self, moment: Moment, victim: Worker) -> set[tuple[str, int]]:
-        """What is open while the victim stands still: else a commit is over before the blow.
+        """What is open, and stays so while the victim is frozen, as it is then.
 
-        What ends meanwhile was told to end before.
+        A commit would be over before the blow. What ends meanwhile was told to end before.
         """
         victim.freeze()
         found = self._open(moment, victim)
@@ -72,7 +77,6 @@ class Moments:
             # Nobody says that no end is under way; only time tells.
             time.sleep(_ENDS_WITHIN_S)
             found = self._open(moment, victim)
-        victim.thaw()
         return found
 
     def _open(self, moment: Moment, victim: Worker) -> set[tuple[str, int]]:
