@@ -152,7 +152,7 @@ def test_a_wrong_protocol_is_hinted_at(secured: Secured, protocol: str) -> None:
         changes["ssl_ca_file"] = None
     settings = secured.settings(**changes)
     with pytest.raises(KafkaUnreachable) as caught:
-        asyncio.run(reachable(settings, 1_500))
+        asyncio.run(reachable(settings, 3_000))
     assert secured.broker.bootstrap_servers in str(caught.value)
     assert "HEADRACE_SECURITY_PROTOCOL" in str(caught.value)
 
@@ -160,9 +160,9 @@ def test_a_wrong_protocol_is_hinted_at(secured: Secured, protocol: str) -> None:
 def test_tls_to_a_listener_without_it_is_hinted_at(secured: Secured) -> None:
     settings = secured.settings(bootstrap_servers=secured.broker.plain_servers)
     with pytest.raises(KafkaUnreachable) as caught:
-        asyncio.run(reachable(settings, 1_000))
+        asyncio.run(reachable(settings, 3_000))
     assert str(caught.value).endswith(
-        "it hangs up; check that it speaks SASL_SSL (HEADRACE_SECURITY_PROTOCOL) (tried for 1s)"
+        "it hangs up; check that it speaks SASL_SSL (HEADRACE_SECURITY_PROTOCOL) (tried for 3s)"
     )
 
 
