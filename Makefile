@@ -59,11 +59,13 @@ $(LOCKED):
 	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --requirement $(LOCK)
 	@touch $@
 
+# Who changes how Spark is prepared has it prepared again.
+PREPARES := $(addprefix spark_jobs/,__main__.py connectors.py first_run.py home.py java.py)
 .PHONY: spark
 spark: broker $(CONNECTED) ## what Spark needs: its connectors and an archive of classes, made once
 	@:
 
-$(CONNECTED): $(INSTALLED)
+$(CONNECTED): $(INSTALLED) $(PREPARES)
 	@rm -f $(VENV)/.connected-*
 	@log=$$(mktemp); $(BIN)/python -m spark_jobs 2>"$$log" || { cat "$$log" >&2; exit 1; }
 	@touch $@

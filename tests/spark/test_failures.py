@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -24,48 +26,62 @@ from tests.spark.test_own_job import told
 
 __all__ = ["free_port"]
 
-SOON = """\
+IMPATIENT = """\
 tasks: 1
 shuffle-partitions: 1
-reader: {kafka.default.api.timeout.ms: "2000", kafka.request.timeout.ms: "1000"}
+reader:
+  kafka.default.api.timeout.ms: "15000"
+  kafka.request.timeout.ms: "15000"
+  fetchOffset.numRetries: "1"
 """
 
 
 class StockJob:
-    """The README's own job, in a process of its own."""
+    """The README's own job, each time in a process of its own."""
 
-    def __init__(self, folder: Path, servers: str, *, python: tuple[str, str] = ("", "")) -> None:
+    def __init__(self, folder: Path, *, servers: str, python: tuple[str, str] = ("", "")) -> None:
         """Write its files, with a piece of its Python replaced."""
         write_files("README.md", folder)
         self._folder = folder
-        self._replace("stock.yaml", "127.0.0.1:9092", servers, more=SOON)
+        self._replace("stock.yaml", "127.0.0.1:9092", servers, more=IMPATIENT)
         self._replace("stock.py", *python)
 
     def _replace(self, name: str, old: str, new: str, more: str = "") -> None:
         file = self._folder / name
         file.write_text(file.read_text().replace(old, new) + more)
 
-    def start(self, *flags: str) -> subprocess.Popen[str]:
-        """Start it; what it says goes into a file."""
+    @contextmanager
+    def running(self, *flags: str) -> Iterator[Popen[bytes]]:
+        """It runs; what it says goes into a file."""
         headrace = Path(sys.executable).with_name("headrace")
-        with (self._folder / "log").open("w") as log:
-            return subprocess.Popen(
+        with (
+            (self._folder / "log").open("wb") as log,
+            Popen(
                 [headrace, "spark", "stock.yaml", *flags],
                 cwd=self._folder,
                 env=os.environ | {"PYTHONPATH": str(ROOT)},
                 stdout=log,
                 stderr=log,
-                text=True,
-            )
+            ) as job,
+        ):
+            try:
+                yield job
+            finally:
+                job.kill()
+
+    def run(self) -> tuple[int, str]:
+        """Run it to its end; its exit code, and its last line."""
+        with self.running("--once") as job:
+            return self.end_of(job)
+
+    def end_of(self, job: Popen[bytes]) -> tuple[int, str]:
+        """Wait until it has ended; its exit code, and its last line."""
+        code = job.wait()
+        return code, (self._folder / "log").read_text().splitlines()[-1]
 
     def has_committed(self) -> bool:
         """Whether a micro-batch is through."""
         return (self._folder / "checkpoints/stock/commits/0").exists()
-
-    def last_words(self, job: subprocess.Popen[str]) -> tuple[int, str]:
-        """Wait until it has ended; its exit code, and the last line it said."""
-        code = job.wait()
-        return code, (self._folder / "log").read_text().splitlines()[-1]
 
 
 @pytest.fixture
@@ -79,15 +95,15 @@ def broker(kafka_own: OwnKafka) -> EmbeddedBroker:
 
 
 def test_a_broker_that_is_not_there(tmp_path: Path, free_port: int) -> None:
-    job = StockJob(tmp_path, f"127.0.0.1:{free_port}")
-    code, sentence = job.last_words(job.start("--once"))
+    job = StockJob(tmp_path, servers=f"127.0.0.1:{free_port}")
+    code, sentence = job.run()
     assert code == 3
     assert sentence.startswith(f"no broker answers at 127.0.0.1:{free_port}: ")
 
 
 def test_an_address_that_is_none(tmp_path: Path) -> None:
-    job = StockJob(tmp_path, "nonsense")
-    code, sentence = job.last_words(job.start("--once"))
+    job = StockJob(tmp_path, servers="nonsense")
+    code, sentence = job.run()
     assert code == 2
     assert sentence == (
         "Spark's Kafka client cannot be set up: Invalid url in bootstrap.servers: nonsense;"
@@ -96,8 +112,8 @@ def test_an_address_that_is_none(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_is_not_there(kafka: SharedKafka, tmp_path: Path) -> None:
-    job = StockJob(tmp_path, kafka.bootstrap_servers)
-    assert job.last_words(job.start("--once")) == (
+    job = StockJob(tmp_path, servers=kafka.bootstrap_servers)
+    assert job.run() == (
         2,
         "the topic `stock.cleaned` is missing; start its sidecar, or name another topic",
     )
@@ -105,8 +121,8 @@ def test_a_topic_that_is_not_there(kafka: SharedKafka, tmp_path: Path) -> None:
 
 def test_a_function_that_raises(tmp_path: Path, broker: EmbeddedBroker) -> None:
     python = ('{"pieces": told["pieces"]}', '{"pieces": told["peaces"]}')
-    job = StockJob(tmp_path, broker.bootstrap_servers, python=python)
-    code, sentence = job.last_words(job.start("--once"))
+    job = StockJob(tmp_path, servers=broker.bootstrap_servers, python=python)
+    code, sentence = job.run()
     assert code == 2
     assert sentence.startswith("`product_of` of this job raised KeyError: 'peaces' (")
     assert f"{tmp_path}/stock.py, line " in sentence
@@ -115,11 +131,11 @@ def test_a_function_that_raises(tmp_path: Path, broker: EmbeddedBroker) -> None:
 def test_a_broker_that_goes_away_and_records_that_went_unread(
     tmp_path: Path, broker: EmbeddedBroker
 ) -> None:
-    job = StockJob(tmp_path, broker.bootstrap_servers)
-    running = job.start()
-    wait_until(job.has_committed, "a micro-batch", [])
-    broker.kill()
-    code, sentence = job.last_words(running)
+    job = StockJob(tmp_path, servers=broker.bootstrap_servers)
+    with job.running() as process:
+        wait_until(lambda: job.has_committed() or process.poll() is not None, "a micro-batch", [])
+        broker.kill()
+        code, sentence = job.end_of(process)
     assert code == 3
     assert sentence.startswith(f"no broker answers at {broker.bootstrap_servers}: ")
 
@@ -129,7 +145,7 @@ def test_a_broker_that_goes_away_and_records_that_went_unread(
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     (deleted,) = admin.delete_records([TopicPartition("stock.cleaned", 0, 5)]).values()
     deleted.result()
-    code, sentence = job.last_words(job.start("--once"))
+    code, sentence = job.run()
     assert code == 2
     assert sentence.startswith("records are gone that this job had not read: ")
     assert "stock.cleaned-0; have the topic keep them" in sentence
