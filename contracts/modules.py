@@ -18,6 +18,7 @@ def import_own(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except Exception as error:
+        # It runs code of the user's, which may raise anything.
         raise ImportError(_failure(name, error)) from error
 
 

@@ -160,6 +160,8 @@ def _meant(details: ErrorDetails) -> Path:
 
 def unknown(path: Path, known: list[str]) -> str:
     """What is said of an option that is none of those which are known in its place."""
+    if not known:
+        return f"`{path[-1]}` is not known here; remove it"
     near = meant(path, known)
     if near:
         return f"`{path[-1]}` is not known here; did you mean `{near[-1]}`?"

@@ -29,13 +29,18 @@ def write_files(page: str, folder: Path) -> None:
             (folder / named[1]).write_text(text)
 
 
-def run_there(command: list[str], folder: Path) -> str:
-    """Run one of our commands in a folder, as who installed us would; what it prints."""
+def installed() -> dict[str, str]:
+    """The environment of who installed us: our commands are on the path, our modules are found."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+
+
+def run_there(command: list[str], folder: Path) -> str:
+    """Run one of our commands in a folder; what it prints."""
     done = subprocess.run(
         command,
         cwd=folder,
-        env=os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)},
+        env=installed(),
         capture_output=True,
         text=True,
         check=False,

@@ -78,10 +78,7 @@ def _sentence(details: ErrorDetails, config: type[BaseModel]) -> str:
         case "missing":
             return f"`{name}` is missing; add it"
         case "extra_forbidden":
-            known = _known(config, details["loc"])
-            if not known:
-                return f"`{name}` is not known here; remove it"
-            return unknown(details["loc"], known)
+            return unknown(details["loc"], _known(config, details["loc"]))
         case "value_error":
             return str(details["ctx"]["error"])
         case _:

@@ -67,7 +67,7 @@ class Moments:
         return False
 
     def _stays_open(self, moment: Moment, victim: Worker) -> set[tuple[str, int]]:
-        """What is open, and stays so while the victim is frozen, as it is then.
+        """What is open, and stays so while the victim is frozen; it is left so.
 
         A commit would be over before the blow. What ends meanwhile was told to end before.
         """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +17,7 @@ from spark_jobs.cli.failure import error_of
 from tests.architecture.source import ROOT
 from tests.kafka.clients import Clients
 from tests.kafka.fixtures import OwnKafka, SharedKafka
-from tests.pages import write_files
+from tests.pages import installed, write_files
 from tests.runtime.conftest import free_port
 from tests.runtime.sidecar import wait_until
 from tests.spark.test_own_job import told
@@ -53,13 +51,13 @@ class StockJob:
     @contextmanager
     def running(self, *flags: str) -> Iterator[Popen[bytes]]:
         """It runs; what it says goes into a file."""
-        headrace = Path(sys.executable).with_name("headrace")
+        command = ["headrace", "spark", "stock.yaml", *flags]
         with (
             (self._folder / "log").open("wb") as log,
             Popen(
-                [headrace, "spark", "stock.yaml", *flags],
+                command,
                 cwd=self._folder,
-                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                env=installed(),
                 stdout=log,
                 stderr=log,
             ) as job,
