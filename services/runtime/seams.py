@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
+import cramjam  # noqa: F401 - aiokafka reads snappy, lz4 and zstd with it, where it is there
 from aiokafka import AIOKafkaConsumer
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.consumer import fetcher as _fetcher

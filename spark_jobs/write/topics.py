@@ -43,7 +43,11 @@ def check_topics(client: Mapping[str, str], topics: Mapping[TopicSpec, int]) -> 
 
 def ensure_markers(client: Mapping[str, str], topic: str, writers: int) -> int:
     """Make the topic of markers, or widen it, until each writer has a partition; how many had."""
-    settings = {"cleanup.policy": "compact", "segment.ms": str(_MARKERS_SEGMENT_MS)}
+    settings = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.ms": str(_MARKERS_SEGMENT_MS),
+    }
     with _kafka(f"the markers in `{topic}` cannot be made ready") as within_s:
         admin = AdminClient(dict(client))
         found = admin.list_topics(timeout=within_s).topics.get(topic)

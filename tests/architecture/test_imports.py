@@ -29,7 +29,7 @@ LIBRARIES: dict[str, set[str]] = {
     "services": set(),
     "services.cli": COMMAND_LINE,
     "services.observe": {"prometheus_client", "structlog"},
-    "services.runtime": {"aiokafka", "faust", "mode", "stamina", "structlog"},
+    "services.runtime": {"aiokafka", "cramjam", "faust", "mode", "stamina", "structlog"},
     "services.settings": PYDANTIC | {"pydantic_settings"},
     "services.state.rocks": {"rocksdict"},
     "spark_jobs": {"delta", "numpy", "pandas", "pyarrow", "pyspark"},
