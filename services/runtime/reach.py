@@ -12,7 +12,7 @@ import ssl
 import time
 from typing import Any
 
-from aiokafka.conn import AIOKafkaConnection, get_ip_port_afi
+from aiokafka.conn import get_ip_port_afi
 from aiokafka.errors import (
     IllegalSaslStateError,
     KafkaConnectionError,
@@ -80,7 +80,7 @@ async def _named_brokers(address: str, options: dict[str, Any], give_up_at_s: fl
     """The addresses of all brokers, as the one at this address says."""
     host, port, _ = get_ip_port_afi(address)
     timeout_ms = max(1, int((give_up_at_s - time.monotonic()) * 1_000))
-    connection = AIOKafkaConnection(host, port, request_timeout_ms=timeout_ms, **options)
+    connection = seams.Connection(host, port, request_timeout_ms=timeout_ms, **options)
     try:
         await connection.connect()
         metadata = await connection.send(MetadataRequest([]))

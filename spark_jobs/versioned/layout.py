@@ -120,7 +120,7 @@ def _finish_versions(
     """Expect the end of the row; `sizes` are how many times and values it has."""
     reader.finish()
     reader.expect(len(keys) == len(counts), "every key has a count")
-    reader.expect((counts.sum(),) * 2 == sizes, "every version has a key")
+    reader.expect((int(counts.sum()),) * 2 == sizes, "every version has a key")
     reader.expect(counts.min(initial=1) > 0, "every key has a version")
 
 

@@ -7,10 +7,16 @@ own. After a change of ours it says what the table in `services/runtime/seams.py
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib
 import inspect
 import pkgutil
+import socket
+import ssl
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +26,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.consumer import fetcher
+from aiokafka.errors import KafkaConnectionError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
@@ -28,11 +35,13 @@ import services.runtime
 from contracts.record import Record
 from services.runtime import seams
 from tests.architecture.source import project
+from tests.runtime.certificates import Authority
 
 FOREIGN = ("aiokafka", "asyncio", "faust", "mode")
 MADE_FOR_EVERY_CLASS = {"_abc_impl", "logger"}
 NAMES = [(path, name) for path, names in seams.PRIVATE_NAMES.items() for name in names]
 SIGNATURES = {
+    "aiokafka.conn.AIOKafkaConnection": {"close": "self, reason=, exc="},
     "aiokafka.consumer.AIOKafkaConsumer": {"start": "self", "stop": "self"},
     "aiokafka.consumer.fetcher.PartitionRecords": {"_consumer_record": "self, tp, record"},
     "aiokafka.consumer.fetcher.Fetcher": {"_notify": "self, future"},
@@ -302,6 +311,49 @@ def test_a_consumer_starts_with_the_coordinator_that_we_name() -> None:
     start = AIOKafkaConsumer.start
     assert "GroupCoordinator" in start.__code__.co_names, "it finds the class elsewhere now"
     assert start.__code__.co_freevars == (), "it needs more than its globals now"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"), "ours")
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_python_aborts_a_tls_connection_whoever_has_hung_up(
+    authority: Authority, is_silent: bool
+) -> None:
+    ours = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    ours.load_cert_chain(authority.issue("server", for_host="IP:127.0.0.1"))
+    is_over = threading.Event()
+
+    def shake_hands(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with ours.wrap_socket(connection, server_side=True) as shaken, suppress(OSError):
+            shaken.recv(1_024)
+            if is_silent:
+                is_over.wait(30)
+            else:
+                shaken.unwrap()
+
+    async def is_let_go(port: int) -> None:
+        trusting = ssl.create_default_context(cafile=str(authority.file))
+        connection = seams.Connection(
+            "127.0.0.1",
+            port,
+            request_timeout_ms=500,
+            security_protocol="SSL",
+            ssl_context=trusting,
+        )
+        with pytest.raises((KafkaConnectionError, TimeoutError)):
+            await connection.connect()
+        async with asyncio.timeout(10):
+            await seams.hang_up(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as threads:
+        shaking = threads.submit(shake_hands, listener)
+        asyncio.run(is_let_go(listener.getsockname()[1]))
+        is_over.set()
+        shaking.result()
 
 
 def test_our_connection_for_offsets_is_none_of_theirs() -> None:
