@@ -3,9 +3,9 @@
 The versions are pinned, and `tests/runtime/test_seams.py` fails loudly when an upgrade moves one of
 these. What is public is used where it is needed; what is here is used from here alone.
 
-Of Python nothing private is used. What is leaned on beyond its documentation is tested there, too: a
-TLS connection that nobody has closed yet can be aborted, whoever has hung up; and a function can be
-made of another one's code, with other globals.
+Of Python nothing private is used. What is leaned on beyond its documentation is tested there, too:
+a TLS connection that nobody has closed yet can be aborted, whoever has hung up; and a function can
+be made of another one's code, with other globals.
 """
 
 from __future__ import annotations

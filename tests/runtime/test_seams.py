@@ -320,7 +320,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.mark.parametrize("is_silent", [True, False])
 def test_python_aborts_a_tls_connection_whoever_has_hung_up(
-    authority: Authority, is_silent: bool
+    authority: Authority,
+    is_silent: bool,  # noqa: FBT001 - a case, not a caller's choice
 ) -> None:
     ours = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     ours.load_cert_chain(authority.issue("server", for_host="IP:127.0.0.1"))
