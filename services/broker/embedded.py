@@ -7,7 +7,7 @@ from pathlib import Path
 
 from contracts.errors import BrokerFailed
 from services.broker.archive import class_archive
-from services.broker.jars import kafka_jars
+from services.broker.jars import KafkaVersion, kafka_jars
 from services.broker.java import find_java
 from services.broker.kraft import PLAINTEXT, Endpoint, Node, properties
 from services.broker.ports import LOOPBACK, check_free, free_ports
@@ -39,6 +39,7 @@ class EmbeddedBroker:
         users: Mapping[str, str] | None = None,
         heap_mib: int = 128,
         java_options: Sequence[str] = LIGHT_JAVA,
+        version: KafkaVersion | None = None,
     ) -> None:
         """Fetch what is missing, and choose ports; nothing runs yet.
 
@@ -51,8 +52,9 @@ class EmbeddedBroker:
             users: Passwords by user name, for SCRAM.
             heap_mib: How much memory Java gives to objects.
             java_options: Further options for Java.
+            version: Which Kafka; without it as `kafka_version` has it.
         """
-        java, jars = find_java(), kafka_jars()
+        java, jars = find_java(), kafka_jars(version=version)
         command = [java.path, "-cp", f"{jars}/*", _LOG_LEVEL]
         archive = class_archive(java, jars)
         if archive.exists():

@@ -12,11 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal, get_args
 
 from contracts import cache
-from contracts.errors import BrokerFailed, ProgramMissing
+from contracts.errors import BrokerFailed, ProgramMissing, SettingsInvalid
 
-KAFKA_VERSION = "4.3.1"
+KafkaVersion = Literal["4.3.1", "3.9.1"]
+"""Those that everything is tried with, the newest first."""
+VERSIONS: tuple[KafkaVersion, ...] = get_args(KafkaVersion)
+VERSION_VARIABLE = "HEADRACE_KAFKA_VERSION"
 POM = Path(__file__).with_name("pom.xml")
 _TAIL_LINES = 5
 _DOWNLOADED = re.compile(r"Downloaded from .*/(\S+\.jar) ")
@@ -31,9 +35,25 @@ def _say_nothing(_step: str) -> None:
     pass
 
 
-def kafka_jars(tell: Callable[[str], None] = _say_nothing, pom: Path = POM) -> Path:
+def kafka_version() -> KafkaVersion:
+    """The one that HEADRACE_KAFKA_VERSION names, or else the newest."""
+    named = os.environ.get(VERSION_VARIABLE) or VERSIONS[0]
+    for version in VERSIONS:
+        if version == named:
+            return version
+    message = (
+        f"{VERSION_VARIABLE}={named} is no Kafka that headrace starts; write"
+        f" {' or '.join(VERSIONS)}"
+    )
+    raise SettingsInvalid(message)
+
+
+def kafka_jars(
+    tell: Callable[[str], None] = _say_nothing, pom: Path = POM, version: KafkaVersion | None = None
+) -> Path:
     """The folder of Kafka's jars; `tell` hears each step where they have to be fetched first."""
-    name = f"kafka-{KAFKA_VERSION}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+    version = version or kafka_version()
+    name = f"kafka-{version}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
     jars = cache_folder() / name
     if jars.is_dir():
         return jars
@@ -41,7 +61,7 @@ def kafka_jars(tell: Callable[[str], None] = _say_nothing, pom: Path = POM) -> P
     with _locked(jars.with_name(f"{name}.lock")):
         # Another process may have fetched them while this one waited for the lock.
         if not jars.is_dir():
-            _fetch(jars, pom, tell)
+            _fetch(jars, pom, version, tell)
     return jars
 
 
@@ -52,11 +72,11 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(jars: Path, pom: Path, tell: Callable[[str], None]) -> None:
+def _fetch(jars: Path, pom: Path, version: str, tell: Callable[[str], None]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         message = (
-            f"The jars of Kafka {KAFKA_VERSION} are not in {jars.parent}, and Maven, which fetches"
+            f"The jars of Kafka {version} are not in {jars.parent}, and Maven, which fetches"
             " them, is not installed. Install it (on Debian and Ubuntu: maven), or set"
             " HEADRACE_CACHE to a folder that has them."
         )
@@ -65,12 +85,13 @@ def _fetch(jars: Path, pom: Path, tell: Callable[[str], None]) -> None:
     with TemporaryDirectory(dir=jars.parent, prefix="fetching-") as temporary:
         folder = Path(temporary, "jars")
         command = [maven, "--batch-mode", "--strict-checksums", f"--file={pom}"]
+        command.append(f"-Dkafka={version}")
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-        _run([*command, *goal, f"-DoutputDirectory={folder}"], tell)
+        _run([*command, *goal, f"-DoutputDirectory={folder}"], version, tell)
         folder.rename(jars)
 
 
-def _run(command: list[str], tell: Callable[[str], None]) -> None:
+def _run(command: list[str], version: str, tell: Callable[[str], None]) -> None:
     lines: list[str] = []
     with subprocess.Popen(  # noqa: S603 - Maven, found on PATH
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -83,6 +104,6 @@ def _run(command: list[str], tell: Callable[[str], None]) -> None:
     if maven.returncode != 0:
         errors = [line for line in lines if line.startswith("[ERROR]")] or lines
         message = "\n".join(
-            [f"Maven could not fetch Kafka {KAFKA_VERSION}; it says:", *errors[:_TAIL_LINES]]
+            [f"Maven could not fetch Kafka {version}; it says:", *errors[:_TAIL_LINES]]
         )
         raise BrokerFailed(message)

@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 from rich.console import Console
 
 from services.broker.embedded import EmbeddedBroker
-from services.broker.jars import KAFKA_VERSION
+from services.broker.jars import KafkaVersion, kafka_version
 from services.broker.ports import check_free
 from services.broker.prepare import prepare
 
@@ -24,13 +24,16 @@ def broker(
     *,
     port: Annotated[int, Parameter(validator=Number(gte=1, lte=_PORT_MAX))] = 9_092,
     data: Path | None = None,
+    kafka: KafkaVersion | None = None,
 ) -> None:
     """Run a real Kafka broker on this machine, for this machine, until Ctrl-C.
 
     Args:
         port: The port on 127.0.0.1 that it listens on.
         data: The folder that it keeps its data in; without it, they are gone when it stops.
+        kafka: Which Kafka; without it the one that HEADRACE_KAFKA_VERSION names, or the newest.
     """
+    version = kafka or kafka_version()
     console = Console(highlight=False)
     check_free(port)
     # Being told to stop is no error, whether by Ctrl-C or by whatever started this; and a shell
@@ -41,20 +44,22 @@ def broker(
         temporary = TemporaryDirectory(prefix="headrace-broker-", ignore_cleanup_errors=True)
         folder = data or Path(stack.enter_context(temporary))
         try:
-            _run(folder, port, console, stack)
+            _run(folder, port, version, console, stack)
         except KeyboardInterrupt:
             console.print("stopping")
 
 
-def _run(folder: Path, port: int, console: Console, stack: ExitStack) -> None:
+def _run(
+    folder: Path, port: int, version: KafkaVersion, console: Console, stack: ExitStack
+) -> None:
     with console.status("starting") as status:
-        prepare(lambda step: status.update(f"preparing Kafka {KAFKA_VERSION}, once: {step}"))
+        prepare(lambda step: status.update(f"preparing Kafka {version}, once: {step}"), version)
         status.update("starting")
-        embedded = EmbeddedBroker(folder, port=port)
+        embedded = EmbeddedBroker(folder, port=port, version=version)
         stack.callback(embedded.stop)
         embedded.start()
     console.print(
-        f"Kafka {KAFKA_VERSION} listens at {embedded.bootstrap_servers}; its data are in {folder}."
+        f"Kafka {version} listens at {embedded.bootstrap_servers}; its data are in {folder}."
         " Ctrl-C stops it.",
         soft_wrap=True,
     )

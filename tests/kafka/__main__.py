@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 
 from contracts.errors import HeadraceError
-from services.broker.jars import KAFKA_VERSION, kafka_jars
+from services.broker.jars import kafka_jars, kafka_version
 from services.broker.prepare import prepare
 from tests.kafka.tools import POM
 
 
 def _tell(step: str) -> None:
-    print(f"Kafka {KAFKA_VERSION}, once: {step}", flush=True)
+    print(f"Kafka {kafka_version()}, once: {step}", flush=True)
 
 
 def main() -> None:

@@ -11,12 +11,12 @@ from functools import cache
 
 import pytest
 
-from services.broker.jars import KAFKA_VERSION
+from services.broker.jars import VERSIONS
 from tests.kafka.containers import docker_answers, has_image
 
 PROCESS = "process"
-OFFICIAL = f"apache/kafka:{KAFKA_VERSION}"
-STANDIN = f"headrace/kafka:{KAFKA_VERSION}"
+OFFICIAL = f"apache/kafka:{VERSIONS[0]}"
+STANDIN = f"headrace/kafka:{VERSIONS[0]}"
 SIDECAR = "headrace/sidecar:latest"
 SPARK = "headrace/spark:latest"
 

@@ -195,7 +195,9 @@ def test_what_was_asked_for_is_warned_about(kafka: SharedKafka) -> None:
     compacted = {"cleanup.policy": "compact", "message.timestamp.after.max.ms": UNBOUNDED}
     kafka.clients.make_topic(f"{name}.raw", 1)
     kafka.clients.make_topic(f"{name}.cleaned", 1, compacted | {"max.message.bytes": "100000"})
-    kafka.clients.make_topic(f"{name}.cleaned.dead", 1, FOREVER)
+    # Kafka's own default since 4.0.
+    an_hour = {"message.timestamp.after.max.ms": "3600000"}
+    kafka.clients.make_topic(f"{name}.cleaned.dead", 1, FOREVER | an_hour)
     kafka.clients.make_topic(changelog.name, 1, FOREVER)
     source, cleaned, large, dead, grows = _prepare(kafka, spec).warnings
     assert source.startswith(f"the source `{name}.raw` deletes records older than 1w")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from services.broker.jars import KAFKA_VERSION
+from services.broker.jars import kafka_version
 
 _PEERS = Path(__file__).parents[1] / "peers"
 _LIBRARIES = ("faust-streaming", "aiokafka", "rocksdict")
@@ -37,7 +37,7 @@ def versions() -> dict[str, str]:
     quix = (_PEERS / "quix" / "requirements.txt").read_text("utf-8")
     streams = (_PEERS / "streams" / "pom.xml").read_text("utf-8")
     return {
-        "broker": KAFKA_VERSION,
+        "broker": kafka_version(),
         "Kafka Streams": re.findall(r"<version>([^<]+)", streams)[1],
         "Quix Streams": re.findall(r"^quixstreams==(.+)$", quix, re.MULTILINE)[0],
         "Python": platform.python_version(),
