@@ -66,3 +66,8 @@ def hops_of(pipeline: str, source_topic: str, operators: Sequence[AnyOperator]) 
         stretch.append(policy)
     hops.append(Hop(name, topic, tuple(stretch), changelog_topic(pipeline, name), None))
     return tuple(hops)
+
+
+def transactional_prefix(pipeline: str, hop: Hop) -> str:
+    """What the transactional ids of a hop begin with; a partition's number stands behind it."""
+    return f"{pipeline}-{hop.topic}-"

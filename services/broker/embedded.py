@@ -9,7 +9,14 @@ from contracts.errors import BrokerFailed
 from services.broker.archive import class_archive
 from services.broker.jars import KafkaVersion, kafka_jars
 from services.broker.java import find_java
-from services.broker.kraft import PLAINTEXT, Endpoint, Node, properties
+from services.broker.kraft import (
+    PLAINTEXT,
+    Endpoint,
+    Listener,
+    Node,
+    and_listeners,
+    properties,
+)
 from services.broker.ports import LOOPBACK, check_free, free_ports
 from services.broker.process import BrokerProcess
 
@@ -37,6 +44,7 @@ class EmbeddedBroker:
         properties: Mapping[str, str] | None = None,
         clients_protocol: str = PLAINTEXT,
         users: Mapping[str, str] | None = None,
+        listeners: Mapping[str, Listener] | None = None,
         heap_mib: int = 128,
         java_options: Sequence[str] = LIGHT_JAVA,
         version: KafkaVersion | None = None,
@@ -50,6 +58,7 @@ class EmbeddedBroker:
             properties: Kafka's own settings, over ours.
             clients_protocol: How clients connect; certificates and the like are `properties`.
             users: Passwords by user name, for SCRAM.
+            listeners: More ways in to the first, by name.
             heap_mib: How much memory Java gives to objects.
             java_options: Further options for Java.
             version: Which Kafka; without it as `kafka_version` has it.
@@ -69,6 +78,7 @@ class EmbeddedBroker:
         self._properties = dict(properties or {})
         self._clients_protocol = clients_protocol
         self._users = dict(users or {})
+        self._listeners = dict(listeners or {})
         self._prepared = False
         self._nodes = self._choose_ports()
 
@@ -142,6 +152,8 @@ class EmbeddedBroker:
         for broker, node in zip(self.brokers, self._nodes, strict=True):
             data = str(broker.folder / "data")
             told = properties(node, self._nodes, data, self._clients_protocol)
+            if node is self._nodes[0]:
+                told = and_listeners(told, self._listeners)
             plain = [node.brokers]
             if self._clients_protocol == PLAINTEXT:
                 plain.append(node.clients)

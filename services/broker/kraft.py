@@ -42,6 +42,13 @@ class Endpoint(NamedTuple):
     address: str
 
 
+class Listener(NamedTuple):
+    """One more way in for clients."""
+
+    protocol: str
+    clients: Endpoint
+
+
 class Node(NamedTuple):
     """One broker, which is a controller as well."""
 
@@ -75,6 +82,20 @@ def properties(
         "advertised.listeners": f"CLIENTS://{node.clients.address},BROKERS://{node.brokers.address}",
         "log.dirs": folder,
     }
+
+
+def and_listeners(told: Mapping[str, str], more: Mapping[str, Listener]) -> dict[str, str]:
+    """What a broker is told, with more ways in, by name."""
+    each = more.items()
+    protocols = [f"{name}:{listener.protocol}" for name, listener in each]
+    bound = [f"{name}://{listener.clients.bound}" for name, listener in each]
+    advertised = [f"{name}://{listener.clients.address}" for name, listener in each]
+    added = {
+        "listener.security.protocol.map": protocols,
+        "listeners": bound,
+        "advertised.listeners": advertised,
+    }
+    return {**told, **{key: ",".join([told[key], *words]) for key, words in added.items()}}
 
 
 def _replication(brokers: int) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Annotated
 
@@ -18,11 +19,13 @@ from contracts.pipeline import PipelineSpec
 from contracts.policies import AnyOperator
 from contracts.time import parse_size_bytes
 from contracts.topics import TopicSpec
+from services.cli.app import GROUP, load_command
 from services.cli.pipeline_file import load_pipeline
 from services.cli.plan_text import Line, explain_operator, explain_size, explain_source
 from services.cli.state_size import Traffic
 
 _NAME_STYLE = "bold"
+_PRINT_ACLS = EntryPoint("plan --acls", "services.cli.acls:print_acls", GROUP)
 
 
 def plan(
@@ -30,6 +33,7 @@ def plan(
     *,
     records_per_second: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     record_size: str = "500B",
+    acls: str | None = None,
 ) -> None:
     """Check a pipeline file, and say what it would do; touches nothing.
 
@@ -37,7 +41,13 @@ def plan(
         pipeline: The pipeline's YAML file.
         records_per_second: How many records come, to say how much state there would be at most.
         record_size: How large a record is, for the same.
+        acls: Print what this principal, such as User:ada, must be allowed on the brokers: lines for
+            kafka-acls.sh, by the settings that `run` would have; and nothing else.
     """
+    if acls is not None:
+        # The bare package plans; settings come with an extra, and who lacks it is told.
+        load_command(_PRINT_ACLS)(load_pipeline(pipeline), acls)
+        return
     traffic = None
     if records_per_second is not None:
         traffic = Traffic(records_per_second, parse_size_bytes(record_size))

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
-from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.errors import (
@@ -45,20 +44,19 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from contracts.errors import GroupBusy, KafkaRefused, KafkaUnreachable, TopicRefused
 from services.group.view import Described
+from services.runtime.new_topic import BROKERS_DEFAULT, NewTopic, to_be_made
+from services.runtime.patience import PATIENCE_S, PAUSE_S, patient
 from services.runtime.reach import reachable
 from services.runtime.requests import UNSTABLE, OffsetsUnstableError, StableOffsets
-from services.runtime.security import client_options
+from services.runtime.security import client_options, user_of
 from services.settings import Settings
 
-_PATIENCE_S = 30.0
-_PAUSE_S = 0.05
 _REST_S = 10.0
 _TIMEOUT_MS = 20_000
 _TOPIC = 2
 """A topic, among what may have settings."""
 _SET_ON_TOPIC = 1
 """A setting that somebody gave to the topic itself."""
-_BROKERS_DEFAULT = -1
 _EARLIEST, _LATEST = -2, -1
 _READ_COMMITTED = 1
 _FENCED = "All brokers are currently fenced"
@@ -68,27 +66,6 @@ _DENIED = (
     GroupAuthorizationFailedError,
     ClusterAuthorizationFailedError,
 )
-_Arguments = ParamSpec("_Arguments")
-_Answer = TypeVar("_Answer")
-
-
-def _patient(
-    ask: Callable[_Arguments, Awaitable[_Answer]],
-) -> Callable[_Arguments, Awaitable[_Answer]]:
-    """Ask again for as long as what goes wrong may pass: a broker that starts, a leader elected."""
-
-    @wraps(ask)
-    async def ask_again(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
-        give_up_at_s = time.monotonic() + _PATIENCE_S
-        while True:
-            try:
-                return await ask(*arguments, **named)
-            except KafkaError as error:
-                if not error.retriable or time.monotonic() >= give_up_at_s:
-                    raise
-            await asyncio.sleep(_PAUSE_S)
-
-    return ask_again
 
 
 class Setting(NamedTuple):
@@ -97,14 +74,6 @@ class Setting(NamedTuple):
     value: str
     chosen: bool
     """Somebody set it on the topic; otherwise it is the brokers' default."""
-
-
-class NewTopic(NamedTuple):
-    """A topic to be made."""
-
-    name: str
-    partitions: int
-    settings: Mapping[str, str]
 
 
 class GroupNow(NamedTuple):
@@ -136,9 +105,9 @@ async def connected(settings: Settings) -> AsyncIterator[Cluster]:
     client = AIOKafkaClient(**client_options(settings, "admin"))
     try:
         await client.bootstrap()
-        yield Cluster(client, _user(settings))
+        yield Cluster(client, settings)
     except _DENIED as error:
-        message = f"the brokers do not let the user `{_user(settings)}` do this: {error}"
+        message = f"the brokers do not let {user_of(settings)} do this: {error}"
         raise KafkaRefused(message) from error
     except (KafkaError, TimeoutError) as error:
         message = (
@@ -158,31 +127,30 @@ async def group_now(group: str, settings: Settings) -> GroupNow:
             now = await cluster.described(group)
             if not now.state.endswith("Rebalance") or time.monotonic() >= give_up_at_s:
                 return now
-            await asyncio.sleep(_PAUSE_S)
-
-
-def _user(settings: Settings) -> str:
-    return settings.sasl_username or settings.oauth_client_id or "anonymous"
+            await asyncio.sleep(PAUSE_S)
 
 
 class Cluster:
-    """A connected cluster, and the user that it knows us as."""
+    """A connected cluster, and whom it knows us as."""
 
-    def __init__(self, client: AIOKafkaClient, user: str) -> None:
+    def __init__(self, client: AIOKafkaClient, settings: Settings) -> None:
         self._client = client
-        self._user = user
+        self._servers = settings.bootstrap_servers
+        self.user = user_of(settings)
 
-    @_patient
+    @patient
     async def partitions(self, names: Collection[str]) -> dict[str, int]:
         """How many partitions each topic has; one that does not exist is left out."""
         return {name: len(leaders) for name, leaders in (await self._leaders(names)).items()}
 
-    @_patient
+    @patient
     async def settings(self, names: Collection[str]) -> dict[str, dict[str, Setting]]:
-        """The settings that apply to topics."""
-        answer = await self._send(DescribeConfigsRequest([(_TOPIC, name, None) for name in names]))
+        """The settings that apply to topics; those that we may not see are left out."""
+        answer = await self.send(DescribeConfigsRequest([(_TOPIC, name, None) for name in names]))
         found = {}
         for code, message, _, name, entries in _as_asked(answer.resources, names, 3):
+            if for_code(code) is TopicAuthorizationFailedError:
+                continue
             self._check(
                 code, f"read the settings of the topic `{name}`", "DescribeConfigs", message
             )
@@ -192,10 +160,10 @@ class Cluster:
             }
         return found
 
-    @_patient
+    @patient
     async def make(self, topics: Collection[NewTopic], replication_factor: int | None) -> None:
         """Make topics, and return when they can be used; one that is there is left as it is."""
-        factor = _BROKERS_DEFAULT if replication_factor is None else replication_factor
+        factor = BROKERS_DEFAULT if replication_factor is None else replication_factor
         wanted: list[Any] = [
             (one.name, one.partitions, factor, [], [*one.settings.items()]) for one in topics
         ]
@@ -203,14 +171,21 @@ class Cluster:
             CreateTopicsRequest(wanted, _TIMEOUT_MS, validate_only=False)
         )
         names = [one.name for one in topics]
+        forbidden = []
         for name, code, message in _as_asked(answer.topic_errors, names, 0):
-            if for_code(code) is InvalidReplicationFactorError and _FENCED in (message or ""):
+            error = for_code(code)
+            if error is InvalidReplicationFactorError and _FENCED in (message or ""):
                 raise LeaderNotAvailableError(message)
-            if for_code(code) is not TopicAlreadyExistsError:
+            if error is TopicAuthorizationFailedError:
+                forbidden.append(name)
+            elif error is not TopicAlreadyExistsError:
                 self._check(code, f"make the topic `{name}`", "Create", message)
+        if forbidden:
+            missing = [one for one in topics if one.name in forbidden]
+            raise KafkaRefused(to_be_made(missing, factor, self._servers, self.user))
         await self._wait_for(set(names), there=True)
 
-    @_patient
+    @patient
     async def delete(self, names: Collection[str]) -> None:
         """Delete topics, and return when they are gone; one that is not there is no mistake."""
         answer = await self._ask_controller(DeleteTopicsRequest([*names], _TIMEOUT_MS))
@@ -219,12 +194,12 @@ class Cluster:
                 self._check(code, f"delete the topic `{name}`", "Delete")
         await self._wait_for(set(names), there=False)
 
-    @_patient
+    @patient
     async def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Delete a topic's records below an offset, by partition."""
         for leader, led in (await self._led(topic, before)).items():
             offsets = [(number, before[number]) for number in led]
-            answer = await self._send(DeleteRecordsRequest([(topic, offsets)], _TIMEOUT_MS), leader)
+            answer = await self.send(DeleteRecordsRequest([(topic, offsets)], _TIMEOUT_MS), leader)
             for _, partitions, *_ in answer.topics:
                 for partition in partitions:
                     # Another instance, or retention, was faster.
@@ -233,7 +208,7 @@ class Cluster:
                             partition[2], f"delete records of the topic `{topic}`", "Delete"
                         )
 
-    @_patient
+    @patient
     async def ends(self, topic: str) -> dict[int, Ends]:
         """Where the partitions of a topic begin and end; nothing where there is no such topic."""
         found: dict[int, list[int]] = defaultdict(list)
@@ -241,19 +216,19 @@ class Cluster:
             for leader, led in (await self._led(topic)).items():
                 places = [(number, at) for number in led]
                 request = OffsetRequest(-1, _READ_COMMITTED, [(topic, places)])
-                ((_, partitions),) = (await self._send(request, leader)).topics
+                ((_, partitions),) = (await self.send(request, leader)).topics
                 for number, code, _, offset in partitions:
                     self._check(code, f"read the topic `{topic}`", "Describe")
                     found[number].append(offset)
         return {number: Ends(*found[number]) for number in sorted(found)}
 
-    @_patient
+    @patient
     async def committed(
         self, group: str, places: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a group has committed here, behind the transactions that are on their way."""
         what = f"read the offsets of the group `{group}`"
-        answer = await self._send(StableOffsets(group, places), await self._coordinator(group))
+        answer = await self.send(StableOffsets(group, places), await self.coordinator(group))
         self._check(answer.error_code, what, "Describe")
         found = {}
         for topic, partitions, _ in answer.topics:
@@ -265,10 +240,10 @@ class Cluster:
                     found[TopicPartition(topic, number)] = OffsetAndMetadata(offset, metadata)
         return found
 
-    @_patient
+    @patient
     async def offsets_count(self, group: str) -> int:
         """Of how many partitions a group has committed something."""
-        answer = await self._send(OffsetFetchRequest(group, None), await self._coordinator(group))
+        answer = await self.send(OffsetFetchRequest(group, None), await self.coordinator(group))
         self._check(answer.error_code, f"read the offsets of the group `{group}`", "Describe")
         return sum(len(partitions) for _, partitions in answer.topics)
 
@@ -291,17 +266,17 @@ class Cluster:
             ],
         )
 
-    @_patient
+    @patient
     async def _describe(self, group: str) -> _Answered:
-        answer = await self._send(DescribeGroupsRequest([group]), await self._coordinator(group))
+        answer = await self.send(DescribeGroupsRequest([group]), await self.coordinator(group))
         ((code, _, state, _, protocol, members, *_),) = answer.groups
         self._check(code, f"see the group `{group}`", "Describe")
         return _Answered(state, protocol, members)
 
-    @_patient
+    @patient
     async def delete_group(self, group: str) -> None:
         """Forget a group and its offsets; one that is not there is no mistake."""
-        answer = await self._send(DeleteGroupsRequest([group]), await self._coordinator(group))
+        answer = await self.send(DeleteGroupsRequest([group]), await self.coordinator(group))
         ((_, code),) = answer.results
         if for_code(code) is NonEmptyGroup:
             message = f"somebody joined the group `{group}` meanwhile; stop it, and try again"
@@ -311,7 +286,7 @@ class Cluster:
 
     async def _leaders(self, names: Collection[str]) -> dict[str, dict[int, int]]:
         """Who leads each partition, by topic; a partition without a leader has -1."""
-        answer = await self._send(MetadataRequest([*names], allow_auto_topic_creation=False))
+        answer = await self.send(MetadataRequest([*names], allow_auto_topic_creation=False))
         found = {}
         for code, name, _, partitions in _as_asked(answer.topics, names, 1):
             if for_code(code) is not UnknownTopicOrPartitionError:
@@ -330,7 +305,7 @@ class Cluster:
         return found
 
     async def _wait_for(self, names: set[str], *, there: bool) -> None:
-        give_up_at_s = time.monotonic() + _PATIENCE_S
+        give_up_at_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < give_up_at_s:
             leaders = await self._leaders(names)
             led = {
@@ -338,22 +313,24 @@ class Cluster:
             }
             if led == names if there else not leaders:
                 return
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(PAUSE_S)
         state = "have a leader for each partition" if there else "be gone"
         message = f"the topics {', '.join(sorted(names))} should {state} by now; check the brokers"
         raise KafkaUnreachable(message)
 
-    async def _coordinator(self, group: str) -> int:
-        node: int = await self._client.coordinator_lookup(CoordinationType.GROUP, group)
+    async def coordinator(self, name: str, kind: CoordinationType = CoordinationType.GROUP) -> int:
+        """The broker that speaks for a group, or for a transactional id."""
+        node: int = await self._client.coordinator_lookup(kind, name)
         return node
 
-    async def _send(self, request: Request[Any], node: int | None = None) -> Any:
+    async def send(self, request: Request[Any], node: int | None = None) -> Any:
+        """What a broker answers: this one, or any."""
         chosen = self._client.get_random_node() if node is None else node
         return await self._client.send(chosen, request)
 
     async def _ask_controller(self, request: Request[Any]) -> Any:
         await self._client.force_metadata_update()
-        return await self._send(request, self._client.cluster.controller.nodeId)
+        return await self.send(request, self._client.cluster.controller.nodeId)
 
     def _check(self, code: int, what: str, permission: str, message: str | None = None) -> None:
         """Nothing if all went well; aiokafka's own error where it may pass."""
@@ -361,7 +338,7 @@ class Cluster:
         if not code:
             return
         if issubclass(error, _DENIED):
-            sentence = f"the brokers do not let the user `{self._user}` {what}; grant {permission}"
+            sentence = f"the brokers do not let {self.user} {what}; grant {permission}"
             raise KafkaRefused(sentence)
         if error.retriable:
             raise error(message)

@@ -12,14 +12,17 @@ aiokafka by itself would commit a transaction without it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import IllegalOperation
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from contracts.record import Record
 from services.runtime import seams, unfinished
+from services.runtime.rights import DENIALS
 
 BATCH_BYTES = 512 << 10
 """Below the broker's own default for `max.message.bytes`; a larger record is a batch by itself."""
@@ -130,8 +133,20 @@ class Outbox:
         count = batch.record_count()
         self.bytes_sent += batch.size()
         batch.close()
-        acknowledged = await self._producer.send_batch(batch, to.topic, partition=to.partition)
+        with self._telling_denials():
+            acknowledged = await self._producer.send_batch(batch, to.topic, partition=to.partition)
         self._sent.append((acknowledged, count, to))
+
+    @contextmanager
+    def _telling_denials(self) -> Iterator[None]:
+        """Say which right is lacking: aiokafka's calls behind the first say something else."""
+        try:
+            yield
+        except IllegalOperation as problem:
+            failure = seams.failure_of_transaction(self._producer)
+            if isinstance(failure, DENIALS):
+                raise failure from problem
+            raise
 
     def has_sent(self, to: TopicPartition) -> bool:
         """Whether anything went there that `settle` was not told of yet."""
@@ -165,7 +180,8 @@ class Outbox:
         (KIP-890): sent again 50 ms later. So offsets and records are not sent side by side.
         """
         told = {at: OffsetAndMetadata(offset, OURS) for at, offset in offsets.items()}
-        await self._producer.send_offsets_to_transaction(told, self._group)
+        with self._telling_denials():
+            await self._producer.send_offsets_to_transaction(told, self._group)
 
     async def commit(self) -> None:
         """Make everything since `begin` count, with the offsets that were told."""

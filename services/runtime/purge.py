@@ -14,7 +14,7 @@ from collections import defaultdict
 
 from aiokafka.structs import TopicPartition
 
-from contracts.errors import HeadraceError, YourFault
+from contracts.errors import HeadraceError, KafkaRefused, YourFault
 from services.observe.logs import logger as logger_of
 from services.runtime.cluster import Cluster, connected
 from services.settings import Settings
@@ -32,10 +32,12 @@ class Purges:
         self._settings = settings
         self._wanted: dict[TopicPartition, int] = {}
         self._done: dict[TopicPartition, int] = {}
+        self._forbidden: set[str] = set()
+        """Topics that the brokers do not let us delete from."""
 
     def let_go(self, partition: TopicPartition, offset: int) -> None:
         """Records before this offset may go; what says so is committed."""
-        if offset > self._done.get(partition, 0):
+        if partition.topic not in self._forbidden and offset > self._done.get(partition, 0):
             self._wanted[partition] = offset
 
     def is_waiting(self, partition: TopicPartition) -> bool:
@@ -59,7 +61,8 @@ class Purges:
     async def _purge(self) -> None:
         topics: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for partition, offset in self._wanted.items():
-            topics[partition.topic][partition.partition] = offset
+            if partition.topic not in self._forbidden:
+                topics[partition.topic][partition.partition] = offset
         if not topics:
             return
         try:
@@ -72,6 +75,12 @@ class Purges:
     async def _purge_topic(self, cluster: Cluster, topic: str, offsets: dict[int, int]) -> None:
         try:
             await cluster.delete_records(topic, offsets)
+        except KafkaRefused as problem:
+            logger.warning(
+                "not purged; tried again at the next start", topic=topic, why=str(problem)
+            )
+            self._forbidden.add(topic)
+            return
         except YourFault as problem:
             # Of one topic only; others may be purged.
             logger.warning("not purged, and tried again", topic=topic, why=str(problem))

@@ -11,7 +11,8 @@ from aiokafka.structs import TopicPartition
 
 from contracts.record import Record
 from services.runtime import seams
-from services.runtime.cluster import NewTopic, connected
+from services.runtime.cluster import connected
+from services.runtime.new_topic import NewTopic
 from services.runtime.security import client_options
 from services.settings import Settings
 

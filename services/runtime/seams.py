@@ -75,6 +75,7 @@ PRIVATE_NAMES = {
     "aiokafka.producer.AIOKafkaProducer": ("_txn_manager",),
     "aiokafka.producer.message_accumulator.BatchBuilder": ("_builder", "_relative_offset"),
     "aiokafka.producer.transaction_manager.TransactionManager": (
+        "_transaction_waiter",
         "_txn_consumer_group",
         "consumer_group_to_add",
     ),
@@ -273,6 +274,14 @@ def producer_id(producer: Any) -> int:
     """The number by which the brokers know a producer that was started."""
     identity: int = producer._txn_manager.producer_id
     return identity
+
+
+def failure_of_transaction(producer: Any) -> BaseException | None:
+    """What the open transaction failed of; the calls behind it only say that there is none."""
+    waiter = producer._txn_manager._transaction_waiter
+    is_over = waiter is not None and waiter.done() and not waiter.cancelled()
+    failure: BaseException | None = waiter.exception() if is_over else None
+    return failure
 
 
 def announce(producer: Any, partition: TopicPartition) -> None:

@@ -51,6 +51,14 @@ def consumer_options(settings: Settings) -> dict[str, Any]:
     }
 
 
+def user_of(settings: Settings) -> str:
+    """Whom the brokers know us as, in a sentence."""
+    user = settings.sasl_username or settings.oauth_client_id
+    if user is None and settings.ssl_certificate_file is not None:
+        return f"the owner of `{settings.ssl_certificate_file.name}`"
+    return f"the user `{user or 'anonymous'}`"
+
+
 def faust_brokers(settings: Settings) -> list[str]:
     """The brokers as a Faust app wants them."""
     return [f"kafka://{address}" for address in servers(settings.bootstrap_servers)]

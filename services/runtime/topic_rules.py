@@ -26,7 +26,7 @@ from contracts.topics import FOREVER_MS, TopicSpec
 from services.runtime.cluster import Setting
 
 Found = Mapping[str, Setting]
-"""A topic's settings by name."""
+"""A topic's settings by name; of the source, none where the brokers do not tell us."""
 
 _INTERNAL = ("changelog", "progress", "repartition")
 _WITH_EVENT_TIME = ("cleaned", "late", "dead", "repartition")
@@ -50,7 +50,9 @@ class Finding(NamedTuple):
 
 def settings_to_make(topic: TopicSpec, source: Found) -> dict[str, str]:
     """What a topic is made with; what the brokers' defaults could spoil is spelt out."""
-    spelt_out = {_RECORD_BYTES: str(int(source[_RECORD_BYTES].value) + _ROOM_BYTES)}
+    spelt_out = {}
+    if _RECORD_BYTES in source:
+        spelt_out[_RECORD_BYTES] = str(int(source[_RECORD_BYTES].value) + _ROOM_BYTES)
     if "delete" in topic.cleanup_policy:
         spelt_out[_SIZE] = str(_NO_BOUND)
     return topic.settings() | spelt_out
@@ -66,6 +68,8 @@ def findings(
     yield from _compaction(topic, found)
     if topic.role in _WITH_EVENT_TIME:
         yield from _times(topic, found, max_future_ms)
+    if _RECORD_BYTES not in source:
+        return
     taken, wanted = int(found[_RECORD_BYTES].value), int(source[_RECORD_BYTES].value)
     if taken < wanted:
         sentence = (
@@ -77,6 +81,8 @@ def findings(
 
 def source_warnings(spec: PipelineSpec, found: Found) -> Iterator[str]:
     """How the source may lose records before the pipeline reads them, or blur their times."""
+    if not found:
+        return
     name = spec.source.topic
     for setting, bound in _bounds(found):
         yield (

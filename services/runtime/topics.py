@@ -12,8 +12,11 @@ from typing import NamedTuple
 
 from contracts.errors import TopicRefused
 from contracts.pipeline import PipelineSpec
+from contracts.rights import rights_of
 from contracts.topics import TopicSpec, decisions_topic
-from services.runtime.cluster import NewTopic, connected
+from services.runtime.cluster import connected
+from services.runtime.new_topic import NewTopic
+from services.runtime.rights import require
 from services.runtime.topic_rules import findings, settings_to_make, source_warnings
 from services.settings import Settings
 
@@ -32,14 +35,24 @@ class PreparedTopics(NamedTuple):
 
 
 async def prepare_topics(spec: PipelineSpec, settings: Settings) -> PreparedTopics:
-    """Make what is missing; TopicRefused, a line each, if anything would lose or mix up records."""
+    """Make what is missing; TopicRefused, a line each, if anything would lose or mix up records.
+
+    What we may not do there is refused first (KafkaRefused).
+    """
+    rights = rights_of(
+        spec,
+        exactly_once=settings.guarantee == "exactly-once",
+        decisions=settings.decisions,
+    )
     async with connected(settings) as cluster:
+        lacking = await require(cluster, rights)
         wanted = written_topics(spec, settings)
         names = [spec.source.topic, *(topic.name for topic in wanted)]
         counts = await cluster.partitions(names)
         needed = _needed_partitions(spec, wanted, counts)
         found = await cluster.settings(list(counts))
-        source = found[spec.source.topic]
+        # Nobody may let us see them.
+        source = found.get(spec.source.topic, {})
         discovered = [
             finding
             for topic in wanted
@@ -53,13 +66,15 @@ async def prepare_topics(spec: PipelineSpec, settings: Settings) -> PreparedTopi
             for topic in wanted
             if topic.name not in counts
         ]
-        await cluster.make(new, settings.replication_factor)
+        if new:
+            await cluster.make(new, settings.replication_factor)
+            lacking = await require(cluster, rights)
         # Another instance, or another program, may have been faster, and of another opinion.
         counts = await cluster.partitions(names)
         _refuse(_count_problems(spec, wanted, counts))
     warned = [finding.sentence for finding in discovered if not finding.refused]
     made = [topic.name for topic in new]
-    return PreparedTopics(counts, made, [*source_warnings(spec, source), *warned])
+    return PreparedTopics(counts, made, [*lacking, *source_warnings(spec, source), *warned])
 
 
 def _refuse(problems: Iterable[str]) -> None:

@@ -19,13 +19,11 @@ from aiokafka.errors import (
     ProducerFenced,
     RebalanceInProgressError,
     RecordListTooLargeError,
-    TopicAuthorizationFailedError,
-    TransactionalIdAuthorizationFailed,
 )
 from aiokafka.structs import TopicPartition
 
-from contracts.errors import InstanceFenced, KafkaRefused, StateTruncated, TopicRefused
-from contracts.hops import Hop
+from contracts.errors import InstanceFenced, StateTruncated, TopicRefused
+from contracts.hops import Hop, transactional_prefix
 from contracts.pipeline import PipelineSpec
 from services.observe.logs import logger as logger_of
 from services.observe.metrics import Metrics
@@ -34,7 +32,8 @@ from services.runtime.binding import BatchThread
 from services.runtime.outbox import OURS, Outbox
 from services.runtime.purge import Purges
 from services.runtime.restorer import Restorer
-from services.runtime.security import client_options
+from services.runtime.rights import denial_of
+from services.runtime.security import client_options, user_of
 from services.runtime.table import StateTable
 from services.runtime.tally import UNSEEN, Shown, Surveyed, Tally
 from services.runtime.topics import written_topics
@@ -46,7 +45,6 @@ WAITING_RECORDS_MAX = 10_000
 _FENCES_MAX = 3
 _FENCES_WITHIN_S = 60.0
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
-_NOT_ALLOWED = (TopicAuthorizationFailedError, TransactionalIdAuthorizationFailed)
 _FENCED = (ProducerFenced, InvalidProducerEpoch)
 logger = logger_of(__name__)
 
@@ -95,7 +93,7 @@ class Work:
 
     def outbox(self, hop: Hop, partition: int) -> Outbox:
         """A new way out for one partition."""
-        transactional_id = f"{self.spec.pipeline}-{hop.topic}-{partition}"
+        transactional_id = f"{transactional_prefix(self.spec.pipeline, hop)}{partition}"
         return Outbox(
             client_options(self.settings, "produce"),
             self.spec.pipeline,
@@ -196,9 +194,9 @@ class Work:
                 " raise `max.message.bytes` of the topics that this pipeline writes"
             )
             raise TopicRefused(message) from problem
-        if isinstance(problem, _NOT_ALLOWED):
-            message = f"the broker does not let us write for {name} ({problem}); grant it"
-            raise KafkaRefused(message) from problem
+        denial = denial_of(problem, user_of(self.settings))
+        if denial is not None:
+            raise denial from problem
         logger.warning(
             "a transaction failed; back to what is committed", source=name, why=repr(problem)
         )

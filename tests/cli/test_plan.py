@@ -86,6 +86,37 @@ def test_a_good_file() -> None:
     assert lines_of(done.stdout) == golden("chain")
 
 
+def test_rights_are_lines_for_kafka_acls_and_nothing_else() -> None:
+    done = run("plan", "docker/pipelines/reorder.yaml", "--acls", "User:CN=ada, O=x")
+    assert (done.returncode, done.stderr) == (0, "")
+    first, source, line, *rest = done.stdout.splitlines()
+    assert first == "# Without these User:CN=ada, O=x cannot run the pipeline."
+    assert source == "# the pipeline's records come from it"
+    assert line == (
+        "kafka-acls.sh --bootstrap-server 127.0.0.1:9092 --add --allow-principal 'User:CN=ada, O=x'"
+        " --operation Read --topic positions.raw"
+    )
+    assert all(line.startswith(("# ", "kafka-acls.sh ")) for line in rest)
+    assert "--cluster" in rest[-1]
+    assert rest[-1].startswith("# ")
+
+
+def test_rights_follow_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_GUARANTEE", "at-least-once")
+    monkeypatch.setenv("HEADRACE_DECISIONS", "true")
+    told = run("plan", "docker/pipelines/reorder.yaml", "--acls", "User:ada").stdout
+    assert ".decisions" in told
+    assert "transactional-id" not in told
+
+
+def test_a_principal_without_its_type_is_a_sentence() -> None:
+    done = run("plan", "docker/pipelines/reorder.yaml", "--acls", "ada")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "--acls: `ada` is no principal of Kafka; write its type, too: User:ada\n"
+    )
+
+
 def test_a_bad_file_is_a_line_a_problem_and_exit_code_2(tmp_path: Path) -> None:
     file = tmp_path / "clicks.yaml"
     file.write_text("pipeline: clicks\nsource: {topic: a}\noperators: [{tabel: {}}]\nsink: 3\n")

@@ -18,6 +18,7 @@ from typing import Protocol
 import pytest
 
 from services.broker.embedded import EmbeddedBroker
+from services.broker.kraft import Listener
 from tests.kafka.carriers import PROCESS, carriers, container_image
 from tests.kafka.clients import Clients
 from tests.kafka.containers import container_brokers, sweep
@@ -49,6 +50,7 @@ class OwnKafka(Protocol):
         brokers: int = 1,
         clients_protocol: str = "PLAINTEXT",
         users: Mapping[str, str] | None = None,
+        listeners: Mapping[str, Listener] | None = None,
         heap_mib: int = 128,
     ) -> EmbeddedBroker:
         """Start it; it is stopped behind the test."""
@@ -151,6 +153,7 @@ def _own_brokers(folder: Path) -> Iterator[OwnKafka]:
             brokers: int = 1,
             clients_protocol: str = "PLAINTEXT",
             users: Mapping[str, str] | None = None,
+            listeners: Mapping[str, Listener] | None = None,
             heap_mib: int = 128,
         ) -> EmbeddedBroker:
             broker = EmbeddedBroker(
@@ -159,6 +162,7 @@ def _own_brokers(folder: Path) -> Iterator[OwnKafka]:
                 properties=properties,
                 clients_protocol=clients_protocol,
                 users=users,
+                listeners=listeners,
                 heap_mib=heap_mib,
             )
             made.append(broker)

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+from services.broker.embedded import LIGHT_JAVA
 from services.broker.jars import kafka_jars
 from services.broker.java import find_java
 
 POM = Path(__file__).with_name("tools.xml")
 _GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+_ACLS = "org.apache.kafka.tools.AclCommand"
 _WITHIN_MS = "60000"
+
+
+def run_acls(line: str) -> str:
+    """Do what a line for `kafka-acls.sh` says."""
+    tool, *words = shlex.split(line)
+    assert tool == "kafka-acls.sh"
+    return _run(_ACLS, words)
 
 
 def describe_group(servers: str, group: str, *more: str) -> list[dict[str, str]]:
     """What `kafka-consumer-groups --describe` prints of a group: a line each, by column."""
+    words = ["--bootstrap-server", servers, "--describe", "--group", group, *more]
+    words += ["--timeout", _WITHIN_MS]
+    said = _run(_GROUPS, words)
+    head, *lines = (line.split() for line in said.splitlines() if line.strip())
+    return [dict(zip(head, line, strict=True)) for line in lines]
+
+
+def _run(main: str, words: Sequence[str]) -> str:
     jars = (kafka_jars(pom=POM), kafka_jars())
-    command = [find_java().path, "-cp", ":".join(f"{folder}/*" for folder in jars), _GROUPS]
-    command += ["--bootstrap-server", servers, "--describe", "--group", group, *more]
-    command += ["--timeout", _WITHIN_MS]
+    classes = ":".join(f"{folder}/*" for folder in jars)
+    command = [find_java().path, *LIGHT_JAVA, "-cp", classes, main, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    head, *lines = (line.split() for line in done.stdout.splitlines() if line.strip())
-    return [dict(zip(head, line, strict=True)) for line in lines]
+    return done.stdout

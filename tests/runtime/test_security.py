@@ -9,13 +9,9 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.client import AIOKafkaClient
-from aiokafka.protocol.admin import CreateAclsRequest
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 from yarl import URL
 
-from contracts.errors import KafkaRefused
-from contracts.pipeline import PipelineSpec
 from services.runtime.cluster import connected
 from services.runtime.reach import reachable
 from services.runtime.security import (
@@ -24,7 +20,6 @@ from services.runtime.security import (
     faust_brokers,
     faust_credentials,
 )
-from services.runtime.topics import prepare_topics
 from services.settings import Settings
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import OwnKafka
@@ -114,54 +109,6 @@ def test_tokens_are_renewed_while_records_flow(secured: Secured, server: TokenSe
 
     read = asyncio.run(flow())
     assert read == [b"%d" % n for n in range(len(read))]
-
-
-def test_what_a_user_may_not_do_is_one_sentence(secured: Secured) -> None:
-    name = fresh_name("guarded")
-    secured.clients.make_topic(f"{name}.raw", 1, {"retention.ms": "-1"})
-    spec = PipelineSpec.model_validate(
-        {
-            "pipeline": name,
-            "source": {"topic": f"{name}.raw"},
-            "operators": [{"deduplicate": {"interval": "1h"}}],
-            "sink": {"topic": f"{name}.cleaned"},
-        }
-    )
-
-    def refused(user: str) -> str:
-        with pytest.raises(KafkaRefused) as caught:
-            asyncio.run(prepare_topics(spec, secured.settings(sasl_username=user)))
-        return str(caught.value)
-
-    assert refused("bob") == (
-        f"the brokers do not let the user `bob` see the topic `{name}.raw`; grant Describe"
-    )
-    asyncio.run(_allow(secured, "carol", name, DESCRIBE))
-    assert refused("carol") == (
-        f"the brokers do not let the user `carol` read the settings of the topic `{name}.raw`;"
-        " grant DescribeConfigs"
-    )
-    asyncio.run(_allow(secured, "carol", name, DESCRIBE_CONFIGS))
-    assert refused("carol") == (
-        f"the brokers do not let the user `carol` make the topic `{name}.cleaned`; grant Create"
-    )
-    asyncio.run(_allow(secured, "carol", name, CREATE))
-    assert len(asyncio.run(prepare_topics(spec, secured.settings(sasl_username="carol"))).made) == 4
-
-
-TOPIC, BY_PREFIX, ALLOW = 2, 4, 3
-CREATE, DESCRIBE, DESCRIBE_CONFIGS = 5, 8, 10
-
-
-async def _allow(secured: Secured, user: str, prefix: str, operation: int) -> None:
-    client = AIOKafkaClient(bootstrap_servers=secured.broker.plain_servers)
-    await client.bootstrap()
-    try:
-        rule = (TOPIC, prefix, BY_PREFIX, f"User:{user}", "*", operation, ALLOW)
-        answer = await client.send(client.get_random_node(), CreateAclsRequest(*rule))
-        assert [code for code, *_ in answer.creation_responses] == [0]
-    finally:
-        await client.close()
 
 
 def test_nothing_secret_is_logged_however_much_is(

@@ -17,7 +17,8 @@ from contracts.errors import BufferFull, YourFault
 from contracts.pipeline import PipelineSpec
 from contracts.record import Record, offset_of
 from services.cli.pipeline_file import load_pipeline
-from services.runtime.cluster import Cluster, NewTopic
+from services.runtime.cluster import Cluster
+from services.runtime.new_topic import NewTopic
 from tests.conformance.sidecar import outputs, releases
 from tests.conformance.sidecar.groups import OFFSET_HEADER, PLACE_HEADER, Group, Share
 from tests.conformance.sidecar.process import Sidecar

@@ -1,0 +1,1 @@
+"""Clusters as other people have them: their records, rights, listeners and logins."""
