@@ -6,23 +6,31 @@ import importlib
 import sys
 from types import ModuleType
 
+from contracts.problem_text import show
+from contracts.raised import told
+
 
 def import_own(name: str) -> ModuleType:
     """A module that is installed, or in the folder that headrace was started in.
 
     ImportError says what is wrong in one sentence, whatever the module itself raised.
     """
+    if not all(part.isidentifier() for part in name.split(".")):
+        message = f"{show(name)} is not the name of a module"
+        raise ImportError(message)
     # At the end, so that a file of the user's never stands before a library; "" is the folder.
     if "" not in sys.path:
         sys.path.append("")
     try:
         return importlib.import_module(name)
-    except Exception as error:
-        # It runs code of the user's, which may raise anything.
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # It runs code of the user's, which may raise anything, or end the program as scripts do.
         raise ImportError(_failure(name, error)) from error
 
 
-def _failure(name: str, error: Exception) -> str:
+def _failure(name: str, error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name is not None:
         if f"{name}.".startswith(f"{error.name}."):
             return (
@@ -30,4 +38,4 @@ def _failure(name: str, error: Exception) -> str:
                 " that headrace was started in"
             )
         return f"module `{name}` needs `{error.name}`, which is not installed"
-    return f"module `{name}` fails when imported ({type(error).__name__}: {error})"
+    return f"module `{name}` fails when imported ({told(error)})"

@@ -15,7 +15,7 @@ the window whose end a suppress waits for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any
 
@@ -187,15 +187,26 @@ class PipelineSpec(Policy):
     def _topic_problems(self) -> Iterator[Problem]:
         owners = {self.source.topic: "the source"}
         for role, topic in (("sink", self.sink), ("late", self.late), ("dead", self.dead)):
-            if topic.topic in owners:
-                sentence = f"`{topic.topic}` is {owners[topic.topic]} already; name another topic"
-                yield Problem((role, "topic"), sentence)
+            problem = _taken(topic.topic, owners)
+            if problem is not None:
+                yield Problem((role, "topic"), f"`{topic.topic}` {problem}; name another topic")
             owners.setdefault(topic.topic, f"the {role} topic")
         for topic_spec in (progress_topic(self.sink.topic), *self._internal_topics()):
-            if topic_spec.name in owners:
+            problem = _taken(topic_spec.name, owners)
+            if problem is not None:
                 sentence = (
                     f"`{topic_spec.name}` would be a {topic_spec.role} topic that headrace makes,"
-                    f" and is {owners[topic_spec.name]} already; choose other names"
+                    f" and {problem}; choose other names"
                 )
                 yield Problem((), sentence)
             owners.setdefault(topic_spec.name, f"a {topic_spec.role} topic")
+
+
+def _taken(name: str, owners: Mapping[str, str]) -> str | None:
+    """Why no other topic may be called so; brokers tell dots and underscores apart in no metric."""
+    if name in owners:
+        return f"is {owners[name]} already"
+    for other, owner in owners.items():
+        if other.replace(".", "_") == name.replace(".", "_"):
+            return f"differs from {owner}, `{other}`, in dots and underscores alone"
+    return None

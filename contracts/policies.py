@@ -26,6 +26,9 @@ Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}$")]
 
 SelectorText = Annotated[str, AfterValidator(check_selector)]
 
+WINDOWS_MAX = 10_000
+"""In so many hopping windows a record may stand at once: each is a row to read and to write."""
+
 
 def _kebab(name: str) -> str:
     return name.removesuffix("_ms").replace("_", "-")
@@ -69,6 +72,13 @@ class Hopping(Policy):
             message = (
                 "`advance` is longer than `size`, so records would fall between windows;"
                 " make it at most `size`"
+            )
+            raise ValueError(message)
+        windows = -(-self.size_ms // self.advance_ms)
+        if windows > WINDOWS_MAX:
+            message = (
+                f"each record would stand in {windows} windows at once, and may in {WINDOWS_MAX};"
+                " make `advance` longer or `size` shorter"
             )
             raise ValueError(message)
         return self
@@ -125,7 +135,7 @@ def retention_needed_ms(window: Tumbling | Hopping | Session | Sliding) -> int:
 class BufferPolicy(Policy):
     """How much may be held, and what happens when it is full; without bounds it never is."""
 
-    records: Annotated[int, Field(ge=0)] | None = None
+    records: Annotated[int, Field(strict=True, ge=0)] | None = None
     """At most so many records a partition."""
     bytes: SizeBytes | None = None
     """At most so many bytes a partition, counted as Kafka Streams counts them."""

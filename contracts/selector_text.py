@@ -15,6 +15,7 @@ import re
 from typing import Literal, NamedTuple, NoReturn, cast
 
 from contracts.errors import SelectorInvalid
+from contracts.problem_text import show
 
 AGGREGATE_FUNCTIONS = ("count", "sum", "min", "max", "first", "last", "collect")
 RECORD_TIMESTAMP = "record"
@@ -120,12 +121,17 @@ def _parse_function_alone(text: str) -> Selector:
 def _parse_literal(text: str) -> Literals:
     try:
         literal = json.loads(text, parse_constant=_refuse_constant)
-    except ValueError:
-        message = f'`{text}` is not a JSON literal; write a number, true, false, null or "text"'
+        if isinstance(literal, str):
+            # Half of a character that is written in two stands in no record.
+            literal.encode()
+    except (ValueError, RecursionError):
+        message = f'{show(text)} is not a JSON literal; write a number, true, false, null or "text"'
         raise SelectorInvalid(message) from None
     if isinstance(literal, str | int | float | None):
         return literal
-    message = f"`{text}` is a list or an object; compare with a number, true, false, null or text"
+    message = (
+        f"{show(text)} is a list or an object; compare with a number, true, false, null or text"
+    )
     raise SelectorInvalid(message)
 
 

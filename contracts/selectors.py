@@ -14,10 +14,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
 from typing import Any
 
 from contracts.errors import RecordUndecodable, SelectorInvalid
 from contracts.modules import import_own
+from contracts.raised import told
 from contracts.record import Record
 from contracts.selector_text import (
     RECORD_TIMESTAMP,
@@ -116,7 +118,30 @@ def load_function(text: str) -> Callable[..., Any]:
     if not callable(found):
         message = f"`{text}` is not a function; name something that can be called"
         raise SelectorInvalid(message)
+    check_call(text, found, 1)
     return found
+
+
+def check_call(text: str, function: Callable[..., Any], arguments: int) -> None:
+    """Refuse a function that no call with so many arguments answers at once."""
+    later = (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction)
+    if any(is_later(function) for is_later in later):
+        message = f"`{text}` answers later (async or yield); write one that returns its answer"
+        raise SelectorInvalid(message)
+    try:
+        parameters = signature(function)
+    except (TypeError, ValueError):
+        # What is written in C may tell nobody what it takes.
+        return
+    try:
+        parameters.bind(*range(arguments))
+    except TypeError as error:
+        message = f"`{text}` cannot be called with {_counted(arguments)}; change its parameters"
+        raise SelectorInvalid(message) from error
+
+
+def _counted(arguments: int) -> str:
+    return {0: "nothing", 1: "a record"}.get(arguments, f"{arguments} arguments")
 
 
 def load_object(text: str) -> object:
@@ -131,12 +156,14 @@ def load_object(text: str) -> object:
     except ImportError as error:
         message = f"`{text}`: {error}"
         raise SelectorInvalid(message) from error
-    for name in path.split("."):
-        if not hasattr(found, name):
-            message = f"`{text}`: module `{module_name}` has no `{path}`; check the spelling"
-            raise SelectorInvalid(message)
-        found = getattr(found, name)
-    return found
+    try:
+        return operator.attrgetter(path)(found)
+    except AttributeError as error:
+        message = f"`{text}`: module `{module_name}` has no `{path}`; check the spelling"
+        raise SelectorInvalid(message) from error
+    except Exception as error:
+        message = f"`{text}`: module `{module_name}` gives no `{path}` ({told(error)})"
+        raise SelectorInvalid(message) from error
 
 
 def _raw_bytes(selector: Selector) -> Callable[[Record], bytes | None]:

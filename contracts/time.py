@@ -12,11 +12,12 @@ from contracts.errors import DurationInvalid, SizeInvalid
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _UNIT_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _UNIT_BYTES |= {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_DURATION = re.compile(r"(?:\d+(?:ms|s|m|h|d|w))+")
-_DURATION_PART = re.compile(r"(\d+)(ms|s|m|h|d|w)")
-_SIZE = re.compile(r"(\d+) ?([KMGT]i?B|B)")
+_DURATION = re.compile(r"(?:[0-9]{1,19}(?:ms|s|m|h|d|w))+")
+_DURATION_PART = re.compile(r"([0-9]+)(ms|s|m|h|d|w)")
+_SIZE = re.compile(r"([0-9]{1,19}) ?([KMGT]i?B|B)")
 TIME_MS_MAX = (1 << 62) - 1
 """Bound on every duration, so that a timestamp plus a few of them still fits 64 bits."""
+SIZE_BYTES_MAX = (1 << 62) - 1
 
 
 def parse_duration_ms(text: object) -> int:
@@ -48,15 +49,20 @@ def format_duration_ms(milliseconds: int) -> str:
 
 def parse_size_bytes(text: object) -> int:
     """`64MiB` or a number of bytes, in bytes."""
-    if isinstance(text, int) and not isinstance(text, bool) and text >= 0:
-        return text
     match = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
-    if match is None:
+    if isinstance(text, int) and not isinstance(text, bool):
+        size_bytes = text
+    elif match is not None:
+        size_bytes = int(match[1]) * _UNIT_BYTES[match[2]]
+    else:
         message = (
             f"`{text}` is not a size; write a number and a unit, such as 512KiB, 64MiB or 2GiB"
         )
         raise SizeInvalid(message)
-    return int(match[1]) * _UNIT_BYTES[match[2]]
+    if not 0 <= size_bytes <= SIZE_BYTES_MAX:
+        message = f"`{text}` is out of range; a size is zero to {SIZE_BYTES_MAX} bytes"
+        raise SizeInvalid(message)
+    return size_bytes
 
 
 _DURATION_SCHEMA = {

@@ -1,19 +1,27 @@
 """Read YAML as our files are written in it, and remember where everything stands.
 
 Scalars are read as YAML 1.2 reads them: `no` is a word, `10:30` and `2026-01-01` are text. YAML
-1.1, which the parser knows, would make them false, 630 and a date.
+1.1, which the parser knows, would make them false, 630 and a date. Tags that ask for anything else
+than text, numbers, lists and mappings are refused, and so is what is larger than any file of ours:
+an alias of aliases says more in a kilobyte than a memory holds.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import yaml
 
 from contracts.errors import HeadraceError
-from contracts.pipeline_text import Path as KeyPath
+from contracts.problem_text import Path as KeyPath
+from contracts.problem_text import show
+
+FILE_BYTES_MAX = 256 << 10
+_VALUES_MAX = 5_000
+_DEPTH_MAX = 50
+_TAG = "tag:yaml.org,2002:"
 
 
 class Form(NamedTuple):
@@ -26,11 +34,16 @@ class Form(NamedTuple):
     """Makes the error of a sentence about one."""
 
 
-def read_text(read: Callable[[], bytes], file: str, form: Form) -> str:
+def read_text(open_file: Callable[[], BinaryIO], file: str, form: Form) -> str:
     """What a file says."""
     try:
+        with open_file() as opened:
+            data = opened.read(FILE_BYTES_MAX + 1)
+        if len(data) > FILE_BYTES_MAX:
+            message = f"{file}: the file is larger than 256 KiB; {form.called} is a page or two"
+            raise form.refuse(message)
         # A byte order mark, which some editors write, is not part of the text.
-        return read().decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except FileNotFoundError as error:
         message = f"{file}: there is no such file; check the name and the folder"
         raise form.refuse(message) from error
@@ -52,7 +65,7 @@ def parse_yaml(
     """A mapping out of YAML, with line and column of every key and item."""
     try:
         node = yaml.compose(text, _Loader)
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise form.refuse(_not_yaml(error, text, file)) from error
     if node is None:
         message = f"{file}: the file is empty; begin it with `{form.smallest}`"
@@ -69,21 +82,33 @@ def parse_yaml(
     return reader.read_mapping(node, ()), reader.places
 
 
+class _TooDeepError(yaml.MarkedYAMLError):
+    """Something is nested deeper than any file of ours."""
+
+
 class _Loader(yaml.SafeLoader):
     """YAML 1.2's idea of what is not text."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012  # the parser's own attribute
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """A node with all that is in it."""
+        self.depth += 1
+        if self.depth > _DEPTH_MAX:
+            raise _TooDeepError(problem_mark=self.peek_event().start_mark)  # type: ignore[no-untyped-call]  # as PyYAML has it
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
-for _tag, _pattern, _first in (
+for _kind, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     ("int", r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
     ("float", r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
 ):
-    _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})$"), _first
-    )
+    _Loader.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(rf"(?:{_pattern})$"), _first)
 
 
 class _Reader:
@@ -94,11 +119,19 @@ class _Reader:
         self.form = form
         self.places: dict[KeyPath, tuple[int, int]] = {}
         self._open: list[yaml.Node] = []
+        self._values = 0
 
     def read(self, node: yaml.Node, path: KeyPath) -> object:
         """What a node says; `path` is where it stands."""
         if any(node is outer for outer in self._open):
             raise self._invalid(node, "this alias stands inside of what it repeats; write it out")
+        self._values += 1
+        if self._values > _VALUES_MAX:
+            sentence = (
+                f"this is more than {_VALUES_MAX} values, aliases written out;"
+                f" {self.form.called} is a page or two"
+            )
+            raise self._invalid(node, sentence)
         self._open.append(node)
         try:
             return self._read(node, path)
@@ -109,6 +142,7 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             return self.read_mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
+            self._check_tag(node, "seq")
             items = []
             for index, item in enumerate(node.value):
                 self.places[(*path, index)] = _position(item)
@@ -118,6 +152,7 @@ class _Reader:
 
     def read_mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
         """What a mapping says, each key once."""
+        self._check_tag(node, "map")
         mapping: dict[str, object] = {}
         for key_node, value_node in node.value:
             key = self._read_scalar(key_node) if isinstance(key_node, yaml.ScalarNode) else None
@@ -125,21 +160,40 @@ class _Reader:
                 raise self._invalid(key_node, "a key is not a word; check the indentation")
             if key in mapping:
                 line, _ = self.places[(*path, key)]
-                sentence = f"`{key}` stands here twice, first in line {line}; remove one"
+                sentence = f"{show(key)} stands here twice, first in line {line}; remove one"
                 raise self._invalid(key_node, sentence)
             self.places[(*path, key)] = _position(key_node)
             mapping[key] = self.read(value_node, (*path, key))
         return mapping
 
     def _read_scalar(self, node: yaml.Node) -> object:
+        if node.tag == f"{_TAG}str":
+            return self._checked(node)
         loader = _Loader("")
         try:
+            plain: str = loader.resolve(  # type: ignore[no-untyped-call]  # as PyYAML has it
+                yaml.ScalarNode, node.value, (True, False)
+            )
+            self._check_tag(node, plain)
             return loader.construct_object(node)
-        except (yaml.YAMLError, ValueError) as error:
-            sentence = f"`{node.value}` cannot be read as {node.tag}; write plain text or a number"
+        except ValueError as error:
+            # Python reads no number of more than some thousand digits.
+            sentence = f"{show(node.value)} is too long for a number; write a shorter one"
             raise self._invalid(node, sentence) from error
         finally:
             loader.dispose()
+
+    def _checked(self, node: yaml.Node) -> str:
+        text: str = node.value
+        if "\0" in text or any("\ud800" <= each <= "\udfff" for each in text):
+            sentence = f"{show(text)} holds a character that stands in no text; remove it"
+            raise self._invalid(node, sentence)
+        return text
+
+    def _check_tag(self, node: yaml.Node, expected: str) -> None:
+        if node.tag.removeprefix(_TAG) != expected.removeprefix(_TAG):
+            tag = node.tag.replace(_TAG, "!!")
+            raise self._invalid(node, f"the tag {show(tag)} is not known here; remove it")
 
     def _invalid(self, node: yaml.Node, sentence: str) -> HeadraceError:
         line, column = _position(node)
@@ -151,15 +205,37 @@ def _position(node: yaml.Node) -> tuple[int, int]:
     return (mark.line + 1, mark.column + 1)
 
 
-def _not_yaml(error: yaml.YAMLError | RecursionError, text: str, file: str) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        place = f"{file}:{error.problem_mark.line + 1}:{error.problem_mark.column + 1}"
-        hint = "indent with spaces" if "\\t" in str(error.problem) else _YAML_HINT
-        return f"{place}: this is not YAML: {error.problem}; {hint}"
+def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> str:
     if isinstance(error, yaml.reader.ReaderError):
-        line = text[: error.position].count("\n") + 1
-        return f"{file}:{line}: this is not YAML: it has a control character; remove it"
-    return f"{file}: this is not YAML that can be read; is it nested too deeply?"
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, error.position - before.rfind("\n")
+        what = "it has a control character; remove it"
+        return f"{file}:{line}:{column}: this is not YAML: {what}"
+    assert isinstance(error, yaml.MarkedYAMLError)
+    assert error.problem_mark is not None
+    place = f"{file}:{error.problem_mark.line + 1}:{error.problem_mark.column + 1}"
+    if isinstance(error, _TooDeepError):
+        return f"{place}: this is nested deeper than {_DEPTH_MAX} levels; check brackets"
+    problem = _in_words(str(error.problem))
+    hint = "indent with spaces" if "\\t" in problem else _YAML_HINT
+    return f"{place}: this is not YAML: {problem}; {hint}"
 
 
+def _in_words(problem: str) -> str:
+    """What the parser found, without the names that it gives to things."""
+    for pattern, words in _WORDS:
+        if re.search(pattern, problem):
+            return words
+    return problem
+
+
+_WORDS = (
+    (r"expected <block end>", "this does not go on what stands above it"),
+    (r"expected ',' or '\]'", "a list is not closed by `]`"),
+    (r"expected ',' or '\}'", "a mapping is not closed by `}`"),
+    (r"expected '<document start>'", "the document has ended before this"),
+    (r"expected the node content", "a value is missing"),
+    (r"could not find expected ':'", "a key has no `:` behind it"),
+    (r"incompatible YAML document|unknown directive", "its version is not known"),
+)
 _YAML_HINT = "check quotes, brackets and indentation here and just above"

@@ -20,31 +20,16 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from contracts.errors import SettingsInvalid
-from contracts.pipeline_text import show
 from contracts.policies import Name
+from contracts.problem_text import show
+from contracts.servers import PORT_MAX, Servers
 from contracts.time import DurationMs, SizeBytes, format_duration_ms
 
 PREFIX = "HEADRACE_"
 _FILE_SUFFIX = "_FILE"
 _UNITS = ("_ms", "_bytes")
-_PORT_MAX = 65_535
 _NEAR = 0.85
 """Likeness from which a name is a misspelling; below it, it is likely another program's."""
-
-
-def servers(text: str) -> list[str]:
-    """The brokers' addresses, each with its port."""
-    return [address.strip() for address in text.split(",")]
-
-
-def _check_servers(text: str) -> str:
-    for address in servers(text):
-        host, _, port = address.rpartition(":")
-        bare = (host.startswith("[") and host.endswith("]")) or not set(host) & set(":/[]@ ")
-        if not (host and bare and port.isdecimal() and 0 < int(port) <= _PORT_MAX):
-            message = f"`{address}` is not an address; write host:port, several with commas"
-            raise ValueError(message)
-    return text
 
 
 def _check_file(file: Path) -> Path:
@@ -57,7 +42,7 @@ def _check_file(file: Path) -> Path:
 
 
 _Positive = Annotated[DurationMs, Field(gt=0)]
-_Port = Annotated[int, Field(ge=0, le=_PORT_MAX)]
+_Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
 _ReadableFile = Annotated[Path, AfterValidator(_check_file)]
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -72,7 +57,7 @@ class Settings(BaseSettings):
         use_attribute_docstrings=True,
     )
 
-    bootstrap_servers: Annotated[str, AfterValidator(_check_servers)] = "127.0.0.1:9092"
+    bootstrap_servers: Servers = "127.0.0.1:9092"
     """Where to find the brokers: `host:port`, several with commas."""
     state_folder: Path = Path("state")
     """Where state lies; each pipeline has a folder in it."""

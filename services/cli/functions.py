@@ -15,8 +15,7 @@ from contracts.selector_text import (
     parse_where,
 )
 from contracts.selectors import load_function, load_object
-
-_AGGREGATE_METHODS = ("initial", "add", "merge")
+from services.operators.functions import user_function
 
 
 def function_problems(pipeline: PipelineSpec) -> Iterator[tuple[tuple[int | str, ...], str]]:
@@ -24,7 +23,7 @@ def function_problems(pipeline: PipelineSpec) -> Iterator[tuple[tuple[int | str,
     for path, text in _named_functions(pipeline):
         try:
             if path[-1] == "function":
-                _check_aggregate_object(text)
+                user_function(text, load_object(text))
             else:
                 load_function(text)
         except SelectorInvalid as error:
@@ -53,11 +52,3 @@ def _selectors(policy: AnyOperator) -> Iterator[tuple[str, Selector]]:
             yield "function", parse_selector(policy.function)
         if policy.of is not None:
             yield "of", parse_selector(policy.of)
-
-
-def _check_aggregate_object(text: str) -> None:
-    found = load_object(text)
-    missing = [name for name in _AGGREGATE_METHODS if not callable(getattr(found, name, None))]
-    if missing:
-        message = f"`{text}` has no {' and no '.join(missing)}; an aggregate needs all of these"
-        raise SelectorInvalid(message)

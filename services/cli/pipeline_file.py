@@ -6,7 +6,8 @@ from pathlib import Path
 
 from contracts.errors import PipelineInvalid
 from contracts.pipeline import PipelineSpec
-from contracts.pipeline_text import problem_line, read_pipeline
+from contracts.pipeline_text import read_pipeline
+from contracts.problem_text import problem_line, together
 from contracts.yaml_text import Form, parse_yaml, read_text
 from services.cli.functions import function_problems
 
@@ -15,7 +16,7 @@ FORM = Form("a pipeline", "pipeline: clicks", PipelineInvalid)
 
 def load_pipeline(file: Path) -> PipelineSpec:
     """The pipeline in a file; PipelineInvalid says all that is wrong, a line each."""
-    text = read_text(file.read_bytes, str(file), FORM)
+    text = read_text(lambda: file.open("rb"), str(file), FORM)
     document, places = parse_yaml(text, str(file), FORM)
     pipeline = read_pipeline(document, str(file), places)
     problems = [
@@ -23,5 +24,5 @@ def load_pipeline(file: Path) -> PipelineSpec:
         for path, sentence in function_problems(pipeline)
     ]
     if problems:
-        raise PipelineInvalid("\n".join(problems))
+        raise PipelineInvalid(together(problems))
     return pipeline

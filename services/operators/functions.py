@@ -21,11 +21,14 @@ from typing import Any, NamedTuple
 
 from contracts.errors import RecordUndecodable, SelectorInvalid
 from contracts.policies import AggregatePolicy
+from contracts.raised import told
 from contracts.record import Record
-from contracts.selectors import load_object, select, select_json, select_number
+from contracts.selectors import check_call, load_object, select, select_json, select_number
 from contracts.serde.json import decode_json, encode_json
 
 Aggregated = bytes | None
+_PARTS = {"initial": 0, "add": 2, "merge": 2}
+"""What a user's object must have, and with how many arguments each is called."""
 _count = Struct(">q")
 _pack_count = _count.pack
 _ZERO = _pack_count(0)
@@ -61,11 +64,17 @@ def function_of(policy: AggregatePolicy) -> Function:
 
 def user_function(name: str, of_user: Any) -> Function:
     """A user's object as a function."""
-    for part in ("initial", "add", "merge"):
-        if not callable(getattr(of_user, part, None)):
-            message = f"`{name}` has no `{part}`; an aggregate needs `initial`, `add` and `merge`"
-            raise SelectorInvalid(message)
-    user = of_user() if isinstance(of_user, type) else of_user
+    missing = [part for part in _PARTS if not callable(getattr(of_user, part, None))]
+    if missing:
+        message = f"`{name}` has no {' and no '.join(missing)}; an aggregate needs all of these"
+        raise SelectorInvalid(message)
+    try:
+        user = of_user() if isinstance(of_user, type) else of_user
+    except Exception as error:
+        message = f"`{name}` cannot be made ({told(error)}); it is called without arguments"
+        raise SelectorInvalid(message) from error
+    for part, arguments in _PARTS.items():
+        check_call(f"{name}.{part}", getattr(user, part), arguments)
 
     def add(aggregate: Aggregated, record: Record) -> Aggregated:
         try:

@@ -15,8 +15,9 @@ from typing import Any
 from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 
 from contracts.errors import SettingsInvalid
+from contracts.servers import servers
 from services.runtime.tokens import TokenProvider
-from services.settings import Settings, servers, variable
+from services.settings import Settings, variable
 
 _OAUTH = "OAUTHBEARER"
 

@@ -9,48 +9,86 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from contracts.errors import JobInvalid
-from contracts.pipeline_text import Path, meant, problem_line, show, unknown
+from contracts.problem_text import (
+    Path,
+    Places,
+    meant,
+    place_of,
+    problem_line,
+    sentence_of,
+    show,
+    together,
+)
 from contracts.yaml_text import Form, parse_yaml, read_text
 from spark_jobs.jobs.config import JobConfig
+from spark_jobs.jobs.fits import problems
 from spark_jobs.jobs.run import Job, find_job
 
 FORM = Form("a job", "job: orders-prices", JobInvalid)
+_EXAMPLES = {
+    "job": "job: orders-prices",
+    "name": "name: orders-priced",
+    "servers": "servers: localhost:9092",
+    "checkpoint": "checkpoint: state/orders-priced",
+    "retention": "retention: 30d",
+    "topic": "topic: orders.cleaned",
+    "folder": "folder: tables/orders",
+    "sink": "sink: {kafka: {topic: orders.priced}}",
+    "kafka": "kafka: {topic: orders.priced}",
+    "delta": "delta: {folder: tables/orders}",
+    "parquet": "parquet: {folder: tables/orders}",
+    "console": "console: {}",
+    "late": "late: {topic: orders.late}",
+    "cold-history": "cold-history: {folder: tables/prices}",
+    "reader": "reader: {kafka.security.protocol: SSL}",
+    "writer": "writer: {security.protocol: SSL}",
+    "spark": "spark: {spark.driver.memory: 2g}",
+}
+"""For options of every job that cannot be left out or are mappings; a job's own have none."""
 
 
 def load_job(file: File) -> tuple[Job, JobConfig]:
     """The job in a file, and its options; JobInvalid says all that is wrong, a line each."""
-    text = read_text(file.read_bytes, str(file), FORM)
+    text = read_text(lambda: file.open("rb"), str(file), FORM)
     document, places = parse_yaml(text, str(file), FORM)
     name = document.get("job")
     if not isinstance(name, str):
-        message = problem_line(
-            ("job",) if name is not None else (),
-            "`job` names no job; add it, such as `job: orders-prices`",
-            str(file),
-            places,
-        )
-        raise JobInvalid(message)
+        path: Path = ("job",) if name is not None else ()
+        sentence = "`job` names no job; add it, such as `job: orders-prices`"
+        raise _invalid([(path, sentence)], file, places)
     try:
         job = find_job(name)
     except JobInvalid as error:
-        message = problem_line(("job",), str(error), str(file), places)
-        raise JobInvalid(message) from error
+        raise _invalid([(("job",), str(error))], file, places) from error
     try:
         config = job.Config.model_validate(document, by_alias=True, by_name=False)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        misspelt = [
-            meant(details["loc"], _known(job.Config, details["loc"]))
-            for details in found
-            if details["type"] == "extra_forbidden"
-        ]
-        problems = [
-            problem_line(details["loc"], _sentence(details, job.Config), str(file), places)
-            for details in found
-            if details["type"] != "missing" or details["loc"] not in misspelt
-        ]
-        raise JobInvalid("\n".join(problems)) from error
+        raise _invalid(_sentences(error, job.Config), file, places) from error
+    found = list(problems(config))
+    if found:
+        raise _invalid(found, file, places)
     return job, config
+
+
+def _invalid(found: list[tuple[Path, str]], file: File, places: Places) -> JobInvalid:
+    """A line for each, in the order of the file."""
+    in_order = sorted(found, key=lambda one: place_of(one[0], places))
+    lines = [problem_line(path, sentence, str(file), places) for path, sentence in in_order]
+    return JobInvalid(together(lines))
+
+
+def _sentences(error: ValidationError, config: type[BaseModel]) -> list[tuple[Path, str]]:
+    found = error.errors(include_url=False)
+    misspelt = [
+        meant(details["loc"], _known(config, details["loc"]))
+        for details in found
+        if details["type"] == "extra_forbidden"
+    ]
+    return [
+        (details["loc"], _sentence(details, config))
+        for details in found
+        if details["type"] != "missing" or details["loc"] not in misspelt
+    ]
 
 
 def _known(config: type[BaseModel], path: Path) -> list[str]:
@@ -73,14 +111,10 @@ def _options(model: type[BaseModel]) -> dict[int | str, Any]:
 
 
 def _sentence(details: ErrorDetails, config: type[BaseModel]) -> str:
-    name = details["loc"][-1] if details["loc"] else ""
-    match details["type"]:
-        case "missing":
-            return f"`{name}` is missing; add it"
-        case "extra_forbidden":
-            return unknown(details["loc"], _known(config, details["loc"]))
-        case "value_error":
-            return str(details["ctx"]["error"])
-        case _:
-            reason = details["msg"].removeprefix("Input should be ")
-            return f"{show(details['input'])} cannot stand here; it should be {reason}"
+    known = _known(config, details["loc"]) if details["loc"] else []
+    sentence = sentence_of(details, known, _EXAMPLES)
+    if sentence is None:
+        # A job of one's own may say anything that pydantic knows.
+        reason = details["msg"].removeprefix("Input should be ")
+        sentence = f"{show(details['input'])} cannot stand here; it should be {reason}"
+    return sentence

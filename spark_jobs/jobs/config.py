@@ -8,9 +8,11 @@ from pydantic import Field, model_validator
 
 from contracts.pipeline import TopicName
 from contracts.policies import Name, Policy
+from contracts.servers import Servers
 from contracts.time import DurationMs
 
-Positive = Annotated[int, Field(gt=0)]
+Positive = Annotated[int, Field(strict=True, gt=0, le=100_000)]
+Many = Annotated[int, Field(strict=True, gt=0, le=(1 << 63) - 1)]
 Folder = Annotated[str, Field(min_length=1)]
 JoinKind = Literal["inner", "left"]
 
@@ -42,8 +44,12 @@ class SinkConfig(Policy):
 
     @model_validator(mode="after")
     def _one(self) -> SinkConfig:
-        if len(self.model_fields_set) != 1:
-            message = "a sink is one of kafka, delta, parquet and console; write one of them"
+        chosen = [self.kafka, self.delta, self.parquet, self.console]
+        if sum(sink is not None for sink in chosen) != 1:
+            message = (
+                "a sink is one of kafka, delta, parquet and console; write one of them,"
+                " such as `console: {}`"
+            )
             raise ValueError(message)
         return self
 
@@ -69,7 +75,7 @@ class JobConfig(Policy):
     """Which job: one of headrace's by name, or a module of your own."""
     name: Name
     """Names the query, its transactions and its markers for as long as its checkpoint lives."""
-    servers: str
+    servers: Servers
     """Where Kafka is: host:port, several with commas."""
     checkpoint: Folder
     """Where Spark keeps the state and how far the query is; the job's memory."""
@@ -82,9 +88,9 @@ class JobConfig(Policy):
     """Into how many tasks the keys are spread; fixed for the life of the checkpoint."""
     shuffle_partitions: Positive = 4
     """How many of them run at a time, and write; fixed for the life of the checkpoint."""
-    every_ms: DurationMs = 0
+    every_ms: Annotated[DurationMs, Field(le=365 * 86_400_000)] = 0
     """How long from the start of a micro-batch to that of the next."""
-    records_per_batch: Positive | None = None
+    records_per_batch: Many | None = None
     """How many records of a topic a micro-batch takes at most; all that there are without it.
 
     A task holds in memory what it brings, so a job that is far behind may need a bound, or more
@@ -98,3 +104,9 @@ class JobConfig(Policy):
     """Options of librdkafka, such as `security.protocol`."""
     spark: dict[str, str] = Field(default_factory=dict)
     """Settings of Spark, such as `spark.driver.memory`, where they differ from ours."""
+
+
+def inputs_of(config: JobConfig) -> dict[str, Input]:
+    """The topics that a job reads, by name, in the order of their numbers."""
+    inputs = config.inputs  # type: ignore[attr-defined]
+    return {name: getattr(inputs, name) for name in type(inputs).model_fields}

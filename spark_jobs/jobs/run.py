@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from contracts.errors import JobInvalid
 from contracts.modules import import_own
+from contracts.problem_text import show
 from contracts.topics import TopicSpec, cleaned_topic, dead_topic, dead_topic_name, late_topic
 from spark_jobs.jobs import (
     count_alerts,
@@ -19,7 +20,7 @@ from spark_jobs.jobs import (
     revenue_by_segment,
 )
 from spark_jobs.jobs.cold import ColdHistory, FallsBack
-from spark_jobs.jobs.config import Input, JobConfig, KafkaTopic, SinkConfig
+from spark_jobs.jobs.config import InputTopics, JobConfig, KafkaTopic, SinkConfig, inputs_of
 from spark_jobs.jobs.inputs import Inputs
 from spark_jobs.operators.frames import Hearing
 from spark_jobs.read.decode import Format, JsonValue, checked
@@ -65,7 +66,7 @@ def find_job(name: str) -> Job:
     try:
         module = JOBS.get(name) or import_own(name)
     except ImportError as error:
-        message = f"`{name}` is none of {', '.join(JOBS)}, and {error}"
+        message = f"{show(name)} is none of {', '.join(JOBS)}, and {error}"
         raise JobInvalid(message) from error
     missing = [
         part for part in ("Config", "Row", "VALUES", "transform") if not hasattr(module, part)
@@ -73,7 +74,27 @@ def find_job(name: str) -> Job:
     if missing:
         message = f"`{name}` has no {' and no '.join(missing)}; a job needs all of these"
         raise JobInvalid(message)
+    problem = _problem(module)
+    if problem is not None:
+        message = f"`{name}` is no job: {problem}"
+        raise JobInvalid(message)
     return cast("Job", module)
+
+
+def _problem(module: Any) -> str | None:
+    """What of a job's four parts is not what it must be."""
+    config, row, values = module.Config, module.Row, module.VALUES
+    if not (isinstance(config, type) and issubclass(config, JobConfig)):
+        return "its Config must be a class on top of JobConfig"
+    inputs = config.model_fields.get("inputs")
+    topics = None if inputs is None else inputs.annotation
+    if not (isinstance(topics, type) and issubclass(topics, InputTopics)):
+        return "its Config must have `inputs`, a class on top of InputTopics"
+    if not (isinstance(row, type) and issubclass(row, BaseModel)):
+        return "its Row must be a model of pydantic's"
+    if not isinstance(values, Mapping) or not values.keys() <= topics.model_fields.keys():
+        return "its VALUES must be a mapping by the names of its inputs"
+    return None if callable(module.transform) else "its transform must be a function"
 
 
 def start(
@@ -97,12 +118,6 @@ def start(
     else:
         writer = writer.trigger(processingTime=f"{config.every_ms} milliseconds")
     return writer.start()
-
-
-def inputs_of(config: JobConfig) -> dict[str, Input]:
-    """The topics that a job reads, by name, in the order of their numbers."""
-    inputs = config.inputs  # type: ignore[attr-defined]
-    return {name: getattr(inputs, name) for name in type(inputs).model_fields}
 
 
 def read_inputs(spark: SparkSession, job: Job, config: JobConfig) -> Inputs:

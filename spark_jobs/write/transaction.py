@@ -162,6 +162,15 @@ def write_rows(batch: Batch, writer: int, tables: Iterator[pa.RecordBatch]) -> t
     return records, 0
 
 
+def client_problem(client: Mapping[str, str]) -> str | None:
+    """What librdkafka says of settings that it does not take; no broker is asked."""
+    try:
+        Producer({**client, "log_level": 0})
+    except KafkaException as error:
+        return " ".join(str(error.args[0].str()).split())
+    return None
+
+
 def _producer(batch: Batch, writer: int) -> Producer:
     return Producer(
         {

@@ -12,8 +12,9 @@ from pydantic import BaseModel
 
 from contracts.errors import PipelineInvalid
 from contracts.pipeline import PipelineSpec, Sink, Source, Topic
-from contracts.pipeline_text import EXAMPLES, Places, read_pipeline, show
+from contracts.pipeline_text import EXAMPLES, read_pipeline
 from contracts.policies import OPERATOR_KINDS, WINDOW_KINDS, BufferPolicy
+from contracts.problem_text import Places, show
 
 JARGON = re.compile(
     r"Input should|Field required|Value error|Extra inputs|valid dictionary|instance of|type="

@@ -60,7 +60,13 @@ def test_sizes(text: object, size: int) -> None:
     assert parse_size_bytes(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "64", "64 megabytes", "-1B", -1, True, None, 1.5])
+@pytest.mark.parametrize("text", ["", "64", "64 megabytes", "-1B", "٣MiB", True, None, 1.5])
 def test_not_sizes(text: object) -> None:
     with pytest.raises(SizeInvalid, match="is not a size; write"):
+        parse_size_bytes(text)
+
+
+@pytest.mark.parametrize("text", [-1, 1 << 62, "9999999999TiB"])
+def test_sizes_out_of_range(text: object) -> None:
+    with pytest.raises(SizeInvalid, match="is out of range; a size is zero to"):
         parse_size_bytes(text)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from contracts.errors import SettingsInvalid
-from services.settings import Settings, read_settings, servers, variable
+from contracts.servers import servers
+from services.settings import Settings, read_settings, variable
 
 SECRET = "rosebud-4711"  # noqa: S105  # the secret that must never come out
 

@@ -10,7 +10,8 @@ from contracts.errors import JobInvalid
 from spark_jobs.cli.job_file import load_job
 from spark_jobs.cli.spark import submit_command
 from spark_jobs.connectors import CONNECTORS, packages
-from spark_jobs.jobs.run import JOBS, find_job, inputs_of, topics_of
+from spark_jobs.jobs.config import inputs_of
+from spark_jobs.jobs.run import JOBS, find_job, topics_of
 from spark_jobs.read.schema import schema_of
 
 GOOD = """\
@@ -60,7 +61,7 @@ def test_a_file_says_all_that_a_job_needs(tmp_path: Path) -> None:
         ("job: json.decoder", "has no Config and no Row and no VALUES and no transform"),
         (GOOD.replace("retention: 1h", ""), "retention: `retention` is missing; add it"),
         (GOOD.replace("1h", "soon"), "job.yaml:8:1: retention: `soon` is not a duration"),
-        (GOOD.replace("1h", "0s"), "job.yaml:8:1: retention: `0` cannot stand here"),
+        (GOOD.replace("1h", "0s"), "job.yaml:8:1: retention: `0` is not more than 0; write more"),
         (
             GOOD + "sinks: 1",
             "job.yaml:10:1: sinks: `sinks` is not known here; did you mean `sink`?",

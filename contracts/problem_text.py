@@ -1,0 +1,196 @@
+"""What is wrong with a file, in sentences: what, where, and what to write instead.
+
+    clicks.yaml:7:7: operators[1].deduplicate.interval: `10 minutes` is not a duration; write ...
+
+Each problem is one line. Positions come from whoever read the file; this module knows no YAML, and
+neither pipelines nor jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+Path = tuple[int | str, ...]
+Places = Mapping[Path, tuple[int, int]]
+"""Line and column, counted from 1, of every key and item of a document."""
+
+_SHOWN_CHARACTERS_MAX = 60
+_LINES_MAX = 20
+
+
+def together(lines: Sequence[str]) -> str:
+    """All problems of a file; of very many the first."""
+    if len(lines) <= _LINES_MAX:
+        return "\n".join(lines)
+    more = f"and {len(lines) - _LINES_MAX} more problems; is it the right file?"
+    return "\n".join([*lines[:_LINES_MAX], more])
+
+
+def problem_line(path: Path, sentence: str, file: str, places: Places) -> str:
+    """One problem with its place, as editors and compilers write it."""
+    line, column = place_of(path, places)
+    label = _label(path)
+    return ": ".join([f"{file}:{line}:{column}", *([label] if label else []), sentence])
+
+
+def place_of(path: Path, places: Places) -> tuple[int, int]:
+    """Where a path stands, or as much of it as there is."""
+    for length in range(len(path), 0, -1):
+        if path[:length] in places:
+            return places[path[:length]]
+    return (1, 1)
+
+
+def _label(path: Path) -> str:
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{shortened(step)}"
+    return text.removeprefix(".")
+
+
+def show(written: object) -> str:
+    """What the user wrote, in one short line."""
+    return f"`{shortened(written)}`"
+
+
+def shortened(written: object) -> str:
+    """What the user wrote, in one short line, without marks around it."""
+    text = written if isinstance(written, str) else json.dumps(written, default=str)
+    text = text if text.isprintable() else json.dumps(text)
+    if len(text) > _SHOWN_CHARACTERS_MAX:
+        text = text[: _SHOWN_CHARACTERS_MAX - 3] + "..."
+    return text
+
+
+def unknown(path: Path, known: Sequence[str]) -> str:
+    """What is said of an option that is none of those which are known in its place."""
+    if not known:
+        return f"{show(path[-1])} is not known here; remove it"
+    near = meant(path, known)
+    if near:
+        return f"{show(path[-1])} is not known here; did you mean `{near[-1]}`?"
+    return f"{show(path[-1])} is not known here; known are {listed(known)}"
+
+
+def meant(path: Path, known: Sequence[str]) -> Path:
+    """The path of the option that a misspelt one is nearest to, empty where none is near."""
+    *parents, name = path
+    near = get_close_matches(str(name), known, n=1)
+    return (*parents, *near) if near else ()
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names with commas between."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def sentence_of(
+    details: ErrorDetails, known: Sequence[str], examples: Mapping[str, str]
+) -> str | None:
+    """What is said of something that pydantic found; None of what our files know not."""
+    name = str(details["loc"][-1]) if details["loc"] else ""
+    example = f"`{examples[name]}`" if name in examples else ""
+    match details["type"]:
+        case "missing":
+            return f"`{name}` is missing; add it" + (example and f", such as {example}")
+        case "extra_forbidden":
+            return unknown(details["loc"], known)
+        case "model_type" | "model_attributes_type" | "dict_type":
+            sentence = f"{show(details['input'])} is not a mapping of options"
+            return sentence + (example and f"; write {example}")
+        case "tuple_type" | "list_type":
+            sentence = f"{show(details['input'])} is not a list"
+            return sentence + (example and f"; write {example}")
+        case _:
+            pass
+    write = _SENTENCES.get(details["type"])
+    return None if write is None else write(details)
+
+
+def _choice(details: ErrorDetails) -> str:
+    expected = details["ctx"]["expected"].replace("'", "`")
+    return f"{show(details['input'])} is none of the choices; write {expected}"
+
+
+def _not_text(details: ErrorDetails) -> str:
+    if details["input"] is None:
+        return "nothing stands here; write text, or remove the line"
+    if isinstance(details["input"], list | dict):
+        return f"{show(details['input'])} is not text"
+    return f"{show(details['input'])} is not text; if it is meant as text, write it in quotes"
+
+
+def _empty(_details: ErrorDetails) -> str:
+    return "nothing stands between the quotes; write something, or remove the line"
+
+
+def _not_name(details: ErrorDetails) -> str:
+    return (
+        f"{show(details['input'])} is not a name that Kafka accepts;"
+        " write letters, digits, `.`, `_` and `-`, at most 80, beginning with a letter or digit"
+        if details["loc"][-1] != "topic"
+        else f"{show(details['input'])} is not a topic name that Kafka accepts;"
+        " write letters, digits, `.`, `_` and `-`"
+    )
+
+
+def _too_long(details: ErrorDetails) -> str:
+    characters_max = details["ctx"]["max_length"]
+    return f"{show(details['input'])} is too long; write at most {characters_max} characters"
+
+
+def _not_more(details: ErrorDetails) -> str:
+    return f"{show(details['input'])} is not more than {details['ctx']['gt']}; write more"
+
+
+def _too_small(details: ErrorDetails) -> str:
+    return f"{show(details['input'])} is less than {details['ctx']['ge']}; write more"
+
+
+def _too_large(details: ErrorDetails) -> str:
+    return f"{show(details['input'])} is more than {details['ctx']['le']}; write less"
+
+
+def _not_number(details: ErrorDetails) -> str:
+    found = details["input"]
+    if isinstance(found, str) and found.isdecimal():
+        return f"{show(found)} is text; write the number without quotes"
+    return f"{show(found)} is not a whole number; write one, such as 1000"
+
+
+def _not_switch(details: ErrorDetails) -> str:
+    return f"{show(details['input'])} is not a switch; write `true` or `false`"
+
+
+def _own_words(details: ErrorDetails) -> str:
+    # A Python object is nothing that stands in a file, and a long text is nothing for one line.
+    return str(details["ctx"]["error"]).replace(f"`{details['input']}`", show(details["input"]))
+
+
+def _refused(details: ErrorDetails) -> str:
+    return details["msg"]
+
+
+_SENTENCES: dict[str, Callable[[Any], str]] = {
+    "literal_error": _choice,
+    "string_type": _not_text,
+    "string_too_short": _empty,
+    "string_pattern_mismatch": _not_name,
+    "string_too_long": _too_long,
+    "greater_than": _not_more,
+    "greater_than_equal": _too_small,
+    "less_than_equal": _too_large,
+    "int_type": _not_number,
+    "int_parsing": _not_number,
+    "int_from_float": _not_number,
+    "int_parsing_size": _not_number,
+    "bool_type": _not_switch,
+    "bool_parsing": _not_switch,
+    "value_error": _own_words,
+    "refused": _refused,
+}

@@ -1,0 +1,130 @@
+"""Whether what a job's file says fits together: topics, folders, and settings of others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from contracts.problem_text import Path
+from contracts.topics import dead_topic_name, progress_topic
+from spark_jobs.jobs.config import JobConfig, TableFolder, inputs_of
+from spark_jobs.write.markers import markers_topic
+from spark_jobs.write.transaction import client_problem
+
+_OPTIONS = (
+    *("failOnDataLoss", "groupIdPrefix", "minPartitions", "maxRecordsPerPartition"),
+    *("minOffsetsPerTrigger", "maxTriggerDelay", "kafkaConsumer.pollTimeoutMs"),
+    *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+)
+"""What Spark's source takes beside the settings of Kafka's own client."""
+_READER_OURS = {
+    "subscribe": "inputs",
+    "subscribepattern": "inputs",
+    "assign": "inputs",
+    "kafka.bootstrap.servers": "servers",
+    "maxoffsetspertrigger": "records-per-batch",
+}
+_WRITER_OURS = {
+    "bootstrap.servers": "servers",
+    "metadata.broker.list": "servers",
+    "transactional.id": "name",
+}
+_SPARK_OURS = {"spark.sql.shuffle.partitions": "shuffle-partitions", "spark.app.name": "name"}
+_MEMORY = re.compile(r"spark\.[A-Za-z.]*(memory|memoryOverhead)")
+_SIZE = re.compile(r"[0-9]{1,9}[kmgtKMGT]?[bB]?")
+_TRUTH = ("true", "false")
+
+
+def problems(config: JobConfig) -> Iterator[tuple[Path, str]]:
+    """What does not, each with the place that says it."""
+    yield from _topic_problems(config)
+    yield from _folder_problems(config)
+    yield from _reader_problems(config.reader)
+    yield from _writer_problems(config.writer)
+    yield from _spark_problems(config.spark)
+
+
+def _topic_problems(config: JobConfig) -> Iterator[tuple[Path, str]]:
+    """A job that reads what it writes never ends, and two that share a topic mix their records."""
+    owners: dict[str, str] = {}
+    for name, one in inputs_of(config).items():
+        path: Path = ("inputs", name, "topic")
+        if one.topic in owners:
+            yield path, _owned(one.topic, owners[one.topic])
+        owners.setdefault(one.topic, f"the input `{name}`")
+    read = dict(owners)
+    for name, one in inputs_of(config).items():
+        owners.setdefault(progress_topic(one.topic).name, f"the progress of the input `{name}`")
+        dead = dead_topic_name(one.topic)
+        if dead in read:
+            sentence = f"its dead records would go to `{dead}`, which is {owners[dead]} already"
+            yield ("inputs", name, "topic"), f"{sentence}; read another topic"
+        owners.setdefault(dead, f"for the dead records of the input `{name}`")
+    owners.setdefault(markers_topic(config.name), "for this job's own markers")
+    written = (("sink", "kafka", "topic"), config.sink.kafka), (("late", "topic"), config.late)
+    for path, topic in written:
+        if topic is not None:
+            if topic.topic in owners:
+                yield path, _owned(topic.topic, owners[topic.topic])
+            owners.setdefault(topic.topic, "for this job's results")
+
+
+def _owned(topic: str, owner: str) -> str:
+    return f"`{topic}` is {owner} already; name another topic"
+
+
+def _folder_problems(config: JobConfig) -> Iterator[tuple[Path, str]]:
+    tables: list[tuple[Path, TableFolder | None]] = [
+        (("sink", "delta", "folder"), config.sink.delta),
+        (("sink", "parquet", "folder"), config.sink.parquet),
+        (("cold-history", "folder"), getattr(config, "cold_history", None)),
+    ]
+    owners = {config.checkpoint.rstrip("/"): "the checkpoint"}
+    for path, table in tables:
+        if table is not None:
+            bare = table.folder.rstrip("/")
+            if bare in owners:
+                yield path, f"`{table.folder}` is the folder of {owners[bare]}; name another one"
+            owners.setdefault(bare, "the results")
+
+
+def _reader_problems(reader: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    known = {option.lower(): option for option in _OPTIONS}
+    for name, value in reader.items():
+        ours = _READER_OURS.get(name.lower())
+        if ours is not None:
+            yield ("reader", name), _said_elsewhere(name, ours)
+        elif name.lower().startswith(("starting", "ending", "includeheaders")):
+            yield ("reader", name), f"`{name}` is what the job decides; remove it"
+        elif name.lower() == "failondataloss" and value.lower() not in _TRUTH:
+            yield ("reader", name), f"`{value}` is none of the choices; write `true` or `false`"
+        elif name.lower() not in known and not name.lower().startswith("kafka."):
+            near = get_close_matches(name.lower(), known, n=1)
+            guess = f"did you mean `{known[near[0]]}`?" if near else "Kafka's begin with `kafka.`"
+            yield ("reader", name), f"`{name}` is not an option of Spark's source; {guess}"
+
+
+def _writer_problems(writer: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    theirs = {name: value for name, value in writer.items() if name not in _WRITER_OURS}
+    for name in writer.keys() - theirs.keys():
+        yield ("writer", name), _said_elsewhere(name, _WRITER_OURS[name])
+    problem = client_problem(theirs) if theirs else None
+    if problem is not None:
+        named = [name for name in theirs if name in problem]
+        yield ("writer", *named[:1]), f"librdkafka does not take this: {problem}"
+
+
+def _spark_problems(spark: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    for name, value in spark.items():
+        ours = _SPARK_OURS.get(name)
+        if ours is not None:
+            yield ("spark", name), _said_elsewhere(name, ours)
+        elif not name.startswith("spark."):
+            yield ("spark", name), f"`{name}` is no setting of Spark, for those begin with `spark.`"
+        elif _MEMORY.fullmatch(name) and not _SIZE.fullmatch(value):
+            yield ("spark", name), f"`{value}` is not a size; write a number and a unit, such as 2g"
+
+
+def _said_elsewhere(name: str, option: str) -> str:
+    return f"`{name}` is what `{option}` says; write it there"

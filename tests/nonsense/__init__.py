@@ -1,0 +1,1 @@
+"""Nonsense at random: files that nobody can run, and records that nobody can read."""
