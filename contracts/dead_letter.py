@@ -113,5 +113,9 @@ _LOSSLESS = "surrogateescape"
 _REASONS = frozenset(Reason)
 
 
+_DIGITS_MAX = 19
+"""An offset has no more."""
+
+
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX

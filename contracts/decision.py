@@ -71,6 +71,8 @@ class Reason(StrEnum):
     KEPT = "kept"
     """The filter lets it pass."""
     UNDECODABLE = "undecodable"
+    FAILED = "failed"
+    """The operator, or a function of the user's in it, failed on this record."""
     FUTURE_TIMESTAMP = "future-timestamp"
     """Further ahead of the clock than the source allows."""
     NEGATIVE_TIMESTAMP = "negative-timestamp"

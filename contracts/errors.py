@@ -19,6 +19,7 @@
     |  |- ProgramMissing             Java or Maven, which broker and Spark need
     |  `- PortTaken                  another program listens where the broker should
     |- RecordUndecodable             one record's bytes; it goes to the dead-letter topic
+    |  `- RecordFailed               a step that fails on one record; dead too, or exit code 8
     |- BufferFull                    a buffer told to shut down when full is full; exit code 5
     |- StateRefused                  state that this program must not touch; exit code 4
     |  |- StateLayoutNewer           written by a newer headrace
@@ -129,6 +130,15 @@ class TokenRefused(KafkaRefused, OSError):
 
 class RecordUndecodable(HeadraceError):
     """A record's bytes are not what was expected. **Do:** read it in the dead-letter topic."""
+
+
+class RecordFailed(RecordUndecodable):
+    """A step, or a user's function in it, failed on a record.
+
+    **Do:** read it in the dead-letter topic; with `on-failure: stop`, mend what failed.
+    """
+
+    exit_code = 8
 
 
 class BufferFull(HeadraceError):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -150,6 +150,11 @@ class PipelineSpec(Policy):
     """Where operators with `late: topic` send late records; `<sink>.late` if absent."""
     dead: Topic = Field(default_factory=_beside(dead_topic_name))
     """Where records go that cannot be read; `<sink>.dead` if absent."""
+    on_failure: Literal["dead", "stop"] = "dead"
+    """When an operator, or a function of yours, fails on a record.
+
+    `dead`: the record goes where dead ones go, and the rest goes on; `stop`: the sidecar ends.
+    """
 
     @model_validator(mode="after")
     def _topics_apart(self) -> PipelineSpec:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -24,6 +25,16 @@ class Record(NamedTuple):
     topic: str
     partition: int
     offset: int | None
+
+
+def size_bytes(records: list[Record]) -> int:
+    """The bytes of keys and values."""
+    return sum(
+        sum(map(len, filter(None, map(field_of, records)))) for field_of in (_key_of, _value_of)
+    )
+
+
+_key_of, _value_of = itemgetter(0), itemgetter(1)
 
 
 def offset_of(record: Record) -> int:

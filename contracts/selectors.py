@@ -6,7 +6,7 @@ and a field "1"; everything else gives its canonical JSON (sorted keys, no space
 are exact at any length; numbers with a fraction count as the nearest double, and 1.0 is not 1. A
 missing field, a null and a null value are no id at all. What cannot be read raises
 RecordUndecodable with the place and never with the content, and the record goes to the dead-letter
-topic; so it does when a user's function raises.
+topic; so it does when a user's function raises, or answers what nobody can use: RecordFailed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
-from typing import Any
+from math import isfinite
+from typing import Any, TypeVar
 
-from contracts.errors import RecordUndecodable, SelectorInvalid
+from contracts.errors import RecordFailed, RecordUndecodable, SelectorInvalid
 from contracts.modules import import_own
 from contracts.raised import told
 from contracts.record import Record
@@ -32,6 +34,7 @@ from contracts.selector_text import (
 )
 from contracts.serde.json import KINDS, Json, decode_json, decode_json_field, encode_json
 
+Answer = TypeVar("Answer")
 Number = int | float
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARE: dict[Sign, Callable[[Any, Any], bool]] = {
@@ -60,7 +63,7 @@ def select_json(text: str) -> Callable[[Record], Json]:
     if selector.place == "value":
         return _field(selector.path)
     if selector.place == "function":
-        return _call(selector)
+        return _call(selector, partial(_json_answer, selector))
     return _text(selector)
 
 
@@ -108,8 +111,7 @@ def predicate(where: str) -> Callable[[Record], bool]:
     parsed = parse_where(where)
     if isinstance(parsed, Comparison):
         return _comparison(parsed)
-    call = _call(parsed)
-    return lambda record: bool(call(record))
+    return _call(parsed, bool)
 
 
 def load_function(text: str) -> Callable[..., Any]:
@@ -229,25 +231,32 @@ def _parsed_text(selector: Selector) -> Callable[[Record], Json]:
     return parsed
 
 
-def _call(selector: Selector) -> Callable[[Record], Json]:
+def _call(selector: Selector, use: Callable[[Any], Answer]) -> Callable[[Record], Answer]:
+    """The user's function, and what is made of its answer: whether it has a truth value, say."""
     function = load_function(selector.text)
 
-    def call(record: Record) -> Json:
+    def call(record: Record) -> Answer:
         try:
-            found: Json = function(record)
+            return use(function(record))
+        except RecordFailed:
+            raise
         except Exception as error:
             message = f"`{selector.text}` raised {type(error).__name__}"
-            raise RecordUndecodable(message) from error
-        return found
+            raise RecordFailed(message) from error
 
     return call
 
 
-def _function_id(selector: Selector) -> Callable[[Record], bytes | None]:
-    call = _call(selector)
+def _json_answer(selector: Selector, found: Any) -> Json:
+    if type(found) in KINDS and not (type(found) is float and not isfinite(found)):
+        json: Json = found
+        return json
+    message = f"`{selector.text}` returned {type(found).__name__}, which JSON has no word for"
+    raise RecordFailed(message)
 
-    def function_id(record: Record) -> bytes | None:
-        found: object = call(record)
+
+def _function_id(selector: Selector) -> Callable[[Record], bytes | None]:
+    def as_bytes(found: object) -> bytes | None:
         if found is None or isinstance(found, bytes):
             return found
         if isinstance(found, str):
@@ -255,9 +264,9 @@ def _function_id(selector: Selector) -> Callable[[Record], bytes | None]:
         if type(found) is int:
             return b"%d" % found
         message = f"`{selector.text}` returned {type(found).__name__}, not bytes, str, int or None"
-        raise RecordUndecodable(message)
+        raise RecordFailed(message)
 
-    return function_id
+    return _call(selector, as_bytes)
 
 
 def _parse_timestamp_ms(text: str, selector: Selector) -> int:

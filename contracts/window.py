@@ -56,11 +56,7 @@ def parse_window(value: bytes | None) -> WindowBounds | None:
     """The window that a header's value names, None where it names none."""
     kind, _, bounds = (value or b"").partition(b":")
     start, _, end = bounds.partition(b":")
-    if (
-        kind.decode("ascii", "replace") not in _KINDS
-        or not _is_number(start)
-        or not _is_number(end)
-    ):
+    if kind not in _KINDS or not _is_time(start) or not _is_time(end):
         return None
     return WindowBounds(kind.decode(), int(start), int(end))
 
@@ -73,8 +69,13 @@ def window_of(headers: Headers) -> WindowBounds | None:
     return None
 
 
-_KINDS = frozenset({"tumbling", "hopping", "session", "sliding", "unlimited"})
+_KINDS = frozenset({b"tumbling", b"hopping", b"session", b"sliding", b"unlimited"})
+_DIGITS_MAX = 19
 
 
-def _is_number(text: bytes) -> bool:
-    return text.removeprefix(b"-").isdigit()
+def _is_time(text: bytes) -> bool:
+    """Whether it is a whole number that 64 bits hold, as keys and rows have it."""
+    digits = text.removeprefix(b"-")
+    if not digits.isdigit() or len(digits) > _DIGITS_MAX:
+        return False
+    return -(1 << 63) <= int(text) < 1 << 63

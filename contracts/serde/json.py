@@ -14,7 +14,7 @@ import re
 
 import orjson
 
-from contracts.errors import RecordUndecodable
+from contracts.errors import RecordFailed, RecordUndecodable
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
@@ -91,6 +91,10 @@ def _encode_exactly(found: Json) -> bytes:
     try:
         text = json.dumps(found, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         return text.encode()
+    except TypeError as error:
+        # Only a user's function can have brought it.
+        message = f"JSON has no word for something in it ({error})"
+        raise RecordFailed(message) from error
     except (ValueError, RecursionError) as error:
         message = "the value has a number that is too long, or is nested too deeply"
         raise RecordUndecodable(message) from error

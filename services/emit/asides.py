@@ -27,7 +27,9 @@ def dead_records(asides: Iterable[Aside], sources: list[Record]) -> Iterator[Rec
         record = aside.record
         if record.offset is None and 0 <= aside.cause < len(sources):
             record = record._replace(offset=sources[aside.cause].offset)
-        letter = DeadLetter(record, aside.operator, aside.reason, aside.detail)
+        letter = DeadLetter(
+            record, aside.operator, aside.reason, aside.detail, aside.exception, aside.stacktrace
+        )
         yield aside.record._replace(headers=dead_headers(letter))
 
 

@@ -1,8 +1,9 @@
-"""Gives every record its event time, and stops those whose time would spoil everybody else's.
+"""Gives every record its event time, and stops those that would spoil everybody else's.
 
 Stream time only ever moves forward, so one record from the year 2099 makes all that follow late,
 closes every window and purges every id. With `max-future` such a record is dead instead. A
-negative timestamp is always dead: no window begins before zero, and Kafka means "none" by it.
+negative timestamp is always dead: no window begins before zero, and Kafka means "none" by it; so is
+one behind which no window could end within 64 bits, and a record with headers that cannot be kept.
 Nothing is lost: what is dead keeps its bytes and goes to the dead-letter topic.
 
 The clock is an argument. The same records and the same `now_ms` give the same batch.
@@ -17,13 +18,16 @@ from contracts.dead_letter import INTAKE
 from contracts.decision import Reason
 from contracts.errors import RecordUndecodable
 from contracts.pipeline import Source
-from contracts.record import Record
+from contracts.record import Headers, Record
 from contracts.selector_text import RECORD_TIMESTAMP, parse_selector
 from contracts.selectors import select_timestamp_ms
+from contracts.time import TIME_MS_MAX
 from services.operators.operator import Aside, Batch
+from services.operators.readable import dead_aside
 
-_timestamp_of = itemgetter(2)
-_TIMESTAMP_MS_MAX = (1 << 63) - 1
+_timestamp_of, _headers_of = itemgetter(2), itemgetter(3)
+_HEADERS_MAX = (1 << 16) - 1
+"""What a record's row has room for; what operators add to a record's own is one."""
 
 
 class Timestamps:
@@ -46,8 +50,10 @@ class Timestamps:
         A cause in the batch is the index in `records`, so dead records leave gaps.
         """
         self.taken += len(records)
-        latest_ms = None if self._max_future_ms is None else now_ms + self._max_future_ms
-        if self._select is None and _all_between(records, latest_ms):
+        latest_ms = TIME_MS_MAX
+        if self._max_future_ms is not None:
+            latest_ms = min(latest_ms, now_ms + self._max_future_ms)
+        if self._select is None and _all_between(records, latest_ms) and _all_keepable(records):
             return Batch.of(records), []
         batch = Batch([], [])
         dead: list[Aside] = []
@@ -55,18 +61,16 @@ class Timestamps:
             try:
                 timed = self._timed(record)
             except RecordUndecodable as undecodable:
-                dead.append(self._dead(cause, record, Reason.UNDECODABLE, str(undecodable)))
+                dead.append(dead_aside(cause, INTAKE, record, undecodable))
                 continue
-            problem = _problem(timed.timestamp_ms, now_ms, latest_ms)
+            problem = _problem(timed.timestamp_ms, now_ms, latest_ms) or _unkept(record.headers)
             if problem is None:
                 batch.append(timed, cause, None)
             else:
-                dead.append(self._dead(cause, record, *problem))
+                dead.append(Aside(cause, INTAKE, record, *problem))
+        for aside in dead:
+            self.dead[aside.reason] = self.dead.get(aside.reason, 0) + 1
         return batch, dead
-
-    def _dead(self, cause: int, record: Record, reason: Reason, detail: str) -> Aside:
-        self.dead[reason] = self.dead.get(reason, 0) + 1
-        return Aside(cause, INTAKE, record, reason, detail)
 
     def _timed(self, record: Record) -> Record:
         """The record at its event time; a tombstone without value keeps the time it came with."""
@@ -75,20 +79,44 @@ class Timestamps:
         return record._replace(timestamp_ms=self._select(record))
 
 
-def _all_between(records: list[Record], latest_ms: int | None) -> bool:
+def _all_between(records: list[Record], latest_ms: int) -> bool:
     """Whether no timestamp is negative, or later than allowed."""
-    timestamps = list(map(_timestamp_of, records))
+    timestamps: list[int] = list(map(_timestamp_of, records))
     if not timestamps:
         return True
-    return min(timestamps) >= 0 and (latest_ms is None or max(timestamps) <= latest_ms)
+    return min(timestamps) >= 0 and max(timestamps) <= latest_ms
 
 
-def _problem(timestamp_ms: int, now_ms: int, latest_ms: int | None) -> tuple[Reason, str] | None:
+def _all_keepable(records: list[Record]) -> bool:
+    """Whether there is nothing about anybody's headers; most records have none."""
+    return not any(map(_unkept, filter(None, map(_headers_of, records))))
+
+
+def _unkept(headers: Headers) -> tuple[Reason, str] | None:
+    """Why headers cannot be kept."""
+    if len(headers) >= _HEADERS_MAX:
+        return Reason.UNDECODABLE, f"it has {len(headers)} headers, more than state has room for"
+    for name, _ in headers:
+        if not name.isascii() and not _is_text(name):
+            return Reason.UNDECODABLE, "the name of one of its headers is not UTF-8"
+    return None
+
+
+def _is_text(name: str) -> bool:
+    """Bytes that are none are read as lone surrogates, so that they can be written as they were."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _problem(timestamp_ms: int, now_ms: int, latest_ms: int) -> tuple[Reason, str] | None:
     if timestamp_ms < 0:
         return Reason.NEGATIVE_TIMESTAMP, f"its timestamp is {timestamp_ms}"
-    if timestamp_ms > _TIMESTAMP_MS_MAX:
-        return Reason.UNDECODABLE, "its timestamp does not fit 64 bits"
-    if latest_ms is not None and timestamp_ms > latest_ms:
+    if timestamp_ms > TIME_MS_MAX:
+        return Reason.UNDECODABLE, "its timestamp is so late that windows could not end in 64 bits"
+    if timestamp_ms > latest_ms:
         ahead_ms = timestamp_ms - now_ms
         allowed_ms = latest_ms - now_ms
         detail = f"its timestamp is {ahead_ms} ms ahead of the clock; {allowed_ms} ms are allowed"

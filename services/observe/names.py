@@ -281,10 +281,12 @@ OPERATOR: tuple[Metric[OperatorSnapshot], ...] = (
     Metric(
         "headrace_dead_records_total", "counter",
         "Records that the operator could not read and that left for the dead-letter topic.",
-        only(
-            "deduplicate", "filter", "aggregate", "suppress",
-            read=lambda operator: operator.counts.dead,
-        ),
+        lambda operator: operator.counts.dead,
+    ),
+    Metric(
+        "headrace_failed_records_total", "counter",
+        "Those of the dead that the operator, or a function of yours in it, failed on.",
+        lambda operator: operator.counts.failed,
     ),
     Metric(
         "headrace_held_records", "gauge",

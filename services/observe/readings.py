@@ -24,7 +24,12 @@ Number = int | float
 Reading = Number | dict[str, int] | dict[str, float] | dict[Reason, int] | None
 """None: no series. A dictionary: one series for each value of the metric's own label."""
 
-_INTAKE_REASONS = (Reason.UNDECODABLE, Reason.NEGATIVE_TIMESTAMP, Reason.FUTURE_TIMESTAMP)
+_INTAKE_REASONS = (
+    Reason.UNDECODABLE,
+    Reason.FAILED,
+    Reason.NEGATIVE_TIMESTAMP,
+    Reason.FUTURE_TIMESTAMP,
+)
 _DROP_REASONS: Mapping[OperatorKind, tuple[Reason, ...]] = {
     "reorder": (Reason.PAST_GRACE,),
     "deduplicate": (Reason.DUPLICATE, Reason.PAST_INTERVAL),

@@ -19,8 +19,8 @@ from contracts.policies import AggregatePolicy, Hopping, Session, Sliding, Tumbl
 from contracts.record import Record
 from services.operators.functions import Function
 from services.operators.held_windows import HeldTumblingWindows, HeldWindows
-from services.operators.operator import Aside, Batch, Step, View
-from services.operators.readable import only, read_batch, set_aside_dead
+from services.operators.operator import Batch, Step, View
+from services.operators.readable import dead_aside, only, read_batch, set_aside_dead
 from services.operators.session_windows import SessionWindows
 from services.operators.sliding_windows import SlidingWindows
 from services.operators.suppress import Suppress
@@ -55,6 +55,11 @@ class Aggregate(Timed):
         self._windows = windows_of(policy, view, function, held_by)
         self._needs_value = policy.window is None or isinstance(policy.window, Sliding)
 
+    @property
+    def looks_behind(self) -> bool:
+        """Whether its results stand in the operator behind it alone."""
+        return isinstance(self._windows, HeldWindows)
+
     def process(self, batch: Batch) -> Step:
         """Put every record into its windows."""
         step = Step(Batch([], [], []))
@@ -85,7 +90,7 @@ class Aggregate(Timed):
         self._time_ms = taken.time_ms
         self.counts.windows_refused += taken.refused
         for index, problem in taken.dead:
-            aside = Aside(causes[index], self.name, records[index], Reason.UNDECODABLE, problem)
+            aside = dead_aside(causes[index], self.name, records[index], problem)
             set_aside_dead(step, self.counts, aside)
         for index, refused, time_ms in taken.outside:
             self._late(step, records[index], causes[index], refused, time_ms)

@@ -1,13 +1,15 @@
 """The chain: a pipeline's operators over one partition, each fed with what left the one before it.
 
-An operator that fails ends the batch: what left before goes through the operators behind it, the
-rest of the batch was never decided, and the chain must be thrown away with its views' changes.
+An operator that cannot go on ends the batch: what left before goes through the operators behind it,
+the rest of the batch was never decided, and the chain must be thrown away with its views' changes.
+So must one that has raised; the same batch is then processed carefully (see `careful`) by another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from contracts.decision import Decision, Verdict
 from contracts.policies import (
@@ -23,6 +25,7 @@ from contracts.policies import (
 from contracts.record import NO_TIME_MS
 from contracts.selectors import predicate, select
 from services.operators.aggregate import Aggregate
+from services.operators.careful import Stage
 from services.operators.deduplicate import Deduplicate
 from services.operators.distinct import Distinct
 from services.operators.filter import Filter
@@ -94,27 +97,29 @@ class Chain:
         explain: bool = False,
     ) -> None:
         """Build every operator over the view of its store."""
-        self.operators = _build(policies, view_of, explain=explain)
+        self._policies = policies
+        self._views = [view_of(policy.store or policy.name or policy.kind) for policy in policies]
+        self.operators = _build(policies, self._views, explain=explain)
         self._explain = explain
         self.lateness = Lateness()
 
-    def process(self, batch: Batch) -> Step:
-        """Take a batch from the source through all operators."""
-        self.lateness.take([record[2] for record in batch.records])
-        return self.process_from(0, batch)
+    def process(self, batch: Batch, *, carefully: bool = False) -> Step:
+        """Take a batch from the source through all operators.
 
-    def process_from(self, first: int, batch: Batch) -> Step:
+        Carefully is record by record: what an operator fails on is dead, and the rest goes on.
+        """
+        self.lateness.take([record[2] for record in batch.records])
+        return self.process_from(0, batch, carefully=carefully)
+
+    def process_from(self, first: int, batch: Batch, *, carefully: bool = False) -> Step:
         """Take a batch through the operators from `first` on."""
         whole = Step(batch)
-        for operator in self.operators[first:]:
-            step = operator.process(whole.forwarded)
-            whole.forwarded = step.forwarded
-            whole.late += step.late
-            whole.dead += step.dead
-            whole.decisions += step.decisions
-            if step.failure is not None:
-                whole.failure = step.failure
-                _forget_after(whole, step.failure.cause)
+        if carefully:
+            for span in self._spans(first):
+                whole.go_on(self._process_each(span, whole.forwarded))
+        else:
+            for operator in self.operators[first:]:
+                whole.go_on(operator.process(whole.forwarded))
         if self._explain:
             whole.decisions += [
                 Decision(dead.operator, dead.record, Verdict.DEAD, dead.reason, (), dead.cause)
@@ -122,7 +127,23 @@ class Chain:
             ]
         return whole
 
-    def release_idle(self) -> Step | None:
+    def _spans(self, first: int) -> Iterator[slice]:
+        """Where operators stand, those that look into one another's state together."""
+        for place in range(first, len(self.operators)):
+            operator = self.operators[place]
+            if not (isinstance(operator, Aggregate) and operator.looks_behind):
+                yield slice(first, place + 1)
+                first = place + 1
+
+    def _process_each(self, span: slice, batch: Batch) -> Step:
+        policies, views = self._policies[span], self._views[span]
+        rebuild = partial(_build, policies, views, explain=self._explain)
+        stage = Stage(self.operators[span], views, rebuild)
+        step = stage.process(batch)
+        self.operators[span] = stage.operators
+        return step
+
+    def release_idle(self, *, carefully: bool = False) -> Step | None:
         """Let go of what waits for records that a silent source will not send; None if nothing.
 
         Only a reorder with `idle` ever lets go without a record. The caller has looked at the
@@ -132,7 +153,7 @@ class Chain:
         for index, operator in enumerate(self.operators):
             if isinstance(operator, Reorder) and operator.releases_when_idle:
                 released = operator.release_idle()
-                rest = self.process_from(index + 1, released.forwarded)
+                rest = self.process_from(index + 1, released.forwarded, carefully=carefully)
                 rest.decisions = [*released.decisions, *rest.decisions]
                 whole = rest if whole is None else _joined(whole, rest)
                 if whole.failure is not None:
@@ -154,10 +175,9 @@ class Chain:
 
 
 def _build(
-    policies: Sequence[AnyOperator], view_of: Callable[[str], View], *, explain: bool
+    policies: Sequence[AnyOperator], views: Sequence[View], *, explain: bool
 ) -> list[Operator]:
     """The last first, since an operator may have its results in the one behind it."""
-    views = [view_of(policy.store or policy.name or policy.kind) for policy in policies]
     built: list[Operator] = []
     behind: AnyOperator | None = None
     for policy, view in zip(reversed(policies), reversed(views), strict=True):
@@ -180,10 +200,3 @@ def _joined(one: Step, other: Step) -> Step:
         one.decisions + other.decisions,
         other.failure,
     )
-
-
-def _forget_after(step: Step, cause: int) -> None:
-    """What an earlier operator put aside behind the record at which a later one failed."""
-    step.late = [aside for aside in step.late if aside.cause <= cause]
-    step.dead = [aside for aside in step.dead if aside.cause <= cause]
-    step.decisions = [decision for decision in step.decisions if decision.cause <= cause]

@@ -12,8 +12,8 @@ from contracts.decision import Decision, Reason, Verdict
 from contracts.errors import RecordUndecodable
 from contracts.policies import FilterPolicy
 from contracts.record import Record
-from services.operators.operator import Aside, Batch, Counts, Step
-from services.operators.readable import read_batch, set_aside_dead
+from services.operators.operator import Batch, Counts, Step
+from services.operators.readable import dead_aside, read_batch, set_aside_dead
 
 Predicate = Callable[[Record], bool]
 
@@ -60,8 +60,7 @@ class Filter:
                 new = record if self._holds(record) else record._replace(value=None)
                 old = old_value if self._holds(old_record) else None
             except RecordUndecodable as problem:
-                dead = Aside(cause, self.name, record, Reason.UNDECODABLE, str(problem))
-                set_aside_dead(step, self.counts, dead)
+                set_aside_dead(step, self.counts, dead_aside(cause, self.name, record, problem))
                 continue
             kept = new.value is not None or old is not None
             if kept:

@@ -10,16 +10,17 @@ A record in which there is nothing to add (no such field, null) leaves the aggre
 
 A user's function is an object with `initial()`, `add(aggregate, record)` and `merge(one, other)`
 (for session windows). It gets and gives bytes or None, and must not change what it
-was given. A record on which it raises is dead.
+was given. A record on which it raises, or answers anything else, is dead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from struct import Struct
 from typing import Any, NamedTuple
 
-from contracts.errors import RecordUndecodable, SelectorInvalid
+from contracts.errors import RecordFailed, SelectorInvalid
 from contracts.policies import AggregatePolicy
 from contracts.raised import told
 from contracts.record import Record
@@ -29,6 +30,7 @@ from contracts.serde.json import decode_json, encode_json
 Aggregated = bytes | None
 _PARTS = {"initial": 0, "add": 2, "merge": 2}
 """What a user's object must have, and with how many arguments each is called."""
+_TOO_LARGE = "with it the result would be larger than any floating-point number"
 _count = Struct(">q")
 _pack_count = _count.pack
 _ZERO = _pack_count(0)
@@ -76,21 +78,29 @@ def user_function(name: str, of_user: Any) -> Function:
     for part, arguments in _PARTS.items():
         check_call(f"{name}.{part}", getattr(user, part), arguments)
 
-    def add(aggregate: Aggregated, record: Record) -> Aggregated:
-        try:
-            return user.add(aggregate, record)  # type: ignore[no-any-return]
-        except Exception as problem:
-            message = f"`{name}` raised {type(problem).__name__} in `add`"
-            raise RecordUndecodable(message) from problem
+    return Function(
+        None,
+        _answering(name, "initial", user.initial),
+        _answering(name, "add", user.add),
+        _answering(name, "merge", user.merge),
+    )
 
-    def merge(one: Aggregated, other: Aggregated) -> Aggregated:
-        try:
-            return user.merge(one, other)  # type: ignore[no-any-return]
-        except Exception as problem:
-            message = f"`{name}` raised {type(problem).__name__} in `merge`"
-            raise RecordUndecodable(message) from problem
 
-    return Function(None, user.initial, add, merge)
+def _answering(name: str, part: str, call: Callable[..., Any]) -> Callable[..., Aggregated]:
+    """A part of a user's function that gives an aggregate, or fails."""
+
+    def answer(*given: Any) -> Aggregated:
+        try:
+            found = call(*given)
+        except Exception as problem:
+            message = f"`{name}` raised {type(problem).__name__} in `{part}`"
+            raise RecordFailed(message) from problem
+        if found is None or type(found) is bytes:
+            return found
+        message = f"`{name}` answered {type(found).__name__} in `{part}`, not bytes or None"
+        raise RecordFailed(message)
+
+    return answer
 
 
 def _zero() -> Aggregated:
@@ -121,7 +131,13 @@ def _adder(combine: Callable[[Any, Any], Any]) -> Callable[[Aggregated, Any], Ag
     def add(aggregate: Aggregated, found: float | None) -> Aggregated:
         if found is None:
             return aggregate
-        return encode_json(found if aggregate is None else combine(decode_json(aggregate), found))
+        try:
+            total = found if aggregate is None else combine(decode_json(aggregate), found)
+        except OverflowError as problem:
+            raise RecordFailed(_TOO_LARGE) from problem
+        if type(total) is float and not isfinite(total):
+            raise RecordFailed(_TOO_LARGE)
+        return encode_json(total)
 
     return add
 

@@ -143,14 +143,14 @@ class HeldTumblingWindows(HeldWindows):
             latest = latest_of.get(key)
             if latest is None and (update := held(key)) is not None:
                 latest = update.record
-            if latest is None or (old := latest[1]) is None:
-                old = initial()
-            elif latest[2] > timestamp_ms:
-                timestamp_ms = latest[2]
             try:
+                if latest is None or (old := latest[1]) is None:
+                    old = initial()
+                elif latest[2] > timestamp_ms:
+                    timestamp_ms = latest[2]
                 new = add(old, content)
             except RecordUndecodable as problem:
-                taken.dead.append((index, str(problem)))
+                taken.dead.append((index, problem))
                 continue
             headers = headers + window_headers if headers else window_headers
             result = make_record((key, new, timestamp_ms, headers, topic, partition, offset))

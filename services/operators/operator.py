@@ -14,12 +14,19 @@ The law of this folder
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from contracts.decision import Decision, Reason
 from contracts.record import Record
+
+
+class Changes(NamedTuple):
+    """What an operator changed and nobody committed yet."""
+
+    rows: Mapping[bytes, bytes | None]
+    drops: Sequence[tuple[bytes, bytes]]
 
 
 class View(Protocol):
@@ -41,6 +48,12 @@ class View(Protocol):
 
     def drop(self, start: bytes, end: bytes) -> None:
         """Forget start <= key < end whole, rows that were put before in this view included."""
+
+    def changes(self) -> Changes:
+        """What was put and dropped until now, and is not committed."""
+
+    def go_back(self, to: Changes) -> None:
+        """Forget what was put and dropped since."""
 
 
 @dataclass(slots=True)
@@ -85,6 +98,9 @@ class Aside(NamedTuple):
     reason: Reason
     detail: str
     """A clause for people: what was wrong with it."""
+    exception: str = ""
+    """The class of what was raised, where a step failed on it."""
+    stacktrace: str = ""
 
 
 class Failure(NamedTuple):
@@ -105,6 +121,22 @@ class Step:
     dead: list[Aside] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     failure: Failure | None = None
+
+    def go_on(self, next_step: Step) -> None:
+        """What was forwarded went through one more operator; this is the step of both."""
+        self.forwarded = next_step.forwarded
+        self.late += next_step.late
+        self.dead += next_step.dead
+        self.decisions += next_step.decisions
+        if next_step.failure is not None:
+            self.failure = next_step.failure
+            self._forget_after(next_step.failure.cause)
+
+    def _forget_after(self, cause: int) -> None:
+        """What an earlier operator put aside behind the record at which a later one failed."""
+        self.late = [aside for aside in self.late if aside.cause <= cause]
+        self.dead = [aside for aside in self.dead if aside.cause <= cause]
+        self.decisions = [decision for decision in self.decisions if decision.cause <= cause]
 
 
 class Operator(Protocol):
@@ -132,6 +164,8 @@ class Counts:
     merged: int = 0
     late: int = 0
     dead: int = 0
+    failed: int = 0
+    """Those of the dead that the operator failed on."""
     emitted: int = 0
     """New records that an aggregate made; nobody brought them in."""
     dropped: dict[Reason, int] = field(default_factory=dict)

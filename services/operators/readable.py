@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
+from traceback import format_exception
 from typing import Any, TypeVar
 
 from contracts.decision import Reason
-from contracts.errors import RecordUndecodable
+from contracts.errors import RecordFailed, RecordUndecodable
 from contracts.record import Record
 from services.operators.operator import Aside, Batch, Counts, Step
 
 What = TypeVar("What")
+_DETAIL_CHARACTERS_MAX = 1_000
+_STACKTRACE_CHARACTERS_MAX = 4_000
+"""The last ones say where it was raised, and what."""
 
 
 def read_batch(
@@ -35,9 +39,7 @@ def _read_one_by_one(
         try:
             found.append(read(record))
         except RecordUndecodable as problem:
-            set_aside_dead(
-                step, counts, Aside(cause, name, record, Reason.UNDECODABLE, str(problem))
-            )
+            set_aside_dead(step, counts, dead_aside(cause, name, record, problem))
         else:
             records.append(record)
             causes.append(cause)
@@ -52,4 +54,24 @@ def only(is_wanted: Sequence[bool], columns: Iterable[Sequence[Any]]) -> Iterato
 def set_aside_dead(step: Step, counts: Counts, aside: Aside) -> None:
     """A record leaves for the dead-letter topic."""
     counts.dead += 1
+    counts.failed += aside.reason is Reason.FAILED
     step.dead.append(aside)
+
+
+def dead_aside(cause: int, operator: str, record: Record, problem: Exception) -> Aside:
+    """A record that a step could not read, or failed on, with what was raised."""
+    if isinstance(problem, RecordUndecodable) and not isinstance(problem, RecordFailed):
+        return Aside(cause, operator, record, Reason.UNDECODABLE, str(problem))
+    if isinstance(problem, RecordFailed):
+        detail, raised = str(problem), problem.__cause__ or problem
+    else:
+        detail, raised = f"{type(problem).__name__}: {problem}", problem
+    return Aside(
+        cause,
+        operator,
+        record,
+        Reason.FAILED,
+        detail[:_DETAIL_CHARACTERS_MAX],
+        f"{type(raised).__module__}.{type(raised).__qualname__}",
+        "".join(format_exception(raised, chain=False))[-_STACKTRACE_CHARACTERS_MAX:],
+    )

@@ -188,17 +188,17 @@ class TumblingWindows(TimeWindows):
                 continue
             row_key = prefix + key
             row = rows[row_key]
-            if row is None:
-                old = initial()
-            else:
-                old = row[_TIMESTAMP_BYTES:]
-                latest_ms = _latest_ms(row)
-                if latest_ms > timestamp_ms:
-                    timestamp_ms = latest_ms
             try:
+                if row is None:
+                    old = initial()
+                else:
+                    old = row[_TIMESTAMP_BYTES:]
+                    latest_ms = _latest_ms(row)
+                    if latest_ms > timestamp_ms:
+                        timestamp_ms = latest_ms
                 new = add(old, content)
             except RecordUndecodable as problem:
-                taken.dead.append((index, str(problem)))
+                taken.dead.append((index, problem))
                 continue
             rows[row_key] = changed[row_key] = (
                 None if new is None else _pack_timestamp(timestamp_ms) + new

@@ -46,7 +46,7 @@ class Taken:
     time_ms: int
     """Stream time behind them."""
     outside: list[Outside] = field(default_factory=list)
-    dead: list[tuple[int, str]] = field(default_factory=list)
+    dead: list[tuple[int, RecordUndecodable]] = field(default_factory=list)
     """Index and problem of each that the function could not add."""
     refused: int = 0
     """Closed windows that a record came too late for, one count a window and record."""
@@ -77,7 +77,7 @@ class WindowsOneByOne(ABC):
             try:
                 refused = self.take_one(record, content, taken.time_ms, cause, into)
             except RecordUndecodable as problem:
-                taken.dead.append((index, str(problem)))
+                taken.dead.append((index, problem))
                 continue
             taken.refused += refused
             if len(into.causes) == emitted:

@@ -32,7 +32,7 @@ from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 from mode.threads import WorkerThread
 
-from contracts.record import Record
+from contracts.record import Record, size_bytes
 from services.runtime import seams
 from services.runtime.coordinator import GroupConsumer
 from services.runtime.outbox import OURS
@@ -63,6 +63,8 @@ class Batch(NamedTuple):
     lease: int
     """Of the task for which the partition was being read."""
     records: list[Record]
+    size_bytes: int
+    """Of keys and values."""
 
 
 class Bounds(NamedTuple):
@@ -123,7 +125,7 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             fetched = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
         except OffsetOutOfRangeError as gone:
             return [
-                Batch(partition, self._leases[partition], [])
+                Batch(partition, self._leases[partition], [], 0)
                 for partition in gone.args[0]
                 if partition in self._leases
             ]
@@ -133,8 +135,9 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             lease = self._leases.get(partition)
             if lease is None:
                 continue
-            batches.append(Batch(partition, lease, records))
-            if worker.waiting(partition) + len(records) >= worker.work.waiting_records_max:
+            batch = Batch(partition, lease, records, size_bytes(records))
+            batches.append(batch)
+            if worker.has_enough_with(batch):
                 consumer.pause(partition)
                 self._paused.add(partition)
         return batches

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from aiokafka.partitioner import murmur2
 from aiokafka.structs import TopicPartition
 
-from contracts.decision import Reason
 from contracts.errors import RecordUndecodable
 from contracts.hops import Hop, Repartition
 from contracts.pipeline import PipelineSpec
@@ -18,6 +17,8 @@ from contracts.selectors import select
 from contracts.topics import decisions_topic, progress_topic
 from services.emit.asides import dead_records, decision_records, late_records
 from services.operators.operator import Aside, Batch, Step
+from services.operators.readable import dead_aside
+from services.runtime.failures import Failures
 from services.runtime.outbox import Outbox
 from services.state.changelog import records_of
 from services.state.overlay import Overlay
@@ -39,9 +40,17 @@ class Reached(NamedTuple):
 class Exits:
     """The topics behind one partition of a hop."""
 
-    def __init__(self, spec: PipelineSpec, hop: Hop, partition: int, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        hop: Hop,
+        partition: int,
+        outbox: Outbox,
+        failures: Failures,
+    ) -> None:
         """Send through this outbox."""
         self._spec = spec
+        self._failures = failures
         self._hop = hop
         self._partition = partition
         self._outbox = outbox
@@ -57,23 +66,27 @@ class Exits:
     async def send(self, step: Step, dead: list[Aside], records: list[Record]) -> None:
         """Send what left the operators for these records, and what was dead at the door."""
         send, partition = self._outbox.send, self._partition
-        if self._spread is None:
-            await send(self._spec.sink.topic, partition, step.forwarded.records)
-        else:
-            spread, without_id = self._spread.by_partition(
-                step.forwarded, await self._outbox.partitions(self._spread.topic), partition
-            )
-            dead = [*dead, *without_id]
-            for to, of_partition in spread.items():
-                await send(self._spread.topic, to, of_partition)
+        topic, cleaned, without_id = await self._led(step.forwarded)
+        dead = [*dead, *without_id, *step.dead]
+        self._failures.take(dead, records)
+        for to, of_partition in cleaned.items():
+            await send(topic, to, of_partition)
         if step.late:
             await send(self._spec.late.topic, partition, late_records(step.late))
-        if step.dead or dead:
-            letters = dead_records([*dead, *step.dead], records)
+        if dead:
+            letters = dead_records(dead, records)
             await send(self._spec.dead.topic, partition, letters)
         if step.decisions:
             await send(self._decisions, partition, decision_records(step.decisions))
         self._outbox.announce(*self._closing)
+
+    async def _led(self, batch: Batch) -> tuple[str, dict[int, list[Record]], list[Aside]]:
+        """Where what is forwarded goes: topic, partitions, and records whose id nobody can read."""
+        if self._spread is None:
+            return self._spec.sink.topic, {self._partition: batch.records}, []
+        topic = self._spread.topic
+        partitions = await self._outbox.partitions(topic)
+        return topic, *self._spread.by_partition(batch, partitions, self._partition)
 
     async def settle(self) -> int | None:
         """Wait until what was cleaned is acknowledged; the last one's offset, None without any.
@@ -145,7 +158,7 @@ class Spread:
             try:
                 identity = self._select(record)
             except RecordUndecodable as problem:
-                dead.append(Aside(cause, self._operator, record, Reason.UNDECODABLE, str(problem)))
+                dead.append(dead_aside(cause, self._operator, record, problem))
                 continue
             to = home if identity is None else murmur2(identity) & 0x7FFFFFFF
             spread.setdefault(to % partitions, []).append(record)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from aiokafka.structs import TopicPartition
 
 from contracts.hops import Hop
-from contracts.record import Record
+from contracts.record import Record, size_bytes
 from services.intake.timestamps import Timestamps
 from services.observe.histogram import COMMIT_RECORDS, COMMIT_SECONDS, Histogram
 from services.observe.snapshot import (
@@ -19,9 +18,6 @@ from services.observe.snapshot import (
     operator_snapshot,
 )
 from services.operators.chain import Chain, Lateness
-
-_key_of = itemgetter(0)
-_value_of = itemgetter(1)
 
 
 class Surveyed(NamedTuple):
@@ -58,8 +54,7 @@ class Tally:
     def took(self, records: list[Record]) -> None:
         """Records were decided."""
         self.taken_records += len(records)
-        for field_of in (_key_of, _value_of):
-            self.taken_bytes += sum(map(len, filter(None, map(field_of, records))))
+        self.taken_bytes += size_bytes(records)
 
     def committed(self, records: int, seconds: float) -> None:
         """A commit succeeded."""

@@ -26,16 +26,17 @@ from aiokafka.structs import TopicPartition
 from contracts.errors import BufferFull, StateCorrupt
 from contracts.hops import Hop
 from contracts.pipeline import Source
-from contracts.policies import ReorderPolicy
 from contracts.record import Record, offset_of
 from services.intake.timestamps import Timestamps
 from services.observe.logs import logger as logger_of
 from services.observe.snapshot import TaskState
 from services.operators.chain import Chain
-from services.operators.operator import Failure
+from services.operators.operator import Aside, Step
 from services.operators.progress import progress_ms
+from services.runtime.ahead import Ahead, BatchFailedError, StopAtError, blaming, full
 from services.runtime.exits import Exits, Reached
 from services.runtime.outbox import Outbox
+from services.runtime.pace import Pace
 from services.runtime.restorer import BeginsLaterError
 from services.runtime.tally import Tally
 from services.runtime.work import Work
@@ -45,10 +46,8 @@ from services.state.purging import Purging
 from services.state.stamps import carry_over, check_stamp, stamp_of
 
 _LOOK_AGAIN_S = 1.0
-SLICE_RECORDS = 500
-"""How many records the operators take at once: enough to be fast, few enough to let others in."""
-
-
+_STAND_BACK_S = 1.0, 60.0
+"""How long a partition rests that nobody can say why it failed: at first, and at most."""
 _leases = count(1)
 logger = logger_of(__name__)
 
@@ -57,20 +56,12 @@ class Fetched(NamedTuple):
     """What the source's consumer brought for a task, and how to say that it is committed."""
 
     records: list[Record]
+    size_bytes: int
     acknowledge: Callable[[], Any]
 
 
 class _GoneError(Exception):
     """The source has lost the records that were to come next; the task is opened again."""
-
-
-class _StopAtError(Exception):
-    """An operator cannot go on; the task is opened again and runs up to this offset."""
-
-    def __init__(self, offset: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.offset = offset
-        self.sentence = sentence
 
 
 class Task:
@@ -87,6 +78,8 @@ class Task:
         """Whose records are taken: those fetched since the task last began to read."""
         self.waiting = 0
         """Records that were brought and not taken yet."""
+        self.waiting_bytes = 0
+        """Of their keys and values; a batch counts until all of it is taken."""
         self.position = 0
         """The next source offset."""
         self.committed: int | None = None
@@ -100,15 +93,12 @@ class Task:
         self._inbox: deque[Fetched] = deque()
         self._arrived = asyncio.Event()
         self._uncommitted: list[Fetched] = []
-        self._opened_at = 0.0
-        self._commit_began_at = 0.0
-        self._commit_took_s = work.settings.commit_interval_ms / 1000
-        self._quiet_since = time.monotonic()
-        self._stop_at: _StopAtError | None = None
+        self._pace = Pace(work.settings, hop)
+        self._ahead = Ahead()
+        self._rest_s = _STAND_BACK_S[0]
         self._is_closing = False
         self._has_rebuilt = False
         self._where = {"topic": hop.topic, "partition": partition}
-        self._idle_s = _idle_s(hop)
         self._partition_state: PartitionState
         self._outbox: Outbox
         self._exits: Exits
@@ -132,8 +122,10 @@ class Task:
                     opened.callback(self._forget)
                     await self._open(opened)
                     await self._live()
-            except _StopAtError as stop:
-                self._stop_at = stop
+            except StopAtError as stop:
+                self._ahead.stop = stop
+            except BatchFailedError as failed:
+                await self._take_care(failed)
             except _GoneError:
                 # Where it begins again, it says what is lost.
                 logger.warning("records that come next are not there any more", **self._where)
@@ -145,6 +137,23 @@ class Task:
                     logger.warning("not committed before it left", **self._where, why=repr(problem))
                 elif not await self._work.recover(self, problem):
                     return
+
+    async def _take_care(self, failed: BatchFailedError) -> None:
+        """Find the record to blame, one by one; where none is, rest before all is tried again."""
+        why = repr(failed.__cause__)
+        if self._ahead.take_care(failed):
+            logger.info("a batch failed, and is done record by record", **self._where, why=why)
+            return
+        logger.error(
+            "processing fails, and no record is to blame; it is tried again",
+            **self._where,
+            offsets=str(failed),
+            why=why,
+            again_in_s=self._rest_s,
+            exc_info=failed.__cause__,
+        )
+        await asyncio.sleep(self._rest_s)
+        self._rest_s = min(2 * self._rest_s, _STAND_BACK_S[1])
 
     async def _discard(self, damage: StateCorrupt) -> None:
         """Rebuild a damaged database, once: if that is damaged too, its changelog is."""
@@ -182,9 +191,10 @@ class Task:
         self._purging = Purging(
             state.overlay, hop.operators, chain.operators, state.changelog_position
         )
-        self._exits = Exits(work.spec, hop, self.partition, outbox)
+        self._exits = Exits(work.spec, hop, self.partition, outbox, work.failures)
         self.timestamps = Timestamps(work.spec.source if hop.is_first else Source(topic=hop.topic))
         self.position = await work.start_position(self.source, state.position)
+        self._committed_position = self.position
         opened.push_async_callback(work.stop_reading, self.source)
         chain.lateness.time_ms = state.time_ms
         self.state = "running"
@@ -204,7 +214,7 @@ class Task:
         self.tally = Tally()
         self._inbox.clear()
         self._uncommitted.clear()
-        self.waiting = 0
+        self.waiting = self.waiting_bytes = 0
         self.uncommitted_records = 0
 
     async def _restore(self, *, is_last: bool) -> list[bytes]:
@@ -253,32 +263,19 @@ class Task:
 
     def _patience_s(self) -> float | None:
         if self._outbox.is_open:
-            return max(0.0, self._due_at() - time.monotonic())
-        return self._idle_s and min(self._idle_s, _LOOK_AGAIN_S)
+            return self._pace.due_in_s(records_wait=bool(self.waiting))
+        return self._pace.idle_s and min(self._pace.idle_s, _LOOK_AGAIN_S)
 
     def _is_due(self) -> bool:
         if not self._outbox.is_open:
             return False
-        settings = self._work.settings
-        return (
-            # Whoever waited for a hand-over need not wait for a commit interval on top.
-            (self._partition_state.is_followed and not self.tally.commits)
-            or self.uncommitted_records >= settings.commit_records_max
-            or self._outbox.bytes_sent >= settings.commit_bytes_max
-            or time.monotonic() >= self._due_at()
+        # Whoever waited for a hand-over need not wait for a commit interval on top.
+        is_handed_over = self._partition_state.is_followed and not self.tally.commits
+        return is_handed_over or self._pace.is_due(
+            records=self.uncommitted_records,
+            sent_bytes=self._outbox.bytes_sent,
+            records_wait=bool(self.waiting),
         )
-
-    def _due_at(self) -> float:
-        """When the interval is over, from the beginning of one commit to that of the next.
-
-        As long as the last commit took, records have their turn: a slow broker is not given commits
-        alone. Who is behind lets the whole interval pass between two, since large ones cost less.
-        """
-        interval_s = self._work.settings.commit_interval_ms / 1000
-        if self.waiting:
-            return self._opened_at + interval_s
-        begun = self._opened_at + min(interval_s, self._commit_took_s)
-        return max(begun, self._commit_began_at + interval_s)
 
     async def _take(self, fetched: Fetched) -> None:
         records = fetched.records
@@ -293,33 +290,34 @@ class Task:
             records = records[known:]
             self.waiting -= known
             self._work.taken(self)
-        at_once = min(SLICE_RECORDS, self._work.settings.commit_records_max)
-        for start in range(0, len(records), at_once):
-            part = records[start : start + at_once]
-            await self._process(part)
-            self.waiting -= len(part)
+        for part in self._ahead.parts(records, self._pace.records_at_once):
+            if part.carefully and self._outbox.is_open:
+                # What one record changes is told from what is committed, which is then little.
+                await self._commit()
+            await self._process(part.records, carefully=part.carefully)
+            self.waiting -= len(part.records)
             self._work.taken(self)
-            if self._is_due():
+            if part.carefully or self._is_due():
                 await self._commit()
             else:
                 await asyncio.sleep(0)
-        self._quiet_since = time.monotonic()
+        self.waiting_bytes -= fetched.size_bytes
+        self._work.taken(self)
+        self._pace.heard()
         # What acknowledges them would keep them all until the commit.
         fetched.records.clear()
         self._uncommitted.append(fetched)
 
-    async def _process(self, records: list[Record]) -> None:
-        stop = self._stop_at
-        if stop is not None:
-            records = [record for record in records if offset_of(record) < stop.offset]
+    async def _process(self, records: list[Record], *, carefully: bool) -> None:
+        stop = self._ahead.stop
+        records = self._ahead.before_stop(records)
         if records:
             await self._begin()
-            assert self.timestamps is not None
-            assert self.chain is not None
-            batch, dead = self.timestamps.take(records, self._work.now_ms())
-            step = self.chain.process(batch)
+            began_at = time.monotonic()
+            step, dead = self._decide(records, carefully=carefully)
+            self._pace.processed(len(records), began_at)
             if step.failure is not None:
-                raise _failed(step.failure, records)
+                raise full(step.failure, records)
             # In one step with the operators' counts, so that nobody who looks sees them apart.
             self.uncommitted_records += len(records)
             self.tally.took(records)
@@ -328,25 +326,32 @@ class Task:
         if stop is not None and (not records or self.position >= stop.offset):
             if self._outbox.is_open:
                 await self._commit()
-            raise BufferFull(stop.sentence)
+            raise stop.error
+
+    def _decide(self, records: list[Record], *, carefully: bool) -> tuple[Step, list[Aside]]:
+        """What becomes of records, and those that are dead at the door."""
+        assert self.timestamps is not None
+        assert self.chain is not None
+        batch, dead = self.timestamps.take(records, self._work.now_ms())
+        with blaming(range(offset_of(records[0]), offset_of(records[-1]) + 1)):
+            return self.chain.process(batch, carefully=carefully), dead
 
     async def _begin(self) -> None:
         if not self._outbox.is_open:
             await self._outbox.begin()
-            self._opened_at = time.monotonic()
+            self._pace.opened()
 
     def _is_idle(self) -> bool:
-        if self._idle_s is None or self.waiting:
+        quiet_until_s = self._pace.quiet_until_s()
+        if quiet_until_s is None or self.waiting or time.monotonic() < quiet_until_s:
             return False
-        quiet_until_s = self._quiet_since + self._idle_s
-        return time.monotonic() >= quiet_until_s and self._work.was_at_end(
-            self.source, quiet_until_s
-        )
+        return self._work.was_at_end(self.source, quiet_until_s)
 
     async def _release_idle(self) -> None:
-        self._quiet_since = time.monotonic()
+        self._pace.heard()
         assert self.chain is not None
-        step = self.chain.release_idle()
+        with blaming(range(0)):
+            step = self.chain.release_idle(carefully=self._ahead.is_careful_when_idle)
         if step is not None and step.failure is not None:
             # Nothing is open, so everything before is committed, and all of this is discarded.
             raise BufferFull(step.failure.sentence)
@@ -355,10 +360,11 @@ class Task:
             await self._exits.send(step, [], [])
 
     async def _commit(self) -> None:
-        self._commit_began_at = time.monotonic()
+        self._pace.commit_begins()
         work, state, outbox, chain = self._work, self._partition_state, self._outbox, self.chain
         assert chain is not None
-        chain.save()
+        with blaming(range(self._committed_position, self.position)):
+            chain.save()
         await work.tell_offset(outbox, self.source, self.position)
         cleaned_offset = await self._exits.settle()
         state.reach(self.position, chain.lateness.time_ms, cleaned_offset)
@@ -379,21 +385,7 @@ class Task:
         for fetched in self._uncommitted:
             fetched.acknowledge()
         self._uncommitted.clear()
-        self._commit_took_s = time.monotonic() - self._commit_began_at
-        self.tally.committed(self.uncommitted_records, self._commit_took_s)
-        self.committed, self.progress_ms = self.position, reached_ms
+        self.tally.committed(self.uncommitted_records, self._pace.committed())
+        self.committed = self._committed_position = self.position
+        self.progress_ms = reached_ms
         self.uncommitted_records = 0
-
-
-def _idle_s(hop: Hop) -> float | None:
-    """After how long a silence the first operator lets go, None where none ever does."""
-    idles_ms = [
-        policy.idle_ms
-        for policy in hop.operators
-        if isinstance(policy, ReorderPolicy) and policy.idle_ms is not None
-    ]
-    return min(idles_ms) / 1000 if idles_ms else None
-
-
-def _failed(failure: Failure, records: list[Record]) -> _StopAtError:
-    return _StopAtError(offset_of(records[failure.cause]), failure.sentence)

@@ -29,6 +29,7 @@ from services.observe.logs import logger as logger_of
 from services.observe.metrics import Metrics
 from services.observe.snapshot import TaskSnapshot
 from services.runtime.binding import BatchThread
+from services.runtime.failures import Failures
 from services.runtime.outbox import OURS, Outbox
 from services.runtime.purge import Purges
 from services.runtime.restorer import Restorer
@@ -53,6 +54,7 @@ class Waits(Shown, Protocol):
     """A task, as far as the worker must know of it."""
 
     tally: Tally
+    waiting_bytes: int
 
 
 class Work:
@@ -75,11 +77,14 @@ class Work:
         isolation = "read_committed" if self.exactly_once else "read_uncommitted"
         self.restorer = Restorer(client_options(settings, "restore"), isolation, fail)
         self.purges = Purges(settings)
+        self.failures = Failures(stops=spec.on_failure == "stop")
         self.written_topics = [topic.name for topic in written_topics(spec, settings)]
         self._thread = thread
         self._opened = opened
         self.waiting_records_max = WAITING_RECORDS_MAX
         """So many records may wait for one task before its partition is paused."""
+        self.waiting_bytes_max = 0
+        """And so many bytes of keys and values."""
         self.survey: dict[TopicPartition, Surveyed] = {}
         """What was last heard of each source partition."""
         self.metrics: Metrics | None = None
@@ -148,7 +153,8 @@ class Work:
 
     def taken(self, task: Waits) -> None:
         """A task took records; go on reading where that was stopped."""
-        if task.waiting <= self.waiting_records_max // 2:
+        has_few = task.waiting <= self.waiting_records_max // 2
+        if has_few and task.waiting_bytes <= self.waiting_bytes_max // 2:
             self._thread().resume(task.source)
 
     def snapshot(self, task: Waits) -> TaskSnapshot:

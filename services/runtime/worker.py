@@ -32,6 +32,7 @@ _FETCH_BYTES_MAX = 512 << 10
 _FETCH_BYTES_MIN = 64 << 10
 _WAITING_RECORDS_TOTAL = 100_000
 _WAITING_RECORDS_MIN = 1_000
+_WAITING_BYTES_TOTAL = 64 << 20
 Route = Callable[[Iterable[TopicPartition]], Awaitable[None]]
 logger = logger_of(__name__)
 
@@ -119,6 +120,7 @@ class Worker:
         self._the_thread().share(fetch_bytes)
         records_max = max(_WAITING_RECORDS_MIN, _WAITING_RECORDS_TOTAL // count)
         self.work.waiting_records_max = min(WAITING_RECORDS_MAX, records_max)
+        self.work.waiting_bytes_max = max(fetch_bytes, _WAITING_BYTES_TOTAL // count)
 
     async def release(self, sources: list[TopicPartition], *, commits: bool) -> None:
         """Close the tasks of these partitions, with what is under way or without."""
@@ -159,10 +161,14 @@ class Worker:
             self.tasks.pop(source, None)
             self._running.pop(source, None)
 
-    def waiting(self, partition: TopicPartition) -> int:
-        """How many records wait for a task; asked from the consumer's thread."""
-        task = self.tasks.get(partition)
-        return 0 if task is None else task.waiting
+    def has_enough_with(self, batch: Batch) -> bool:
+        """Whether no more should be read for a task behind this; asked from the reading thread."""
+        task = self.tasks.get(batch.partition)
+        records, waiting_bytes = (0, 0) if task is None else (task.waiting, task.waiting_bytes)
+        return (
+            records + len(batch.records) >= self.work.waiting_records_max
+            or waiting_bytes + batch.size_bytes >= self.work.waiting_bytes_max
+        )
 
     def expect(self, batch: Batch) -> bool:
         """Whether a task takes records that were just fetched; else they are read again."""
@@ -171,13 +177,14 @@ class Worker:
             _left(batch)
             return False
         task.waiting += len(batch.records)
+        task.waiting_bytes += batch.size_bytes
         return True
 
     def offer(self, batch: Batch, acknowledge: Callable[[], Any]) -> None:
         """Records that Faust's agent was given for a task."""
         task = self.tasks.get(batch.partition)
         if task is not None and task.lease == batch.lease:
-            task.offer(Fetched(batch.records, acknowledge))
+            task.offer(Fetched(batch.records, batch.size_bytes, acknowledge))
         else:
             _left(batch)
 

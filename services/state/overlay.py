@@ -17,6 +17,7 @@ from heapq import merge
 from operator import itemgetter
 
 from contracts.errors import StateCorrupt, StateLayoutNewer, StateOfAnotherPipeline
+from services.operators.operator import Changes
 from services.state import layout
 from services.state.store import Store, Stretch
 
@@ -179,6 +180,14 @@ class StoreView:
         self.drops.append((start, end))
         for key in [key for key in self.pending if start <= key < end]:
             del self.pending[key]
+
+    def changes(self) -> Changes:
+        """What was put and dropped until now, and is not committed."""
+        return Changes(dict(self.pending), list(self.drops))
+
+    def go_back(self, to: Changes) -> None:
+        """Forget what was put and dropped since."""
+        self.pending, self.drops = dict(to.rows), list(to.drops)
 
     def forget(self) -> None:
         """Begin anew, because the changes are in the store, or shall never be."""

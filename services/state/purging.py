@@ -94,7 +94,8 @@ class Purging:
         self._overlay = overlay
         self._about = overlay.view(ABOUT)
         self._lives = lifespans(policies)
-        self._operators = [operators[life.position] for life in self._lives]
+        # One by one when they are asked: an operator that failed on a record was made anew.
+        self._operators = operators
         self._life_ms = row_life_ms(policies)
         self._end = end
         self._samples: list[Sample] = []
@@ -129,7 +130,7 @@ class Purging:
             return
         last_ms = self._samples[-1].source_ms if self._samples else NO_TIME_MS
         if self._source_ms > last_ms + self._life_ms // _SAMPLES_PER_LIFE:
-            clocks_ms = tuple(map(clock_ms, self._operators))
+            clocks_ms = tuple(map(self._clock_ms, range(len(self._lives))))
             self._samples.append(Sample(end, self._source_ms, clocks_ms))
             if len(self._samples) > _SAMPLES_MAX:
                 self._samples = self._samples[::2]
@@ -141,9 +142,12 @@ class Purging:
         by_walking = self._walked.get(life.store, 0)
         if life.length_ms is None or not life.is_sure:
             return by_walking
-        over_ms = clock_ms(self._operators[index]) - life.length_ms
+        over_ms = self._clock_ms(index) - life.length_ms
         over = [sample.end for sample in self._samples if sample.clocks_ms[index] <= over_ms]
         return max(by_walking, over[-1] if over else 0)
+
+    def _clock_ms(self, index: int) -> int:
+        return clock_ms(self._operators[self._lives[index].position])
 
     def _wanted(self) -> int:
         """The offset that every store should vouch for by now, as far as the source's time says."""

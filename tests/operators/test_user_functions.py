@@ -80,7 +80,7 @@ def rows_of(service: Service) -> list[tuple[bytes, bytes]]:
 def test_the_record_is_dead_and_says_which_function_raised_what(window: Window | None) -> None:
     poison = record(210, value=b"poison")
     step = Service(touchy(window)).take(record(200), poison, record(220))
-    assert [aside[:4] for aside in step.dead] == [(1, "aggregate", poison, Reason.UNDECODABLE)]
+    assert [aside[:4] for aside in step.dead] == [(1, "aggregate", poison, Reason.FAILED)]
     assert step.dead[0].detail == f"`{HERE}Touchy` raised ValueError in `add`"
     assert set(step.forwarded.causes) == {0, 2}
 
@@ -151,4 +151,4 @@ def test_a_predicate_that_raises_kills_its_record_alone() -> None:
     good, bad = record(1, value=b"1"), record(2, value=b"bad")
     step = Service(FilterPolicy(where=HERE + "holds")).take(good, bad, record(3, value=b"0"))
     assert left(step) == [good]
-    assert [(aside.cause, aside.reason) for aside in step.dead] == [(1, Reason.UNDECODABLE)]
+    assert [(aside.cause, aside.reason) for aside in step.dead] == [(1, Reason.FAILED)]

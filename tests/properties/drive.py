@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain as chained
 from typing import Protocol
 
@@ -65,10 +66,12 @@ class OneOperator:
 class WholeChain:
     """A chain as a subject."""
 
-    def __init__(self, policies: Sequence[AnyOperator], overlay: Overlay) -> None:
+    def __init__(
+        self, policies: Sequence[AnyOperator], overlay: Overlay, *, carefully: bool = False
+    ) -> None:
         """Build every operator over its part of the store."""
         self._chain = Chain(policies, overlay.view)
-        self.process = self._chain.process
+        self.process = partial(self._chain.process, carefully=carefully)
         self.save = self._chain.save
 
     def held(self) -> int:
@@ -199,9 +202,9 @@ def operator_of(policy: AnyOperator) -> Build:
     return lambda overlay: OneOperator(policy, overlay)
 
 
-def chain_of(policies: Sequence[AnyOperator]) -> Build:
+def chain_of(policies: Sequence[AnyOperator], *, carefully: bool = False) -> Build:
     """A chain of operators, each over its own part of the store."""
-    return lambda overlay: WholeChain(policies, overlay)
+    return lambda overlay: WholeChain(policies, overlay, carefully=carefully)
 
 
 def assert_agree(outcome: Outcome, expected: Expected) -> None:

@@ -174,13 +174,13 @@ class Pipeline:
         self.write(*operators)
         self.clients.make_topic(self.source, partitions, {**_ANY_RECORD, **(raw or {})})
 
-    def write(self, *operators: str) -> None:
+    def write(self, *operators: str, on_failure: str = "dead") -> None:
         """Change the operators; who runs already does not see it."""
         lines = "".join(f"  - {operator}\n" for operator in operators)
         options = f", {self._source}" if self._source else ""
         self.file.write_text(
             f"pipeline: {self.name}\nsource: {{topic: {self.source}{options}}}\n"
-            f"operators:\n{lines}sink: {{topic: {self.sink}}}\n",
+            f"operators:\n{lines}sink: {{topic: {self.sink}}}\non-failure: {on_failure}\n",
             "utf-8",
         )
 

@@ -48,8 +48,8 @@ def test_what_a_users_function_raises_is_dead_and_the_rest_goes_on(
     letters = [read_dead(one) for one in pipeline.beside("dead")]
     told = [(one.operator, one.reason, one.detail, one.record.offset) for one in letters if one]
     assert told == [
-        ("filter", Reason.UNDECODABLE, "`of_user:is_wanted` raised OSError", 0),
-        ("aggregate", Reason.UNDECODABLE, "`of_user:Joined` raised ValueError in `add`", 2),
+        ("filter", Reason.FAILED, "`of_user:is_wanted` raised OSError", 0),
+        ("aggregate", Reason.FAILED, "`of_user:Joined` raised ValueError in `add`", 2),
     ]
     assert "secret" not in sidecar.log
 

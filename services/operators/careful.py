@@ -1,0 +1,115 @@
+"""A batch done record by record, where it could not be done whole.
+
+A stage is given one record at a time, and puts all that it remembers into its views behind each.
+One that it fails on is dead, with what was raised; the stage goes back to what it was before that
+record, and the rest goes on. So what one record meets never depends on which records came with it.
+
+A stage is one operator, or two where the first has its results in the second. What fails without
+any record to blame (a disk, a damaged row) is raised, as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+
+from contracts.errors import HeadraceError, RecordUndecodable
+from services.operators.operator import Batch, Changes, Counts, Operator, Step, View
+from services.operators.readable import dead_aside, set_aside_dead
+
+Before = list[tuple[Changes, Counts]]
+
+
+class Stage:
+    """Operators that look into one another's state, and how to make them anew over it."""
+
+    def __init__(
+        self,
+        operators: Sequence[Operator],
+        views: Sequence[View],
+        rebuild: Callable[[], list[Operator]],
+    ) -> None:
+        """What they changed before stays, whatever they fail on."""
+        self.operators = list(operators)
+        self._views = views
+        self._rebuild = rebuild
+        self._save()
+
+    def process(self, batch: Batch) -> Step:
+        """Decide about every record of a batch by itself."""
+        whole = Step(Batch([], []))
+        for one in _ones(batch):
+            before = self._before()
+            try:
+                step = self._take(one)
+            except Exception as problem:
+                if not is_of_a_record(problem):
+                    raise
+                step = self._give_up(one, before, problem)
+            _add(whole, step)
+            if step.failure is not None:
+                break
+        return whole
+
+    def _take(self, one: Batch) -> Step:
+        step = Step(one)
+        for operator in self.operators:
+            step.go_on(operator.process(step.forwarded))
+        self._save()
+        return step
+
+    def _save(self) -> None:
+        for operator in self.operators:
+            operator.save()
+
+    def _before(self) -> Before:
+        return [
+            (view.changes(), _copy_of(operator.counts))
+            for view, operator in zip(self._views, self.operators, strict=True)
+        ]
+
+    def _give_up(self, one: Batch, before: Before, problem: Exception) -> Step:
+        """Go back to what stood before a record, which is dead."""
+        for view, (changes, _) in zip(self._views, before, strict=True):
+            view.go_back(changes)
+        self.operators = self._rebuild()
+        for operator, (_, counts) in zip(self.operators, before, strict=True):
+            operator.counts = counts
+        first = self.operators[0]
+        first.counts.taken += 1
+        step = Step(Batch([], []))
+        aside = dead_aside(one.causes[0], first.name, one.records[0], problem)
+        set_aside_dead(step, first.counts, aside)
+        return step
+
+
+def is_of_a_record(problem: Exception) -> bool:
+    """Whether a record may be to blame for what was raised; a disk and memory are nobody's."""
+    if isinstance(problem, HeadraceError):
+        return isinstance(problem, RecordUndecodable)
+    return not isinstance(problem, (OSError, MemoryError))
+
+
+def _ones(batch: Batch) -> Iterator[Batch]:
+    for place, (record, cause) in enumerate(zip(batch.records, batch.causes, strict=True)):
+        olds = None if batch.olds is None else [batch.olds[place]]
+        yield Batch([record], [cause], olds)
+
+
+def _add(whole: Step, step: Step) -> None:
+    """One more record was decided."""
+    more = step.forwarded
+    if more.records:
+        if more.olds is not None and whole.forwarded.olds is None:
+            whole.forwarded.olds = []
+        whole.forwarded.extend(more.records, more.causes, more.olds or [])
+    whole.late += step.late
+    whole.dead += step.dead
+    whole.decisions += step.decisions
+    whole.failure = step.failure
+
+
+def _copy_of(counts: Counts) -> Counts:
+    copied = copy(counts)
+    copied.dropped = dict(counts.dropped)
+    return copied

@@ -1,0 +1,85 @@
+"""Record by record a chain does what it does batch by batch; one that fails harms no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contracts.policies import AnyOperator
+from contracts.record import Record
+from tests.properties import strategies
+from tests.properties.drive import Outcome, chain_of, run
+from tests.properties.strategies import Stop
+from tests.properties.test_chain import (
+    NUMBERS,
+    event_chains,
+    final_results,
+    table_chains,
+)
+
+Chain = tuple[AnyOperator, ...]
+chains = st.one_of(event_chains(), table_chains(), final_results())
+NOT_BYTES: Any = 7
+"""Nothing that Kafka carries: an operator that looks at it, or writes it down, fails."""
+
+
+def _poisons(key: Any, name: Any) -> st.SearchStrategy[Record]:
+    times_ms = st.integers(0, 60_000)
+    return st.builds(
+        lambda at_ms: Record(key, b"30", at_ms, ((name, b""),), strategies.TOPIC, 0, None), times_ms
+    )
+
+
+_at_once = _poisons(NOT_BYTES, "id")
+_when_saved = _poisons(b"a", NOT_BYTES)
+
+
+def _poisoned(poisons: st.SearchStrategy[Record]) -> st.SearchStrategy[list[Record]]:
+    places = st.lists(st.tuples(st.integers(0, 50), poisons), min_size=1, max_size=5)
+    return st.builds(_with, strategies.records(values=NUMBERS), places)
+
+
+def _with(records: list[Record], places: list[tuple[int, Record]]) -> list[Record]:
+    for place, poison in places:
+        records = [*records[:place], poison, *records[place:]]
+    return records
+
+
+@given(chains, strategies.records(values=NUMBERS), strategies.plans)
+def test_record_by_record_is_batch_by_batch(
+    policies: Chain, records: list[Record], plan: list[Stop]
+) -> None:
+    whole = run(chain_of(policies), records)
+    _assert_same(run(chain_of(policies, carefully=True), records, plan), whole)
+
+
+@given(chains, _poisoned(st.one_of(_at_once, _when_saved)), strategies.plans)
+def test_what_a_record_meets_does_not_depend_on_which_came_with_it(
+    policies: Chain, records: list[Record], plan: list[Stop]
+) -> None:
+    careful = chain_of(policies, carefully=True)
+    _assert_same(run(careful, records, plan), run(careful, records))
+
+
+@given(chains, _poisoned(_at_once), strategies.plans)
+def test_a_record_that_fails_at_once_leaves_no_trace(
+    policies: Chain, records: list[Record], plan: list[Stop]
+) -> None:
+    careful = chain_of(policies, carefully=True)
+    outcome = run(careful, records, plan)
+    good = [at for at in range(len(records)) if at not in outcome.dead]
+    clean = run(careful, [records[at] for at in good])
+    assert outcome.outputs == [
+        output._replace(cause=good[output.cause]) for output in clean.outputs
+    ]
+    assert outcome.held == clean.held
+
+
+def _assert_same(one: Outcome, other: Outcome) -> None:
+    assert (one.outputs, one.failure) == (other.outputs, other.failure)
+    if one.failure is None:
+        assert one.held == other.held
+        assert sorted(one.dead) == sorted(other.dead)
+        assert sorted(one.late) == sorted(other.late)
