@@ -50,6 +50,7 @@ def test_decisions_are_kept_for_a_week_from_when_they_were_written() -> None:
     assert topic.name == "clicks.cleaned.decisions"
     assert topic.settings() == {
         "cleanup.policy": "delete",
+        "compression.type": "producer",
         "message.timestamp.type": "LogAppendTime",
         "retention.ms": str(DECISIONS_RETENTION_MS),
     }
