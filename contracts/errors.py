@@ -17,6 +17,7 @@
     |  |- KafkaRefused               a broker that answers, and will not let us in
     |  |  `- TokenRefused            a token server that answers, and gives no token
     |  |- ProgramMissing             Java or Maven, which broker and Spark need
+    |  |- LimitTooLow                the operating system gives this process too little
     |  `- PortTaken                  another program listens where the broker should
     |- RecordUndecodable             one record's bytes; it goes to the dead-letter topic
     |  `- RecordFailed               a step that fails on one record; dead too, or exit code 8
@@ -115,6 +116,10 @@ class KafkaRefused(YourFault):
 
 class ProgramMissing(YourFault):
     """A program that headrace starts is not installed. **Do:** install what the sentence names."""
+
+
+class LimitTooLow(YourFault):
+    """The operating system gives this process too little. **Do:** raise the limit it names."""
 
 
 class PortTaken(YourFault):

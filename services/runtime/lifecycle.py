@@ -16,6 +16,7 @@ from services.observe.logs import configure
 from services.observe.logs import logger as logger_of
 from services.runtime import seams
 from services.runtime.app import SidecarApp, make_app, start_app
+from services.runtime.files import allow_files, too_few_files
 from services.runtime.garbage import collect_by_clock_alone
 from services.runtime.reach import reachable
 from services.runtime.topics import prepare_topics
@@ -55,8 +56,13 @@ def _let_go(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def _run(spec: PipelineSpec, settings: Settings) -> None:
+    allowed = allow_files()
     await reachable(settings)
-    worker = Worker(spec, settings, await _prepare(spec, settings))
+    partitions = await _prepare(spec, settings)
+    warning = too_few_files(allowed, sum(partitions[hop.topic] for hop in spec.hops()))
+    if warning is not None:
+        logger.warning(warning)
+    worker = Worker(spec, settings, partitions)
     app = make_app(worker)
     with _told_to_stop() as stop:
         logger.info("starting", pipeline=spec.pipeline, guarantee=settings.guarantee)

@@ -9,6 +9,7 @@ latest batches whole, and the changelog in Kafka has them.
 from __future__ import annotations
 
 import re
+import resource
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,10 +28,18 @@ from rocksdict import (
     WriteBufferManager,
 )
 
-from contracts.errors import StateCorrupt, StateLocked, StateUnavailable
+from contracts.errors import (
+    HeadraceError,
+    LimitTooLow,
+    StateCorrupt,
+    StateLocked,
+    StateUnavailable,
+)
 from services.state.store import Stretch
 
 MEMORY_BYTES = 512 << 20
+FILES_OF_A_DATABASE = 16
+"""That it has open: its log, its lock, its manifest and a few tables; a large one has more."""
 _WRITE_BUFFERS_SHARE = 4
 _WRITE_BUFFER_BYTES_MAX = 64 << 20
 _BLOOM_BITS_PER_KEY = 10
@@ -38,6 +47,7 @@ _MEMTABLE_BLOOM_SHARE = 0.02
 """Of a write buffer, and taken at once: 10 bits a row where a full one has rows of 60 bytes."""
 _READING_TRIES = 5
 _IS_DATABASE = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log)")
+_FILES = "Too many open files"
 _LOCK = re.compile(r"^IO error: (lock hold by|While lock file)")
 # A database names its own files; one that is not there was lost, as when a block is damaged.
 _MISSING_FILE = re.compile(r"No such file or directory.*/(MANIFEST-\d+|\d+\.sst)")
@@ -211,7 +221,7 @@ def _told(path: Path) -> Iterator[None]:
         raise _translated(path, str(problem)) from problem
 
 
-def _translated(path: Path, problem: str) -> StateCorrupt | StateLocked | StateUnavailable:
+def _translated(path: Path, problem: str) -> HeadraceError:
     if problem.startswith("Corruption") or _MISSING_FILE.search(problem):
         return StateCorrupt(
             f"the state in {path} is damaged ({problem});"
@@ -221,6 +231,13 @@ def _translated(path: Path, problem: str) -> StateCorrupt | StateLocked | StateU
         return StateLocked(
             f"the state in {path} is held by another process;"
             " stop it, or give this one another state folder"
+        )
+    if _FILES in problem:
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return LimitTooLow(
+            f"the state in {path} cannot be read or written: this process may not open more than"
+            f" {allowed} files; raise its limit (`ulimit -n`, LimitNOFILE= of systemd, --ulimit"
+            " nofile= of Docker), or share its partitions among more instances"
         )
     return StateUnavailable(
         f"the state in {path} cannot be read or written ({problem});"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -51,15 +52,21 @@ Offsets = Mapping[tuple[str, int], int]
 class Sidecar:
     """One process of `headrace run`; what it logs and its last words are one text."""
 
-    def __init__(self, pipeline: Pipeline, instance: str, settings: Mapping[str, str]) -> None:
-        """Start it."""
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        instance: str,
+        settings: Mapping[str, str],
+        files_max: tuple[int, int] | None = None,
+    ) -> None:
+        """Start it; it may open so many files, and raise that to so many."""
         self.log_file = pipeline.folder / f"{fresh_name(instance)}.log"
         self.log_file.touch()
         given = {"instance_id": instance, **_SETTINGS, **settings}
         environment = {**_plain_environment(), **_variables(pipeline, given)}
         words = ["run", str(pipeline.file)]
         self._process = _NURSERY.Process(
-            target=_headrace, args=(words, environment, self.log_file), daemon=True
+            target=_headrace, args=(words, environment, self.log_file, files_max), daemon=True
         )
         self._process.start()
 
@@ -121,8 +128,15 @@ class Sidecar:
         os.kill(self.pid, signal.SIGCONT)
 
 
-def _headrace(words: list[str], environment: dict[str, str], log_file: Path) -> None:
+def _headrace(
+    words: list[str],
+    environment: dict[str, str],
+    log_file: Path,
+    files_max: tuple[int, int] | None,
+) -> None:
     """The command, in a process of its own, in the folder of its log."""
+    if files_max is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, files_max)
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND)
     os.dup2(log, sys.stdout.fileno())
     os.dup2(log, sys.stderr.fileno())
