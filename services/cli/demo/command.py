@@ -58,7 +58,8 @@ def demo(*, page_file: Path = PAGE) -> None:
             console.print(journeys_table(streams.clicks, journeys), counts_table(final))
             console.print(sum_table(streams.clicks, journeys))
             if not has_spark():
-                console.print("Spark is not here; pip install 'headrace[spark]' shows the rest.")
+                sentence = "Spark is not here; pip install 'headrace[spark]' shows the rest."
+                console.print(sentence, markup=False)
                 return
             _tell_of_spark(console, streams)
             with console.status("Spark at work, three jobs"):
