@@ -101,6 +101,16 @@ test-brokers: broker ## what speaks to a broker, through the oldest Kafka that R
 		&& $(BIN)/python -m tests.conformance --through sidecar \
 		&& $(BIN)/python -m pytest $(SPREAD) $(OF_BROKERS)
 
+# CI keeps the tables apart, since they are of another machine than those in the repository.
+TABLES ?= tests/machines/results
+.PHONY: test-pythons
+test-pythons: broker ## lint, types, and what needs no Spark, on every Python here (minutes each)
+	@$(BIN)/python -m tests.machines pythons --results "$(TABLES)" $(if $(BUT),--but $(BUT))
+
+.PHONY: test-libraries
+test-libraries: spark ## the wheel with the newest and the lowest libraries, and with few extras (minutes)
+	@$(BIN)/python -m tests.machines libraries --results "$(TABLES)"
+
 .PHONY: thorough
 thorough: spark ## the tests with many more random examples (minutes)
 	@$(BIN)/python -m pytest $(SPREAD) --hypothesis-profile thorough
@@ -180,5 +190,5 @@ lock: ## newest versions that pyproject.toml allows, with hashes (needs uv)
 
 .PHONY: clean
 clean: ## remove what was made here, the environment included
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) .venvs build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""What must hold on machines that users have: other Pythons, other libraries, a bare Debian."""

@@ -1,0 +1,103 @@
+"""Lint, types, and all tests that need no Spark, on every Python of this machine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.machines.interpreters import Interpreter, in_order, interpreters, missing
+from tests.machines.steps import ROOT, Step, is_time_left, run, table, write_table
+
+NEEDS_SPARK = (
+    "--ignore=tests/spark",
+    "--ignore=tests/cli/test_demo.py",
+    "--ignore-glob=*/tests/*/test_spark*.py",
+)
+SPREAD = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "1")
+_NO_TIME = "left out: no time was left"
+_INTRODUCTION = """\
+# Pythons
+
+Written by `make test-pythons`: style and import rules, types, and all tests that need no Spark, on
+each Python of one machine, with the locked libraries. `make test` runs Spark's tests as well, and
+`.ci/run` gives it the oldest Python or the newest, by turns."""
+
+
+class Ran(NamedTuple):
+    """What was run on a Python."""
+
+    interpreter: Interpreter
+    steps: dict[str, Step]
+
+
+def run_pythons(arguments: list[str]) -> bool:
+    """Run as the command line says; whether all is well."""
+    parser = argparse.ArgumentParser(prog="tests.machines pythons", description=__doc__)
+    parser.add_argument("--results", type=Path, help="where the table is written")
+    parser.add_argument("--but", default="", help="a version that `make test` has just run on")
+    options = parser.parse_args(arguments)
+    found = interpreters()
+    ran = [_run_on(one) for one in in_order([one for one in found if one.name != options.but])]
+    ran.sort(key=lambda one: one.interpreter.version)
+    write_table(options.results, "pythons", _INTRODUCTION, _rows(ran))
+    _say_which(found, ran, options.but)
+    return all(step.is_well for one in ran for step in one.steps.values())
+
+
+def _run_on(interpreter: Interpreter) -> Ran:
+    """Stop at the first step that fails, or where time ends."""
+    venv = Path(".venvs", interpreter.name)
+    make = ["make", f"VENV={venv}", f"PYTHON={interpreter.path}"]
+    python = ROOT / venv / "bin" / "python"
+    commands: dict[str, list[str | Path]] = {
+        "setup": [*make, "setup"],
+        "lint": [*make, "lint"],
+        "types": [*make, "types"],
+        "tests": [python, "-m", "pytest", *SPREAD, *NEEDS_SPARK],
+    }
+    # Types found for one Python say nothing of another; containers have a Python of their own.
+    environment = {"MYPY_CACHE_DIR": str(venv / "mypy_cache"), "HEADRACE_KAFKA": "process"}
+    steps: dict[str, Step] = {}
+    for name, words in commands.items():
+        if not is_time_left():
+            break
+        log = ROOT / venv.parent / f"{interpreter.name}-{name}.log"
+        steps[name] = run(words, log, environment=environment)
+        print(f"Python {interpreter.name}, {name}: {steps[name].cell}", flush=True)
+        if not steps[name].is_well:
+            break
+    return Ran(interpreter, steps)
+
+
+def _rows(ran: list[Ran]) -> str:
+    def cell(one: Ran, name: str) -> str:
+        step = one.steps.get(name)
+        if step is None:
+            return "not run"
+        return "passes" if step.is_well and name != "tests" else step.cell
+
+    head = ("Python", "whose", "lint", "types", "tests")
+    rows = [
+        (one.interpreter.name, one.interpreter.whose, *(cell(one, name) for name in head[2:]))
+        for one in ran
+    ]
+    return table(head, rows)
+
+
+def _say_which(found: list[Interpreter], ran: list[Ran], but: str) -> None:
+    """The last line: which Pythons there are, and which were not run on."""
+    here = ", ".join(one.name for one in found) or "none"
+    sentences = [f"Found Python {here}{' alone' if len(found) == 1 else ''}"]
+    if but:
+        sentences.append(f"{but} is what `make test` ran on")
+    if lacking := missing(found):
+        sentences.append(f"not found: {', '.join(lacking)}")
+    if left_out := [one.interpreter.name for one in ran if not _is_whole(one)]:
+        sentences.append(f"{_NO_TIME} for all of {', '.join(left_out)}")
+    print("; ".join(sentences) + ".", flush=True)
+
+
+def _is_whole(ran: Ran) -> bool:
+    steps = list(ran.steps.values())
+    return "tests" in ran.steps or any(not step.is_well for step in steps)
