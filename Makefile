@@ -25,7 +25,7 @@ CONNECTED := $(VENV)/.connected-$(call hash,spark_jobs/connectors.py spark_jobs/
 .PHONY: help
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \
-		| while IFS='|' read -r target line; do printf '  make %-12s %s\n' "$$target" "$$line"; done
+		| while IFS='|' read -r target line; do printf '  make %-14s %s\n' "$$target" "$$line"; done
 
 .PHONY: setup
 setup: $(INSTALLED) ## Python environment in .venv (all other targets call it)
