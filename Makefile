@@ -81,20 +81,26 @@ browser:
 		|| command -v google-chrome >/dev/null || docker/install.sh chromium \
 		|| echo "No Chromium here, so nobody looks at the demo's page; install chromium." >&2
 
+# Records of others are written by its client as well, where it is there.
+.PHONY: kcat
+kcat:
+	@command -v kcat >/dev/null || docker/install.sh kcat \
+		|| echo "No kcat here, so nobody writes with it; install kcat." >&2
+
 # A file's tests stay together, for some share a session of Spark or a broker. A process that was
 # ended over a test that waits for ever is replaced once, and begins with that test.
 SPREAD := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 1
 # Where a broker answers in earnest.
-OF_BROKERS := tests/runtime tests/kafka/test_broker_command.py
+OF_BROKERS := tests/clusters tests/runtime tests/kafka/test_broker_command.py
 # CI sets a bound to how long the images may take (IMAGES_WITHIN=9m).
 IMAGES := $(if $(IMAGES_WITHIN),timeout $(IMAGES_WITHIN)) $(MAKE) images
 .PHONY: test
-test: lint types spark browser ## everything that must hold: lint, types, import rules, tests
+test: lint types spark browser kcat ## everything that must hold: lint, types, import rules, tests
 	@$(IMAGES) || echo "The images could not be built, so nothing will run in containers." >&2
 	@$(BIN)/python -m pytest $(SPREAD)
 
 .PHONY: test-brokers
-test-brokers: broker ## what speaks to a broker, through the oldest Kafka that README names (minutes)
+test-brokers: broker kcat ## what speaks to a broker, through the oldest Kafka that README names (minutes)
 	@oldest=$$($(BIN)/python -c 'from services.broker.jars import VERSIONS; print(VERSIONS[-1])') \
 		&& export HEADRACE_KAFKA_VERSION=$$oldest \
 		&& $(BIN)/python -m tests.kafka \
