@@ -13,6 +13,10 @@ before, here or in Kafka Streams, keeps the old block as headers of its own.
     headrace.operator              which operator gave it up; `intake` before all of them
     headrace.reason                a word of contracts.decision
 
+A header whose name is not UTF-8 would stop many readers of this topic, too. So what is none in it
+is written as a backslash, an x and two digits, and `headrace.names` has the bytes of all names, in
+hexadecimal, with spaces between.
+
 A record that is put back into its source carries `headrace.replays`, how often that was done, so
 that one that dies again and again does not go round for ever.
 """
@@ -32,6 +36,7 @@ PARTITION_HEADER = "__streams.errors.partition"
 OFFSET_HEADER = "__streams.errors.offset"
 OPERATOR_HEADER = "headrace.operator"
 REASON_HEADER = "headrace.reason"
+NAMES_HEADER = "headrace.names"
 REPLAYS_HEADER = "headrace.replays"
 INTAKE = "intake"
 
@@ -63,7 +68,11 @@ def dead_headers(letter: DeadLetter) -> Headers:
         (OPERATOR_HEADER, letter.operator),
         (REASON_HEADER, letter.reason or ""),
     )
-    return (*record.headers, *((name, text.encode(errors=_LOSSLESS)) for name, text in ours))
+    own = record.headers
+    if not all(map(_is_text, own)):
+        names = b" ".join(_bytes_of(name).hex().encode() for name, _ in own)
+        own = (*((_legible(name), value) for name, value in own), (NAMES_HEADER, names))
+    return (*own, *((name, text.encode(errors=_LOSSLESS)) for name, text in ours))
 
 
 def read_dead(dead: Record) -> DeadLetter | None:
@@ -111,6 +120,18 @@ def replay_headers(record: Record) -> Headers:
 _LOSSLESS = "surrogateescape"
 """Bytes that are not UTF-8 survive being read and written again."""
 _REASONS = frozenset(Reason)
+
+
+def _bytes_of(name: str) -> bytes:
+    return name.encode(errors=_LOSSLESS)
+
+
+def _legible(name: str) -> str:
+    return _bytes_of(name).decode(errors="backslashreplace")
+
+
+def _is_text(header: tuple[str, bytes | None]) -> bool:
+    return header[0].isascii() or _legible(header[0]) == header[0]
 
 
 _DIGITS_MAX = 19

@@ -14,8 +14,8 @@ from contracts.errors import KafkaUnreachable
 from contracts.pipeline import PipelineSpec
 from services.observe.logs import configure
 from services.observe.logs import logger as logger_of
-from services.runtime import seams
 from services.runtime.app import SidecarApp, make_app, start_app
+from services.runtime.fetched import install_records
 from services.runtime.files import allow_files, too_few_files
 from services.runtime.garbage import collect_by_clock_alone
 from services.runtime.reach import reachable
@@ -33,7 +33,7 @@ def run_pipeline(spec: PipelineSpec, settings: Settings) -> None:
     """Run until a signal says stop; raises what ended it otherwise."""
     configure(settings.log_format, settings.log_level, sys.stderr)
     collect_by_clock_alone()
-    seams.install_records()
+    install_records()
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:

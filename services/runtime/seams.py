@@ -1,7 +1,8 @@
 """Every private name of Faust and aiokafka that we lean on, and nothing else.
 
 The versions are pinned, and `tests/runtime/test_seams.py` fails loudly when an upgrade moves one of
-these. What is public is used where it is needed; what is here is used from here alone.
+these. What is public is used where it is needed; what is here is used from here alone, and what a
+fetch brings is read in `fetched.py`.
 
 Of Python nothing private is used. What is leaned on beyond its documentation is tested there, too:
 a TLS connection that nobody has closed yet can be aborted, whoever has hung up; and a function can
@@ -11,14 +12,13 @@ be made of another one's code, with other globals.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from types import FunctionType
 from typing import Any
 
 import cramjam  # noqa: F401 - aiokafka reads snappy, lz4 and zstd with it, where it is there
 from aiokafka import AIOKafkaConsumer
 from aiokafka.conn import AIOKafkaConnection
-from aiokafka.consumer import fetcher as _fetcher
 from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.offset import OffsetRequest
@@ -47,7 +47,12 @@ PRIVATE_NAMES = {
         "_records",
         "_wait_consume_future",
     ),
-    "aiokafka.consumer.fetcher.PartitionRecords": ("_consumer_record", "_records_iterator"),
+    "aiokafka.consumer.fetcher.PartitionRecords": (
+        "_consumer_record",
+        "_records",
+        "_records_iterator",
+        "_unpack_records",
+    ),
     "aiokafka.consumer.group_coordinator.GroupCoordinator": (
         "_assignors",
         "_client",
@@ -81,6 +86,7 @@ PRIVATE_NAMES = {
     ),
     "aiokafka.protocol.api.RequestStruct": ("FLEXIBLE_VERSION",),
     "aiokafka.protocol.struct.Struct": ("SCHEMA",),
+    "aiokafka.record.default_records._DefaultRecordBatchPy": ("_buffer",),
     "faust.App": (
         "BootStrategy",
         "_create_directories",
@@ -119,39 +125,6 @@ PRIVATE_NAMES = {
     "mode.threads.ServiceThread": ("Worker",),
 }
 """What is called, set or overridden, by class."""
-
-
-class _Records(_fetcher.PartitionRecords):  # type: ignore[misc]
-    """Makes our record at once, instead of aiokafka's dataclass and then ours."""
-
-    def __iter__(self) -> Iterator[Record]:
-        """The generator itself, which saves a call a record."""
-        records: Iterator[Record] = self._records_iterator
-        return records
-
-    def _consumer_record(self, tp: TopicPartition, record: Any) -> Record:
-        headers = record.headers
-        # Half the price of Record(...), which is a Python function.
-        return _new_tuple(
-            Record,
-            (
-                record.key,
-                record.value,
-                record.timestamp,
-                tuple(headers) if headers else (),
-                tp[0],
-                tp[1],
-                record.offset,
-            ),
-        )
-
-
-_new_tuple = tuple.__new__
-
-
-def install_records() -> None:
-    """From now on every consumer of this process hands out `contracts.record.Record`."""
-    _fetcher.PartitionRecords = _Records
 
 
 class Connection(AIOKafkaConnection):  # type: ignore[misc]

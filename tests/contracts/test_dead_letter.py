@@ -115,3 +115,19 @@ def test_replays_are_counted(record: Record, times: int) -> None:
 def test_a_count_that_is_no_number_is_none() -> None:
     record = Record(None, None, 0, ((REPLAYS_HEADER, "\u00b2".encode()),), "t", 0, 0)
     assert replays(record) == 0
+
+
+def test_a_name_that_is_not_utf8_is_legible_and_its_bytes_are_kept() -> None:
+    headers = (("\u00e9", b"1"), ("a\udcff", None))
+    one = Record(b"k", b"v", 1, headers, "clicks.raw", 0, 7)
+    written = dead_headers(DeadLetter(one, "intake", Reason.UNDECODABLE, "a name"))
+    assert written[:3] == (("\u00e9", b"1"), ("a\\xff", None), ("headrace.names", b"c3a9 61ff"))
+    assert all(name.encode() for name, _ in written)
+    letter = read_dead(one._replace(headers=written))
+    assert letter is not None
+    assert letter.record.headers == written[:3]
+
+
+def test_a_number_that_no_offset_has_is_no_number() -> None:
+    one = Record(b"k", b"v", 1, ((REPLAYS_HEADER, b"1" * 5_000),), "clicks.raw", 0, 7)
+    assert replays(one) == 0

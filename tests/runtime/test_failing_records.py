@@ -6,6 +6,7 @@ import pytest
 
 from contracts.dead_letter import read_dead
 from contracts.decision import Reason
+from tests.kafka.any_names import produce_any_names
 from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
 
 FAILED = 8
@@ -29,6 +30,17 @@ def identity(record):
 Deduplicate.process = fail
 """
 """All that a user's function may do is guarded, so it brings a mistake into an operator."""
+NONSENSE = """
+class Truthless:
+    def __bool__(self):
+        raise ValueError("no truth value")
+
+
+def is_wanted(record):
+    return Truthless() if record.value == b"-1" else True
+"""
+LARGE = b"1e308"
+"""Two of them are more than any floating-point number."""
 OPERATORS = (
     "reorder: {grace: 1s}",
     "deduplicate: {by: key+id, id: 'of_user:identity', interval: 1h}",
@@ -63,6 +75,44 @@ def test_the_rest_goes_on_and_nobody_else_is_dead(
         if value.startswith(b"bad")
     ]
     assert sidecar.log.count("an operator failed on a record") == 1
+
+
+def test_no_record_of_nonsense_stops_a_pipeline(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(
+        "filter: {where: 'of_user:is_wanted'}",
+        "reorder: {grace: 1s}",
+        "aggregate: {function: sum, window: {kind: tumbling, size: 1h, grace: 0s}}",
+        "suppress: {until: window-closes}",
+    )
+    (pipeline.folder / "of_user.py").write_text(NONSENSE)
+    window = ("headrace.window", b"tumbling:0:" + b"9" * 500)
+    nonsense = [
+        record(b"k", b"1", 5, (("\udcff", b""),)),
+        record(b"k", b"1", 5, (("h", b""),) * (1 << 16)),
+        record(b"k", b"1", (1 << 63) - 1),
+        record(b"k", b"-1", 5),
+        record(b"k", LARGE, 5),
+    ]
+    records = [record(b"k", LARGE, 4), *(record(b"k", b"1", at, (window,)) for at in range(300))]
+    for place, one in enumerate(nonsense):
+        records.insert(1 + place * 50, one)
+    records += [record(b"other", b"1", 9_000_000), record(b"other", b"1", 99_000_000)]
+    produce_any_names(pipeline.clients.servers, pipeline.source, records)
+    sidecar = pipeline.start()
+    # The tests' own reader cannot read such names either.
+    pipeline.wait_until_committed({(pipeline.source, 0): len(records)})
+    assert sidecar.stop() == 0, sidecar.log
+    assert "Traceback" not in sidecar.log
+    letters = [letter for one in pipeline.beside("dead") if (letter := read_dead(one))]
+    assert [(letter.reason, letter.detail) for letter in letters] == [
+        (Reason.UNDECODABLE, "the name of one of its headers is not UTF-8"),
+        (Reason.UNDECODABLE, "it has 65536 headers, more than state has room for"),
+        (Reason.UNDECODABLE, "its timestamp is so late that windows could not end in 64 bits"),
+        (Reason.FAILED, "`of_user:is_wanted` raised ValueError"),
+        (Reason.FAILED, "with it the result would be larger than any floating-point number"),
+    ]
+    assert [letter.record.value for letter in letters] == [one.value for one in nonsense]
+    assert [value for _, value, *_ in contents(pipeline.cleaned())] == [b"1e+308"]
 
 
 def test_who_wants_to_stop_stops_at_the_record(make_pipeline: MakePipeline) -> None:

@@ -14,7 +14,7 @@ import pkgutil
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -34,16 +34,21 @@ from aiokafka.structs import TopicPartition
 import services.runtime
 from contracts.record import Record
 from services.runtime import seams
+from services.runtime.fetched import Fetched, Records
 from tests.architecture.source import project
+from tests.kafka.any_names import builder_of
 from tests.runtime.certificates import Authority
 
 FOREIGN = ("aiokafka", "asyncio", "faust", "mode")
-MADE_FOR_EVERY_CLASS = {"_abc_impl", "logger"}
+MADE_FOR_EVERY_CLASS = {"_abc_impl", "_is_protocol", "logger"}
 NAMES = [(path, name) for path, names in seams.PRIVATE_NAMES.items() for name in names]
 SIGNATURES = {
     "aiokafka.conn.AIOKafkaConnection": {"close": "self, reason=, exc="},
     "aiokafka.consumer.AIOKafkaConsumer": {"start": "self", "stop": "self"},
-    "aiokafka.consumer.fetcher.PartitionRecords": {"_consumer_record": "self, tp, record"},
+    "aiokafka.consumer.fetcher.PartitionRecords": {
+        "_consumer_record": "self, tp, record",
+        "_unpack_records": "self",
+    },
     "aiokafka.consumer.fetcher.Fetcher": {"_notify": "self, future"},
     "aiokafka.consumer.group_coordinator.GroupCoordinator": {
         "_do_commit_offsets": "self, assignment, offsets",
@@ -284,18 +289,27 @@ def test_a_batch_is_filled_as_by_its_own_way(limit_bytes: int) -> None:
         start = end
 
 
-def _read(classes: type, batch: bytes) -> list[Any]:
-    memory = MemoryRecords(batch)
+def _read(
+    classes: type, batch: bytes, fetch: Callable[[bytes], Any] = MemoryRecords, offset: int = 0
+) -> list[Any]:
+    memory = fetch(batch)
     place = TopicPartition("t", 3)
     records = classes(
-        place, memory, [], 0, None, None, check_crcs=True, isolation_level=fetcher.READ_COMMITTED
+        place,
+        memory,
+        [],
+        offset,
+        None,
+        None,
+        check_crcs=True,
+        isolation_level=fetcher.READ_COMMITTED,
     )
     return list(records)
 
 
 def test_records_come_as_ours_with_everything_in_them() -> None:
     batch, _ = _filled(1 << 20, 0)
-    theirs, ours = _read(fetcher.PartitionRecords, batch), _read(seams._Records, batch)  # noqa: SLF001
+    theirs, ours = _read(fetcher.PartitionRecords, batch), _read(Records, batch)
     assert ours == [one._replace(offset=at) for at, one in enumerate(RECORDS)]
     assert [
         (one.key, one.value, one.timestamp, tuple(one.headers), one.offset) for one in theirs
@@ -304,7 +318,28 @@ def test_records_come_as_ours_with_everything_in_them() -> None:
 
 def test_a_fetcher_makes_what_was_installed() -> None:
     names = fetcher.Fetcher._proc_fetch_request.__code__.co_names  # noqa: SLF001
-    assert "PartitionRecords" in names, "a fetcher finds the class elsewhere now"
+    assert {"PartitionRecords", "MemoryRecords"} <= {*names}, "it finds the classes elsewhere now"
+
+
+def _batch_with_names(first_offset: int, names: list[str], compression: int) -> bytes:
+    records = [Record(b"k", b"v", 5, ((name, b"v"),), "t", 3, None) for name in names]
+    batch = bytes(builder_of(records, compression).build())
+    return first_offset.to_bytes(8) + batch[8:]
+
+
+@pytest.mark.parametrize("compression", [0, 1, 4])
+@pytest.mark.parametrize("offset", [0, 2, 7])
+def test_a_name_that_is_not_utf8_harms_nothing_else_that_was_fetched(
+    compression: int, offset: int
+) -> None:
+    names = ["a", "\udcff\x00", "\u00e9", "b", "\udced\udca0\udc80", "c", "d", "e"]
+    fetched = b"".join(
+        _batch_with_names(first, names[first : first + 2], compression) for first in (0, 2, 4, 6)
+    )
+    records = _read(Records, fetched, Fetched, offset)
+    assert [(one.offset, one.headers) for one in records] == [
+        (at, ((name, b"v"),)) for at, name in enumerate(names) if at >= offset
+    ]
 
 
 def test_a_consumer_starts_with_the_coordinator_that_we_name() -> None:
