@@ -11,8 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -124,6 +126,9 @@ class Settings(BaseSettings):
     """Whether a broker's certificate must name the host that we called."""
     oauth_token_url: Annotated[str, Field(pattern=r"^https?://[^/]+")] | None = None
     """Where tokens come from, by OAuth's client credentials."""
+    oauth_plain_http: bool = False
+    """Whether that may be an `http://` address of another machine, to which the secret goes in
+    clear."""
     oauth_client_id: _Text | None = None
     """Who asks for a token."""
     oauth_client_secret: SecretStr | None = None
@@ -217,9 +222,26 @@ def _login_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     for name in _CLIENT if oauth else _LOGIN:
         if not getattr(settings, name):
             yield name, f"is missing; {mechanism} needs it"
-    for name in _LOGIN if oauth else (*_CLIENT, "oauth_scope"):
-        if getattr(settings, name) is not None:
+    for name in _LOGIN if oauth else (*_CLIENT, "oauth_scope", "oauth_plain_http"):
+        if getattr(settings, name):
             yield name, f"does nothing with {mechanism}; remove it"
+    if oauth and not settings.oauth_plain_http and _is_in_clear(settings.oauth_token_url or ""):
+        sentence = (
+            "would send the secret in clear to another machine; write https://, or set"
+            " HEADRACE_OAUTH_PLAIN_HTTP to true where the way there is safe"
+        )
+        yield "oauth_token_url", sentence
+
+
+def _is_in_clear(url: str) -> bool:
+    """Whether what goes there can be read on its way; on this machine it has none."""
+    if not url.startswith("http://"):
+        return False
+    host = urlsplit(url).hostname or ""
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
 
 
 def _timing_problems(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 from contracts.errors import HeadraceError
 from services.cli.app import make_app
 
+_FIRST = 1
+"""The process of a container: the system ends it by no signal that it does not handle itself."""
+
 
 def main() -> None:
     """Run the command that the arguments name; whatever goes wrong is one sentence a problem."""
     words = sys.argv[1:]
+    if os.getpid() == _FIRST:
+        signal.signal(signal.SIGTERM, _end)
     try:
         make_app(words)(words)
     except HeadraceError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
+
+
+def _end(number: int, _frame: object) -> None:
+    """End as any other process would that is told to; a command that has more to do says so."""
+    sys.exit(128 + number)

@@ -2,7 +2,8 @@
 
 It is asked every few seconds by a prober and a scraper. So there is no keep-alive, no body and no
 compression, and everything has a bound: the head's bytes, the time that an exchange takes, and the
-number of connections. Whatever goes wrong with one of them, the server lives.
+number of connections. Whatever goes wrong with one of them, the server lives, and who comes next is
+answered: a prober that finds no room would end a worker that is well.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Server:
         self._pages = pages
         self._timeout_s = timeout_s
         self._server: asyncio.Server | None = None
-        self._exchanges: set[asyncio.Task[None]] = set()
+        self._exchanges: dict[asyncio.Task[None], None] = {}
+        """In the order in which they came."""
 
     async def listen(self, host: str, port: int) -> None:
         """Begin to answer; 0 is any free port."""
@@ -59,15 +61,16 @@ class Server:
         exchange = asyncio.current_task()
         assert exchange is not None
         if len(self._exchanges) >= CONNECTIONS_MAX:
-            writer.transport.abort()
-            return
-        self._exchanges.add(exchange)
+            longest_here = next(iter(self._exchanges))
+            del self._exchanges[longest_here]
+            longest_here.cancel()
+        self._exchanges[exchange] = None
         try:
-            # A task that ends as cancelled is an error in asyncio's log; only `close` cancels it.
+            # A task that ends as cancelled is an error in asyncio's log; only we cancel it.
             with suppress(ConnectionError, TimeoutError, asyncio.CancelledError):
                 await self._exchange(reader, writer)
         finally:
-            self._exchanges.discard(exchange)
+            self._exchanges.pop(exchange, None)
             writer.transport.abort()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

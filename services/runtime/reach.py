@@ -32,6 +32,11 @@ REACHED_WITHIN_MS = 10_000
 _PAUSE_S = 0.25
 _CLIENT_ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
 """What a broker's alert speaks of when it refuses our certificate, or the lack of one."""
+_CERTIFICATE_ADVICE = {
+    "mismatch": "call it by a name in it, or set HEADRACE_SSL_CHECK_HOSTNAME to false",
+    "expired": "have the broker's certificate renewed, or check the clock here",
+    "not yet valid": "check the clocks, here and there",
+}
 
 
 async def reachable(settings: Settings, within_ms: int = REACHED_WITHIN_MS) -> None:
@@ -135,16 +140,19 @@ def _login_refusal(error: BaseException, options: dict[str, Any]) -> str | None:
 
 def _certificate_refusal(error: BaseException) -> str | None:
     if isinstance(error, ssl.SSLCertVerificationError):
-        advice = (
-            "call it by a name in it, or set HEADRACE_SSL_CHECK_HOSTNAME to false"
-            if "mismatch" in error.verify_message
-            else "check HEADRACE_SSL_CA_FILE"
+        said = error.verify_message
+        advice = next(
+            (advice for word, advice in _CERTIFICATE_ADVICE.items() if word in said),
+            "check HEADRACE_SSL_CA_FILE",
         )
-        return f"shows a certificate that we do not trust ({error.verify_message}); {advice}"
+        return f"shows a certificate that we do not trust ({said}); {advice}"
     alert = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
     if any(word in alert for word in _CLIENT_ALERTS):
         reason = alert.replace("_", " ").lower()
-        return f"refused our certificate ({reason}); check HEADRACE_SSL_CERTIFICATE_FILE"
+        return (
+            f"refused our certificate ({reason}); check HEADRACE_SSL_CERTIFICATE_FILE: who signed"
+            " it, and until when"
+        )
     return None
 
 

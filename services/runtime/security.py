@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCreden
 
 from contracts.errors import SettingsInvalid
 from contracts.servers import servers
+from services.runtime.tls import FollowingContext
 from services.runtime.tokens import TokenProvider
 from services.settings import Settings, variable
 
@@ -93,6 +94,12 @@ def _password(settings: Settings) -> str | None:
 
 @cache
 def _ssl_context(settings: Settings) -> ssl.SSLContext:
+    files = (settings.ssl_ca_file, settings.ssl_certificate_file, settings.ssl_key_file)
+    named = [file for file in files if file is not None]
+    return FollowingContext(partial(_context_now, settings), named)
+
+
+def _context_now(settings: Settings) -> ssl.SSLContext:
     context = _trusting(settings.ssl_ca_file, system=False)
     context.check_hostname = settings.ssl_check_hostname
     if settings.ssl_certificate_file is not None:
@@ -136,7 +143,10 @@ def _reason(error: OSError) -> str:
 def _token_provider(settings: Settings) -> TokenProvider:
     secret = settings.oauth_client_secret
     # Token servers are vouched for by the system's authorities, or by the one of the brokers.
-    context = _trusting(settings.ssl_ca_file, system=True)
+    trusted = settings.ssl_ca_file
+    context = FollowingContext(
+        partial(_trusting, trusted, system=True), [] if trusted is None else [trusted]
+    )
     return TokenProvider(
         str(settings.oauth_token_url),
         str(settings.oauth_client_id),

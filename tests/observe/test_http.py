@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from http import HTTPStatus
 from io import StringIO
 
@@ -242,17 +243,15 @@ def test_whoever_says_at_once_that_it_has_said_all_gets_everything() -> None:
         assert everything(half_open).endswith(b"\r\n\r\n" + body)
 
 
-def test_connections_are_bounded() -> None:
-    with serving(_pages(b"ok"), timeout_s=5) as port:
-        idle = [connect(port) for _ in range(CONNECTIONS_MAX)]
-        try:
-            assert not _answers(port)
-        finally:
-            for connection in idle:
-                connection.close()
-        deadline = time.monotonic() + 5
-        while not _answers(port):
-            assert time.monotonic() < deadline
+def test_whoever_comes_next_takes_the_place_of_the_one_that_was_idle_longest() -> None:
+    with serving(_pages(b"ok"), timeout_s=60) as port, ExitStack() as idle:
+        connections = [idle.enter_context(connect(port)) for _ in range(2 * CONNECTIONS_MAX)]
+        assert ask(port, "/")[0].status == 200
+        gone, here = connections[:CONNECTIONS_MAX], connections[-CONNECTIONS_MAX + 1 :]
+        assert [_ends(connection) for connection in gone] == [True] * len(gone)
+        for connection in here:
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert all(everything(connection).endswith(b"ok") for connection in here)
 
 
 def test_closing_does_not_wait_for_whoever_is_connected() -> None:
@@ -295,9 +294,9 @@ def _taken_at_once() -> int:
             return accepted.send(bytes(64 << 20))
 
 
-def _answers(port: int) -> bool:
-    """Whether there is an answer, and not a closed connection."""
+def _ends(connection: socket.socket) -> bool:
+    """Whether the other end has let go of a connection; waits until it has."""
     try:
-        return ask(port, "/")[0].status == 200
+        return connection.recv(1) == b""
     except ConnectionError:
-        return False
+        return True

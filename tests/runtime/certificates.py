@@ -23,8 +23,8 @@ class Authority:
             *("-keyout", self._key, "-out", self.file),
         )
 
-    def issue(self, name: str, *, for_host: str = "", password: str = "") -> Path:
-        """One file with a certificate and its key."""
+    def issue(self, name: str, *, for_host: str = "", password: str = "", days: int = 2) -> Path:
+        """One file with a certificate and its key; one of days in the past has expired."""
         key, request, certificate, whole = (
             self._folder / f"{name}.{suffix}" for suffix in ("key", "csr", "crt", "whole.pem")
         )
@@ -35,7 +35,7 @@ class Authority:
         extensions = self._folder / f"{name}.extensions"
         extensions.write_text(f"subjectAltName={for_host or f'DNS:{name}'}\n")
         _openssl(
-            *("x509", "-req", "-days", "2", "-in", request, "-extfile", extensions),
+            *("x509", "-req", "-days", str(days), "-in", request, "-extfile", extensions),
             *("-CA", self.file, "-CAkey", self._key, "-CAcreateserial", "-out", certificate),
         )
         whole.write_text(key.read_text() + certificate.read_text())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import SecretStr
+
 from services.broker.embedded import EmbeddedBroker
 from services.settings import Settings
 from tests.kafka.clients import Clients
@@ -14,7 +16,8 @@ from tests.runtime.token_server import CLIENT, SECRET, TokenServer
 
 PASSWORD = "correct horse battery=staple"  # noqa: S105
 _MODULES = "org.apache.kafka.common.security"
-_USERS = dict.fromkeys(("ada", "bob", "carol"), PASSWORD)
+SCRAM = f"{_MODULES}.scram.ScramLoginModule required;"
+USERS = dict.fromkeys(("ada", "bob", "carol"), PASSWORD)
 
 
 class Secured(NamedTuple):
@@ -58,14 +61,18 @@ class Secured(NamedTuple):
 def secured_broker(make: OwnKafka, folder: Path) -> Secured:
     """Start one; its certificates are made in a folder."""
     authority, stranger = Authority(folder, "authority"), Authority(folder, "stranger")
+    broker = make(secured_properties(authority), clients_protocol="SASL_SSL", users=USERS)
+    return Secured(broker, authority, stranger)
+
+
+def secured_properties(authority: Authority) -> dict[str, str]:
+    """What such a broker is told."""
     listener = "listener.name.clients"
-    properties = {
+    return {
         **keystore(authority, "broker"),
         "ssl.client.auth": "requested",
         "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN,OAUTHBEARER",
-        f"{listener}.scram-sha-512.sasl.jaas.config": (
-            f"{_MODULES}.scram.ScramLoginModule required;"
-        ),
+        f"{listener}.scram-sha-512.sasl.jaas.config": SCRAM,
         f"{listener}.plain.sasl.jaas.config": (
             f'{_MODULES}.plain.PlainLoginModule required user_ada="{PASSWORD}";'
         ),
@@ -78,15 +85,22 @@ def secured_broker(make: OwnKafka, folder: Path) -> Secured:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:ANONYMOUS;User:ada;User:{CLIENT}",
     }
-    broker = make(properties, clients_protocol="SASL_SSL", users=_USERS)
-    return Secured(broker, authority, stranger)
 
 
-def keystore(authority: Authority, name: str) -> dict[str, str]:
+def keystore(authority: Authority, name: str, days: int = 2) -> dict[str, str]:
     """The properties of a broker with a certificate."""
     return {
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(authority.issue(name, for_host="IP:127.0.0.1")),
+        "ssl.keystore.location": str(authority.issue(name, for_host="IP:127.0.0.1", days=days)),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(authority.file),
+    }
+
+
+def as_given(settings: Settings) -> dict[str, str]:
+    """Settings as a sidecar is given them."""
+    given = {name: getattr(settings, name) for name in settings.model_fields_set}
+    return {
+        name: one.get_secret_value() if isinstance(one, SecretStr) else str(one)
+        for name, one in given.items()
     }

@@ -184,6 +184,10 @@ SASL = {"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "SCRAM-SHA-512"}
 LOGIN = {"SASL_USERNAME": "clicks", "SASL_PASSWORD": SECRET}
 WITHOUT_SASL = "does nothing without SASL; set HEADRACE_SECURITY_PROTOCOL to SASL_SSL"
 WITHOUT_TLS = "does nothing without TLS; set HEADRACE_SECURITY_PROTOCOL to SSL or SASL_SSL"
+IN_CLEAR = (
+    "would send the secret in clear to another machine; write https://, or set"
+    " HEADRACE_OAUTH_PLAIN_HTTP to true where the way there is safe"
+)
 OAUTH = {"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "OAUTHBEARER"}
 CLIENT = {"OAUTH_TOKEN_URL": "https://a/b", "OAUTH_CLIENT_ID": "c", "OAUTH_CLIENT_SECRET": SECRET}
 
@@ -213,6 +217,14 @@ CLIENT = {"OAUTH_TOKEN_URL": "https://a/b", "OAUTH_CLIENT_ID": "c", "OAUTH_CLIEN
         (
             {**SASL, **LOGIN, "OAUTH_SCOPE": "kafka"},
             ["OAUTH_SCOPE: does nothing with SCRAM-SHA-512; remove it"],
+        ),
+        (
+            {**SASL, **LOGIN, "OAUTH_PLAIN_HTTP": "true"},
+            ["OAUTH_PLAIN_HTTP: does nothing with SCRAM-SHA-512; remove it"],
+        ),
+        (
+            {**OAUTH, **CLIENT, "OAUTH_TOKEN_URL": "http://127.0.0.1.example.org/b"},
+            [f"OAUTH_TOKEN_URL: {IN_CLEAR}"],
         ),
         (
             LOGIN,
@@ -257,6 +269,24 @@ def test_settings_that_fit_together_are_taken(monkeypatch: pytest.MonkeyPatch) -
     for name, value in {**OAUTH, **CLIENT, "OAUTH_SCOPE": "kafka"}.items():
         monkeypatch.setenv(f"HEADRACE_{name}", value)
     assert read_settings().oauth_scope == "kafka"
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed"),
+    [
+        ("http://127.0.0.1:8080/token", "false"),
+        ("http://[::1]:8080/token", "false"),
+        ("http://localhost/token", "false"),
+        ("http://tokens.example.org/token", "true"),
+    ],
+)
+def test_a_token_server_in_clear_is_on_this_machine_or_allowed_by_name(
+    monkeypatch: pytest.MonkeyPatch, url: str, allowed: str
+) -> None:
+    variables = {**OAUTH, **CLIENT, "OAUTH_TOKEN_URL": url, "OAUTH_PLAIN_HTTP": allowed}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"HEADRACE_{name}", value)
+    assert read_settings().oauth_token_url == url
 
 
 def test_secrets_come_out_nowhere(

@@ -1,0 +1,68 @@
+"""A command that is told to stop before it does anything stops, as the first process as well."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_STARTED_WITHIN_S = 120.0
+_FIRST = ["unshare", "--pid", "--fork"]
+_FIRST_OF_A_USER = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
+_AS_IF_FIRST = "import os; os.getpid = lambda: 1; from services.cli import main; main()"
+_NO_FIRST = "from services.cli import main; main()"
+
+
+def first_process() -> list[str]:
+    """What makes a command the first process; nothing where the system does not let us."""
+    for words in (_FIRST, _FIRST_OF_A_USER):
+        try:
+            done = subprocess.run([*words, "true"], capture_output=True, check=False)
+        except FileNotFoundError:
+            continue
+        if done.returncode == 0:
+            return words
+    return []
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    written = tmp_path / "clicks.yaml"
+    written.write_text(
+        "pipeline: clicks\nsource: {topic: raw}\noperators:\n"
+        "  - reorder: {grace: 5s}\nsink: {topic: cleaned}\n"
+    )
+    return written
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_start_that_waits_for_a_broker_ends_at_once(file: Path, *, is_first: bool) -> None:
+    before = first_process() if is_first else []
+    code = _AS_IF_FIRST if is_first and not before else _NO_FIRST
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(_STARTED_WITHIN_S)
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        starting = subprocess.Popen(
+            [*before, sys.executable, "-c", code, "run", str(file)],
+            cwd=ROOT,
+            env={**os.environ, "HEADRACE_BOOTSTRAP_SERVERS": address},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with silent.accept()[0]:
+            os.kill(_child_of(starting.pid) if before else starting.pid, signal.SIGTERM)
+            _, said = starting.communicate()
+    # Who is not the first is ended by the system; a shell calls both the same.
+    assert starting.returncode == (128 + signal.SIGTERM if is_first else -signal.SIGTERM)
+    assert said == ""
+
+
+def _child_of(pid: int) -> int:
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
