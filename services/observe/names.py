@@ -148,6 +148,11 @@ TASK: tuple[Metric[TaskSnapshot], ...] = (
         lambda task: task.waiting_records,
     ),
     Metric(
+        "headrace_waiting_bytes", "gauge",
+        "Bytes of their keys and values; a fetched batch counts until all of it is decided.",
+        lambda task: task.waiting_bytes,
+    ),
+    Metric(
         "headrace_uncommitted_records", "gauge",
         "Records that are decided and not committed yet.",
         lambda task: task.uncommitted_records,

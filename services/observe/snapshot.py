@@ -82,6 +82,8 @@ class TaskSnapshot:
     the producer's is open. Where uncommitted records are read it is `end`."""
     waiting_records: int
     """Handed over and not yet decided."""
+    waiting_bytes: int
+    """Of keys and values; a batch that was handed over counts until all of it is decided."""
     uncommitted_records: int
     """Decided and not yet committed."""
 

@@ -78,6 +78,7 @@ class Tally:
             end=surveyed.end,
             readable_end=surveyed.readable_end,
             waiting_records=task.waiting,
+            waiting_bytes=task.waiting_bytes,
             uncommitted_records=task.uncommitted_records,
             taken_records=self.taken_records,
             taken_bytes=self.taken_bytes,
@@ -105,6 +106,7 @@ class Shown(Protocol):
     position: int
     committed: int | None
     waiting: int
+    waiting_bytes: int
     uncommitted_records: int
     progress_ms: int | None
     chain: Chain | None

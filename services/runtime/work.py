@@ -54,7 +54,6 @@ class Waits(Shown, Protocol):
     """A task, as far as the worker must know of it."""
 
     tally: Tally
-    waiting_bytes: int
 
 
 class Work:

@@ -62,3 +62,24 @@ def test_a_function_that_cannot_be_found_ends_with_2_and_a_sentence(
     assert sidecar.wait() == 2
     assert "Traceback" not in sidecar.log
     assert "there is no module `not_there`" in sidecar.last_words
+
+
+SLOW = """
+import time
+
+
+def is_wanted(record):
+    time.sleep(0.03)
+    return True
+"""
+
+
+def test_a_slow_function_does_not_outlive_its_transaction(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline("filter: {where: 'of_user:is_wanted'}")
+    (pipeline.folder / "of_user.py").write_text(SLOW)
+    pipeline.produce([record(b"k", b"%d" % at, at) for at in range(200)])
+    sidecar = pipeline.start(transaction_timeout="2s")
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    assert len(pipeline.cleaned()) == 200
+    assert "a transaction failed" not in sidecar.log
