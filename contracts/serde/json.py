@@ -32,6 +32,8 @@ KINDS = {
 _LONG_NUMBER = re.compile(rb"\d{19}")
 """What a whole number beyond 64 bits has at least."""
 _LONG_BYTES = 8
+_REGISTRY_MAGIC = b"\x00"
+"""What a schema registry's serializers begin with, before the schema's number."""
 
 
 def decode_json(data: bytes) -> Json:
@@ -46,6 +48,8 @@ def decode_json_field(data: bytes, path: tuple[str, ...]) -> Json:
     except orjson.JSONDecodeError as error:
         if len(data) != _LONG_BYTES or data[0] != 0:
             message = f"the value is not JSON: {error.msg} (character {error.pos})"
+            if data[:1] == _REGISTRY_MAGIC:
+                message += "; it begins as Avro or Protobuf with a registered schema does"
             raise RecordUndecodable(message) from error
         document = int.from_bytes(data)
     found = _walk(document, path)

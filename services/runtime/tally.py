@@ -8,7 +8,6 @@ from typing import NamedTuple, Protocol
 from aiokafka.structs import TopicPartition
 
 from contracts.hops import Hop
-from contracts.record import Record, size_bytes
 from services.intake.timestamps import Timestamps
 from services.observe.histogram import COMMIT_RECORDS, COMMIT_SECONDS, Histogram
 from services.observe.snapshot import (
@@ -51,10 +50,13 @@ class Tally:
         """State is whole; from now on the task runs."""
         self._restored_at_s = time.monotonic()
 
-    def took(self, records: list[Record]) -> None:
-        """Records were decided."""
-        self.taken_records += len(records)
-        self.taken_bytes += size_bytes(records)
+    def took(self, records: int) -> None:
+        """So many records were decided."""
+        self.taken_records += records
+
+    def took_batch(self, size_bytes: int) -> None:
+        """All that a fetch brought was decided."""
+        self.taken_bytes += size_bytes
 
     def committed(self, records: int, seconds: float) -> None:
         """A commit succeeded."""

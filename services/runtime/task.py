@@ -301,6 +301,7 @@ class Task:
                 await self._commit()
             else:
                 await asyncio.sleep(0)
+        self.tally.took_batch(fetched.size_bytes)
         self.waiting_bytes -= fetched.size_bytes
         self._work.taken(self)
         self._pace.heard()
@@ -320,7 +321,7 @@ class Task:
                 raise full(step.failure, records)
             # In one step with the operators' counts, so that nobody who looks sees them apart.
             self.uncommitted_records += len(records)
-            self.tally.took(records)
+            self.tally.took(len(records))
             self.position = offset_of(records[-1]) + 1
             await self._exits.send(step, dead, records)
         if stop is not None and (not records or self.position >= stop.offset):

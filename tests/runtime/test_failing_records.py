@@ -30,6 +30,26 @@ def identity(record):
 Deduplicate.process = fail
 """
 """All that a user's function may do is guarded, so it brings a mistake into an operator."""
+BROKEN = """
+from pathlib import Path
+
+from services.operators.deduplicate import Deduplicate
+
+save = Deduplicate.save
+
+
+def fail(self):
+    if Path("broken").exists():
+        raise TypeError("a mistake of ours")
+    save(self)
+
+
+def identity(record):
+    return record.value
+
+
+Deduplicate.save = fail
+"""
 NONSENSE = """
 class Truthless:
     def __bool__(self):
@@ -137,3 +157,20 @@ def test_who_wants_to_stop_stops_at_the_record(make_pipeline: MakePipeline) -> N
     pipeline.wait_until_done()
     assert sidecar.stop() == 0
     assert [value for _, value, *_ in contents(pipeline.cleaned())] == values
+
+
+def test_where_no_record_is_to_blame_none_is_dead(make_pipeline: MakePipeline) -> None:
+    pipeline = make(make_pipeline)
+    (pipeline.folder / "of_user.py").write_text(BROKEN)
+    (pipeline.folder / "broken").touch()
+    pipeline.produce([*(record(b"k", b"%d" % at, at) for at in range(10)), LAST])
+    sidecar = pipeline.start()
+    sidecar.wait_for("no record is to blame")
+    assert pipeline.committed() == {}
+    (pipeline.folder / "broken").unlink()
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    assert [value for _, value, *_ in contents(pipeline.cleaned())] == [
+        b"%d" % at for at in range(10)
+    ]
+    assert pipeline.beside("dead") == []
