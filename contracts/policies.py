@@ -6,7 +6,7 @@ YAML spells a field by its alias (`grace: 30s`, `when-full: spill`), Python by i
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from contracts.selector_text import check_aggregate_function, check_selector, check_where
-from contracts.time import DurationMs, SizeBytes, format_duration_ms
+from contracts.time import TIME_MS_MAX, DurationMs, SizeBytes, format_duration_ms
 
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}$")]
 """What Kafka accepts in a topic name, short enough to have a suffix."""
@@ -47,7 +47,23 @@ class Policy(BaseModel):
     )
 
 
-class Tumbling(Policy):
+class Closing(Policy):
+    """A window that takes no more records some day."""
+
+    @model_validator(mode="after")
+    def _within_time(self) -> Self:
+        assert isinstance(self, Tumbling | Hopping | Session | Sliding)
+        needed_ms = retention_needed_ms(self)
+        if needed_ms > TIME_MS_MAX:
+            message = (
+                f"this {self.kind} window would be kept for {needed_ms} ms, and at most"
+                f" {TIME_MS_MAX} ms fit; make it shorter"
+            )
+            raise ValueError(message)
+        return self
+
+
+class Tumbling(Closing):
     """Windows `[start, start + size)`, aligned to zero."""
 
     kind: Literal["tumbling"] = "tumbling"
@@ -56,7 +72,7 @@ class Tumbling(Policy):
     """How long after its end a window still takes records."""
 
 
-class Hopping(Policy):
+class Hopping(Closing):
     """Windows `[start, start + size)` that begin every `advance`, aligned to zero."""
 
     kind: Literal["hopping"] = "hopping"
@@ -84,7 +100,7 @@ class Hopping(Policy):
         return self
 
 
-class Session(Policy):
+class Session(Closing):
     """Windows `[first, last]` of records no further apart than `gap`."""
 
     kind: Literal["session"] = "session"
@@ -94,7 +110,7 @@ class Session(Policy):
     """How long after its end and the gap a session still takes records."""
 
 
-class Sliding(Policy):
+class Sliding(Closing):
     """Windows `[end - difference, end]` that begin or end at a record."""
 
     kind: Literal["sliding"] = "sliding"

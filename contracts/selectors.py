@@ -238,9 +238,10 @@ def _call(selector: Selector, use: Callable[[Any], Answer]) -> Callable[[Record]
     def call(record: Record) -> Answer:
         try:
             return use(function(record))
-        except RecordFailed:
+        except (RecordFailed, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
+            # One that ends a script, as `sys.exit` does, would end all instances in turn.
             message = f"`{selector.text}` raised {type(error).__name__}"
             raise RecordFailed(message) from error
 

@@ -92,7 +92,10 @@ def _answering(name: str, part: str, call: Callable[..., Any]) -> Callable[..., 
     def answer(*given: Any) -> Aggregated:
         try:
             found = call(*given)
-        except Exception as problem:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:
+            # One that ends a script, as `sys.exit` does, would end all instances in turn.
             message = f"`{name}` raised {type(problem).__name__} in `{part}`"
             raise RecordFailed(message) from problem
         if found is None or type(found) is bytes:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from contracts.decision import Reason
 from contracts.errors import RecordFailed, RecordUndecodable
+from contracts.raised import told
 from contracts.record import Record
 from services.operators.operator import Aside, Batch, Counts, Step
 
@@ -61,17 +62,22 @@ def set_aside_dead(step: Step, counts: Counts, aside: Aside) -> None:
 def dead_aside(cause: int, operator: str, record: Record, problem: Exception) -> Aside:
     """A record that a step could not read, or failed on, with what was raised."""
     if isinstance(problem, RecordUndecodable) and not isinstance(problem, RecordFailed):
-        return Aside(cause, operator, record, Reason.UNDECODABLE, str(problem))
+        return Aside(cause, operator, record, Reason.UNDECODABLE, _as_text(str(problem)))
     if isinstance(problem, RecordFailed):
         detail, raised = str(problem), problem.__cause__ or problem
     else:
-        detail, raised = f"{type(problem).__name__}: {problem}", problem
+        detail, raised = told(problem), problem
     return Aside(
         cause,
         operator,
         record,
         Reason.FAILED,
-        detail[:_DETAIL_CHARACTERS_MAX],
-        f"{type(raised).__module__}.{type(raised).__qualname__}",
-        "".join(format_exception(raised, chain=False))[-_STACKTRACE_CHARACTERS_MAX:],
+        _as_text(detail[:_DETAIL_CHARACTERS_MAX]),
+        _as_text(f"{type(raised).__module__}.{type(raised).__qualname__}"),
+        _as_text("".join(format_exception(raised, chain=False))[-_STACKTRACE_CHARACTERS_MAX:]),
     )
+
+
+def _as_text(said: str) -> str:
+    """What a user's error says may hold halves of characters, which no header holds."""
+    return said.encode(errors="backslashreplace").decode()

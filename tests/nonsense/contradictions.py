@@ -75,6 +75,8 @@ PIPELINE_CONTRADICTIONS: tuple[Contradiction, ...] = (
     _operators(_aggregate(window=_window("hopping", size="1h", advance="2h", grace="0s"))),
     _operators(_aggregate(window=_window("hopping", size="52w", advance="1ms", grace="0s"))),
     _operators(_aggregate(window=_window("tumbling", size="0s", grace="0s"))),
+    _operators(_aggregate(window=_window("sliding", difference=1 << 61, grace=1))),
+    _operators({"distinct": {"window": _window("session", gap=1 << 61, grace=1 << 61)}}),
     _operators(_aggregate(window=_window("tumbling", size="1h", advance="1h", grace="0s"))),
     _operators(_aggregate(window=_window("tumbling", gap="1h", grace="0s", size="1h"))),
     _operators(_aggregate(window=_window("hopping", size="1h", advance="0s", grace="0s"))),
