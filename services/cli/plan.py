@@ -21,7 +21,13 @@ from contracts.time import parse_size_bytes
 from contracts.topics import TopicSpec
 from services.cli.app import GROUP, load_command
 from services.cli.pipeline_file import load_pipeline
-from services.cli.plan_text import Line, explain_operator, explain_size, explain_source
+from services.cli.plan_text import (
+    Line,
+    explain_failure,
+    explain_operator,
+    explain_size,
+    explain_source,
+)
 from services.cli.state_size import Traffic
 
 _NAME_STYLE = "bold"
@@ -72,7 +78,7 @@ def _topology(spec: PipelineSpec, traffic: Traffic | None) -> Tree:
     for policy in spec.operators:
         lines = [*explain_operator(policy, spec), *explain_size(policy, spec, traffic)]
         _branch(tree, _title(policy), lines)
-    tree.add(Text(f"writes {spec.sink.topic}", style=_NAME_STYLE))
+    _branch(tree, f"writes {spec.sink.topic}", explain_failure(spec))
     return tree
 
 

@@ -50,6 +50,14 @@ def explain_source(source: Source) -> Iterator[Line]:
         )
 
 
+def explain_failure(spec: PipelineSpec) -> Iterator[Line]:
+    """What becomes of a record that an operator fails on."""
+    meaning = f"a record that an operator fails on goes to {spec.dead.topic}"
+    if spec.on_failure == "stop":
+        meaning = "the sidecar ends at a record that an operator fails on"
+    yield Line(f"on-failure: {spec.on_failure}", meaning)
+
+
 def explain_operator(policy: AnyOperator, spec: PipelineSpec) -> Iterator[Line]:
     """What an operator's options mean, and what it keeps."""
     match policy:
