@@ -117,6 +117,10 @@ test-pythons: broker ## lint, types, and what needs no Spark, on every Python he
 test-libraries: spark ## the wheel with the newest and the lowest libraries, and with few extras (minutes)
 	@$(BIN)/python -m tests.machines libraries --results "$(TABLES)"
 
+.PHONY: test-bare
+test-bare: setup ## README's commands on a bare Debian, by root (BARE="space noexec"; an hour for all)
+	@$(BIN)/python -m tests.machines bare --results "$(TABLES)" $(BARE)
+
 .PHONY: thorough
 thorough: spark ## the tests with many more random examples (minutes)
 	@$(BIN)/python -m pytest $(SPREAD) --hypothesis-profile thorough

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
+from tests.machines.bare import run_bare
 from tests.machines.libraries import run_libraries
 from tests.machines.pythons import run_pythons
 
-KINDS = {"pythons": run_pythons, "libraries": run_libraries}
+KINDS = {"pythons": run_pythons, "libraries": run_libraries, "bare": run_bare}
 
 if __name__ == "__main__":
     kind, *words = sys.argv[1:] or [""]

@@ -1,9 +1,13 @@
-"""The Pythons of this machine that headrace may run on."""
+"""The Pythons of this machine that headrace may run on.
+
+`python -m tests.machines.interpreters oldest` says where one is; it needs no library.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -44,8 +48,8 @@ def interpreters() -> list[Interpreter]:
 def in_order(found: list[Interpreter]) -> list[Interpreter]:
     """The oldest and the newest first, then one of each minor, then the others."""
     ends = [*found[:1], *found[-1:]]
-    of_minors = {one.minor: one for one in reversed(found)}
-    return list(dict.fromkeys([*ends, *of_minors.values(), *found]))
+    between = {one.minor: one for one in found if one.minor not in {end.minor for end in ends}}
+    return list(dict.fromkeys([*ends, *between.values(), *found]))
 
 
 def missing(found: list[Interpreter]) -> list[str]:
@@ -76,3 +80,7 @@ def _version_of(path: Path) -> tuple[int, int, int] | None:
         return None
     major, minor, micro = map(int, done.stdout.split())
     return major, minor, micro
+
+
+if __name__ == "__main__":
+    print({"oldest": interpreters()[0], "newest": interpreters()[-1]}[sys.argv[1]].path)

@@ -40,7 +40,8 @@ def run_pythons(arguments: list[str]) -> bool:
     found = interpreters()
     ran = [_run_on(one) for one in in_order([one for one in found if one.name != options.but])]
     ran.sort(key=lambda one: one.interpreter.version)
-    write_table(options.results, "pythons", _INTRODUCTION, _rows(ran))
+    whole = None if options.but else options.results
+    write_table(whole, "pythons", _INTRODUCTION, _rows(ran))
     _say_which(found, ran, options.but)
     return all(step.is_well for one in ran for step in one.steps.values())
 

@@ -51,7 +51,9 @@ def run(
     lines = log.read_text("utf-8", "replace").splitlines()
     if code != 0:
         print(*lines[-_TAIL_LINES:], sep="\n", flush=True)
-    says = next((line for line in reversed(lines) if line.strip()), "")
+    # Behind what a command says, make says that it failed.
+    said = (line for line in reversed(lines) if line.strip() and not line.startswith("make"))
+    says = next(said, "")
     return Step(code == 0, says, time.monotonic() - begun_s)
 
 

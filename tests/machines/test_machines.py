@@ -1,0 +1,65 @@
+"""What the runs on other machines are made of."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source import project
+from tests.machines.interpreters import Interpreter, in_order, interpreters, missing
+from tests.machines.libraries import lowest
+from tests.machines.steps import UNTIL, is_time_left, run
+
+
+def _named(*names: str) -> list[Interpreter]:
+    found = []
+    for name in names:
+        major, minor, micro = map(int, name.split("."))
+        found.append(Interpreter((major, minor, micro), Path(f"python{name}"), "nobody's"))
+    return found
+
+
+def test_the_python_that_runs_this_is_found() -> None:
+    assert sys.version_info[:3] in {one.version for one in interpreters()}
+
+
+def test_the_ends_of_the_range_come_first_and_a_minor_once_more_last() -> None:
+    found = _named("3.11.2", "3.11.7", "3.12.1", "3.13.0", "3.13.1")
+    names = [one.name for one in in_order(found)]
+    assert names == ["3.11.2", "3.13.1", "3.12.1", "3.11.7", "3.13.0"]
+
+
+def test_a_minor_that_is_not_here_is_named() -> None:
+    assert missing(_named("3.11.2", "3.11.7")) == ["3.12", "3.13"]
+
+
+def test_every_library_that_we_ship_with_has_a_lowest_version() -> None:
+    stated = project()["project"]
+    extras = stated["optional-dependencies"]
+    asked = [*stated["dependencies"], *extras["sidecar"], *extras["spark"]]
+    assert len(list(lowest(asked))) == len(asked)
+    assert list(lowest(["orjson>=3.10,<4", "aiokafka==0.14.0"])) == [
+        "orjson==3.10",
+        "aiokafka==0.14.0",
+    ]
+
+
+def test_a_step_that_fails_is_told_by_its_last_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = "import sys; print('Java is missing'); print('make: *** Error 1'); sys.exit(2)"
+    step = run([sys.executable, "-c", program], tmp_path / "log")
+    assert step.cell == "**failed:** Java is missing"
+    assert "Java is missing" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("until", "is_left"), [("0", False), ("99999999999", True)])
+def test_nothing_begins_when_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+    until: str,
+    is_left: bool,  # noqa: FBT001 - a case, not a caller's choice
+) -> None:
+    monkeypatch.setenv(UNTIL, until)
+    assert is_time_left() == is_left
