@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import copy
 from tempfile import TemporaryDirectory
 
-from contracts.errors import ProgramMissing
+from contracts.errors import YourFault
 from spark_jobs import first_run
 from spark_jobs.connectors import fetched
 from spark_jobs.home import archives_of, class_archive, connectors_of, prepare_home, prepared_home
@@ -74,6 +74,6 @@ def _archive_classes(archive: Path) -> None:
 if __name__ == "__main__":
     try:
         main()
-    except ProgramMissing as missing:
-        sys.stderr.write(f"{missing}\n")
-        sys.exit(2)
+    except YourFault as fault:
+        sys.stderr.write(f"{fault}\n")
+        sys.exit(fault.exit_code)

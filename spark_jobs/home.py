@@ -22,6 +22,7 @@ from zlib import crc32
 import pyspark
 
 from contracts.cache import cache_folder
+from contracts.errors import SettingsInvalid
 from spark_jobs.connectors import CONNECTORS
 from spark_jobs.java import java_program
 
@@ -64,6 +65,12 @@ def prepare_home(connectors: Mapping[str, Path]) -> Path:
             for archive in archives_of(old):
                 archive.unlink(missing_ok=True)
     return _make(prepared_home(), connectors)
+
+
+def ivy_settings() -> dict[str, str]:
+    """Where Ivy keeps what it fetches, if it may not in the user's own folder."""
+    is_ours = os.access(Path.home(), os.W_OK)
+    return {} if is_ours else {"spark.jars.ivy": str(_caches() / "ivy")}
 
 
 def connectors_of(home: Path) -> list[Path]:
@@ -120,8 +127,15 @@ def _make(home: Path, connectors: Mapping[str, Path]) -> Path:
     if home.is_dir():
         return home
     installed = Path(pyspark.__file__).parent
-    home.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(mkdtemp(prefix="making-spark-", dir=home.parent))
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(mkdtemp(prefix="making-spark-", dir=home.parent))
+    except OSError as error:
+        message = (
+            f"{home.parent}, where Spark's folder is made once, cannot be written to"
+            f" ({error.strerror}); set HEADRACE_CACHE to a folder that can"
+        )
+        raise SettingsInvalid(message) from error
     for each in installed.iterdir():
         if each.name not in {"python", "jars"}:
             (made / each.name).symlink_to(each)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import daemon
 from spark_jobs.connectors import CONNECTORS, packages
-from spark_jobs.home import java_options, spark_home
+from spark_jobs.home import ivy_settings, java_options, spark_home
 from spark_jobs.java import check_java
 from spark_jobs.worker import forget_jars, without_jars
 
@@ -97,7 +97,7 @@ def open_session(
         chosen[_JAVA] = java_options(Path(home), (settings or {}).get(_MORE_JAVA, ""))
     missing = packages(connectors)
     if missing:
-        chosen["spark.jars.packages"] = missing
+        chosen |= {"spark.jars.packages": missing, **ivy_settings()}
     if shuffle_partitions is not None:
         chosen["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     builder = SparkSession.builder.appName(name)

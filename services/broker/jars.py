@@ -57,11 +57,18 @@ def kafka_jars(
     jars = cache_folder() / name
     if jars.is_dir():
         return jars
-    jars.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(jars.with_name(f"{name}.lock")):
-        # Another process may have fetched them while this one waited for the lock.
-        if not jars.is_dir():
-            _fetch(jars, pom, version, tell)
+    try:
+        jars.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(jars.with_name(f"{name}.lock")):
+            # Another process may have fetched them while this one waited for the lock.
+            if not jars.is_dir():
+                _fetch(jars, pom, version, tell)
+    except OSError as error:
+        message = (
+            f"{jars.parent}, where what is fetched is kept, cannot be written to"
+            f" ({error.strerror}); set HEADRACE_CACHE to a folder that can"
+        )
+        raise SettingsInvalid(message) from error
     return jars
 
 
@@ -86,6 +93,9 @@ def _fetch(jars: Path, pom: Path, version: str, tell: Callable[[str], None]) -> 
         folder = Path(temporary, "jars")
         command = [maven, "--batch-mode", "--strict-checksums", f"--file={pom}"]
         command.append(f"-Dkafka={version}")
+        if not os.access(Path.home(), os.W_OK):
+            # There it would keep what it fetches, and fails where it may not.
+            command.append(f"-Dmaven.repo.local={temporary}/maven")
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
         _run([*command, *goal, f"-DoutputDirectory={folder}"], version, tell)
         folder.rename(jars)

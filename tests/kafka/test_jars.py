@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import BrokerFailed, ProgramMissing
-from services.broker.jars import POM, cache_folder, kafka_jars
+from contracts.errors import BrokerFailed, ProgramMissing, SettingsInvalid
+from services.broker.jars import POM, VERSIONS, cache_folder, kafka_jars
 
 MAVEN = """#!/bin/sh
 echo called >> "{calls}"
@@ -101,3 +101,27 @@ def test_the_cache_is_where_the_system_keeps_caches(
 
 def test_the_pom_names_no_place_to_fetch_from() -> None:
     assert "://" not in POM.read_text()
+
+
+def test_a_cache_that_cannot_be_written_to_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(
+        SettingsInvalid, match=r"\(Not a directory\); set HEADRACE_CACHE to a folder"
+    ):
+        kafka_jars()
+
+
+@pytest.mark.usefixtures("cache")
+def test_maven_keeps_nothing_in_a_home_that_cannot_be_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = tmp_path / "words"
+    _put_maven(tmp_path, monkeypatch, ends=f'echo "$@" >> "{words}"')
+    kafka_jars()
+    assert "-Dmaven.repo.local=" not in words.read_text()
+    monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
+    kafka_jars(version=VERSIONS[-1])
+    assert "-Dmaven.repo.local=" in words.read_text()

@@ -65,6 +65,9 @@ MACHINES = {
     ),
     "no-python": Machine("no Python", ("no-python",), has_java=False, lacks="python3-venv"),
     "no-venv": Machine("no python3-venv", ("no-venv",), has_java=False, lacks="python3-venv"),
+    "no-cache": Machine(
+        "a home that is read-only", ("user", "home", "no-cache"), lacks="HEADRACE_CACHE"
+    ),
     "no-java": Machine(
         "an ordinary user without Java", ("user",), has_java=False, lacks="openjdk-17-jre-headless"
     ),

@@ -28,7 +28,7 @@ for circumstance in "$@"; do
     core) limits=(taskset --cpu-list 0) ;;
     no-python) rm "$root"/usr/bin/python3* ;;
     no-venv) rm -r "$root"/usr/lib/python3*/ensurepip ;;
-    home) ;; # last of all, below
+    home | no-cache) ;; # last of all, below
     *) echo "bare.sh knows no circumstance $circumstance" >&2 && exit 2 ;;
   esac
 done
@@ -38,7 +38,7 @@ mv "$root/srv/checkout" "$root$folder"
 if [[ " $* " == *" home "* ]]; then
   mount --bind "$root$home" "$root$home"
   mount -o remount,bind,ro "$root$home"
-  settings+=(HEADRACE_CACHE=/var/cache/headrace)
+  [[ " $* " == *" no-cache "* ]] || settings+=(HEADRACE_CACHE=/var/cache/headrace)
   mkdir -p "$root/var/cache/headrace"
   chroot "$root" chown $person: /var/cache/headrace
 else

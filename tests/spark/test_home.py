@@ -90,3 +90,12 @@ def test_java_takes_all_that_it_is_told() -> None:
     told = home.java_options(home.spark_home(), "").split()
     # One that it did not know would end it, and every session with it.
     run([java, *told, "-version"], check=True, capture_output=True)
+
+
+def test_ivy_keeps_nothing_in_a_home_that_cannot_be_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert home.ivy_settings() == {}
+    monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
+    assert home.ivy_settings() == {"spark.jars.ivy": str(tmp_path / "ivy")}
