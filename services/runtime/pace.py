@@ -1,7 +1,8 @@
 """When a task commits, and how much it takes at once: all that is time and amount.
 
 A part of a batch is small enough to let others in, in records and in time: a user's function may
-take a second a record, and its transaction must not be over meanwhile.
+take a second a record, and its transaction must not be over meanwhile. A transaction holds as many
+records as the brokers take in a third of the time that it may last: with a quota that is little.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from services.settings import Settings
 RECORDS_MAX = 500
 """How many records operators take at once: enough to be fast, and a core's cache holds them."""
 _SHORT_S, _LONG_S = 0.05, 0.2
+_FIRST_RECORDS = 1_000
+_CAREFUL, _BOLD = 1.1, 2.0
+"""How fast a transaction may grow, once one was too large, and before."""
+_PARTS_OF_TIMEOUT = 3
+_PARTS_OF_FAILED = 4
 
 
 class Pace:
@@ -28,12 +34,16 @@ class Pace:
         self._commit_began_at = 0.0
         self._commit_took_s = self._interval_s
         self._records = 1
+        self._long_s = settings.transaction_timeout_ms / 1000 / _PARTS_OF_TIMEOUT
+        self._records_max = min(_FIRST_RECORDS, settings.commit_records_max)
+        """So many the brokers take in time, as far as is known."""
+        self._growth = _BOLD
         self.idle_s = _idle_s(hop)
         self._quiet_since = time.monotonic()
 
     def records_at_once(self) -> int:
         """How many records to process before anybody else has a turn."""
-        return min(self._records, self._settings.commit_records_max)
+        return min(self._records, self._records_max)
 
     def processed(self, records: int, began_at: float) -> None:
         """So many records took from then until now."""
@@ -59,15 +69,29 @@ class Pace:
         """A commit begins."""
         self._commit_began_at = time.monotonic()
 
-    def committed(self) -> float:
-        """It counts; how long it took."""
-        self._commit_took_s = time.monotonic() - self._commit_began_at
+    def committed(self, records: int) -> float:
+        """It counts, with so many records; how long the commit took."""
+        now_s = time.monotonic()
+        was_open_s = now_s - self._opened_at
+        if was_open_s > self._long_s:
+            self._records_max = max(1, int(records * self._long_s / was_open_s))
+            self._growth = _CAREFUL
+        elif records >= self._records_max:
+            grown = 1 + int(self._growth * self._records_max)
+            self._records_max = min(grown, self._settings.commit_records_max)
+        self._commit_took_s = now_s - self._commit_began_at
         return self._commit_took_s
+
+    def given_up(self, records: int) -> None:
+        """What was open will not count; was it too much for its time, the next try is smaller."""
+        if records and time.monotonic() - self._opened_at > self._long_s:
+            self._records_max = max(1, min(records, self._records_max) // _PARTS_OF_FAILED)
+            self._growth = _CAREFUL
 
     def is_due(self, *, records: int, sent_bytes: int, records_wait: bool) -> bool:
         """Whether to commit what is open."""
         return (
-            records >= self._settings.commit_records_max
+            records >= self._records_max
             or sent_bytes >= self._settings.commit_bytes_max
             or self.due_in_s(records_wait=records_wait) <= 0
         )

@@ -215,6 +215,7 @@ class Task:
         self._inbox.clear()
         self._uncommitted.clear()
         self.waiting = self.waiting_bytes = 0
+        self._pace.given_up(self.uncommitted_records)
         self.uncommitted_records = 0
 
     async def _restore(self, *, is_last: bool) -> list[bytes]:
@@ -386,7 +387,8 @@ class Task:
         for fetched in self._uncommitted:
             fetched.acknowledge()
         self._uncommitted.clear()
-        self.tally.committed(self.uncommitted_records, self._pace.committed())
+        took_s = self._pace.committed(self.uncommitted_records)
+        self.tally.committed(self.uncommitted_records, took_s)
         self.committed = self._committed_position = self.position
         self.progress_ms = reached_ms
         self.uncommitted_records = 0

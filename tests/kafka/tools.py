@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from services.broker.embedded import LIGHT_JAVA
@@ -13,6 +13,7 @@ from services.broker.java import find_java
 
 POM = Path(__file__).with_name("tools.xml")
 _GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+_CONFIGS = "kafka.admin.ConfigCommand"
 _ACLS = "org.apache.kafka.tools.AclCommand"
 _WITHIN_MS = "60000"
 
@@ -22,6 +23,13 @@ def run_acls(line: str) -> str:
     tool, *words = shlex.split(line)
     assert tool == "kafka-acls.sh"
     return _run(_ACLS, words)
+
+
+def set_quotas(servers: str, quotas: Mapping[str, int]) -> None:
+    """Let every client do only so much, as `kafka-configs` says it."""
+    words = ["--bootstrap-server", servers, "--alter", "--entity-type", "clients"]
+    words += ["--entity-default", "--add-config"]
+    _run(_CONFIGS, [*words, ",".join(f"{name}={value}" for name, value in quotas.items())])
 
 
 def describe_group(servers: str, group: str, *more: str) -> list[dict[str, str]]:
