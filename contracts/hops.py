@@ -49,6 +49,11 @@ class Hop:
         """Whether it reads the source."""
         return self.name == FIRST_HOP
 
+    @property
+    def called(self) -> str:
+        """Its name for people, in metrics and wherever it is shown: where it begins."""
+        return "source" if self.is_first else self.name
+
 
 def hops_of(pipeline: str, source_topic: str, operators: Sequence[AnyOperator]) -> tuple[Hop, ...]:
     """The hops of a pipeline, in order."""

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
+from rich.table import Column, Table
 
 from contracts.errors import MemberForeign
 from contracts.hops import Hop
-from contracts.pipeline import PipelineSpec
 from services.cli.pipeline_file import load_pipeline
-from services.group.member import TaskId
 from services.group.view import GroupView, MemberView, view_of
 from services.runtime.cluster import group_now
 from services.runtime.coordinator import PROTOCOL
+from services.runtime.lags import lags_of
 from services.settings import read_settings
 
 _STABLE = "Stable"
+Lags = Mapping[tuple[str, int], int]
+"""How far the group is behind the end of a source's partition, by topic and partition."""
 
 
 def group(
@@ -51,42 +53,48 @@ def group(
     # Between two rounds a broker says nothing of what members said and were told.
     is_settled = now.state == _STABLE
     view = view_of(now.members if is_settled else [], spec.hops())
+    lags = asyncio.run(lags_of(spec.pipeline, spec.hops(), settings)) if view.members else {}
     if as_json_:
-        print(json.dumps({"group": spec.pipeline, "state": now.state, **_as_json(view, spec)}))
+        shown = _as_json(view, spec.hops(), lags)
+        print(json.dumps({"group": spec.pipeline, "state": now.state, **shown}))
         return
     console = Console(highlight=False)
     console.print(f"{spec.pipeline}: {now.state.lower()}, members: {len(now.members)}")
     if view.rebalanced_at_ms is not None:
         at = datetime.fromtimestamp(view.rebalanced_at_ms / 1000, UTC).isoformat(" ", "seconds")
         why = "; ".join(view.reasons) or "a member left, or was counted out"
-        console.print(f"last rebalance: {at}, because: {why}")
-        console.print(_table(view, spec.hops()))
+        console.print(f"last rebalance: {at}, because: {why}", soft_wrap=True)
+        print_members(view, spec.hops(), lags, console)
 
 
-def _table(view: GroupView, hops: Sequence[Hop]) -> Table:
-    table = Table("member", "host", "topic", "partition", "role", "lag")
+def print_members(
+    view: GroupView, hops: Sequence[Hop], source_lags: Lags, console: Console
+) -> None:
+    """Print who does what; a name that a line has no room for goes on in the next."""
     for member in view.members:
-        rows = list(_rows(member, hops))
-        for topic, partition, role, lag in rows:
-            shown = "" if lag is None else str(lag)
-            table.add_row(member.name, member.host, topic, str(partition), role, shown)
-        if not rows:
-            table.add_row(member.name, member.host, "", "", "idle", "")
-    return table
+        console.print(f"\n{member.name} on {member.host}", soft_wrap=True)
+        whole = [Column(no_wrap=True) for _ in range(2)]
+        lines = Table.grid(Column(overflow="fold"), *whole, padding=(0, 2))
+        for topic, partition, role, lag in _rows(member, hops, source_lags):
+            behind = "lag not told yet" if lag is None else f"lag {lag}"
+            lines.add_row(f"{topic}/{partition}", role, behind)
+        shown = lines if lines.row_count else "idle"
+        console.print(Padding(shown, (0, 0, 0, 2), expand=False))
 
 
-def _rows(member: MemberView, hops: Sequence[Hop]) -> Iterator[tuple[str, int, str, int | None]]:
+def _rows(
+    member: MemberView, hops: Sequence[Hop], source_lags: Lags
+) -> Iterator[tuple[str, int, str, int | None]]:
+    """What a member does; the lag is that behind the source, or of a copy behind its changelog."""
     roles = (("active", member.active), ("learner", member.learners), ("standby", member.standbys))
     for role, tasks in roles:
         for task in sorted(tasks):
-            yield hops[task.hop].topic, task.partition, role, _lag(member, role, task)
+            topic, partition = hops[task.hop].topic, task.partition
+            behind = source_lags.get((topic, partition))
+            yield topic, partition, role, behind if role == "active" else member.lags.get(task)
 
 
-def _lag(member: MemberView, role: str, task: TaskId) -> int | None:
-    return None if role == "active" else member.lags.get(task)
-
-
-def _as_json(view: GroupView, spec: PipelineSpec) -> dict[str, Any]:
+def _as_json(view: GroupView, hops: Sequence[Hop], source_lags: Lags) -> dict[str, Any]:
     names = ("topic", "partition", "role", "lag")
     return {
         "rebalanced_at_ms": view.rebalanced_at_ms,
@@ -96,7 +104,9 @@ def _as_json(view: GroupView, spec: PipelineSpec) -> dict[str, Any]:
                 "name": member.name,
                 "host": member.host,
                 "generation": member.generation,
-                "tasks": [dict(zip(names, row, strict=True)) for row in _rows(member, spec.hops())],
+                "tasks": [
+                    dict(zip(names, row, strict=True)) for row in _rows(member, hops, source_lags)
+                ],
             }
             for member in view.members
         ],

@@ -62,7 +62,7 @@ def inspect(  # noqa: PLR0913 - each is a flag
             look.folder(settings, partition)
     if not look.states:
         raise SettingsInvalid(_nothing(spec, settings, partition, from_changelog=from_changelog))
-    hops = [hop.name for hop in spec.hops()]
+    hops = [hop.called for hop in spec.hops()]
     states = sorted(look.states, key=lambda state: (hops.index(state.hop), state.partition))
     if as_json_:
         print(json.dumps({"pipeline": spec.pipeline, "partitions": list(map(as_json, states))}))
@@ -110,7 +110,7 @@ class _Look:
                 entries = [] if self._key is None else list(read_key(policy, view, self._key))
                 operators.append(OperatorState(name, policy.kind, read_rows(policy, view), entries))
         return State(
-            hop=hop.name,
+            hop=hop.called,
             partition=number,
             position=None if reached is None else reached.offset,
             time_ms=None if reached is None else reached.time_ms,

@@ -70,7 +70,7 @@ class Tally:
         is_restoring = task.state == "restoring"
         chain = task.chain
         return TaskSnapshot(
-            hop=task.hop.name,
+            hop=task.hop.called,
             topic=task.hop.topic,
             partition=task.partition,
             state=task.state,

@@ -102,7 +102,7 @@ def test_people_see_where_it_is_and_what_every_operator_keeps(
     assert lines[4].startswith("  on disk      ")
     del lines[4]
     assert lines == [
-        "state/0",
+        "source/0",
         "  position     6",
         "  stream time  2023-11-14 22:13:29.000",
         "  changelog    up to offset 40, purged before 12",
@@ -131,7 +131,7 @@ def test_machines_see_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (state,) = pipeline.seen(capsys, operator="reorder")
     assert state.pop("size_bytes") > 0
     assert state == {
-        "hop": "state",
+        "hop": "source",
         "partition": 0,
         "position": 6,
         "stream_time_ms": at(9_000),

@@ -64,15 +64,15 @@ def test_the_folder_and_the_changelog_say_the_same_and_nobody_is_disturbed(
     from_changelog = seen(pipeline, capsys, key="k3", from_changelog=True)
     assert kept(from_changelog) == kept(from_folder)
     assert [(state["hop"], state["partition"]) for state in from_folder] == [
-        ("state", 0),
-        ("state", 1),
+        ("source", 0),
+        ("source", 1),
         ("deduplicate", 0),
         ("deduplicate", 1),
     ]
     assert all(state["operators"][0]["stream_time_ms"] > 0 for state in from_folder)
     assert sum(len(state["operators"][0]["entries"]) for state in from_folder) > 0
     (one,) = seen(pipeline, capsys, partition=1, operator="reorder", from_changelog=True)[:1]
-    assert (one["hop"], one["partition"]) == ("state", 1)
+    assert (one["hop"], one["partition"]) == ("source", 1)
     assert one["changelog_end"] >= one["changelog_position"]
     assert (pipeline.committed(), _members(pipeline)) == (committed, members)
     pipeline.produce([record(b"k", b"more", 60_000, (), 0)])

@@ -152,6 +152,9 @@ def _assert_that_the_group_is_shown(pipeline: Pipeline) -> None:
         group(pipeline.file, bootstrap_servers=pipeline.servers)
     assert "last rebalance: 20" in out.getvalue()
     assert out.getvalue().count("standby") == 2
+    tasks = [task for member in shown["members"] for task in member["tasks"]]
+    assert all(task["lag"] >= 0 for task in tasks if task["role"] == "active")
+    assert all(member["name"] in out.getvalue() for member in shown["members"])
     described = asyncio.run(_described(pipeline))
     owned = [ConsumerProtocol.ASSIGNMENT.decode(one.told).partitions() for one in described]
     assert sorted(partition for one in owned for _, partition in one) == [0, 1]

@@ -1,0 +1,45 @@
+"""`headrace group` shows names whole, however narrow the terminal, and how far behind each is."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from contracts.hops import hops_of
+from services.cli.group import print_members
+from services.group.member import TaskId
+from services.group.view import GroupView, MemberView
+
+NAME = "headrace-consumer-2f1c9a52-6d3e-4a4b-9a53-0b9b8a1d7c11"
+HOPS = hops_of("clicks", "clicks.of-every-shop.in-every-country.raw", [])
+
+
+@pytest.mark.parametrize("width", [40, 200])
+def test_names_and_lags_are_whole(width: int) -> None:
+    first, second = TaskId(0, 0), TaskId(0, 1)
+    member = MemberView(
+        NAME,
+        "127.0.0.1",
+        3,
+        active=frozenset({first}),
+        standbys=frozenset({second}),
+        learners=frozenset(),
+        lags={},
+        joined_at_ms=0,
+        reason="",
+    )
+    idle = member._replace(name=f"{NAME}-2", active=frozenset(), standbys=frozenset())
+    said = StringIO()
+    console = Console(file=said, width=width, highlight=False)
+    print_members(GroupView((member, idle), 0, ()), HOPS, {(HOPS[0].topic, 0): 12}, console)
+    lines = said.getvalue().splitlines()
+    assert f"{NAME} on 127.0.0.1" in lines
+    unfolded = "".join(line.replace(" ", "") for line in lines)
+    assert "lag12" in unfolded
+    assert "lagnottoldyet" in unfolded
+    assert "…" not in unfolded
+    assert lines[-1].strip() == "idle"
+    if width > 100:
+        assert f"  {HOPS[0].topic}/0  active   lag 12" in [line.rstrip() for line in lines]
