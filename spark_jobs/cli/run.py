@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from contextlib import nullcontext
+from pathlib import Path
 from threading import Event
 
 from py4j.protocol import Py4JJavaError
@@ -10,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.cli.failure import error_of
+from spark_jobs.cli.log import started_into
 from spark_jobs.connectors import CONNECTORS
 from spark_jobs.jobs.config import JobConfig
 from spark_jobs.jobs.run import Job, start
@@ -27,20 +30,23 @@ def run_job(
     master: str | None,
     once: bool,
     metrics_port: int | None,
+    log: Path | None = None,
 ) -> None:
     """Run a job until it is told to stop, or `once` has read everything.
 
-    Without a master the session is spark-submit's, which has resolved the connectors.
+    Without a master the session is spark-submit's, which has resolved the connectors. Without a
+    file for it, Spark's log goes where ours goes.
     """
     metrics = Metrics(config.name)
-    spark = open_session(
-        config.name,
-        master=master,
-        shuffle_partitions=config.shuffle_partitions,
-        settings=config.spark,
-        checkpoint=config.checkpoint,
-        connectors=() if master is None else CONNECTORS,
-    )
+    with nullcontext() if log is None else started_into(log):
+        spark = open_session(
+            config.name,
+            master=master,
+            shuffle_partitions=config.shuffle_partitions,
+            settings=config.spark,
+            checkpoint=config.checkpoint,
+            connectors=() if master is None else CONNECTORS,
+        )
     spark.streams.addListener(Listener(metrics))
     if metrics_port is not None:
         metrics.serve(metrics_port)

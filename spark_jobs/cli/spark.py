@@ -16,6 +16,7 @@ from rich.table import Column, Table
 
 from contracts.errors import ProgramMissing
 from spark_jobs.cli.job_file import load_job
+from spark_jobs.cli.log import log_file
 from spark_jobs.cli.run import run_job
 from spark_jobs.connectors import packages
 from spark_jobs.jobs.config import JobConfig
@@ -37,6 +38,7 @@ def run(
     master: str = LOCAL,
     once: bool = False,
     metrics_port: int | None = None,
+    log: Path | None = None,
     dry_run: Annotated[bool, Parameter(name="--print")] = False,
 ) -> None:
     """Run a Spark job on this machine, or on the cluster that a master names.
@@ -46,6 +48,7 @@ def run(
         master: Where it runs: local[N], or a cluster's address, which spark-submit is started for.
         once: End when everything that is there now is read.
         metrics_port: Serve Prometheus' metrics on this port of 127.0.0.1.
+        log: The file for Spark's own log, on this machine; if not said, one that is told.
         dry_run: Print the call of spark-submit, and run nothing.
     """
     module, config = load_job(job)
@@ -53,7 +56,9 @@ def run(
     if dry_run:
         Console(highlight=False).print(shlex.join(command), soft_wrap=True)
     elif master.startswith("local"):
-        run_job(module, config, master=master, once=once, metrics_port=metrics_port)
+        file = log_file(config.name, log)
+        sys.stderr.write(f"Spark's own log is in {file}\n")
+        run_job(module, config, master=master, once=once, metrics_port=metrics_port, log=file)
     else:
         _hand_over(command)
 

@@ -1,0 +1,53 @@
+"""Spark's own log, Java's and its Python workers', in a file: the terminal has what is ours."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import mkstemp
+
+from contracts.errors import SettingsInvalid
+
+_OUT, _ERRORS = 1, 2
+
+
+def log_file(name: str, chosen: Path | None) -> Path:
+    """The file that was chosen, or one of its own among the temporary ones."""
+    try:
+        if chosen is not None:
+            chosen.open("ab").close()
+            return chosen
+        opened, path = mkstemp(prefix=f"headrace-{name}-", suffix=".log")
+        os.close(opened)
+        return Path(path)
+    except OSError as error:
+        where = "a temporary file" if chosen is None else f"`{chosen}`"
+        message = (
+            f"Spark's log cannot be written to {where}: {error.strerror}; name a file with `--log`"
+        )
+        raise SettingsInvalid(message) from error
+
+
+@contextmanager
+def started_into(log: Path) -> Iterator[None]:
+    """What is started meanwhile, and whatever that starts, writes there all its life."""
+    kept = os.dup(_OUT), os.dup(_ERRORS)
+    _flush()
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), _OUT)
+        os.dup2(file.fileno(), _ERRORS)
+    try:
+        yield
+    finally:
+        _flush()
+        for before, own in zip(kept, (_OUT, _ERRORS), strict=True):
+            os.dup2(before, own)
+            os.close(before)
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
