@@ -43,6 +43,12 @@ CPU seconds in two million facts instead of sixteen."""
 _ROOM_FOR_CLASSES = "-XX:MetaspaceSize=256m"
 """More than a job loads; Java would look through its whole heap each time it gets past a smaller
 bound, six times until it has loaded all."""
+AVRO_LIMITS = " ".join(
+    f"-Dorg.apache.avro.limits.{what}.maxLength={most}"
+    for what, most in {"bytes": 64 << 20, "string": 64 << 20, "collectionItems": 8 << 20}.items()
+)
+"""Avro makes room for as much as a value says that it holds before it looks whether that is there:
+a value of ten bytes would take the memory of a process that lets it ask for two gigabytes."""
 _TOLD_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 
 
@@ -101,7 +107,7 @@ def class_archive(home: Path) -> Path:
 
 def java_options(home: Path, given: str) -> str:
     """What Java is told before what is given."""
-    options = [*_COMPILE_LATER, _ROOM_FOR_CLASSES]
+    options = [*_COMPILE_LATER, _ROOM_FOR_CLASSES, AVRO_LIMITS]
     archive = class_archive(home)
     if archive.exists():
         options.append(f"-XX:SharedArchiveFile={archive}")

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import daemon
 from spark_jobs.connectors import CONNECTORS, packages
-from spark_jobs.home import ivy_settings, java_options, spark_home
+from spark_jobs.home import AVRO_LIMITS, ivy_settings, java_options, spark_home
 from spark_jobs.java import check_java
 from spark_jobs.worker import forget_jars, without_jars
 
@@ -34,6 +34,7 @@ _FILES = "spark.sql.streaming.checkpointFileManagerClass"
 _FILES_ON_DISK = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.executor.defaultJavaOptions": AVRO_LIMITS,
     # A bar for each micro-batch is told to nobody, and breaks the lines of a log.
     "spark.ui.showConsoleProgress": "false",
     # Where Delta is missing, Spark says so once and goes on without it.

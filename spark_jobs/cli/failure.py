@@ -8,11 +8,7 @@ a bug, and keeps its traceback.
 from __future__ import annotations
 
 import re
-import sysconfig
-from pathlib import Path
 
-import contracts
-import spark_jobs
 from contracts import errors
 from contracts.errors import (
     HeadraceError,
@@ -22,21 +18,29 @@ from contracts.errors import (
     KafkaUnreachable,
     TopicRefused,
 )
+from spark_jobs.operators.failures import is_theirs
 
 _OURS = re.compile(r"contracts\.errors\.(\w+): (.+)")
 _LOST = re.compile(r"failOnDataLoss to false\.\s+Reason: (.+)")
 _KAFKAS = re.compile(r"org\.apache\.kafka\.common\.(?:errors|config)\.(\w+)Exception: (.+)")
+_OVERFLOW = re.compile(
+    r"ArithmeticException: long overflow\s.*?KafkaRecordToRowConverter", re.DOTALL
+)
 _SILENT = {"Timeout", "Disconnect", "Network"}
 _FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)$', re.MULTILINE)
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:: .*)?$", re.MULTILINE)
-_LIBRARIES = re.compile(r"site-packages|dist-packages|pyspark|py4j|^<")
-_HEADRACE = tuple(str(Path(one.__path__[0])) for one in (contracts, spark_jobs))
 
 
 def error_of(failure: BaseException, servers: str) -> HeadraceError | None:
     """Our error inside of Spark's, or what can be told of it; None of a bug."""
     text = str(failure)
-    return _ours(text) or _lost(text) or _kafkas(text, servers) or _raised_by_the_job(text)
+    return (
+        _ours(text)
+        or _lost(text)
+        or _too_far_ahead(text)
+        or _kafkas(text, servers)
+        or _raised_by_the_job(text)
+    )
 
 
 def _ours(text: str) -> HeadraceError | None:
@@ -60,6 +64,17 @@ def _lost(text: str) -> HeadraceError | None:
     )
 
 
+def _too_far_ahead(text: str) -> HeadraceError | None:
+    """Spark counts a record's time in microseconds, before anybody could put the record aside."""
+    if not _OVERFLOW.search(text):
+        return None
+    return TopicRefused(
+        "a topic of this job has a record from after the year 294246, a time that Spark's Kafka"
+        " source cannot read; `kafka-get-offsets.sh --time max-timestamp` says where. Give the"
+        " pipeline that writes the topic a `max-future`, and have the topic written anew"
+    )
+
+
 def _kafkas(text: str, servers: str) -> HeadraceError | None:
     found = _KAFKAS.findall(text)
     if not found:
@@ -76,14 +91,9 @@ def _kafkas(text: str, servers: str) -> HeadraceError | None:
 
 def _raised_by_the_job(text: str) -> HeadraceError | None:
     """What a function of the user's raised: the innermost one, and what came out of it."""
-    theirs = [frame for frame in _FRAME.finditer(text) if _is_theirs(frame["file"])]
+    theirs = [frame for frame in _FRAME.finditer(text) if is_theirs(frame["file"])]
     raised = _RAISED.search(text, theirs[-1].end()) if theirs else None
     if raised is None:
         return None
     file, line, name = theirs[-1].group("file", "line", "name")
     return JobFailed(f"`{name}` of this job raised {raised[0]} ({file}, line {line})")
-
-
-def _is_theirs(file: str) -> bool:
-    ours = file.startswith((*_HEADRACE, sysconfig.get_path("stdlib")))
-    return not ours and _LIBRARIES.search(file) is None

@@ -82,6 +82,8 @@ class JobConfig(Policy):
     sink: SinkConfig
     late: KafkaTopic | None = None
     """Where a copy of each late record goes; without it they are counted alone."""
+    on_failure: Literal["dead", "stop"] = "dead"
+    """What becomes of a record on which a step fails, or a function of the job's in it."""
     dead_partitions: Positive = 4
     """How many partitions a topic of dead records gets where no sidecar has made it."""
     tasks: Positive = 16

@@ -17,7 +17,7 @@ from spark_jobs.jobs.rows import read_json, text_of, write_json
 from spark_jobs.operators.frames import Spread
 from spark_jobs.operators.operate import operate
 from spark_jobs.operators.topology import AggregateStep, Topic
-from spark_jobs.versioned.aggregation import Aggregation
+from spark_jobs.versioned.aggregation import Aggregation, write_long
 from spark_jobs.versioned.tables import Versioned
 
 
@@ -78,9 +78,7 @@ def _subtract(_segment: bytes, order: bytes, total: bytes) -> bytes:
 
 def _changed(order: bytes, total: bytes, sign: int) -> bytes:
     one, all_of_it = read_json(order) or {}, read_json(total) or {}
-    return write_json(
-        {
-            "orders": all_of_it["orders"] + sign,
-            "revenue_cents": all_of_it["revenue_cents"] + sign * int(one.get("amount_cents") or 0),
-        }
-    )
+    revenue_cents = all_of_it["revenue_cents"] + sign * int(one.get("amount_cents") or 0)
+    # Readers have 64 bits for it, and would take a longer number for none at all.
+    write_long(revenue_cents)
+    return write_json({"orders": all_of_it["orders"] + sign, "revenue_cents": revenue_cents})

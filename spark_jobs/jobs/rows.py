@@ -28,7 +28,7 @@ def read_json(value: bytes | None) -> dict[str, Any] | None:
     if value is None:
         return None
     try:
-        found = json.loads(value)
+        found = json.loads(value, parse_constant=_refuse)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
@@ -40,5 +40,13 @@ def text_of(field: Any) -> str | None:
 
 
 def write_json(fields: dict[str, Any]) -> bytes:
-    """Fields as a value; the same fields are always the same bytes."""
-    return json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+    """Fields as a value; the same fields are always the same bytes.
+
+    ValueError where JSON has no word for a number: one that is infinite, or none.
+    """
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
+
+
+def _refuse(word: str) -> None:
+    message = f"{word} is no JSON"
+    raise ValueError(message)

@@ -22,7 +22,7 @@ from spark_jobs.jobs import (
 from spark_jobs.jobs.cold import ColdHistory, FallsBack
 from spark_jobs.jobs.config import InputTopics, JobConfig, KafkaTopic, SinkConfig, inputs_of
 from spark_jobs.jobs.inputs import Inputs
-from spark_jobs.operators.frames import Hearing
+from spark_jobs.operators.frames import ON_FAILURE, Hearing
 from spark_jobs.read.decode import Format, JsonValue, checked
 from spark_jobs.read.schema import schema_of
 from spark_jobs.read.topics import CleanedTopic, Source, read_cleaned
@@ -45,6 +45,8 @@ JOBS: Mapping[str, ModuleType] = {
     "revenue-by-segment": revenue_by_segment,
 }
 """The jobs that come with headrace, by the name that a file gives them."""
+_WARNINGS = "4"
+"""What is less serious librdkafka keeps to itself."""
 Tell = Callable[[int, Written], None]
 Write = Callable[["DataFrame", int], None]
 
@@ -102,6 +104,7 @@ def start(
 ) -> StreamingQuery:
     """Start the query; `once`, it ends when it has read what there is now."""
     inputs = read_inputs(spark, job, config)
+    spark.conf.set(ON_FAILURE, config.on_failure)
     results = job.transform(inputs, config)
     write: Write = make_output(job, config, tell).write
     fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
@@ -144,7 +147,8 @@ def format_of(job: Job, name: str) -> Format:
 def make_output(job: Job, config: JobConfig, tell: Tell) -> KafkaOutput | TableOutput:
     """Where a job's results go."""
     topics = topics_of(config)
-    kafka = KafkaSink(config.name, {"bootstrap.servers": config.servers, **config.writer}, topics)
+    client = {"bootstrap.servers": config.servers, "log_level": _WARNINGS, **config.writer}
+    kafka = KafkaSink(config.name, client, topics)
     targets = Targets(_topic(config.sink.kafka), _topic(config.late))
     output = KafkaOutput(kafka, targets, tell)
     table = _table_sink(config.name, config.sink)

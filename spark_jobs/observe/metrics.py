@@ -5,12 +5,13 @@ Labels are bounded: inputs, partitions, steps and the words of their counters; n
 
 from __future__ import annotations
 
+import json
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest, start_http_server
 
-from spark_jobs.shapes import COUNT, SAID
+from spark_jobs.shapes import COUNT, FAILED, SAID
 from spark_jobs.versioned.state import VERDICTS
 from spark_jobs.write.kafka import Written
 from spark_jobs.write.transaction import Note
@@ -31,6 +32,9 @@ class Metrics:
         self._standing: dict[tuple[str, int], int] = {}
         """How each counter of each task stands."""
         self._written: defaultdict[str, int] = defaultdict(int)
+        self._failed = Counter[tuple[str, str]]()
+        self._said: set[str] = set()
+        """The kinds of failures that the log knows."""
 
     def serve(self, port: int) -> None:
         """Show the page on this machine."""
@@ -63,10 +67,35 @@ class Metrics:
     def _take(self, note: Note) -> None:
         if note.note == SAID:
             _log.warning("%s: %s", self._query, note.reason)
+        elif note.note == FAILED and note.reason is not None:
+            self._take_failed(note.reason, note.added)
         elif note.note == COUNT and note.reason is not None and note.number is not None:
             self._standing[note.reason, note.task] = note.number
         else:
             self._written[note.note] += note.added
+
+    def _take_failed(self, kind: str, records: int) -> None:
+        step, exception, line = json.loads(kind)
+        if kind not in self._said:
+            self._said.add(kind)
+            _log.warning(
+                "%s: the step `%s` fails with %s%s; such records are dead letters, which say more,"
+                " and are counted from now on without a word",
+                *(
+                    self._query,
+                    step,
+                    exception.removeprefix("builtins."),
+                    f" ({line})" if line else "",
+                ),
+            )
+        self._failed[step, exception] += records
+        self.set(
+            "failed_records",
+            "Records on which a step failed under this driver; they are dead letters.",
+            self._failed[step, exception],
+            step=step,
+            exception=exception,
+        )
 
     def _show_steps(self) -> None:
         steps: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))

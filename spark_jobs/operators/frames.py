@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 TASKS_DEFAULT = 16
+ON_FAILURE, STOP = "spark.headrace.onFailure", "stop"
+"""The setting of a session by which a query ends at the first record on which a step fails."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,15 @@ def process(
     together = reduce(DataFrame.unionByName, rows)
     columns = [_present(*column.split()) for column in ROWS_SCHEMA.split(", ")]
     own = [_present("arrival", "bigint")] if "arrival" in together.columns else []
-    heard, options = hearing.heard(spread), spread.options()
-    processor = TaskProcessor(topology_of, heard, hearing.begins, options, spread.buckets)
+    stops = together.sparkSession.conf.get(ON_FAILURE, None) == STOP
+    processor = TaskProcessor(
+        topology_of,
+        hearing.heard(spread),
+        hearing.begins,
+        spread.options(),
+        spread.buckets,
+        stops=stops,
+    )
     grouped = together.select(*columns, *own).groupBy("task")
     return grouped.transformWithStateInPandas(processor, RESULTS_SCHEMA, "Append", "None")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +11,14 @@ import pyarrow as pa
 from spark_jobs.operators.results import Collected, Results
 from spark_jobs.operators.topology import LookUp, Topology
 from spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED, LATE
-from spark_jobs.versioned.arrival import observe_lateness
+from spark_jobs.versioned.arrival import in_turn, observe_lateness
 from spark_jobs.versioned.records import Records
 
 if TYPE_CHECKING:
+    from contracts.record import Record
     from spark_jobs.versioned.arrival import Arrivals
+    from spark_jobs.versioned.functions import StepFailed
+    from spark_jobs.versioned.heard import Heard
     from spark_jobs.versioned.records import Integers
     from spark_jobs.versioned.state import TaskState
     from spark_jobs.versioned.stream_table import Matches, StreamTableJoin
@@ -33,9 +36,28 @@ class Opened(ABC):
         """All inputs have passed a time; tables wait for none."""
         return []
 
+    def failed(self) -> list[tuple[Record, StepFailed]]:
+        """Records that failed since this was asked, and are out of the state; others raise."""
+        return []
+
     def balances(self) -> dict[str, int]:
         """By step, what came in less what became of it: zero, or something was lost."""
         return {}
+
+
+class OpenTask(NamedTuple):
+    """A task over its rows."""
+
+    state: TaskState
+    opened: Opened
+    heard: Heard | None
+    """What it was told of progress, None where it need not know."""
+    name: str
+    """Of its topology."""
+    before: dict[str, int]
+    """Its numbers as they were written."""
+    said: list[str]
+    """What of its options has changed since."""
 
 
 def open_topology(topology: Topology, state: TaskState) -> Opened:
@@ -54,8 +76,9 @@ class _OpenedTable(Opened):
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
         changed = Collected(CHANGED)
-        for cause, arrival in enumerate(arrivals):
-            changed.add_changes(self._table.take(cause, arrival))
+        with in_turn(enumerate(arrivals)) as turns:
+            for cause, arrival in turns:
+                changed.add_changes(self._table.take(cause, arrival))
         return [changed.results()]
 
 
@@ -64,16 +87,23 @@ class _OpenedLookUp(Opened):
         self._name = name
         self._join = join
         self._state = state
+        self._failed: list[tuple[Record, StepFailed]] = []
 
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
         matches = self._join.process(arrivals)
+        self._failed += matches.failed
         late = _of_stream(LATE, matches.late, arrivals.records.take(matches.late), None)
         return [_joined(matches), _cold(matches), _corrected(matches), late]
 
     def advance(self, progress_ms: int) -> list[Results]:
         matches = self._join.advance(progress_ms, 0)
+        self._failed += matches.failed
         return [_joined(matches), _cold(matches)]
+
+    def failed(self) -> list[tuple[Record, StepFailed]]:
+        told, self._failed = self._failed, []
+        return told
 
     def balances(self) -> dict[str, int]:
         return {self._name: self._join.balance()}

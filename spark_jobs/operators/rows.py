@@ -6,9 +6,14 @@ and written once a batch.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from contracts.errors import StateUnavailable
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql.streaming.stateful_processor import MapState
 
 NAME_SCHEMA = "name string"
@@ -23,13 +28,26 @@ class StoredRows:
 
     def get(self, name: str) -> bytes | None:
         """The row of that name, None where there is none."""
-        found = self._state.getValue((name,))
+        with _asking():
+            found = self._state.getValue((name,))
         return None if found is None else bytes(found[0])
 
     def put(self, name: str, row: bytes) -> None:
         """Set a row."""
-        self._state.updateValue((name,), (row,))
+        with _asking():
+            self._state.updateValue((name,), (row,))
 
     def remove(self, name: str) -> None:
         """Forget a row."""
-        self._state.removeKey((name,))
+        with _asking():
+            self._state.removeKey((name,))
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    """What goes wrong here is the fault of no record."""
+    try:
+        yield
+    except Exception as error:
+        message = f"Spark's state store does not answer: {error}"
+        raise StateUnavailable(message) from error

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_jobs.operators.columns import ANSWER, ASK, PART, ROW
-from spark_jobs.operators.messages import pack, unpack
+from spark_jobs.operators.messages import received, sent
 from spark_jobs.operators.opened import Opened
 from spark_jobs.operators.results import Collected, Results
 from spark_jobs.operators.topology import AggregateStep, ForeignKeyStep, Step
-from spark_jobs.versioned.aggregation import Folding, Regrouping
-from spark_jobs.versioned.arrival import Arrival, Arrivals, observe_lateness
+from spark_jobs.versioned.aggregation import Folding, Regrouping, Standing
+from spark_jobs.versioned.arrival import Arrival, Arrivals, in_turn, observe_lateness
 from spark_jobs.versioned.foreign_key import (
     Answer,
     Answering,
@@ -32,10 +32,11 @@ from spark_jobs.versioned.foreign_key import (
     Subscription,
 )
 from spark_jobs.versioned.history import PlainStore, VersionedStore
-from spark_jobs.versioned.tables import Change, Plain, StoredTable, Table
+from spark_jobs.versioned.tables import Change, Plain, Storage, StoredTable, Table
 
 if TYPE_CHECKING:
     from contracts.record import Record
+    from spark_jobs.versioned.aggregation import Aggregation
     from spark_jobs.versioned.state import TaskState
 
 ROW_SENT, ASK_SENT, ANSWER_SENT, PART_SENT = "row", "ask", "answer", "part"
@@ -72,18 +73,20 @@ class _Asks(Opened):
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
         rows, asks = Collected(ROW_SENT), Collected(ASK_SENT)
-        for cause, arrival in enumerate(arrivals):
-            for change in self._left.take(cause, arrival):
-                self._send(change, rows, asks)
+        with in_turn(enumerate(arrivals)) as turns:
+            for cause, arrival in turns:
+                for change in self._left.take(cause, arrival):
+                    self._send(change, rows, asks)
         return [rows.results(), asks.results()]
 
     def _send(self, change: Change, rows: Collected, asks: Collected) -> None:
         versioned = self._left.versioned
         record = change.record._replace(timestamp_ms=change.timestamp_ms)
         if not versioned or change.is_latest:
-            rows.add(change.cause, record, change.key, pack(change.new))
+            rows.add(change.cause, record, change.key, sent(change.record, change.new))
         for asked in self._subscribing.subscribe(change, versioned=versioned):
-            message = pack(asked.primary_key, asked.mark, asked.ask.value.encode())
+            ask = asked.ask.value.encode()
+            message = sent(change.record, asked.primary_key, asked.mark, ask)
             asks.add(change.cause, record, asked.foreign_key, message)
 
 
@@ -108,17 +111,18 @@ class _Answers(Opened):
 
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
-        rows, sent = Collected(ROW_SENT), Collected(ANSWER_SENT)
-        for cause, arrival in enumerate(arrivals):
-            if arrival.input == -ROW:
-                record = arrival.record
-                rows.add(cause, record, record.key, record.value)
-                continue
-            for answer in self._answers(cause, arrival):
-                record = answer.record._replace(timestamp_ms=answer.timestamp_ms)
-                message = pack(answer.mark, answer.foreign_value)
-                sent.add(cause, record, answer.primary_key, message)
-        return [rows.results(), sent.results()]
+        rows, answers = Collected(ROW_SENT), Collected(ANSWER_SENT)
+        with in_turn(enumerate(arrivals)) as turns:
+            for cause, arrival in turns:
+                if arrival.input == -ROW:
+                    record = arrival.record
+                    rows.add(cause, record, record.key, record.value)
+                    continue
+                for answer in self._answers(cause, arrival):
+                    record = answer.record._replace(timestamp_ms=answer.timestamp_ms)
+                    message = sent(answer.record, answer.mark, answer.foreign_value)
+                    answers.add(cause, record, answer.primary_key, message)
+        return [rows.results(), answers.results()]
 
     def _answers(self, cause: int, arrival: Arrival) -> list[Answer]:
         if arrival.input == -ASK:
@@ -131,11 +135,11 @@ class _Answers(Opened):
 
 
 def _subscription(cause: int, record: Record) -> Subscription:
-    primary_key, mark, ask = unpack(record.value or b"")
+    (primary_key, mark, ask), origin = received(record)
     assert primary_key is not None
     assert ask is not None
     return Subscription(
-        cause, record.key, primary_key, mark, Ask(ask.decode()), record.timestamp_ms, record
+        cause, record.key, primary_key, mark, Ask(ask.decode()), record.timestamp_ms, origin
     )
 
 
@@ -167,12 +171,12 @@ class _Answered(StoredTable):
         number, record = arrival
         if number == -ROW:
             assert record.key is not None
-            (value,) = unpack(record.value or b"")
+            (value,) = received(record).parts
             self._rows.put(record.key, value, record.timestamp_ms)
         elif number == -ANSWER:
             assert record.key is not None
-            mark, foreign_value = unpack(record.value or b"")
-            answer = Answer(cause, record.key, mark, foreign_value, record.timestamp_ms, record)
+            (mark, foreign_value), origin = received(record)
+            answer = Answer(cause, record.key, mark, foreign_value, record.timestamp_ms, origin)
             result = self._resolving.resolve(answer, self._rows)
             return () if result is None else self._accept(result)
         return ()
@@ -200,17 +204,19 @@ class _Parts(Opened):
         self._state = state
         self._parent = step.parent.open(state)
         self._parent.send_old(force=True)
-        self._regrouping = Regrouping(state, f"{step.name}:rows", step.aggregate.regroup)
+        self._regrouping = Regrouping(state, step.name, step.aggregate.regroup)
 
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
-        sent = Collected(PART_SENT)
-        for cause, arrival in enumerate(arrivals):
-            for change in self._parent.take(cause, arrival):
-                for part in self._regrouping.split(change, versioned=self._parent.versioned):
-                    record = part.record._replace(timestamp_ms=part.timestamp_ms)
-                    sent.add(cause, record, part.key, pack(part.old, part.new))
-        return [sent.results()]
+        parts = Collected(PART_SENT)
+        with in_turn(enumerate(arrivals)) as turns:
+            for cause, arrival in turns:
+                for change in self._parent.take(cause, arrival):
+                    for part in self._regrouping.split(change, versioned=self._parent.versioned):
+                        record = part.record._replace(timestamp_ms=part.timestamp_ms)
+                        message = sent(part.record, part.old, part.new, change.key)
+                        parts.add(cause, record, part.key, message)
+        return [parts.results()]
 
 
 @dataclass(frozen=True)
@@ -227,14 +233,40 @@ class FoldedStep:
 
 
 class _Folded(Folding):
+    """A group of which a change failed goes on as if that row had not changed in it.
+
+    The row's next change says an old value that was never added, or none though one still stands
+    here; so what stands of such a row is remembered, and taken for its old value then.
+    """
+
+    def __init__(
+        self, state: TaskState, name: str, aggregation: Aggregation, storage: Storage
+    ) -> None:
+        super().__init__(state, name, aggregation, storage)
+        self._standing = Standing(state, name)
+        state.when_forgone(self._forgo)
+
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
         """Fold what a change means for a group."""
-        number, record = arrival
-        if number != -PART:
+        if arrival.input != -PART:
             return ()
-        assert record.key is not None
-        old, new = unpack(record.value or b"")
-        time_ms = record.timestamp_ms
-        return self.fold(
-            Change(cause, record.key, new, old, time_ms, is_latest=True, record=record)
-        )
+        group, row, change = _part(cause, arrival.record)
+        change = change._replace(old=self._standing.pop(group, row, change.old))
+        if change.old is None and change.new is None:
+            return ()
+        return self.fold(change)
+
+    def _forgo(self, arrival: Arrival) -> None:
+        if arrival.input == -PART:
+            group, row, change = _part(0, arrival.record)
+            self._standing.put(group, row, self._standing.pop(group, row, change.old))
+
+
+def _part(cause: int, record: Record) -> tuple[bytes, bytes, Change]:
+    """The group and the row of a part, and the change that it is."""
+    (old, new, row), origin = received(record)
+    group = record.key
+    assert group is not None
+    assert row is not None
+    change = Change(cause, group, new, old, record.timestamp_ms, is_latest=True, record=origin)
+    return group, row, change

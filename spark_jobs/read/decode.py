@@ -51,8 +51,9 @@ class JsonValue:
         options = {
             "columnNameOfCorruptRecord": _CORRUPT,
             "mode": "PERMISSIVE",
-            # JSON has double quotes alone, and so have those who read it in Python.
+            # JSON has double quotes alone and no NaN, and so have those who read it in Python.
             "allowSingleQuotes": "false",
+            "allowNonNumericNumbers": "false",
         }
         return F.from_json(column.cast("string"), corrupt, options)
 
@@ -90,7 +91,8 @@ class AvroValue:
         return parsed
 
     def _named(self, read: Column) -> Column:
-        columns = [read[f.name].cast(f.dataType).alias(f.name) for f in self.schema.fields]
+        # What no cast can make of it is null, as a field that is missing.
+        columns = [read[f.name].try_cast(f.dataType).alias(f.name) for f in self.schema.fields]
         return F.when(read.isNotNull(), F.struct(*columns))
 
 

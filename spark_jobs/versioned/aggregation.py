@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from spark_jobs.versioned.functions import as_group, as_value, of_step
+from spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
+from spark_jobs.versioned.state import Buckets, TaskState
 from spark_jobs.versioned.tables import Change, Plain, Storage, StoredTable, Table
 
 if TYPE_CHECKING:
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
 
     from spark_jobs.versioned.arrival import Arrival
     from spark_jobs.versioned.history import VersionedStore
-    from spark_jobs.versioned.state import TaskState
 
     Regroup = Callable[[bytes, bytes], tuple[bytes, bytes] | None]
     """The group of a row and its value there, None where it is in no group."""
@@ -115,10 +117,10 @@ def read_long(packed: bytes) -> int:
 class Regrouping:
     """At the rows: what a change means within groups."""
 
-    def __init__(self, state: TaskState, name: str, regroup: Regroup) -> None:
+    def __init__(self, state: TaskState, step: str, regroup: Regroup) -> None:
         self._state = state
-        self._name = name
-        self._regroup = regroup
+        self._name = f"{step}:rows"
+        self._regroup = of_step(step, regroup, as_group)
 
     def split(self, change: Change, *, versioned: bool) -> list[Change]:
         """One change where the group stays, else the old group's, then the new one's."""
@@ -147,23 +149,59 @@ class Folding(StoredTable):
         self, state: TaskState, name: str, aggregation: Aggregation, storage: Storage
     ) -> None:
         super().__init__(state, name, storage)
-        self._aggregation = aggregation
+        initial, add, subtract = aggregation
+        self._initial = None if initial is None else of_step(name, initial, as_value)
+        self._add = of_step(name, add, as_value)
+        self._subtract = of_step(name, subtract, as_value)
 
     def fold(self, change: Change) -> Sequence[Change]:
         """Subtract the old value, then add the new one."""
-        initial, add, subtract = self._aggregation
+        initial = self._initial
         key, new, old = change.key, change.new, change.old
         before = self._readable().latest(key)
         aggregate = None if before is None else before.value
         if aggregate is not None and old is not None:
-            aggregate = subtract(key, old, aggregate)
+            aggregate = self._subtract(key, old, aggregate)
         if new is not None:
             start = initial() if aggregate is None and initial is not None else aggregate
-            aggregate = new if start is None else add(key, new, start)
+            aggregate = new if start is None else self._add(key, new, start)
         touched = before is not None and (old is not None or new is not None)
         time_ms = change.timestamp_ms
         latest_ms = max(time_ms, before.valid_from_ms) if before and touched else time_ms
         return self._accept(change._replace(new=aggregate, timestamp_ms=latest_ms))
+
+
+class Standing:
+    """What still stands in a group of each row whose last change failed there.
+
+    Kept as subscriptions are: group, row, and the value behind a byte; no byte where it has none.
+    """
+
+    def __init__(self, state: TaskState, step: str) -> None:
+        self._numbers = state.numbers
+        self._count = f"{step}:forgone"
+        self._rows = Buckets(state, f"{step}:standing", decode_subscriptions, encode_subscriptions)
+        state.add(self)
+
+    def pop(self, group: bytes, row: bytes, told: bytes | None) -> bytes | None:
+        """What stands of a row, which from now on is what is told."""
+        if not self._numbers.get(self._count):
+            return told
+        if row not in self._rows.to_read(group).get(group, {}):
+            return told
+        self._numbers[self._count] -= 1
+        stands = self._rows.to_change(group)[group].pop(row)
+        return stands[1:] if stands else None
+
+    def put(self, group: bytes, row: bytes, value: bytes | None) -> None:
+        """Have this stand, whatever the next change says."""
+        stands = b"" if value is None else b"\1" + value
+        self._rows.to_change(group).setdefault(group, {})[row] = stands
+        self._numbers[self._count] = self._numbers.get(self._count, 0) + 1
+
+    def save(self) -> None:
+        """Write out what changed."""
+        self._rows.save()
 
 
 class Aggregated(Folding):
@@ -180,7 +218,7 @@ class Aggregated(Folding):
     ) -> None:
         super().__init__(state, name, aggregation, Plain() if storage is None else storage)
         self._parent = parent
-        self._regrouping = Regrouping(state, f"{name}:rows", regroup)
+        self._regrouping = Regrouping(state, name, regroup)
         parent.send_old(force=True)
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple, overload
@@ -10,12 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 import numpy as np
 
 from contracts.record import NO_TIME_MS, Record
+from spark_jobs.versioned.functions import StepFailed
 from spark_jobs.versioned.records import Records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from spark_jobs.versioned.state import TaskState
+
+
+_LONG_MAX = (1 << 63) - 1
 
 
 class Arrival(NamedTuple):
@@ -83,6 +88,26 @@ def merge(inputs: Sequence[Sequence[Record]]) -> list[Arrival]:
     return merged
 
 
+@contextmanager
+def in_turn(
+    numbered: Iterable[tuple[int, Arrival]],
+) -> Iterator[Iterator[tuple[int, Arrival]]]:
+    """Arrivals, one after the other; a step that fails says at which number."""
+    at = 0
+
+    def turns() -> Iterator[tuple[int, Arrival]]:
+        nonlocal at
+        for number, arrival in numbered:
+            at = number
+            yield number, arrival
+
+    try:
+        yield turns()
+    except StepFailed as failed:
+        failed.place = at
+        raise
+
+
 class Lateness(NamedTuple):
     """How far behind the task's stream time records came (rule A6)."""
 
@@ -105,8 +130,12 @@ def observe_lateness(state: TaskState, arrivals: Sequence[Arrival]) -> None:
     reached = np.maximum.accumulate(np.concatenate([[began_ms], times]))
     late = np.maximum(reached[:-1] - times, 0)
     numbers["task:time_ms"] = int(reached[-1])
-    numbers["task:late_max_ms"] = max(int(late.max()), numbers.get("task:late_max_ms", 0))
-    state.count("task:late_total_ms", int(late.sum()))
+    latest_ms = int(late.max())
+    numbers["task:late_max_ms"] = max(latest_ms, numbers.get("task:late_max_ms", 0))
+    # One record of the farthest future makes all others so late that 64 bits hold no total.
+    fits = latest_ms * len(late) <= _LONG_MAX
+    total_ms = numbers.get("task:late_total_ms", 0) + int(late.sum() if fits else _LONG_MAX)
+    numbers["task:late_total_ms"] = min(total_ms, _LONG_MAX)
     state.count("task:records", len(times))
 
 

@@ -7,6 +7,7 @@ the buckets asked for are read and the changed ones written, no others.
 from __future__ import annotations
 
 from itertools import repeat
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -28,8 +29,11 @@ from spark_jobs.versioned.versions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
+    from spark_jobs.versioned.functions import StepFailed
     from spark_jobs.versioned.records import Integers, Objects
     from spark_jobs.versioned.state import TaskState
 
@@ -68,6 +72,8 @@ class Answers(NamedTuple):
     """Null where there is none."""
     expired: NDArray[np.bool_]
     """Who asks for what held before the horizon, and not for the latest version."""
+    failures: Mapping[int, StepFailed] = MappingProxyType({})
+    """By the places of those whose values could not be computed; null stands there."""
 
 
 class HistoryAtOnce:

@@ -17,6 +17,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from contracts.record import Record
+from spark_jobs.versioned.functions import as_value, of_step
 from spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
 from spark_jobs.versioned.state import Buckets, TaskState
 from spark_jobs.versioned.tables import Change, StoredTable, Table
@@ -87,7 +88,7 @@ class Subscribing:
     ) -> None:
         self._state = state
         self._name = name
-        self._foreign_key_of = foreign_key_of
+        self._foreign_key_of = of_step(name, foreign_key_of, as_value)
         self._left = join == "left"
 
     def subscribe(self, change: Change, *, versioned: bool) -> list[Subscription]:
@@ -139,7 +140,9 @@ class Answering:
     def ask(self, subscription: Subscription, right: Readable) -> list[Answer]:
         """Begin or end a subscription, and answer it where it asks for that."""
         cause, foreign_key, primary_key, mark, ask, time_ms, record = subscription
-        met = None if foreign_key is None else right.latest(foreign_key)
+        met = None
+        if foreign_key is not None and ask is not Ask.FORGET:
+            met = right.latest(foreign_key)
         if foreign_key is not None:
             self._remember(foreign_key, primary_key, mark, ask)
         if ask is Ask.FORGET or (ask is Ask.IF_PRESENT and met is None):
@@ -185,7 +188,7 @@ class Resolving:
     ) -> None:
         self._state = state
         self._name = name
-        self._joiner = joiner
+        self._joiner = of_step(name, joiner, as_value)
         self._left = join == "left"
 
     def resolve(self, answer: Answer, left: Readable) -> Change | None:

@@ -10,11 +10,15 @@ from spark_jobs.versioned.layout import decode_numbers, encode_numbers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from spark_jobs.versioned.arrival import Arrival
+
 Entry = TypeVar("Entry")
 
 HEADER = "header"
 BUCKETS_DEFAULT = 64
-VERDICTS = ("kept", "joined", "unmatched", "cold", "emitted", "passed", "ignored", "ungrouped")
+VERDICTS = (
+    "kept", "joined", "unmatched", "cold", "failed", "emitted", "passed", "ignored", "ungrouped",
+)  # fmt: skip
 """What may become of a change or a record at a step, beside being dropped for a reason."""
 
 
@@ -43,6 +47,41 @@ class MemoryRows(dict[str, bytes]):
         self.pop(name, None)
 
 
+class Changes:
+    """Rows over others, which hear of what changes here when it is handed over."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._known: dict[str, bytes | None] = {}
+        self._changed: set[str] = set()
+
+    def get(self, name: str) -> bytes | None:
+        """The row of that name, None where there is none; asked for once."""
+        if name not in self._known:
+            self._known[name] = self._rows.get(name)
+        return self._known[name]
+
+    def put(self, name: str, row: bytes) -> None:
+        """Set a row."""
+        self._known[name] = row
+        self._changed.add(name)
+
+    def remove(self, name: str) -> None:
+        """Forget a row."""
+        self._known[name] = None
+        self._changed.add(name)
+
+    def hand_over(self) -> None:
+        """Make the changes below."""
+        for name in sorted(self._changed):
+            row = self._known[name]
+            if row is None:
+                self._rows.remove(name)
+            else:
+                self._rows.put(name, row)
+        self._changed.clear()
+
+
 class Part(Protocol):
     """A piece of state that writes itself out."""
 
@@ -63,10 +102,20 @@ class TaskState:
         self.numbers = {"buckets": buckets} if header is None else decode_numbers(header)
         self.buckets = self.numbers["buckets"]
         self._parts: list[Part] = []
+        self._forgoing: list[Callable[[Arrival], None]] = []
 
     def add(self, part: Part) -> None:
         """Save this part with the rest."""
         self._parts.append(part)
+
+    def when_forgone(self, tell: Callable[[Arrival], None]) -> None:
+        """Have a step told of each arrival at which this task failed."""
+        self._forgoing.append(tell)
+
+    def forgo(self, arrival: Arrival) -> None:
+        """An arrival failed, and has changed nothing."""
+        for tell in self._forgoing:
+            tell(arrival)
 
     def count(self, name: str, records: int = 1) -> None:
         """Add to a number that starts at zero."""

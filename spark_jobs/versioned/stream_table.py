@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from contracts.record import Record
     from spark_jobs.versioned.arrival import Arrival
+    from spark_jobs.versioned.functions import StepFailed
     from spark_jobs.versioned.state import TaskState
     from spark_jobs.versioned.tables import Table
 
@@ -69,6 +71,8 @@ class Matches:
     """Records older than what the table remembers of their key."""
     corrections: list[Correction] = field(default_factory=list)
     """What else was told of records that left before; each behind the row that it corrects."""
+    failed: list[tuple[Record, StepFailed]] = field(default_factory=list)
+    """Records whose look-up failed, and how."""
 
 
 class StreamTableJoin:
@@ -230,6 +234,10 @@ class StreamTableJoin:
             joined = ~expired
             matches.cold_causes, matches.cold = causes[expired], records.take(expired)
             self._state.count(f"{self._name}:cold", len(matches.cold))
+        failed = {place: one for place, one in answers.failures.items() if joined[place]}
+        matches.failed = [(records[place], one) for place, one in failed.items()]
+        self._state.count(f"{self._name}:failed", len(failed))
+        joined[list(failed)] = False
         if not self._left:
             found = joined & answers.values.is_valid().to_numpy(zero_copy_only=False)
             self._state.count(f"{self._name}:unmatched", int(np.sum(joined) - np.sum(found)))

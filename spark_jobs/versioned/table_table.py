@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from spark_jobs.versioned.functions import as_value, of_step
 from spark_jobs.versioned.history import Version
 from spark_jobs.versioned.tables import Change
 
@@ -45,7 +46,7 @@ class TableTableJoin:
         self._state = state
         self._left = left
         self._right = right
-        self._joiner = joiner
+        self._joiner = of_step(name, joiner, as_value)
         self._left_alone = join != "inner"
         self._right_alone = join == "outer"
         self._sends_old = False

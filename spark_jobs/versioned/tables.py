@@ -10,12 +10,14 @@ looked up costs one too (`make_readable`).
 
 from __future__ import annotations
 
+from functools import update_wrapper
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from contracts.errors import TopologyRefused
 from spark_jobs.versioned.at_once import NewVersions
+from spark_jobs.versioned.functions import as_value, each_answer, of_step
 from spark_jobs.versioned.history import LATEST, REJECTED, PlainStore, Store, VersionedStore
 from spark_jobs.versioned.records import are_present
 
@@ -244,7 +246,7 @@ class Derived:
     ) -> None:
         self.name = name
         self._parent = parent
-        self._compute = compute
+        self._compute = of_step(name, compute, as_value)
         self._store = open_store(state, name, storage)
         self._sends_old = False
         if storage is None:
@@ -272,9 +274,12 @@ class Derived:
         parent = self._parent
         assert isinstance(parent, Source | Derived)
         answers = parent.meet(arrivals, places, asked, all_of_them=all_of_them)
-        pairs = zip(asked.keys, answers.values.to_pylist(), strict=True)
-        values = [self._computed(key or b"", value) for key, value in pairs]
-        return answers._replace(values=pa.array(values, pa.large_binary()))
+        keys = [key or b"" for key in asked.keys]
+        pairs = zip(keys, answers.values.to_pylist(), strict=True)
+        values, failures = each_answer(self._computed, pairs)
+        return answers._replace(
+            values=pa.array(values, pa.large_binary()), failures={**answers.failures, **failures}
+        )
 
     def latest(self, key: bytes) -> Version | None:
         """The latest value."""
@@ -354,7 +359,7 @@ class Filtered(Derived):
         def kept(key: bytes, value: bytes) -> bytes | None:
             return value if keeps(key, value) else None
 
-        super().__init__(state, name, parent, kept, storage)
+        super().__init__(state, name, parent, update_wrapper(kept, keeps), storage)
         self._sends_old = parent.send_old(force=False)
 
     def _is_needless(self, new: bytes | None, old: bytes | None) -> bool:

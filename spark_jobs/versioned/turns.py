@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from spark_jobs.versioned.arrival import in_turn
 from spark_jobs.versioned.at_once import Answers
+from spark_jobs.versioned.functions import StepFailed, each_answer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +36,7 @@ class Turns:
         self._corrections = corrections
         self._asks_cold = asks_cold
         self._corrected: list[Correction] = []
+        self._failures: dict[int, StepFailed] = {}
 
     def meet(
         self,
@@ -50,15 +53,16 @@ class Turns:
         looked, numbers = [*records], places.tolist()
         values: list[bytes | None] = []
         expired = np.zeros(len(records), np.bool_)
+        self._failures = {}
         start, first = 0, 0
         for number, end in enumerate(ends.tolist()):
             if end > start and must[number]:
                 self._take(numbers[first:number], waiting[first:number])
-                values += self._look_up(looked[start:end], expired[start:end])
+                values += self._look_up(looked, slice(start, end), expired)
                 start, first = end, number
         self._take(numbers[first:], waiting[first:])
-        values += self._look_up(looked[start:], expired[start:])
-        return Answers(pa.array(values, pa.large_binary()), expired)
+        values += self._look_up(looked, slice(start, len(looked)), expired)
+        return Answers(pa.array(values, pa.large_binary()), expired, self._failures)
 
     def corrected(self) -> list[Correction]:
         """What was corrected since this was asked."""
@@ -86,18 +90,38 @@ class Turns:
         return (table_times <= before[ends]) | (np.diff(forgotten, prepend=0) > 0)
 
     def _take(self, places: list[int], arrivals: list[Arrival]) -> None:
-        for place, arrival in zip(places, arrivals, strict=True):
-            if self._corrections is None:
-                self._table.take(place, arrival)
-            else:
-                self._corrected += self._corrections.take(place, arrival)
+        with in_turn(zip(places, arrivals, strict=True)) as turns:
+            for place, arrival in turns:
+                if self._corrections is None:
+                    self._table.take(place, arrival)
+                else:
+                    self._corrected += self._corrections.take(place, arrival)
 
-    def _look_up(self, records: list[Record], expired: NDArray[np.bool_]) -> list[bytes | None]:
-        """The values for these records; marks those that ask for what is not remembered."""
+    def _look_up(
+        self, looked: list[Record], which: slice, all_expired: NDArray[np.bool_]
+    ) -> list[bytes | None]:
+        """The values for some records; marks those that ask for what is not remembered."""
+        records, expired = looked[which], all_expired[which]
         expired[self._table.expired(records, all_of_them=self._asks_cold)] = True
+        values, failures = self._values(records)
         if self._corrections is not None:
             cold = expired & self._asks_cold
             self._corrections.keep(
-                [record for record, is_cold in zip(records, cold, strict=True) if not is_cold]
+                [
+                    record
+                    for place, (record, is_cold) in enumerate(zip(records, cold, strict=True))
+                    if not is_cold and place not in failures
+                ]
             )
-        return self._table.values_as_of(records)
+        self._failures |= {which.start + place: failed for place, failed in failures.items()}
+        return values
+
+    def _values(self, records: list[Record]) -> tuple[list[bytes | None], dict[int, StepFailed]]:
+        """The values for these records, and who could not be told one."""
+        try:
+            return self._table.values_as_of(records), {}
+        except StepFailed:
+            return each_answer(
+                lambda record: self._table.values_as_of([record])[0],
+                [(record,) for record in records],
+            )

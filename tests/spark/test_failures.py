@@ -11,7 +11,15 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from contracts.errors import HeadraceError, KafkaRefused, KafkaUnreachable, SinkOfAnotherQuery
+from contracts.dead_letter import read_dead
+from contracts.decision import Reason
+from contracts.errors import (
+    HeadraceError,
+    KafkaRefused,
+    KafkaUnreachable,
+    SinkOfAnotherQuery,
+    TopicRefused,
+)
 from services.broker.embedded import EmbeddedBroker
 from spark_jobs.cli.failure import error_of
 from tests.architecture.source import ROOT
@@ -37,11 +45,18 @@ reader:
 class StockJob:
     """The README's own job, each time in a process of its own."""
 
-    def __init__(self, folder: Path, *, servers: str, python: tuple[str, str] = ("", "")) -> None:
-        """Write its files, with a piece of its Python replaced."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        servers: str,
+        python: tuple[str, str] = ("", ""),
+        more: str = "",
+    ) -> None:
+        """Write its files, with a piece of its Python replaced, and more in its YAML."""
         write_files("README.md", folder)
         self._folder = folder
-        self._replace("stock.yaml", "127.0.0.1:9092", servers, more=IMPATIENT)
+        self._replace("stock.yaml", "127.0.0.1:9092", servers, more=IMPATIENT + more)
         self._replace("stock.py", *python)
 
     def _replace(self, name: str, old: str, new: str, more: str = "") -> None:
@@ -75,7 +90,11 @@ class StockJob:
     def end_of(self, job: Popen[bytes]) -> tuple[int, str]:
         """Wait until it has ended; its exit code, and its last line."""
         code = job.wait()
-        return code, (self._folder / "log").read_text().splitlines()[-1]
+        return code, self.said()[-1]
+
+    def said(self) -> list[str]:
+        """What it said, line by line."""
+        return (self._folder / "log").read_text().splitlines()
 
     def has_committed(self) -> bool:
         """Whether a micro-batch is through."""
@@ -99,14 +118,13 @@ def test_a_broker_that_is_not_there(tmp_path: Path, free_port: int) -> None:
     assert sentence.startswith(f"no broker answers at 127.0.0.1:{free_port}: ")
 
 
-def test_an_address_that_is_none(tmp_path: Path) -> None:
-    job = StockJob(tmp_path, servers="nonsense")
+def test_an_option_that_is_none(tmp_path: Path, free_port: int) -> None:
+    option = '  kafka.security.protocol: "nonsense"\n'
+    job = StockJob(tmp_path, servers=f"127.0.0.1:{free_port}", more=option)
     code, sentence = job.run()
     assert code == 2
-    assert sentence == (
-        "Spark's Kafka client cannot be set up: Invalid url in bootstrap.servers: nonsense;"
-        " see `servers`, `reader`"
-    )
+    assert sentence.startswith("Spark's Kafka client cannot be set up: Invalid value nonsense ")
+    assert sentence.endswith("; see `servers`, `reader`")
 
 
 def test_a_topic_that_is_not_there(kafka: SharedKafka, tmp_path: Path) -> None:
@@ -117,13 +135,46 @@ def test_a_topic_that_is_not_there(kafka: SharedKafka, tmp_path: Path) -> None:
     )
 
 
-def test_a_function_that_raises(tmp_path: Path, broker: EmbeddedBroker) -> None:
+def test_records_on_which_a_function_raises_are_dead_letters(
+    tmp_path: Path, broker: EmbeddedBroker
+) -> None:
+    clients = Clients(broker.bootstrap_servers)
+    more = [told(f"south/nut{pieces}", pieces, 2_000) for pieces in (5, 9, 7, 9)]
+    clients.produce("stock.cleaned", more)
+    raising = '    assert told["pieces"] != 9\n    return told["product"]'
+    job = StockJob(
+        tmp_path,
+        servers=broker.bootstrap_servers,
+        python=('    return told["product"]', raising),
+    )
+    code, _ = job.run()
+    assert code == 0
+    totals = {one.key: one.value for one in clients.consume_all("stock.total")}
+    assert totals == {b"bolt": b'{"pieces":1}', b"nut5": b'{"pieces":5}', b"nut7": b'{"pieces":7}'}
+    dead = [read_dead(one) for one in clients.consume_all("stock.cleaned.dead")]
+    assert [letter and letter.record.offset for letter in dead] == [2, 4]
+    assert dead[0] is not None
+    assert dead[0].record == more[1]._replace(topic="stock.cleaned", partition=0, offset=2)
+    assert (dead[0].operator, dead[0].reason) == ("total", Reason.FAILED)
+    assert dead[0].exception == "builtins.AssertionError"
+    assert dead[0].detail.startswith("`product_of` raised AssertionError")
+    said = [line for line in job.said() if "fails with AssertionError" in line]
+    assert len(said) == 1
+    assert f"{tmp_path}/stock.py, line " in said[0]
+
+
+def test_a_function_that_raises_stops_a_job_that_is_to_stop(
+    tmp_path: Path, broker: EmbeddedBroker
+) -> None:
     python = ('{"pieces": told["pieces"]}', '{"pieces": told["peaces"]}')
-    job = StockJob(tmp_path, servers=broker.bootstrap_servers, python=python)
+    job = StockJob(
+        tmp_path, servers=broker.bootstrap_servers, python=python, more="on-failure: stop\n"
+    )
     code, sentence = job.run()
-    assert code == 2
-    assert sentence.startswith("`product_of` of this job raised KeyError: 'peaces' (")
+    assert code == 8
+    assert sentence.startswith("`product_of` raised KeyError: 'peaces' (")
     assert f"{tmp_path}/stock.py, line " in sentence
+    assert "in the step `total`, at stock.cleaned/0 offset 0; mend it, or " in sentence
 
 
 def test_a_broker_that_goes_away_and_records_that_went_unread(
@@ -175,9 +226,20 @@ def test_what_sparks_kafka_client_says_is_told(said: str, kind: type[HeadraceErr
     assert "broker:9092" in str(ours)
 
 
+def test_a_time_that_sparks_source_cannot_hold_is_told() -> None:
+    text = (
+        "java.lang.ArithmeticException: long overflow\n\tat java.base/java.lang.Math\n"
+        "\tat org.apache.spark.sql.kafka010.KafkaRecordToRowConverter.toRow(KafkaRecord.scala:1)"
+    )
+    ours = found(text)
+    assert isinstance(ours, TopicRefused)
+    assert "`max-future`" in str(ours)
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "java.lang.ArithmeticException: long overflow",
         "java.lang.OutOfMemoryError: heap",
         "contracts.errors.Surprise: x",
         "org.apache.kafka.common.errors.RecordTooLargeException: 1 MB",

@@ -1,0 +1,202 @@
+"""One task's turn in one batch: its rows in their order, through its topology, and out as frames.
+
+Records are tried all together. Where that fails they are taken again from the state before, in
+pieces, until those to blame stand alone: they are dead letters, and all else goes on without them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contracts.decision import Reason
+from contracts.errors import RecordFailed
+from contracts.record import offset_of
+from spark_jobs.operators.columns import NO_INPUT, frame_of, frame_of_asides, frame_of_counts, take
+from spark_jobs.operators.failures import Failure, as_dead, failure_of, kinds_of
+from spark_jobs.operators.messages import received
+from spark_jobs.operators.pieces import BLAMELESS, in_pieces
+from spark_jobs.shapes import COUNT, DEAD, FAILED, REACHED, SAID
+from spark_jobs.versioned.heard import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+
+    from contracts.record import Record
+    from spark_jobs.operators.opened import Opened
+    from spark_jobs.operators.processor import TaskProcessor
+    from spark_jobs.operators.results import Results
+    from spark_jobs.versioned.arrival import Arrival, Arrivals
+    from spark_jobs.versioned.heard import Heard
+
+_ARRIVALS = "task:arrivals"
+_SEQUENCE = "task:sequence"
+_QUIET = ("step:", "option:", "progress:", "reached:", "waiting:", "buckets")
+
+
+class Turn:
+    """A task that takes the rows of a batch."""
+
+    def __init__(self, processor: TaskProcessor, task: int, rows: Iterator[pd.DataFrame]) -> None:
+        """Open the task, and have its rows in order; Spark has them once."""
+        self._processor = processor
+        self._task = task
+        self._now = first = processor.open(task, processor.rows)
+        self._before, self._said = first.before, first.said
+        self._taken = taken = take(rows)
+        self._asides, self._reached = taken.asides, []
+        if first.heard is not None:
+            self._asides = [each for each in taken.asides if each[0]["verdict"] != REACHED]
+            self._reached = [one for said, one in taken.asides if said["verdict"] == REACHED]
+        size = len(taken.arrivals)
+        began = self._before.get(_ARRIVALS, 0)
+        self._arrivals = began + size
+        self._sequence = self._before.get(_SEQUENCE, 0)
+        running = np.arange(began, self._arrivals)
+        self._causes = running if taken.causes is None else taken.causes
+        self._inputs = taken.arrivals.inputs
+        self._left_out = np.zeros(size, np.bool_)
+        self._failures: list[Failure] = []
+        if not size:
+            # What others read may let something go here; the last arrival is its cause.
+            self._causes, self._inputs = np.array([began - 1]), np.array([NO_INPUT])
+
+    def frames(self) -> Iterator[pd.DataFrame]:
+        """What leaves; the state is written before the last of it."""
+        if self._asides:
+            yield frame_of_asides(self._task, self._asides)
+        for start, results in self._results():
+            if len(results.causes):
+                yield self._frame(start, results)
+        if self._failures:
+            said = {"verdict": DEAD, "reason": Reason.FAILED.value}
+            yield frame_of_asides(self._task, [(said, as_dead(one)) for one in self._failures])
+            kinds = kinds_of(self._failures).items()
+            yield frame_of_counts(FAILED, self._task, {kind: (n, n) for kind, n in kinds})
+        self._save()
+        if self._said:
+            yield frame_of_counts(SAID, self._task, dict.fromkeys(self._said, (0, 0)))
+        yield frame_of_counts(COUNT, self._task, self._counts())
+
+    def _results(self) -> Iterator[tuple[int, Results]]:
+        arrivals = self._taken.arrivals
+        start = 0
+        for place in [*self._taken.progress, len(arrivals)]:
+            if place > start:
+                yield from self._process(start, arrivals[start:place])
+            # All records of a batch stand before its progress.
+            self._read_up_to()
+            heard = self._now.heard
+            if place < len(arrivals) and heard is not None:
+                record = arrivals[place].record
+                told_of = place_of(record.topic, record.partition)
+                heard.tell(told_of, record.timestamp_ms, record.offset)
+                for results in self._advanced(heard):
+                    yield place, results
+            start = place + 1
+        heard = self._now.heard
+        if heard is not None:
+            self._hear_silent(heard)
+            for results in self._advanced(heard):
+                yield len(arrivals) - 1, results
+
+    def _process(self, start: int, arrivals: Arrivals) -> Iterator[tuple[int, Results]]:
+        """Take arrivals; `start` is the first one's place in the batch."""
+        if start:
+            # What came before stands, whatever becomes of these.
+            self._now.state.save()
+        failed = None
+        try:
+            all_results = self._now.opened.process(arrivals)
+        except BLAMELESS:
+            raise
+        except Exception as error:  # noqa: BLE001 - who is to blame is found in smaller pieces
+            failed = error
+        if failed is not None:
+            yield from self._process_in_pieces(start, arrivals, failed)
+            return
+        self._note_failed(self._now.opened)
+        for results in all_results:
+            yield start, results
+
+    def _process_in_pieces(
+        self, start: int, arrivals: Arrivals, error: Exception
+    ) -> Iterator[tuple[int, Results]]:
+        rows = self._processor.rows
+        open_over = partial(self._processor.open, self._task)
+        for piece in in_pieces(arrivals, error, rows, open_over):
+            if piece.failed is not None:
+                self._left_out[start + piece.start] = True
+                self._fail(_origin_of(arrivals[piece.start]), piece.failed)
+            self._note_failed(piece.opened)
+            for results in piece.results:
+                yield start + piece.start, results
+        self._now = open_over(rows)
+
+    def _note_failed(self, opened: Opened) -> None:
+        for record, failed in opened.failed():
+            self._fail(record, failed)
+
+    def _fail(self, record: Record, failed: Exception) -> None:
+        failure = failure_of(record, failed, self._now.name)
+        if self._processor.stops:
+            raise RecordFailed(failure.sentence) from failure.error
+        self._failures.append(failure)
+
+    def _advanced(self, heard: Heard) -> list[Results]:
+        progress_ms = heard.progress_ms()
+        if progress_ms is None:
+            return []
+        results = self._now.opened.advance(progress_ms)
+        self._note_failed(self._now.opened)
+        return results
+
+    def _read_up_to(self) -> None:
+        """Hear how far this batch reads, once its records are taken."""
+        heard = self._now.heard
+        while heard is not None and self._reached:
+            record = self._reached.pop()
+            heard.read_up_to(place_of(record.topic, record.partition), offset_of(record))
+
+    def _hear_silent(self, heard: Heard) -> None:
+        """Take the time of inputs of which nobody says how far they are."""
+        arrivals = self._taken.arrivals
+        for number in self._processor.silent:
+            own = (arrivals.inputs == number) & ~self._left_out
+            times = arrivals.records.take(own).times_ms
+            if len(times):
+                heard.count(f"input {number}", int(times.max()))
+
+    def _frame(self, start: int, results: Results) -> pd.DataFrame:
+        sequence = self._sequence
+        self._sequence += len(results.causes)
+        causes, inputs = self._causes[start:], self._inputs[start:]
+        return frame_of(results, self._task, sequence, causes, inputs)
+
+    def _save(self) -> None:
+        state = self._now.state
+        state.numbers[_ARRIVALS] = self._arrivals
+        state.numbers[_SEQUENCE] = self._sequence
+        passing = Counter(said["verdict"] for said, _ in self._asides)[DEAD]
+        state.count("task:dead", passing + len(self._failures))
+        state.save()
+
+    def _counts(self) -> dict[str, tuple[int, int]]:
+        numbers = self._now.state.numbers
+        for name, balance in self._now.opened.balances().items():
+            numbers[f"{name}:balance"] = balance
+        return {
+            name: (number, number - self._before.get(name, 0))
+            for name, number in numbers.items()
+            if not name.startswith(_QUIET) and number != self._before.get(name)
+        }
+
+
+def _origin_of(arrival: Arrival) -> Record:
+    """The record that came in by a topic, also where another stage sent what failed."""
+    return arrival.record if arrival.input >= 0 else received(arrival.record).origin
