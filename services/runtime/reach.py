@@ -30,6 +30,8 @@ from services.settings import Settings
 
 REACHED_WITHIN_MS = 10_000
 _PAUSE_S = 0.25
+_LOOK = "check HEADRACE_BOOTSTRAP_SERVERS, and that the broker runs"
+_LOOK_THERE = "check the broker's `advertised.listeners`, which clients must be able to reach"
 _CLIENT_ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
 """What a broker's alert speaks of when it refuses our certificate, or the lack of one."""
 _CERTIFICATE_ADVICE = {
@@ -69,19 +71,20 @@ async def _reach(address: str, options: dict[str, Any], give_up_at_s: float) -> 
     # Clients go on to the addresses that the brokers give for themselves.
     for other in named:
         try:
-            await _named_brokers(other, options, give_up_at_s)
+            await _named_brokers(other, options, give_up_at_s, _LOOK_THERE)
         except KafkaUnreachable as error:
             problem = error
         else:
             return
     message = (
-        f"the broker at {address} says that it is to be found at {', '.join(named)}, and {problem};"
-        " check the broker's `advertised.listeners`"
+        f"the broker at {address} says that it is to be found at {', '.join(named)}, and {problem}"
     )
     raise KafkaUnreachable(message) from problem
 
 
-async def _named_brokers(address: str, options: dict[str, Any], give_up_at_s: float) -> list[str]:
+async def _named_brokers(
+    address: str, options: dict[str, Any], give_up_at_s: float, look: str = _LOOK
+) -> list[str]:
     """The addresses of all brokers, as the one at this address says."""
     host, port, _ = get_ip_port_afi(address)
     timeout_ms = max(1, int((give_up_at_s - time.monotonic()) * 1_000))
@@ -90,7 +93,7 @@ async def _named_brokers(address: str, options: dict[str, Any], give_up_at_s: fl
         await connection.connect()
         metadata = await connection.send(MetadataRequest([]))
     except (OSError, KafkaError, ValueError) as error:
-        raise _verdict(error, address, options) from error
+        raise _verdict(error, address, options, look) from error
     finally:
         await seams.hang_up(connection)
     # A broker says no to a token in words that aiokafka takes for a yes, and then tells nothing.
@@ -109,7 +112,7 @@ async def _named_brokers(address: str, options: dict[str, Any], give_up_at_s: fl
     ]
 
 
-def _verdict(error: Exception, address: str, options: dict[str, Any]) -> HeadraceError:
+def _verdict(error: Exception, address: str, options: dict[str, Any], look: str) -> HeadraceError:
     if isinstance(error, HeadraceError):
         return error
     closed = isinstance(error, KafkaConnectionError)
@@ -117,7 +120,7 @@ def _verdict(error: Exception, address: str, options: dict[str, Any]) -> Headrac
     refusal = _certificate_refusal(cause) or _login_refusal(cause, options)
     if refusal is not None:
         return KafkaRefused(f"the broker at {address} {refusal}")
-    return KafkaUnreachable(f"no broker answers at {address}: {_reason(cause, options)}")
+    return KafkaUnreachable(f"no broker answers at {address}: {_reason(cause, options, look)}")
 
 
 def _login_refusal(error: BaseException, options: dict[str, Any]) -> str | None:
@@ -156,8 +159,7 @@ def _certificate_refusal(error: BaseException) -> str | None:
     return None
 
 
-def _reason(error: BaseException, options: dict[str, Any]) -> str:
-    look = "check HEADRACE_BOOTSTRAP_SERVERS, and that the broker runs"
+def _reason(error: BaseException, options: dict[str, Any], look: str) -> str:
     if isinstance(error, ConnectionRefusedError):
         return f"the connection is refused; {look}"
     if isinstance(error, socket.gaierror):
