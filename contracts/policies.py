@@ -228,7 +228,8 @@ class DistinctPolicy(OperatorPolicy):
     @classmethod
     def _window_of_one(cls, window: object) -> object:
         kind = window.get("kind") if isinstance(window, dict) else getattr(window, "kind", None)
-        if kind in {"hopping", "sliding"}:
+        # A list or a mapping may stand there, which no set can be asked about.
+        if kind in ("hopping", "sliding"):
             message = (
                 f"a record stands in several {kind} windows at once, so it would be the first"
                 " in one and a duplicate in another; use a tumbling or a session window"

@@ -106,8 +106,9 @@ class Outbox:
         rows = records if isinstance(records, list) else list(records)
         start = 0
         while start < len(rows):
-            start = seams.fill(self._batch(topic, partition), rows, start)
-            if start < len(rows):
+            batch = self._batch(topic, partition)
+            start = seams.fill(batch, rows, start)
+            if batch.closed():
                 await self._send_batch(TopicPartition(topic, partition))
 
     async def send_rows(

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError, ProducerFenced
-from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from contracts.dead_letter import INTAKE, DeadLetter, read_dead, replay_headers, replays
@@ -241,26 +240,13 @@ async def _send(
 ) -> list[asyncio.Future[Any]]:
     """Whole batches: aiokafka's way past its refusal of a record that is null twice."""
     sent = []
-    batch = producer.create_batch()
-    for record in records:
-        if not _append(batch, record):
-            sent.append(await producer.send_batch(batch, to.topic, partition=to.partition))
-            batch = producer.create_batch()
-            # The first record of a batch fits, however large it is.
-            _append(batch, record)
-    sent.append(await producer.send_batch(batch, to.topic, partition=to.partition))
+    start = 0
+    while start < len(records):
+        batch = producer.create_batch()
+        # The first record of a batch fits, however large it is.
+        start = seams.fill(batch, records, start)
+        sent.append(await producer.send_batch(batch, to.topic, partition=to.partition))
     return sent
-
-
-def _append(batch: BatchBuilder, record: Record) -> bool:
-    """Whether there was room for it."""
-    added = batch.append(
-        key=record.key,
-        value=record.value,
-        timestamp=record.timestamp_ms,
-        headers=[*record.headers],
-    )
-    return added is not None
 
 
 def _record(row: Any) -> Record:

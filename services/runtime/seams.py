@@ -24,7 +24,7 @@ from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from contracts.record import Headers, Record
+from contracts.record import NO_TIME_MS, Headers, Record
 
 FAUST = "0.15.3"
 AIOKAFKA = "0.14.0"
@@ -283,12 +283,18 @@ def announce_group(producer: Any, group: str) -> None:
 
 
 def fill(batch: Any, rows: Sequence[Record], start: int) -> int:
-    """Append rows from `start` on; the index of the first that did not fit."""
+    """Append rows from `start` on; the index of the first that did not fit.
+
+    aiokafka takes a first time of -1 for none, and the first that is another for that of all: so a
+    batch that begins with such a row is closed behind those that are like it.
+    """
     append = batch._builder.append
     offset = batch._relative_offset
+    is_untimed = not offset and rows[start][2] == NO_TIME_MS
+    end = _untimed_end(rows, start) if is_untimed else len(rows)
     shared: Headers = ()
     wanted: list[Any] = _NONE
-    for index in range(start, len(rows)):
+    for index in range(start, end):
         key, value, timestamp_ms, headers, _, _, _ = rows[index]
         if headers is not shared:  # all results of one window have the same, as one object
             shared, wanted = headers, list(headers)
@@ -298,7 +304,14 @@ def fill(batch: Any, rows: Sequence[Record], start: int) -> int:
             return index
         offset += 1
     batch._relative_offset = offset
-    return len(rows)
+    if is_untimed:
+        batch.close()
+    return end
+
+
+def _untimed_end(rows: Sequence[Record], start: int) -> int:
+    timed = (index for index in range(start, len(rows)) if rows[index][2] != NO_TIME_MS)
+    return next(timed, len(rows))
 
 
 def fill_rows(

@@ -199,6 +199,10 @@ def test_junk_in_an_option_is_told_in_words(option: str, junk: object) -> None:
             "operators[0].aggregate.function: `avg` is not a function; write one of count, sum,",
         ),
         (
+            in_operator("distinct", window={"kind": ["session"], "gap": 1, "grace": 1}),
+            'operators[0].distinct.window: `["session"]` is not a kind of window here; write one',
+        ),
+        (
             whole(operators=[{"reorder": {"grace": 1}}] * 2),
             "operators[1].reorder: two operators are called `reorder`",
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import cycle
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
@@ -35,18 +36,24 @@ def builder_of(records: Sequence[Record], compression: int = 0) -> _DefaultRecor
     return builder
 
 
-def produce_any_names(servers: str, topic: str, records: Sequence[Record]) -> None:
-    """Write one batch to partition 0."""
-    asyncio.run(_produce(servers, topic, records))
+def produce_any_names(
+    servers: str, topic: str, *batches: Sequence[Record], codecs: Sequence[int] = (0,)
+) -> None:
+    """Write batches to partition 0, packed by these codecs in turn."""
+    asyncio.run(_produce(servers, topic, batches, codecs))
 
 
-async def _produce(servers: str, topic: str, records: Sequence[Record]) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=servers)
+async def _produce(
+    servers: str, topic: str, batches: Sequence[Sequence[Record]], codecs: Sequence[int]
+) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=servers, max_request_size=_BATCH_BYTES * 2)
     await producer.start()
     try:
-        batch = producer.create_batch()
-        batch._builder = builder_of(records)  # noqa: SLF001 - there is no other way to such a name
-        batch._relative_offset = len(records)  # noqa: SLF001
-        await (await producer.send_batch(batch, topic, partition=0))
+        for records, codec in zip(batches, cycle(codecs)):
+            batch = producer.create_batch()
+            # There is no other way to such a name.
+            batch._builder = builder_of(records, codec)  # noqa: SLF001
+            batch._relative_offset = len(records)  # noqa: SLF001
+            await (await producer.send_batch(batch, topic, partition=0))
     finally:
         await producer.stop()

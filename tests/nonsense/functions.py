@@ -84,7 +84,6 @@ _NONSENSE: tuple[Any, ...] = (
         bytearray(b"x"),
         memoryview(b"x"),
         range(3),
-        NotImplemented,
     ),
 )
 

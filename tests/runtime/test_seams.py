@@ -316,6 +316,20 @@ def test_records_come_as_ours_with_everything_in_them() -> None:
     ] == [(one.key, one.value, one.timestamp_ms, one.headers, one.offset) for one in ours]
 
 
+@pytest.mark.parametrize("times_ms", [[-1, 5], [-1, -1, 5, -1], [5, -1, 7], [-1], [-1, -(1 << 63)]])
+def test_a_record_without_a_time_keeps_none(times_ms: list[int]) -> None:
+    records = [Record(b"k", b"v", at_ms, (), "t", 3, 0) for at_ms in times_ms]
+    read = []
+    start = 0
+    while start < len(records):
+        batch = BatchBuilder(1 << 20, 0, is_transactional=False)
+        start = seams.fill(batch, records, start)
+        batch.close()
+        built = bytes(batch._build())  # noqa: SLF001 - what a producer calls
+        read += [one.timestamp_ms for one in _read(Records, built)]
+    assert read == times_ms
+
+
 def test_a_fetcher_makes_what_was_installed() -> None:
     names = fetcher.Fetcher._proc_fetch_request.__code__.co_names  # noqa: SLF001
     assert {"PartitionRecords", "MemoryRecords"} <= {*names}, "it finds the classes elsewhere now"
