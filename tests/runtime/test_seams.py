@@ -14,7 +14,7 @@ import pkgutil
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -25,18 +25,11 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.consumer import fetcher
 from aiokafka.errors import KafkaConnectionError
-from aiokafka.producer.message_accumulator import BatchBuilder
-from aiokafka.record.memory_records import MemoryRecords
-from aiokafka.structs import TopicPartition
 
 import services.runtime
-from contracts.record import Record
 from services.runtime import seams
-from services.runtime.fetched import Fetched, Records
 from tests.architecture.source import project
-from tests.kafka.any_names import builder_of
 from tests.runtime.certificates import Authority
 
 FOREIGN = ("aiokafka", "asyncio", "faust", "mode")
@@ -246,113 +239,6 @@ def test_the_table_names_nothing_that_nobody_uses() -> None:
     assert unused == [
         "aiokafka.consumer.group_coordinator.GroupCoordinator.fetch_committed_offsets",
         "aiokafka.producer.transaction_manager.TransactionManager.consumer_group_to_add",
-    ]
-
-
-HEADERS = (("a", b"1"), ("a", None), ("\u00e9", b""))
-RECORDS = [
-    Record(b"k", b"v" * size, 1_000 + size, HEADERS[: size % 4], "t", 3, 40 + size)
-    for size in range(200)
-]
-
-
-def _filled(limit_bytes: int, start: int) -> tuple[bytes, int]:
-    batch = BatchBuilder(limit_bytes, 0, is_transactional=False)
-    end = seams.fill(batch, RECORDS, start)
-    batch.close()
-    return bytes(batch._build()), end  # noqa: SLF001 - what a producer calls
-
-
-def _appended(limit_bytes: int, start: int) -> tuple[bytes, int]:
-    batch = BatchBuilder(limit_bytes, 0, is_transactional=False)
-    end = start
-    while end < len(RECORDS):
-        one = RECORDS[end]
-        headers = list(one.headers)
-        done = batch.append(
-            timestamp=one.timestamp_ms, key=one.key, value=one.value, headers=headers
-        )
-        if done is None:
-            break
-        end += 1
-    batch.close()
-    return bytes(batch._build()), end  # noqa: SLF001 - what a producer calls
-
-
-@pytest.mark.parametrize("limit_bytes", [1, 100, 1_000, 1 << 20])
-def test_a_batch_is_filled_as_by_its_own_way(limit_bytes: int) -> None:
-    start = 0
-    while start < len(RECORDS):
-        filled, end = _filled(limit_bytes, start)
-        assert (filled, end) == _appended(limit_bytes, start)
-        assert end > start, "a record that is too large is a batch by itself"
-        start = end
-
-
-def _read(
-    classes: type, batch: bytes, fetch: Callable[[bytes], Any] = MemoryRecords, offset: int = 0
-) -> list[Any]:
-    memory = fetch(batch)
-    place = TopicPartition("t", 3)
-    records = classes(
-        place,
-        memory,
-        [],
-        offset,
-        None,
-        None,
-        check_crcs=True,
-        isolation_level=fetcher.READ_COMMITTED,
-    )
-    return list(records)
-
-
-def test_records_come_as_ours_with_everything_in_them() -> None:
-    batch, _ = _filled(1 << 20, 0)
-    theirs, ours = _read(fetcher.PartitionRecords, batch), _read(Records, batch)
-    assert ours == [one._replace(offset=at) for at, one in enumerate(RECORDS)]
-    assert [
-        (one.key, one.value, one.timestamp, tuple(one.headers), one.offset) for one in theirs
-    ] == [(one.key, one.value, one.timestamp_ms, one.headers, one.offset) for one in ours]
-
-
-@pytest.mark.parametrize("times_ms", [[-1, 5], [-1, -1, 5, -1], [5, -1, 7], [-1], [-1, -(1 << 63)]])
-def test_a_record_without_a_time_keeps_none(times_ms: list[int]) -> None:
-    records = [Record(b"k", b"v", at_ms, (), "t", 3, 0) for at_ms in times_ms]
-    read = []
-    start = 0
-    while start < len(records):
-        batch = BatchBuilder(1 << 20, 0, is_transactional=False)
-        start = seams.fill(batch, records, start)
-        batch.close()
-        built = bytes(batch._build())  # noqa: SLF001 - what a producer calls
-        read += [one.timestamp_ms for one in _read(Records, built)]
-    assert read == times_ms
-
-
-def test_a_fetcher_makes_what_was_installed() -> None:
-    names = fetcher.Fetcher._proc_fetch_request.__code__.co_names  # noqa: SLF001
-    assert {"PartitionRecords", "MemoryRecords"} <= {*names}, "it finds the classes elsewhere now"
-
-
-def _batch_with_names(first_offset: int, names: list[str], compression: int) -> bytes:
-    records = [Record(b"k", b"v", 5, ((name, b"v"),), "t", 3, None) for name in names]
-    batch = bytes(builder_of(records, compression).build())
-    return first_offset.to_bytes(8) + batch[8:]
-
-
-@pytest.mark.parametrize("compression", [0, 1, 4])
-@pytest.mark.parametrize("offset", [0, 2, 7])
-def test_a_name_that_is_not_utf8_harms_nothing_else_that_was_fetched(
-    compression: int, offset: int
-) -> None:
-    names = ["a", "\udcff\x00", "\u00e9", "b", "\udced\udca0\udc80", "c", "d", "e"]
-    fetched = b"".join(
-        _batch_with_names(first, names[first : first + 2], compression) for first in (0, 2, 4, 6)
-    )
-    records = _read(Records, fetched, Fetched, offset)
-    assert [(one.offset, one.headers) for one in records] == [
-        (at, ((name, b"v"),)) for at, name in enumerate(names) if at >= offset
     ]
 
 
