@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,7 @@ from rich.progress import Progress
 from contracts.decision import Reason
 from contracts.pipeline import PipelineSpec
 from services.cli.pipeline_file import load_pipeline
+from services.observe.logs import configure
 from services.runtime.replay_dead import Choice, Fate, Tally, put_back
 from services.settings import read_settings
 
@@ -40,6 +42,8 @@ def replay_dead(
     """
     spec = load_pipeline(pipeline)
     settings = read_settings(bootstrap_servers=bootstrap_servers)
+    # Of what libraries say of a broker that is away, one line each.
+    configure(settings.log_format, settings.log_level, sys.stderr)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("reading letters", total=None)

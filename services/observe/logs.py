@@ -20,6 +20,7 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
+from services.observe.nexts import what_next
 from services.observe.redaction import plain, plain_fields, traceback_text
 from services.observe.repeats import Repeats
 
@@ -50,7 +51,7 @@ def configure(log_format: Format, level: Level, stream: TextIO) -> None:
         _order,
     ]
     handler = _Handler(stream)
-    handler.addFilter(Repeats(LIBRARIES, time.monotonic))
+    handler.addFilter(Repeats(LIBRARIES, time.monotonic, handler.say))
     handler.setFormatter(
         ProcessorFormatter(
             foreign_pre_chain=[_tell_foreign, *shared],
@@ -94,6 +95,14 @@ def _text(*, colors: bool) -> Processor:
 class _Handler(logging.StreamHandler[TextIO]):
     """Says that a line is missing; logging's own way of saying so shows what was in it."""
 
+    def say(self, record: logging.LogRecord) -> None:
+        """Write what the filters have let through already."""
+        self.acquire()
+        try:
+            self.emit(record)
+        finally:
+            self.release()
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging calls it
         problem = type(sys.exc_info()[1]).__name__
         sys.stderr.write(f"a log line of {record.name} could not be written ({problem})\n")
@@ -108,7 +117,7 @@ def _tell_foreign(_: Any, __: str, event: EventDict) -> EventDict:
     message = event["_record"].msg
     if isinstance(message, str):
         message = _filled(message, arguments)
-    event["event"] = str(plain(message)).partition("\n")[0]
+    event["event"] = what_next(str(plain(message)).partition("\n")[0])
     return event
 
 

@@ -42,7 +42,7 @@ def plain(found: Any) -> Any:
         case tuple() | list() | set() | frozenset():
             return [plain(item) for item in found]
         case _:
-            return f"<{type(found).__name__}>"
+            return found.__name__ if isinstance(found, type) else f"<{type(found).__name__}>"
 
 
 def plain_fields(fields: Mapping[Any, Any]) -> dict[str, Any]:

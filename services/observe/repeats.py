@@ -1,40 +1,89 @@
 """What libraries say again and again is said once in a while, with how often it was said.
 
 While a broker is away its clients tell of it a hundred times a second: as many lines as would fill
-a disk, and a core that does nothing but write them.
+a disk, and a core that does nothing but write them. What was held back is counted in the next line
+like it, and told without one if none comes.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from copy import copy
+from threading import Lock, Timer
 
 AGAIN_AFTER_S = 10.0
 _KNOWN_MAX = 500
 
 
+class _Said:
+    """A message that was said."""
+
+    def __init__(self, record: logging.LogRecord, at_s: float) -> None:
+        self.last = record
+        self.at_s = at_s
+        self.held_back = 0
+
+
 class Repeats(logging.Filter):
     """Lets one message of a library through, and then none like it for a while."""
 
-    def __init__(self, libraries: tuple[str, ...], now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        libraries: tuple[str, ...],
+        now_s: Callable[[], float],
+        emit: Callable[[logging.LogRecord], object],
+    ) -> None:
         """Hold back repetitions of these loggers and those below them."""
         super().__init__()
         self._libraries = libraries
         self._now_s = now_s
-        self._said: dict[tuple[str, str], list[float]] = {}
+        self._emit = emit
+        self._said: dict[tuple[str, str], _Said] = {}
+        self._lock = Lock()
+        self._is_waiting = False
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to let a message through; what was held back is counted in it."""
         if record.name.partition(".")[0] not in self._libraries:
             return True
         message, now_s = (record.name, str(record.msg)), self._now_s()
-        said = self._said.get(message)
-        if said is not None and now_s - said[0] < AGAIN_AFTER_S:
-            said[1] += 1
-            return False
-        if said is not None and said[1]:
-            record.msg = f"{record.msg} (and {int(said[1])} times since the last line)"
-        if len(self._said) >= _KNOWN_MAX:
-            self._said.clear()
-        self._said[message] = [now_s, 0]
+        with self._lock:
+            said = self._said.get(message)
+            if said is not None and now_s - said.at_s < AGAIN_AFTER_S:
+                said.held_back += 1
+                said.last = copy(record)
+                self._tell_later()
+                return False
+            if said is not None and said.held_back:
+                record.msg = _counted(record, said.held_back)
+            if len(self._said) >= _KNOWN_MAX:
+                self._said.clear()
+            self._said[message] = _Said(record, now_s)
         return True
+
+    def _tell_later(self) -> None:
+        if not self._is_waiting:
+            self._is_waiting = True
+            timer = Timer(AGAIN_AFTER_S, self.tell)
+            timer.daemon = True
+            timer.start()
+
+    def tell(self) -> None:
+        """Say what was held back, if nothing like it has come since that counts it."""
+        told, now_s = [], self._now_s()
+        with self._lock:
+            self._is_waiting = False
+            for said in self._said.values():
+                if said.held_back and now_s - said.at_s >= AGAIN_AFTER_S:
+                    said.last.msg = _counted(said.last, said.held_back)
+                    told.append(said.last)
+                    said.at_s, said.held_back = now_s, 0
+            if any(said.held_back for said in self._said.values()):
+                self._tell_later()
+        for record in told:
+            self._emit(record)
+
+
+def _counted(record: logging.LogRecord, times: int) -> str:
+    return f"{record.msg} (and {times} times since the last line)"

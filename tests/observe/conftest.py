@@ -12,7 +12,8 @@ from services.observe.logs import LIBRARIES
 
 
 @pytest.fixture(autouse=True)
-def _logging_as_it_was() -> Iterator[None]:
+def logging_as_it_was() -> Iterator[None]:
+    """Handlers and levels are put back behind each test."""
     root = logging.root
     handlers, level = list(root.handlers), root.level
     yield

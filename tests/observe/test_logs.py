@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.errors import CommitFailedError
+from aiokafka.errors import CommitFailedError, NotLeaderForPartitionError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
@@ -353,3 +353,18 @@ def test_a_line_that_cannot_be_written_is_said_without_what_was_in_it(
     said = capsys.readouterr().err
     assert said == "a log line of faust could not be written (ValueError)\n"
     assert sys.stderr is not stream
+
+
+def test_a_library_that_says_what_went_wrong_is_completed_by_what_happens_next() -> None:
+    stream = StringIO()
+    configure("json", "info", stream)
+    logging.getLogger("aiokafka.producer.sender").warning(
+        "Got error produce response on topic-partition %s, retrying. Error: %s",
+        ("clicks", 3),
+        NotLeaderForPartitionError,
+    )
+    (line,) = lines(stream)
+    assert line["event"] == (
+        "Got error produce response on topic-partition ['clicks', 3], retrying."
+        " Error: NotLeaderForPartitionError; the records are sent again"
+    )

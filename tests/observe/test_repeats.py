@@ -11,9 +11,18 @@ def said(name: str, message: str) -> logging.LogRecord:
     return logging.LogRecord(name, logging.WARNING, "", 0, message, ("127.0.0.1",), None)
 
 
+def filtering(now_s: list[float] | None = None) -> tuple[Repeats, list[str]]:
+    """A filter whose clock is set by hand, and what it says by itself."""
+    clock, told = now_s or [0.0], list[str]()
+    repeats = Repeats(
+        ("aiokafka",), lambda: clock[0], lambda record: told.append(record.getMessage())
+    )
+    return repeats, told
+
+
 def test_a_repetition_waits_and_is_counted() -> None:
     now_s = [0.0]
-    repeats = Repeats(("aiokafka",), lambda: now_s[0])
+    repeats, _ = filtering(now_s)
     assert repeats.filter(said("aiokafka.conn", "no way to %s"))
     assert not any(repeats.filter(said("aiokafka.conn", "no way to %s")) for _ in range(120))
     now_s[0] = AGAIN_AFTER_S
@@ -22,20 +31,35 @@ def test_a_repetition_waits_and_is_counted() -> None:
     assert again.getMessage() == "no way to 127.0.0.1 (and 120 times since the last line)"
 
 
+def test_what_was_held_back_is_told_where_nothing_like_it_comes_again() -> None:
+    now_s = [0.0]
+    repeats, told = filtering(now_s)
+    assert repeats.filter(said("aiokafka.conn", "no way to %s"))
+    assert not repeats.filter(said("aiokafka.conn", "no way to %s"))
+    repeats.tell()
+    assert told == []
+    now_s[0] = AGAIN_AFTER_S
+    repeats.tell()
+    repeats.tell()
+    assert told == ["no way to 127.0.0.1 (and 1 times since the last line)"]
+    # From then on it is one that was just said.
+    assert not repeats.filter(said("aiokafka.conn", "no way to %s"))
+
+
 def test_another_message_or_logger_is_heard_at_once() -> None:
-    repeats = Repeats(("aiokafka",), lambda: 0.0)
+    repeats, _ = filtering()
     assert repeats.filter(said("aiokafka.conn", "no way to %s"))
     assert repeats.filter(said("aiokafka.client", "no way to %s"))
     assert repeats.filter(said("aiokafka.conn", "%s is back"))
 
 
 def test_what_we_say_ourselves_is_never_held_back() -> None:
-    repeats = Repeats(("aiokafka",), lambda: 0.0)
+    repeats, _ = filtering()
     assert all(repeats.filter(said("services.runtime.task", "running on %s")) for _ in range(3))
 
 
 def test_messages_that_are_all_different_do_not_fill_memory() -> None:
-    repeats = Repeats(("aiokafka",), lambda: 0.0)
+    repeats, _ = filtering()
     for number in range(5_000):
         assert repeats.filter(said("aiokafka.conn", f"request {number} of %s"))
     assert len(repeats._said) <= 500  # noqa: SLF001

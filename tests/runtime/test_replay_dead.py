@@ -31,7 +31,10 @@ from services.runtime.replay_place import Place
 from services.settings import Settings
 from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import SharedKafka
+from tests.observe.conftest import logging_as_it_was
 from tests.runtime.sidecar import MakePipeline, contents, record
+
+__all__ = ["logging_as_it_was"]
 
 PIPELINE = """
 pipeline: {name}

@@ -1,0 +1,22 @@
+"""What happens next, where a library only says what went wrong."""
+
+from __future__ import annotations
+
+_NEXT = {
+    "Attempt to fetch offsets": "asked again",
+    "Cannot send": "it is sent again",
+    "Could not send": "it is sent again",
+    "Failed fetch messages": "they are fetched again",
+    "Got error produce response": "the records are sent again",
+    "Heartbeat failed": "the group's coordinator is looked for",
+    "Marking the coordinator dead": "another one is looked for",
+    "Unable connect to": "tried again until it answers",
+    "Unable to request metadata": "another broker is asked",
+}
+"""By how aiokafka's messages begin."""
+
+
+def what_next(message: str) -> str:
+    """A library's message, with what happens next where that is known."""
+    following = next((said for start, said in _NEXT.items() if message.startswith(start)), None)
+    return message if following is None else f"{message.rstrip('.')}; {following}"
