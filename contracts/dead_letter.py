@@ -10,12 +10,20 @@ before, here or in Kafka Streams, keeps the old block as headers of its own.
     __streams.errors.topic         where the record stood            and ours read its
     __streams.errors.partition     in ASCII decimals
     __streams.errors.offset        in ASCII decimals; empty if it never stood in a topic
-    headrace.operator              which operator gave it up; `intake` before all of them
+    headrace.operator              which operator gave it up; `intake` before all of them, `sink`
+                                   behind them
     headrace.reason                a word of contracts.decision
 
 A header whose name is not UTF-8 would stop many readers of this topic, too. So what is none in it
 is written as a backslash, an x and two digits, and `headrace.names` has the bytes of all names, in
 hexadecimal, with spaces between.
+
+A letter that its topic would not take is cut: its value, its own headers, its key, as far as it has
+to be. Then there stand, behind these, of each that was cut
+
+    headrace.value.bytes           its length before; likewise `key` and `headers`
+    headrace.value.sha256          its digest before, in hexadecimal; of headers, that of names and
+                                   values with a zero byte behind each
 
 A record that is put back into its source carries `headrace.replays`, how often that was done, so
 that one that dies again and again does not go round for ever.
@@ -23,6 +31,7 @@ that one that dies again and again does not go round for ever.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import NamedTuple
 
 from contracts.decision import Reason
@@ -38,7 +47,13 @@ OPERATOR_HEADER = "headrace.operator"
 REASON_HEADER = "headrace.reason"
 NAMES_HEADER = "headrace.names"
 REPLAYS_HEADER = "headrace.replays"
-INTAKE = "intake"
+INTAKE, SINK = "intake", "sink"
+_CUT = tuple(f"headrace.{part}" for part in ("value", "headers", "key"))
+_AROUND_BYTES = 1_024
+"""A batch, a record, and what is said of all that was cut."""
+_AROUND_HEADER_BYTES = 12
+_MESSAGE_BYTES = 200
+"""What is left of a message where there is no room for more."""
 
 
 class DeadLetter(NamedTuple):
@@ -52,6 +67,8 @@ class DeadLetter(NamedTuple):
     detail: str
     exception: str = ""
     stacktrace: str = ""
+    is_cut: bool = False
+    """Some of the record is not there."""
 
 
 def dead_headers(letter: DeadLetter) -> Headers:
@@ -75,12 +92,55 @@ def dead_headers(letter: DeadLetter) -> Headers:
     return (*own, *((name, text.encode(errors=_LOSSLESS)) for name, text in ours))
 
 
-def read_dead(dead: Record) -> DeadLetter | None:
-    """The letter in a record of a dead-letter topic, None where there is none."""
+def cut(dead: Record, bytes_max: int) -> Record:
+    """As much of a dead record as fits into so many bytes, with length and digest of the rest.
+
+    The key comes first, then the record's own headers, all or none, then the value.
+    """
+    start = _start_of_ours(dead) or 0
+    own, ours = dead.headers[:start], dead.headers[start:]
+    room = bytes_max - _AROUND_BYTES
+    if _size_of(ours) > room:
+        short = {STACKTRACE_HEADER: 0, MESSAGE_HEADER: _MESSAGE_BYTES}
+        ours = tuple((name, (value or b"")[: short.get(name)]) for name, value in ours)
+    room -= _size_of(ours)
+    key, room = _within(dead.key, room)
+    kept = own if _size_of(own) <= room else ()
+    value, _ = _within(dead.value, room - _size_of(kept))
+    whole = b"".join(name.encode() + b"\0" + (text or b"") + b"\0" for name, text in own)
+    parts = (dead.value, value), (whole, whole if kept else b""), (dead.key, key)
+    for name, (before, left) in zip(_CUT, parts, strict=True):
+        if before is not None and left != before:
+            digest = sha256(before).hexdigest().encode()
+            ours += ((f"{name}.bytes", b"%d" % len(before)), (f"{name}.sha256", digest))
+    return dead._replace(key=key, value=value, headers=(*kept, *ours))
+
+
+def _within(some: bytes | None, room: int) -> tuple[bytes | None, int]:
+    """As much of it as there is room for, and the room that is left."""
+    left = None if some is None else some[: max(0, room)]
+    return left, room - len(left or b"")
+
+
+def _size_of(headers: Headers) -> int:
+    return sum(
+        len(name.encode()) + len(value or b"") + _AROUND_HEADER_BYTES for name, value in headers
+    )
+
+
+def _start_of_ours(dead: Record) -> int | None:
+    """Where the last block of a letter's headers begins."""
     names = [name for name, _ in dead.headers]
     if EXCEPTION_HEADER not in names:
         return None
-    start = len(names) - 1 - names[::-1].index(EXCEPTION_HEADER)
+    return len(names) - 1 - names[::-1].index(EXCEPTION_HEADER)
+
+
+def read_dead(dead: Record) -> DeadLetter | None:
+    """The letter in a record of a dead-letter topic, None where there is none."""
+    start = _start_of_ours(dead)
+    if start is None:
+        return None
     ours = {name: (value or b"").decode(errors=_LOSSLESS) for name, value in dead.headers[start:]}
     partition, offset = ours.get(PARTITION_HEADER, ""), ours.get(OFFSET_HEADER, "")
     reason = ours.get(REASON_HEADER, "")
@@ -99,6 +159,7 @@ def read_dead(dead: Record) -> DeadLetter | None:
         detail=ours.get(MESSAGE_HEADER, ""),
         exception=ours[EXCEPTION_HEADER],
         stacktrace=ours.get(STACKTRACE_HEADER, ""),
+        is_cut=any(f"{name}.bytes" in ours for name in _CUT),
     )
 
 

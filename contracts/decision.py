@@ -73,6 +73,8 @@ class Reason(StrEnum):
     UNDECODABLE = "undecodable"
     FAILED = "failed"
     """The operator, or a function of the user's in it, failed on this record."""
+    TOO_LARGE = "too-large"
+    """A topic that it should go to does not take so much at once."""
     FUTURE_TIMESTAMP = "future-timestamp"
     """Further ahead of the clock than the source allows."""
     NEGATIVE_TIMESTAMP = "negative-timestamp"

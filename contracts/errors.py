@@ -20,6 +20,7 @@
     |  |- LimitTooLow                the operating system gives this process too little
     |  `- PortTaken                  another program listens where the broker should
     |- RecordUndecodable             one record's bytes; it goes to the dead-letter topic
+    |  |- RecordTooLarge             one record that a topic does not take; dead too
     |  `- RecordFailed               a step that fails on one record; dead too, or exit code 8
     |- BufferFull                    a buffer told to shut down when full is full; exit code 5
     |- StateRefused                  state that this program must not touch; exit code 4
@@ -135,6 +136,13 @@ class TokenRefused(KafkaRefused, OSError):
 
 class RecordUndecodable(HeadraceError):
     """A record's bytes are not what was expected. **Do:** read it in the dead-letter topic."""
+
+
+class RecordTooLarge(RecordUndecodable):
+    """A record, or what is remembered of it, is more than a topic takes.
+
+    **Do:** raise the topic's `max.message.bytes`.
+    """
 
 
 class RecordFailed(RecordUndecodable):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 
-from contracts.errors import HeadraceError, RecordUndecodable
+from contracts.errors import HeadraceError, RecordTooLarge, RecordUndecodable
 from services.operators.operator import Batch, Changes, Counts, Operator, Step, View
 from services.operators.readable import dead_aside, set_aside_dead
 
@@ -28,8 +28,10 @@ class Stage:
         operators: Sequence[Operator],
         views: Sequence[View],
         rebuild: Callable[[], list[Operator]],
+        row_bytes_max: int,
     ) -> None:
-        """What they changed before stays, whatever they fail on."""
+        """What they changed before stays, whatever they fail on; no row may be larger than that."""
+        self._row_bytes_max = row_bytes_max
         self.operators = list(operators)
         self._views = views
         self._rebuild = rebuild
@@ -42,6 +44,7 @@ class Stage:
             before = self._before()
             try:
                 step = self._take(one)
+                self._check_rows(before)
             except Exception as problem:
                 if not is_of_a_record(problem):
                     raise
@@ -57,6 +60,18 @@ class Stage:
             step.go_on(operator.process(step.forwarded))
         self._save()
         return step
+
+    def _check_rows(self, before: Before) -> None:
+        """Refuse a record for which a row has become larger than a changelog takes."""
+        for view, (earlier, _) in zip(self._views, before, strict=True):
+            for key, row in view.changes().rows.items():
+                size_bytes = len(key) + len(row or b"")
+                if size_bytes > self._row_bytes_max and earlier.rows.get(key) is not row:
+                    message = (
+                        f"what is remembered with it has {size_bytes} bytes, and the changelog"
+                        f" takes {self._row_bytes_max}"
+                    )
+                    raise RecordTooLarge(message)
 
     def _save(self) -> None:
         for operator in self.operators:

@@ -7,6 +7,7 @@ So must one that has raised; the same batch is then processed carefully (see `ca
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -95,8 +96,10 @@ class Chain:
         view_of: Callable[[str], View],
         *,
         explain: bool = False,
+        row_bytes_max: int = sys.maxsize,
     ) -> None:
-        """Build every operator over the view of its store."""
+        """Build every operator over the view of its store; no row of it may be larger than that."""
+        self._row_bytes_max = row_bytes_max
         self._policies = policies
         self._views = [view_of(policy.store or policy.name or policy.kind) for policy in policies]
         self.operators = _build(policies, self._views, explain=explain)
@@ -138,7 +141,7 @@ class Chain:
     def _process_each(self, span: slice, batch: Batch) -> Step:
         policies, views = self._policies[span], self._views[span]
         rebuild = partial(_build, policies, views, explain=self._explain)
-        stage = Stage(self.operators[span], views, rebuild)
+        stage = Stage(self.operators[span], views, rebuild, self._row_bytes_max)
         step = stage.process(batch)
         self.operators[span] = stage.operators
         return step

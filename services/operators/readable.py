@@ -8,7 +8,7 @@ from traceback import format_exception
 from typing import Any, TypeVar
 
 from contracts.decision import Reason
-from contracts.errors import RecordFailed, RecordUndecodable
+from contracts.errors import RecordFailed, RecordTooLarge, RecordUndecodable
 from contracts.raised import told
 from contracts.record import Record
 from services.operators.operator import Aside, Batch, Counts, Step
@@ -61,6 +61,8 @@ def set_aside_dead(step: Step, counts: Counts, aside: Aside) -> None:
 
 def dead_aside(cause: int, operator: str, record: Record, problem: Exception) -> Aside:
     """A record that a step could not read, or failed on, with what was raised."""
+    if isinstance(problem, RecordTooLarge):
+        return Aside(cause, operator, record, Reason.TOO_LARGE, str(problem))
     if isinstance(problem, RecordUndecodable) and not isinstance(problem, RecordFailed):
         return Aside(cause, operator, record, Reason.UNDECODABLE, _as_text(str(problem)))
     if isinstance(problem, RecordFailed):

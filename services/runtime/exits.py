@@ -8,7 +8,8 @@ from typing import NamedTuple
 from aiokafka.partitioner import murmur2
 from aiokafka.structs import TopicPartition
 
-from contracts.errors import RecordUndecodable
+from contracts.dead_letter import cut
+from contracts.errors import RecordTooLarge, RecordUndecodable, TopicRefused
 from contracts.hops import Hop, Repartition
 from contracts.pipeline import PipelineSpec
 from contracts.progress import LAYOUT, CleanedBy, Progress, cleaned_by_row, progress_row
@@ -16,11 +17,12 @@ from contracts.record import NO_TIME_MS, Record
 from contracts.selectors import select
 from contracts.topics import decisions_topic, progress_topic
 from services.emit.asides import dead_records, decision_records, late_records
+from services.emit.too_large import too_large, too_large_and_late
 from services.operators.operator import Aside, Batch, Step
 from services.operators.readable import dead_aside
 from services.runtime.failures import Failures
 from services.runtime.outbox import Outbox
-from services.state.changelog import records_of
+from services.state.changelog import is_about, records_of
 from services.state.overlay import Overlay
 
 
@@ -68,17 +70,43 @@ class Exits:
         send, partition = self._outbox.send, self._partition
         topic, cleaned, without_id = await self._led(step.forwarded)
         dead = [*dead, *without_id, *step.dead]
-        self._failures.take(dead, records)
         for to, of_partition in cleaned.items():
-            await send(topic, to, of_partition)
+            for place in await send(topic, to, of_partition):
+                record = of_partition[place]
+                dead.append(too_large(step.forwarded, record, topic, self._takes_bytes(topic)))
         if step.late:
-            await send(self._spec.late.topic, partition, late_records(step.late))
+            topic, late = self._spec.late.topic, list(late_records(step.late))
+            for place in await send(topic, partition, late):
+                dead.append(too_large_and_late(step.late[place], topic, self._takes_bytes(topic)))
+        self._failures.take(dead, records)
         if dead:
-            letters = dead_records(dead, records)
-            await send(self._spec.dead.topic, partition, letters)
+            await self._bury(list(dead_records(dead, records)))
         if step.decisions:
-            await send(self._decisions, partition, decision_records(step.decisions))
+            decisions = list(decision_records(step.decisions))
+            for place in await send(self._decisions, partition, decisions):
+                # It says itself which record it is about.
+                await self._send_whole(self._decisions, decisions[place]._replace(key=None))
         self._outbox.announce(*self._closing)
+
+    def _takes_bytes(self, topic: str) -> int:
+        return self._outbox.limits.record_bytes(topic)
+
+    async def _bury(self, letters: list[Record]) -> None:
+        """Send dead letters, and cut those that their topic does not take."""
+        topic = self._spec.dead.topic
+        for place in await self._outbox.send(topic, self._partition, letters):
+            await self._send_whole(topic, cut(letters[place], self._takes_bytes(topic)))
+
+    async def _send_whole(self, topic: str, record: Record) -> None:
+        """Send what was made as small as it can be."""
+        if await self._outbox.send(topic, self._partition, [record]):
+            raise self._refused(topic)
+
+    def _refused(self, topic: str) -> TopicRefused:
+        return TopicRefused(
+            f"`{topic}` takes {self._takes_bytes(topic)} bytes at once, which is less than headrace"
+            " must write there; raise its max.message.bytes"
+        )
 
     async def _led(self, batch: Batch) -> tuple[str, dict[int, list[Record]], list[Aside]]:
         """Where what is forwarded goes: topic, partitions, and records whose id nobody can read."""
@@ -100,17 +128,25 @@ class Exits:
         return None if end is None else end - 1
 
     async def finish(self, overlay: Overlay, reached: Reached, now_ms: int) -> int:
-        """Send what closes a commit, wait until all is acknowledged; where the changelog ends."""
+        """Send what closes a commit, wait until all is acknowledged; where the changelog ends.
+
+        RecordTooLarge says that the changelog does not take what some record has made of a row.
+        """
         send_rows, changelog, progress = self._outbox.send_rows, self._changelog, self._progress
         rows = records_of(overlay)
-        await send_rows(changelog.topic, changelog.partition, rows, now_ms)
+        for place in await send_rows(changelog.topic, changelog.partition, rows, now_ms):
+            if is_about(rows[place]):
+                raise self._refused(changelog.topic)
+            message = f"a row is more than {changelog.topic} takes"
+            raise RecordTooLarge(message)
         if self._spread is None:
-            rows = list(self._about(reached))
-            await send_rows(progress.topic, progress.partition, rows, now_ms)
+            about = list(self._about(reached))
+            if await send_rows(progress.topic, progress.partition, about, now_ms):
+                raise self._refused(progress.topic)
         ends = await self._outbox.settle()
         return ends[self._changelog]
 
-    def _about(self, reached: Reached) -> Iterator[tuple[bytes, bytes]]:
+    def _about(self, reached: Reached) -> Iterator[tuple[bytes, bytes | None]]:
         """What readers of the cleaned topic are told."""
         if reached.time_ms != NO_TIME_MS:
             yield progress_row(

@@ -1,4 +1,4 @@
-"""What operators fail on: told a kind and not a record, or the end of the pipeline."""
+"""What operators fail on, or topics do not take: told a kind, not a record; or the end of all."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from services.runtime.ahead import failed
 
 _AGAIN_AFTER_S = 60.0
 _KINDS_MAX = 500
+_WHAT = {
+    Reason.FAILED: "an operator failed on a record, which is dead",
+    Reason.TOO_LARGE: "a record is more than a topic takes, and is dead",
+}
 logger = logger_of(__name__)
 
 
@@ -36,8 +40,9 @@ class Failures:
         of_operators = [aside for aside in dead if aside.reason is Reason.FAILED]
         if of_operators and self._stops:
             raise failed(min(of_operators, key=_cause_of), records)
-        for aside in of_operators:
-            self._tell(aside)
+        for aside in dead:
+            if aside.reason in _WHAT:
+                self._tell(aside)
 
     def _tell(self, aside: Aside) -> None:
         """A line of each kind at once, and then now and then."""
@@ -50,7 +55,7 @@ class Failures:
             self._told_at_s.clear()
         self._told_at_s[kind] = now_s
         logger.warning(
-            "an operator failed on a record, which is dead",
+            _WHAT[aside.reason],
             operator=aside.operator,
             why=aside.detail,
             topic=aside.record.topic,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from aiokafka.errors import KafkaConnectionError
@@ -18,8 +18,9 @@ from services.runtime.app import SidecarApp, make_app, start_app
 from services.runtime.fetched import install_records
 from services.runtime.files import allow_files, too_few_files
 from services.runtime.garbage import collect_by_clock_alone
+from services.runtime.limits import Limits
 from services.runtime.reach import reachable
-from services.runtime.topics import prepare_topics
+from services.runtime.topics import PreparedTopics, prepare_topics
 from services.runtime.watch import watched
 from services.runtime.worker import Worker
 from services.settings import Settings
@@ -58,11 +59,12 @@ def _let_go(loop: asyncio.AbstractEventLoop) -> None:
 async def _run(spec: PipelineSpec, settings: Settings) -> None:
     allowed = allow_files()
     await reachable(settings)
-    partitions = await _prepare(spec, settings)
+    prepared = await _prepare(spec, settings)
+    partitions = prepared.partitions
     warning = too_few_files(allowed, sum(partitions[hop.topic] for hop in spec.hops()))
     if warning is not None:
         logger.warning(warning)
-    worker = Worker(spec, settings, partitions)
+    worker = Worker(spec, settings, partitions, Limits(prepared.takes_bytes))
     app = make_app(worker)
     with _told_to_stop() as stop:
         logger.info("starting", pipeline=spec.pipeline, guarantee=settings.guarantee)
@@ -96,14 +98,14 @@ async def _start(app: SidecarApp, settings: Settings) -> None:
         raise KafkaUnreachable(message) from problem
 
 
-async def _prepare(spec: PipelineSpec, settings: Settings) -> Mapping[str, int]:
-    """Have every topic there, as it must be; how many partitions each has."""
+async def _prepare(spec: PipelineSpec, settings: Settings) -> PreparedTopics:
+    """Have every topic there, as it must be."""
     prepared = await prepare_topics(spec, settings)
     for name in prepared.made:
         logger.info("topic made", topic=name, partitions=prepared.partitions.get(name))
     for sentence in (*spec.warnings(), *prepared.warnings):
         logger.warning(sentence)
-    return prepared.partitions
+    return prepared
 
 
 @contextmanager

@@ -6,40 +6,56 @@ aborted. At least once, an idempotent producer sends at once, and `commit` means
 acknowledged.
 
 A batch that the broker refuses fails `settle`, which must come before anything is committed:
-aiokafka by itself would commit a transaction without it.
+aiokafka by itself would commit a transaction without it. What a topic is known not to take is never
+sent: whoever gave it is told.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import IllegalOperation
+from aiokafka.errors import IllegalOperation, MessageSizeTooLargeError, RecordListTooLargeError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from contracts.record import Record
 from services.runtime import seams, unfinished
+from services.runtime.limits import BATCH_BYTES, Limits
 from services.runtime.rights import DENIALS
 
-BATCH_BYTES = 512 << 10
-"""Below the broker's own default for `max.message.bytes`; a larger record is a batch by itself."""
 OURS = "headrace"
 """The metadata of an offset that a task committed with its state."""
 _REQUEST_BYTES_MAX = 64 << 20
 _RETRY_MS = 50
 _ENOUGH_S = 2.0
+_TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
+
+
+class _Sent(NamedTuple):
+    """A batch on its way."""
+
+    acknowledged: asyncio.Future[Any]
+    records: int
+    to: TopicPartition
 
 
 class Outbox:
     """Where one partition's records leave; one coroutine at a time."""
 
     def __init__(
-        self, client: Mapping[str, Any], group: str, transactional_id: str | None, timeout_ms: int
+        self,
+        client: Mapping[str, Any],
+        group: str,
+        transactional_id: str | None,
+        timeout_ms: int,
+        limits: Limits,
     ) -> None:
         """Offsets are this group's; without a transactional id they are committed elsewhere."""
+        self.limits = limits
         self._client = client
         self._group = group
         self._transactional_id = transactional_id
@@ -47,7 +63,7 @@ class Outbox:
         self._producer: Any = None
         self._batches: dict[TopicPartition, Any] = {}
         """What is being filled: small batches cost as much as large ones."""
-        self._sent: list[tuple[asyncio.Future[Any], int, TopicPartition]] = []
+        self._sent: list[_Sent] = []
         self.is_open = False
         """Whether something was sent since the last commit."""
         self.bytes_sent = 0
@@ -101,42 +117,61 @@ class Outbox:
             await self._producer.begin_transaction()
         self.is_open = True
 
-    async def send(self, topic: str, partition: int, records: Iterable[Record]) -> None:
-        """Send records to one partition, in order, with their own timestamps and headers."""
-        rows = records if isinstance(records, list) else list(records)
-        start = 0
-        while start < len(rows):
-            batch = self._batch(topic, partition)
-            start = seams.fill(batch, rows, start)
-            if batch.closed():
-                await self._send_batch(TopicPartition(topic, partition))
+    async def send(self, topic: str, partition: int, records: list[Record]) -> list[int]:
+        """Send records to one partition, in order, with their own timestamps and headers.
+
+        Returns the places of those that are too large for the topic, and were not sent.
+        """
+        fill = partial(seams.fill, rows=records)
+        return await self._fill(TopicPartition(topic, partition), len(records), fill)
 
     async def send_rows(
         self, topic: str, partition: int, rows: list[tuple[bytes, bytes | None]], timestamp_ms: int
-    ) -> None:
-        """Send keys and values, all at one time."""
-        start = 0
-        while start < len(rows):
-            start = seams.fill_rows(self._batch(topic, partition), rows, start, timestamp_ms)
-            if start < len(rows):
-                await self._send_batch(TopicPartition(topic, partition))
+    ) -> list[int]:
+        """The same for keys and values, all at one time."""
+        fill = partial(seams.fill_rows, rows=rows, timestamp_ms=timestamp_ms)
+        return await self._fill(TopicPartition(topic, partition), len(rows), fill)
 
-    def _batch(self, topic: str, partition: int) -> Any:
-        to = TopicPartition(topic, partition)
+    async def _fill(self, to: TopicPartition, count: int, fill: Callable[..., int]) -> list[int]:
+        record_bytes_max = self.limits.record_bytes(to.topic)
+        too_large: list[int] = []
+        start = 0
+        while start < count:
+            batch = self._batch(to)
+            start = fill(batch, start=start)
+            if batch.size() > record_bytes_max:
+                # Only a record that is alone in it makes a batch larger than batches are made.
+                del self._batches[to]
+                too_large.append(start - 1)
+            elif batch.closed():
+                await self._send_batch(to)
+        return too_large
+
+    def _batch(self, to: TopicPartition) -> Any:
         batch = self._batches.get(to)
         if batch is None:
-            batch = self._batches[to] = self._producer.create_batch()
+            batch = self._batches[to] = seams.new_batch(
+                self.limits.batch_bytes(to.topic), is_transactional=self.is_transactional
+            )
             self.announce(to)
         return batch
 
     async def _send_batch(self, to: TopicPartition) -> None:
         batch = self._batches.pop(to)
-        count = batch.record_count()
-        self.bytes_sent += batch.size()
+        count, size_bytes = batch.record_count(), batch.size()
+        self.bytes_sent += size_bytes
         batch.close()
         with self._telling_denials():
             acknowledged = await self._producer.send_batch(batch, to.topic, partition=to.partition)
-        self._sent.append((acknowledged, count, to))
+        acknowledged.add_done_callback(partial(self._hear, to.topic, size_bytes, count))
+        self._sent.append(_Sent(acknowledged, count, to))
+
+    def _hear(
+        self, topic: str, size_bytes: int, records: int, acknowledged: asyncio.Future[Any]
+    ) -> None:
+        """Learn from a refusal, whatever fails first because of it."""
+        if not acknowledged.cancelled() and isinstance(acknowledged.exception(), _TOO_LARGE):
+            self.limits.learn(topic, size_bytes, records)
 
     @contextmanager
     def _telling_denials(self) -> Iterator[None]:
@@ -151,7 +186,7 @@ class Outbox:
 
     def has_sent(self, to: TopicPartition) -> bool:
         """Whether anything went there that `settle` was not told of yet."""
-        return to in self._batches or any(sent_to == to for _, _, sent_to in self._sent)
+        return to in self._batches or any(sent.to == to for sent in self._sent)
 
     def announce(self, *partitions: TopicPartition) -> None:
         """Say early where something will be sent in this transaction: no commit waits for it then.
@@ -168,9 +203,9 @@ class Outbox:
             await self._send_batch(to)
         ends: dict[TopicPartition, int] = {}
         sent, self._sent = self._sent, []
-        for acknowledged, count, partition in sent:
+        for acknowledged, count, to in sent:
             metadata = await acknowledged
-            ends[partition] = metadata.offset + count
+            ends[to] = metadata.offset + count
         return ends
 
     async def tell_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -196,8 +231,8 @@ class Outbox:
     async def stop(self) -> None:
         """Let go; what was not committed is aborted by the broker, or by the next `start`."""
         producer, self._producer = self._producer, None
-        for acknowledged, _, _ in self._sent:
-            acknowledged.cancel()
+        for sent in self._sent:
+            sent.acknowledged.cancel()
         self._sent, self._batches = [], {}
         if producer is not None:
             stopping = asyncio.ensure_future(producer.stop())

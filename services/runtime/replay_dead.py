@@ -42,6 +42,7 @@ class Fate(StrEnum):
 
     BACK = "put back"
     OFTEN = "put back often enough before"
+    CUT = "cut to fit into the dead-letter topic, so nothing to put back"
     MADE = "made by an operator, so nothing to put back"
     ELSEWHERE = "from a topic or partition that this pipeline does not read"
     FOREIGN = "not a letter of headrace"
@@ -126,6 +127,8 @@ class _Judge(NamedTuple):
         record = letter.record
         if record.offset is None or self._stands_behind_an_aggregate(letter.operator):
             return Fate.MADE
+        if letter.is_cut:
+            return Fate.CUT
         if record.partition >= self.partitions.get(record.topic, 0):
             return Fate.ELSEWHERE
         return Fate.OFTEN if replays(record) >= self.choice.replays_max else Fate.BACK

@@ -20,6 +20,7 @@ import cramjam  # noqa: F401 - aiokafka reads snappy, lz4 and zstd with it, wher
 from aiokafka import AIOKafkaConsumer
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.consumer.subscription_state import TopicPartitionState
+from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -282,6 +283,11 @@ def announce_group(producer: Any, group: str) -> None:
     transaction.consumer_group_to_add = to_add_early
 
 
+def new_batch(batch_bytes: int, *, is_transactional: bool) -> BatchBuilder:
+    """An empty batch of its own size; the producer would make all of one size."""
+    return BatchBuilder(batch_bytes, _NOT_PACKED, is_transactional=is_transactional)
+
+
 def fill(batch: Any, rows: Sequence[Record], start: int) -> int:
     """Append rows from `start` on; the index of the first that did not fit.
 
@@ -331,4 +337,5 @@ def fill_rows(
     return len(rows)
 
 
+_NOT_PACKED = 0
 _NONE: list[tuple[str, bytes]] = []

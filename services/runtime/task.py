@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from aiokafka.errors import IllegalOperation, KafkaError
 from aiokafka.structs import TopicPartition
 
-from contracts.errors import BufferFull, StateCorrupt
+from contracts.errors import BufferFull, RecordTooLarge, StateCorrupt
 from contracts.hops import Hop
 from contracts.pipeline import Source
 from contracts.record import Record, offset_of
@@ -186,7 +186,10 @@ class Task:
         state.stamp_with(stamp)
         rewrite(state.overlay, left_open)
         chain = self.chain = Chain(
-            hop.operators, state.overlay.view, explain=work.settings.decisions
+            hop.operators,
+            state.overlay.view,
+            explain=work.settings.decisions,
+            row_bytes_max=work.limits.row_bytes(hop.changelog.name),
         )
         self._purging = Purging(
             state.overlay, hop.operators, chain.operators, state.changelog_position
@@ -376,7 +379,10 @@ class Task:
         now_ms = work.now_ms()
         reached_ms = progress_ms(self.hop.operators, chain)
         reached = Reached(self.position, chain.lateness.time_ms, reached_ms, state.cleaned_offset)
-        end = await self._exits.finish(state.overlay, reached, now_ms)
+        try:
+            end = await self._exits.finish(state.overlay, reached, now_ms)
+        except RecordTooLarge as row:
+            raise BatchFailedError(range(self._committed_position, self.position)) from row
         await work.commit(outbox, self.source, self.position)
         state.commit(end, now_ms)
         outbox.closed()

@@ -17,7 +17,7 @@ from contracts.topics import TopicSpec, decisions_topic
 from services.runtime.cluster import connected
 from services.runtime.new_topic import NewTopic
 from services.runtime.rights import require
-from services.runtime.topic_rules import findings, settings_to_make, source_warnings
+from services.runtime.topic_rules import RECORD_BYTES, findings, settings_to_make, source_warnings
 from services.settings import Settings
 
 _FROM_ANY_HOP = ("late", "dead", "decisions")
@@ -30,6 +30,8 @@ class PreparedTopics(NamedTuple):
     partitions: dict[str, int]
     """How many each has, the source included."""
     made: list[str]
+    takes_bytes: dict[str, int]
+    """How much each takes at once, as far as we may see."""
     warnings: list[str]
     """A sentence for each thing that works, and may not be meant."""
 
@@ -71,10 +73,14 @@ async def prepare_topics(spec: PipelineSpec, settings: Settings) -> PreparedTopi
             lacking = await require(cluster, rights)
         # Another instance, or another program, may have been faster, and of another opinion.
         counts = await cluster.partitions(names)
+        found = await cluster.settings(list(counts))
         _refuse(_count_problems(spec, wanted, counts))
     warned = [finding.sentence for finding in discovered if not finding.refused]
     made = [topic.name for topic in new]
-    return PreparedTopics(counts, made, [*lacking, *source_warnings(spec, source), *warned])
+    takes_bytes = {name: int(one[RECORD_BYTES].value) for name, one in found.items()}
+    return PreparedTopics(
+        counts, made, takes_bytes, [*lacking, *source_warnings(spec, source), *warned]
+    )
 
 
 def _refuse(problems: Iterable[str]) -> None:

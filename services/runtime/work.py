@@ -15,14 +15,12 @@ from aiokafka.errors import (
     IllegalStateError,
     InvalidProducerEpoch,
     KafkaError,
-    MessageSizeTooLargeError,
     ProducerFenced,
     RebalanceInProgressError,
-    RecordListTooLargeError,
 )
 from aiokafka.structs import TopicPartition
 
-from contracts.errors import InstanceFenced, StateTruncated, TopicRefused
+from contracts.errors import InstanceFenced, StateTruncated
 from contracts.hops import Hop, transactional_prefix
 from contracts.pipeline import PipelineSpec
 from services.observe.logs import logger as logger_of
@@ -30,6 +28,7 @@ from services.observe.metrics import Metrics
 from services.observe.snapshot import TaskSnapshot
 from services.runtime.binding import BatchThread
 from services.runtime.failures import Failures
+from services.runtime.limits import Limits
 from services.runtime.outbox import OURS, Outbox
 from services.runtime.purge import Purges
 from services.runtime.restorer import Restorer
@@ -45,7 +44,6 @@ _RETRY_S = 1.0
 WAITING_RECORDS_MAX = 10_000
 _FENCES_MAX = 3
 _FENCES_WITHIN_S = 60.0
-_TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 _FENCED = (ProducerFenced, InvalidProducerEpoch)
 logger = logger_of(__name__)
 
@@ -66,10 +64,12 @@ class Work:
         thread: Callable[[], BatchThread],
         fail: Callable[[BaseException], None],
         opened: Callable[[TopicPartition], None],
+        limits: Limits,
     ) -> None:
         """Nothing is opened before `start`; `opened` hears of each task that begins to run."""
         self.spec = spec
         self.settings = settings
+        self.limits = limits
         self.folder = settings.state_folder / spec.pipeline
         self.memory = RocksMemory(settings.memory_bytes)
         self.exactly_once = settings.guarantee == "exactly-once"
@@ -103,6 +103,7 @@ class Work:
             self.spec.pipeline,
             transactional_id if self.exactly_once else None,
             self.settings.transaction_timeout_ms,
+            self.limits,
         )
 
     async def start_position(self, source: TopicPartition, reached: int | None) -> int:
@@ -193,12 +194,6 @@ class Work:
         """
         source = task.source
         name = f"{source.topic}/{source.partition}"
-        if isinstance(problem, _TOO_LARGE):
-            message = (
-                f"what belongs to {name} holds a record larger than its topic takes;"
-                " raise `max.message.bytes` of the topics that this pipeline writes"
-            )
-            raise TopicRefused(message) from problem
         denial = denial_of(problem, user_of(self.settings))
         if denial is not None:
             raise denial from problem

@@ -19,6 +19,7 @@ from contracts.pipeline import PipelineSpec
 from services.observe.logs import logger as logger_of
 from services.observe.snapshot import StateMemory, WorkerSnapshot, WorkerState
 from services.runtime.binding import Batch, BatchThread
+from services.runtime.limits import Limits
 from services.runtime.rebalance import Rebalance
 from services.runtime.rights import denial_of
 from services.runtime.security import consumer_options, user_of
@@ -41,7 +42,11 @@ class Worker:
     """All tasks of this process."""
 
     def __init__(
-        self, spec: PipelineSpec, settings: Settings, partitions: Mapping[str, int]
+        self,
+        spec: PipelineSpec,
+        settings: Settings,
+        partitions: Mapping[str, int],
+        limits: Limits,
     ) -> None:
         """Nothing is opened before `start`; its topics have so many partitions."""
         self.spec = spec
@@ -63,7 +68,7 @@ class Worker:
         self._paused_ms: Counter[TopicPartition] = Counter()
         self.main_loop = asyncio.get_running_loop()
         self._failed: asyncio.Future[None] = self.main_loop.create_future()
-        self.work = Work(spec, settings, self._the_thread, self.fail, self._opened)
+        self.work = Work(spec, settings, self._the_thread, self.fail, self._opened, limits)
         self.rebalance = Rebalance(self.work, self, partitions)
 
     def _the_thread(self) -> BatchThread:

@@ -126,6 +126,11 @@ def _read_numbers(
     return layout.unpack(row)
 
 
+def is_about(record: ChangelogRecord) -> bool:
+    """Whether it is about the state as a whole, and no row of an operator."""
+    return record[0].startswith(b"\x00")
+
+
 def records_of(overlay: Overlay) -> list[ChangelogRecord]:
     """The records of a commit; the position comes last."""
     records: list[ChangelogRecord] = []

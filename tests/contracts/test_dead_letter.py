@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,13 +12,14 @@ from contracts.dead_letter import (
     EXCEPTION_HEADER,
     REPLAYS_HEADER,
     DeadLetter,
+    cut,
     dead_headers,
     read_dead,
     replay_headers,
     replays,
 )
 from contracts.decision import Reason
-from contracts.record import Record
+from contracts.record import Headers, Record
 
 OURS = [EXCEPTION_HEADER, "__streams.errors.topic", "headrace.reason", REPLAYS_HEADER]
 NAMES = st.text() | st.sampled_from(OURS)
@@ -38,6 +42,7 @@ LETTERS = st.builds(
     detail=st.text(),
     exception=st.text(),
     stacktrace=st.text(),
+    is_cut=st.just(False),  # noqa: FBT003
 )
 
 
@@ -131,3 +136,39 @@ def test_a_name_that_is_not_utf8_is_legible_and_its_bytes_are_kept() -> None:
 def test_a_number_that_no_offset_has_is_no_number() -> None:
     one = Record(b"k", b"v", 1, ((REPLAYS_HEADER, b"1" * 5_000),), "clicks.raw", 0, 7)
     assert replays(one) == 0
+
+
+@pytest.mark.parametrize("bytes_max", [3_000, 20_000, 200_000])
+@pytest.mark.parametrize("large", ["key", "headers", "value", "all"])
+def test_a_letter_that_is_cut_says_what_was_there(bytes_max: int, large: str) -> None:
+    much = bytes(range(256)) * 1_000
+    one = Record(
+        much if large in ("key", "all") else b"k",
+        much if large in ("value", "all") else b"v",
+        1,
+        (("h", much if large in ("headers", "all") else b"h"),),
+        "clicks.raw",
+        0,
+        7,
+    )
+    whole = DeadLetter(one, "sink", Reason.TOO_LARGE, "x" * 1_000, stacktrace="y" * 4_000)
+    dead = cut(one._replace(headers=dead_headers(whole)), bytes_max)
+    said = dict(dead.headers)
+    assert len(dead.key or b"") + len(dead.value or b"") + _size_of(dead.headers) < bytes_max
+    letter = read_dead(dead)
+    assert letter is not None
+    assert (letter.is_cut, letter.reason, letter.record.offset) == (True, Reason.TOO_LARGE, 7)
+    for part, before, left in (("key", one.key, dead.key), ("value", one.value, dead.value)):
+        assert before is not None
+        assert left is not None
+        assert before.startswith(left)
+        if left == before:
+            assert f"headrace.{part}.bytes" not in said
+        else:
+            assert said[f"headrace.{part}.bytes"] == b"%d" % len(before)
+            assert said[f"headrace.{part}.sha256"] == sha256(before).hexdigest().encode()
+    assert (("h", one.headers[0][1]) in dead.headers) == ("headrace.headers.bytes" not in said)
+
+
+def _size_of(headers: Headers) -> int:
+    return sum(len(name) + len(value or b"") for name, value in headers)

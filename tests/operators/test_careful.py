@@ -42,13 +42,13 @@ class Fragile:
         """All of it is in the view."""
 
 
-def stage_over(view: View) -> Stage:
+def stage_over(view: View, row_bytes_max: int = 1_000) -> Stage:
     """The operator alone."""
 
     def rebuild() -> list[Operator]:
         return [Fragile(view)]
 
-    return Stage(rebuild(), [view], rebuild)
+    return Stage(rebuild(), [view], rebuild, row_bytes_max)
 
 
 def test_it_forgets_rows_and_counts_of_the_record_that_failed() -> None:
@@ -68,6 +68,18 @@ def test_it_forgets_rows_and_counts_of_the_record_that_failed() -> None:
     assert sorted(view.pending) == [view.prefix + b"a", view.prefix + b"b"]
     (operator,) = stage.operators
     assert (operator.counts.taken, operator.counts.failed, operator.counts.balance()) == (4, 2, 0)
+
+
+def test_a_record_that_makes_a_row_too_large_is_dead_by_itself() -> None:
+    overlay = Overlay(MemoryStore(), PIPELINE)
+    view = overlay.view("fragile")
+    stage = stage_over(view, row_bytes_max=len(view.prefix) + 10)
+    records = [record(at, value=bytes([at]) * size) for at, size in enumerate((10, 11, 3))]
+    step = stage.process(Batch.of(records))
+    assert step.forwarded.causes == [0, 2]
+    assert [(aside.cause, aside.reason) for aside in step.dead] == [(1, Reason.TOO_LARGE)]
+    kept = [bytes([0]) * 10, bytes([2]) * 3]
+    assert sorted(view.pending) == [view.prefix + one for one in kept]
 
 
 def test_no_record_is_to_blame_for_a_full_disk() -> None:

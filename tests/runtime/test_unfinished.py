@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from aiokafka.structs import TopicPartition
 
+from services.runtime.limits import Limits
 from services.runtime.outbox import Outbox
 from tests.kafka.clients import FOREVER, Clients
 from tests.kafka.fixtures import OwnKafka
@@ -30,7 +31,7 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
 
     async def write(number: int, value: bytes) -> Outbox:
         client = {"bootstrap_servers": clients.servers}
-        outbox = Outbox(client, "group", f"producer-{number}", TIMEOUT_MS)
+        outbox = Outbox(client, "group", f"producer-{number}", TIMEOUT_MS, Limits({}))
         await outbox.start()
         await outbox.abort_unfinished(TOPICS)
         await outbox.begin()
