@@ -7,7 +7,7 @@ nothing; what is forbidden then shows when it is tried.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
@@ -124,21 +124,3 @@ def _refusal(user: str, lacking: list[Right]) -> str:
 def _warning(user: str, alike: list[Right]) -> str:
     names = ", ".join(f"`{right.name}`" for right in alike)
     return f"the brokers do not grant {user} {alike[0].operation} on {names}: {alike[0].without}"
-
-
-def denial_of(problem: BaseException, user: str) -> KafkaRefused | None:
-    """What to say of an error that is a lack of rights; None of any other."""
-    for found in _causes(problem):
-        if isinstance(found, DENIALS):
-            message = (
-                f"the brokers do not let {user} go on ({found}); `headrace plan` with `--acls`"
-                " prints all that is to be granted"
-            )
-            return KafkaRefused(message)
-    return None
-
-
-def _causes(problem: BaseException | None) -> Iterator[BaseException]:
-    while problem is not None:
-        yield problem
-        problem = problem.__cause__

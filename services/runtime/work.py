@@ -31,9 +31,9 @@ from services.runtime.failures import Failures
 from services.runtime.limits import Limits
 from services.runtime.outbox import OURS, Outbox
 from services.runtime.purge import Purges
+from services.runtime.refusals import refusal_of
 from services.runtime.restorer import Restorer
-from services.runtime.rights import denial_of
-from services.runtime.security import client_options, user_of
+from services.runtime.security import client_options
 from services.runtime.table import StateTable
 from services.runtime.tally import UNSEEN, Shown, Surveyed, Tally
 from services.runtime.topics import written_topics
@@ -194,9 +194,9 @@ class Work:
         """
         source = task.source
         name = f"{source.topic}/{source.partition}"
-        denial = denial_of(problem, user_of(self.settings))
-        if denial is not None:
-            raise denial from problem
+        refusal = refusal_of(problem, self.settings)
+        if refusal is not None:
+            raise refusal from problem
         logger.warning(
             "a transaction failed; back to what is committed", source=name, why=repr(problem)
         )

@@ -21,8 +21,8 @@ from services.observe.snapshot import StateMemory, WorkerSnapshot, WorkerState
 from services.runtime.binding import Batch, BatchThread
 from services.runtime.limits import Limits
 from services.runtime.rebalance import Rebalance
-from services.runtime.rights import denial_of
-from services.runtime.security import consumer_options, user_of
+from services.runtime.refusals import refusal_of
+from services.runtime.security import consumer_options
 from services.runtime.task import Fetched, Task
 from services.runtime.work import WAITING_RECORDS_MAX, Work
 from services.settings import Settings
@@ -236,7 +236,7 @@ class Worker:
     def fail(self, problem: BaseException) -> None:
         """End the worker because of this; the first reason counts."""
         if not self._failed.done():
-            self._failed.set_exception(denial_of(problem, user_of(self.settings)) or problem)
+            self._failed.set_exception(refusal_of(problem, self.settings) or problem)
 
     async def failed(self) -> None:
         """Wait until the worker must end, and raise the reason."""
