@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.machines.interpreters import Interpreter, in_order, interpreters, missing
-from tests.machines.steps import ROOT, Step, is_time_left, run, table, write_table
+from tests.machines.steps import NOT_RUN, ROOT, Step, is_time_left, run, write_table
 
 NEEDS_SPARK = (
     "--ignore=tests/spark",
@@ -15,6 +16,7 @@ NEEDS_SPARK = (
     "--ignore-glob=*/tests/*/test_spark*.py",
 )
 SPREAD = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "1")
+_HEAD = ("Python", "whose", "lint", "types", "tests")
 _NO_TIME = "left out: no time was left"
 _INTRODUCTION = """\
 # Pythons
@@ -40,8 +42,7 @@ def run_pythons(arguments: list[str]) -> bool:
     found = interpreters()
     ran = [_run_on(one) for one in in_order([one for one in found if one.name != options.but])]
     ran.sort(key=lambda one: one.interpreter.version)
-    whole = None if options.but else options.results
-    write_table(whole, "pythons", _INTRODUCTION, _rows(ran))
+    write_table(options.results, "pythons", _INTRODUCTION, _HEAD, _rows(ran))
     _say_which(found, ran, options.but)
     return all(step.is_well for one in ran for step in one.steps.values())
 
@@ -71,19 +72,14 @@ def _run_on(interpreter: Interpreter) -> Ran:
     return Ran(interpreter, steps)
 
 
-def _rows(ran: list[Ran]) -> str:
-    def cell(one: Ran, name: str) -> str:
-        step = one.steps.get(name)
-        if step is None:
-            return "not run"
-        return "passes" if step.is_well and name != "tests" else step.cell
-
-    head = ("Python", "whose", "lint", "types", "tests")
-    rows = [
-        (one.interpreter.name, one.interpreter.whose, *(cell(one, name) for name in head[2:]))
-        for one in ran
-    ]
-    return table(head, rows)
+def _rows(ran: list[Ran]) -> Iterator[list[str]]:
+    for one in ran:
+        steps = [(name, one.steps.get(name)) for name in _HEAD[2:]]
+        cells = [
+            NOT_RUN if step is None else "passes" if step.is_well and name != "tests" else step.cell
+            for name, step in steps
+        ]
+        yield [one.interpreter.name, one.interpreter.whose, *cells]
 
 
 def _say_which(found: list[Interpreter], ran: list[Ran], but: str) -> None:

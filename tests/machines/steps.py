@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 UNTIL = "HEADRACE_TESTS_UNTIL"
+NOT_RUN = "not run"
 _TAIL_LINES = 40
 
 
@@ -63,15 +64,36 @@ def is_time_left() -> bool:
     return until is None or time.time() < float(until)  # noqa: TID251 - it bounds the run
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows as a page shows them."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def write_table(
+    folder: Path | None,
+    name: str,
+    introduction: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+) -> None:
+    """Show what was run, and keep it where somebody asked for that.
+
+    The first two cells name a row. What was not run now keeps the row of an earlier run.
+    """
+    top = [_line(head), _line(["---"] * len(head))]
+    lines = [_line(row) for row in rows]
+    print("", *top, *lines, sep="\n", flush=True)
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.md"
+    before = file.read_text("utf-8").splitlines() if file.exists() else []
+    kept = {_name(line): line for line in before if line.startswith("| ")}
+    kept |= {_name(line): line for line in lines if NOT_RUN not in line}
+    for line in top:
+        kept.pop(_name(line), None)
+    page = [introduction, "", *top, *kept.values(), ""]
+    file.write_text("\n".join(page), "utf-8")
 
 
-def write_table(folder: Path | None, name: str, introduction: str, rows: str) -> None:
-    """Show a table, and keep it where somebody asked for that."""
-    print(f"\n{rows}", flush=True)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.md").write_text(f"{introduction}\n\n{rows}", "utf-8")
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _name(line: str) -> tuple[str, ...]:
+    return tuple(line.split("|")[1:3])
