@@ -27,12 +27,13 @@ from contracts.record import Record
 from contracts.time import format_duration_ms
 from services.runtime import seams
 from services.runtime.cluster import connected
+from services.runtime.limits import Limits
 from services.runtime.replay_place import Place
 from services.runtime.security import client_options
+from services.runtime.topic_rules import takes_bytes
 from services.settings import Settings
 
 _POLL_MS = 200
-_BATCH_BYTES = 256 << 10
 _REQUEST_BYTES_MAX = 64 << 20
 """A letter larger than a batch is a batch by itself."""
 
@@ -87,6 +88,7 @@ async def put_back(
             place.partition: Place.read(committed.get(place), each) for place, each in ends.items()
         }
         judge = _Judge(spec, choice, await cluster.partitions([hop.topic for hop in spec.hops()]))
+        limits = Limits(takes_bytes(await cluster.settings(list(judge.partitions))))
         tally: Tally = Counter()
         async with aclosing(_letters(settings, dead, places, tell)) as parts:
             async for number, letters, next_offset in parts:
@@ -94,7 +96,7 @@ async def put_back(
                 places[number].advance(next_offset, choice.reason)
                 if producer is not None:
                     done = {TopicPartition(dead, number): places[number].written()}
-                    await _commit(producer, back, done, group)
+                    await _commit(producer, limits, back, done, group)
     return tally
 
 
@@ -202,7 +204,6 @@ async def _producer(
         **client_options(settings, "replay-dead"),
         transactional_id=name,
         transaction_timeout_ms=settings.transaction_timeout_ms,
-        max_batch_size=_BATCH_BYTES,
         max_request_size=_REQUEST_BYTES_MAX,
     )
     await producer.start()
@@ -220,6 +221,7 @@ async def _producer(
 
 async def _commit(
     producer: AIOKafkaProducer,
+    limits: Limits,
     back: Back,
     done: dict[TopicPartition, OffsetAndMetadata],
     group: str,
@@ -228,7 +230,7 @@ async def _commit(
     async with producer.transaction():
         for to, records in back.items():
             try:
-                for acknowledged in await _send(producer, to, records):
+                for acknowledged in await _send(producer, limits, to, records):
                     await acknowledged
             except ProducerFenced:
                 raise
@@ -239,13 +241,13 @@ async def _commit(
 
 
 async def _send(
-    producer: AIOKafkaProducer, to: TopicPartition, records: list[Record]
+    producer: AIOKafkaProducer, limits: Limits, to: TopicPartition, records: list[Record]
 ) -> list[asyncio.Future[Any]]:
     """Whole batches: aiokafka's way past its refusal of a record that is null twice."""
     sent = []
     start = 0
     while start < len(records):
-        batch = producer.create_batch()
+        batch = seams.new_batch(limits.batch_bytes(to.topic), is_transactional=True)
         # The first record of a batch fits, however large it is.
         start = seams.fill(batch, records, start)
         sent.append(await producer.send_batch(batch, to.topic, partition=to.partition))

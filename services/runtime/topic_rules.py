@@ -33,7 +33,7 @@ _WITH_EVENT_TIME = ("cleaned", "late", "dead", "repartition")
 _AGE, _SIZE, _POLICY = "retention.ms", "retention.bytes", "cleanup.policy"
 _TIMESTAMP_TYPE = "message.timestamp.type"
 _AHEAD, _BEHIND = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
-RECORD_BYTES = "max.message.bytes"
+_RECORD_BYTES = "max.message.bytes"
 _NO_BOUND = -1
 _AS_GOOD_AS_FOREVER_MS = 1 << 62
 _TIMESTAMP_MS_MAX = (1 << 63) - 1
@@ -51,11 +51,16 @@ class Finding(NamedTuple):
 def settings_to_make(topic: TopicSpec, source: Found) -> dict[str, str]:
     """What a topic is made with; what the brokers' defaults could spoil is spelt out."""
     spelt_out = {}
-    if RECORD_BYTES in source:
-        spelt_out[RECORD_BYTES] = str(int(source[RECORD_BYTES].value) + _ROOM_BYTES)
+    if _RECORD_BYTES in source:
+        spelt_out[_RECORD_BYTES] = str(int(source[_RECORD_BYTES].value) + _ROOM_BYTES)
     if "delete" in topic.cleanup_policy:
         spelt_out[_SIZE] = str(_NO_BOUND)
     return topic.settings() | spelt_out
+
+
+def takes_bytes(found: Mapping[str, Found]) -> dict[str, int]:
+    """How much each topic takes at once."""
+    return {name: int(settings[_RECORD_BYTES].value) for name, settings in found.items()}
 
 
 def findings(
@@ -68,13 +73,13 @@ def findings(
     yield from _compaction(topic, found)
     if topic.role in _WITH_EVENT_TIME:
         yield from _times(topic, found, max_future_ms)
-    if RECORD_BYTES not in source:
+    if _RECORD_BYTES not in source:
         return
-    taken, wanted = int(found[RECORD_BYTES].value), int(source[RECORD_BYTES].value)
+    taken, wanted = int(found[_RECORD_BYTES].value), int(source[_RECORD_BYTES].value)
     if taken < wanted:
         sentence = (
             f"`{topic.name}` takes up to {taken} bytes at once, and the source up to {wanted}: one"
-            f" larger record would stop the pipeline; raise its {RECORD_BYTES}"
+            f" larger record would stop the pipeline; raise its {_RECORD_BYTES}"
         )
         yield Finding(sentence, refused=False)
 

@@ -17,7 +17,7 @@ from contracts.topics import TopicSpec, decisions_topic
 from services.runtime.cluster import connected
 from services.runtime.new_topic import NewTopic
 from services.runtime.rights import require
-from services.runtime.topic_rules import RECORD_BYTES, findings, settings_to_make, source_warnings
+from services.runtime.topic_rules import findings, settings_to_make, source_warnings, takes_bytes
 from services.settings import Settings
 
 _FROM_ANY_HOP = ("late", "dead", "decisions")
@@ -77,9 +77,8 @@ async def prepare_topics(spec: PipelineSpec, settings: Settings) -> PreparedTopi
         _refuse(_count_problems(spec, wanted, counts))
     warned = [finding.sentence for finding in discovered if not finding.refused]
     made = [topic.name for topic in new]
-    takes_bytes = {name: int(one[RECORD_BYTES].value) for name, one in found.items()}
     return PreparedTopics(
-        counts, made, takes_bytes, [*lacking, *source_warnings(spec, source), *warned]
+        counts, made, takes_bytes(found), [*lacking, *source_warnings(spec, source), *warned]
     )
 
 

@@ -19,6 +19,7 @@ from contracts.dead_letter import read_dead
 from contracts.decision import Reason
 from contracts.record import Record
 from services.broker.embedded import EmbeddedBroker
+from services.cli.replay_dead import replay_dead
 from tests.kafka.fixtures import OwnKafka
 from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
 
@@ -151,3 +152,21 @@ def test_a_topic_that_takes_less_than_it_said_is_learnt_from_its_refusals(
     assert letter is not None
     assert (letter.reason, letter.is_cut) == (Reason.TOO_LARGE, False)
     assert letter.record.value == large.value
+
+
+def test_letters_go_back_into_a_topic_that_takes_few_of_them_at_once(
+    broker: EmbeddedBroker, make_pipeline: MakePipeline
+) -> None:
+    pipeline = make_pipeline(
+        "deduplicate: {by: id, id: value.id, interval: 1h}",
+        servers=broker.bootstrap_servers,
+        raw={TAKES: "50000"},
+    )
+    broken = [of_size(20_000, n) for n in range(10)]
+    write(pipeline, broken)
+    sidecar = pipeline.start()
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    replay_dead(pipeline.file, yes=True, bootstrap_servers=pipeline.servers)
+    back = pipeline.clients.consume_all(pipeline.source)[len(broken) :]
+    assert [one.value for one in back] == [one.value for one in broken]
