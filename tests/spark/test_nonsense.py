@@ -1,0 +1,98 @@
+"""Nonsense through Spark's readers: no query ends; each record is read or dead, with its bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from contracts.dead_letter import read_dead
+from contracts.record import Record
+from spark_jobs.read.decode import AvroValue, CountValue, Format, JsonValue, checked, decoded
+from spark_jobs.read.schema import schema_of
+from tests.nonsense.chance import fresh_seed
+from tests.nonsense.records import stream
+from tests.spark.frames import read_rows, small_session, write_rows
+
+COUNT = 3_000
+_AVRO = json.dumps(
+    {
+        "type": "record",
+        "name": "nonsense",
+        "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": "string"}],
+    }
+)
+
+
+class Shown(BaseModel):
+    """What most of the values are."""
+
+    id: int
+    a: float | None
+    at: int
+
+
+class Noted(BaseModel):
+    """What is written in Avro."""
+
+    id: int
+    note: str
+
+
+FORMATS: dict[str, Format] = {
+    "JSON": JsonValue(schema_of(Shown)),
+    "Avro": AvroValue(schema_of(Noted), _AVRO),
+    "Avro behind a number": AvroValue(schema_of(Noted), registered={1: _AVRO, 2: _AVRO}),
+    "counts": CountValue(),
+}
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = small_session("nonsense")
+    yield session
+    session.stop()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_record_is_read_or_dead_and_keeps_its_bytes(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    seed = fresh_seed()
+    records = [_told(record) for record in stream(Random(seed), COUNT)]
+    frame = read_rows(spark, write_rows(tmp_path / "rows", [(0, record) for record in records]))
+    looked_at = checked(frame, {0: FORMATS[name]})
+    found = decoded(looked_at, "value", FORMATS[name], "read").withColumn(
+        "is_read", F.col("read").isNotNull()
+    )
+    rows = {row["offset"]: row for row in found.drop("read").collect()}
+    assert len(rows) == COUNT, f"seed {seed}"
+    for record in records:
+        row = rows[record.offset]
+        headers = tuple((one["key"], _bytes(one["value"])) for one in row["headers"] or ())
+        told = record._replace(key=_bytes(row["key"]), value=_bytes(row["value"]), headers=headers)
+        if row["aside"] is None:
+            assert record.value is None or row["is_read"], f"seed {seed}"
+        else:
+            letter = read_dead(told)
+            assert letter is not None, f"seed {seed}"
+            assert letter.detail, "it says why"
+            told = letter.record
+        assert told == record, f"seed {seed}"
+
+
+def _told(record: Record) -> Record:
+    """As Spark's source tells it: names are text there."""
+    names = ((name.encode(errors="replace").decode(), value) for name, value in record.headers)
+    return record._replace(headers=tuple(names))
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
