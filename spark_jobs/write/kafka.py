@@ -14,7 +14,7 @@ from contracts.topics import TopicSpec
 from spark_jobs.headers import packed_headers
 from spark_jobs.write.batch import query_id_of
 from spark_jobs.write.markers import Marker, last_marker, markers_topic
-from spark_jobs.write.topics import check_topics, ensure_markers
+from spark_jobs.write.topics import BATCH_BYTES, check_topics, ensure_markers
 from spark_jobs.write.transaction import TOLD_SCHEMA, Batch, Note, check_marker, writer_of
 
 COLUMNS = ("target", "key", "value", "timestamp_ms", "headers", *Note._fields)
@@ -49,15 +49,17 @@ class KafkaSink:
         self._query = query
         self._client = dict(client)
         self._topics = dict(topics)
+        self._bytes_max = BATCH_BYTES
         self._markers = 0
         """How many writers have a partition for their markers."""
 
     def write(self, frame: DataFrame, batch_id: int) -> Written:
         """Write what an earlier attempt at this micro-batch did not; the frame is read whole."""
         writers = frame.rdd.getNumPartitions()
-        batch = Batch(self._query, self._client, Marker(query_id_of(frame), batch_id, writers))
         if not self._markers:
-            check_topics(self._client, self._topics)
+            self._bytes_max = check_topics(self._client, self._topics)
+        marker = Marker(query_id_of(frame), batch_id, writers)
+        batch = Batch(self._query, self._client, marker, self._bytes_max)
         if self._markers < writers:
             self._prepare(batch)
         rows = frame.select(*COLUMNS).withColumn("headers", packed_headers())

@@ -28,17 +28,26 @@ _MARKERS_SEGMENT_MS = 3_600_000
 """Only closed segments are compacted, and a query writes a marker every few seconds."""
 _BROKERS_CHOICE = -1
 _ASK_AGAIN_S = 0.05
+BATCH_BYTES = 1_000_000
+"""What a topic takes that nobody set up otherwise, with some room; librdkafka's own choice."""
 
 
-def check_topics(client: Mapping[str, str], topics: Mapping[TopicSpec, int]) -> None:
-    """Make each topic with so many partitions if it is missing, and refuse one that forgets."""
+def check_topics(client: Mapping[str, str], topics: Mapping[TopicSpec, int]) -> int:
+    """Make each topic with so many partitions if it is missing, and refuse one that forgets.
+
+    Returns how much the one that takes least takes at once.
+    """
     with _kafka("topics cannot be made ready") as within_s:
         admin = AdminClient(dict(client))
         there = admin.list_topics(timeout=within_s).topics
         missing = {topic: count for topic, count in topics.items() if topic.name not in there}
         _make(admin, {topic.name: (count, topic.settings()) for topic, count in missing.items()})
+        takes_bytes = [BATCH_BYTES]
         for topic in topics.keys() - missing.keys():
-            _refuse_unfit(topic, _settings(admin, topic.name))
+            found = _settings(admin, topic.name)
+            _refuse_unfit(topic, found)
+            takes_bytes.append(int(found["max.message.bytes"]))
+        return min(takes_bytes)
 
 
 def ensure_markers(client: Mapping[str, str], topic: str, writers: int) -> int:

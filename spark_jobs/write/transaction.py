@@ -20,6 +20,7 @@ from pyspark import TaskContext
 from contracts.errors import InstanceFenced, KafkaUnreachable, SinkOfAnotherQuery
 from spark_jobs.headers import decode_headers
 from spark_jobs.write.markers import WITHIN_S, Marker, last_marker, marker_row, markers_topic
+from spark_jobs.write.topics import BATCH_BYTES
 
 TOLD_SCHEMA = (
     "records BIGINT, replayed BIGINT, note STRING, reason STRING, task INT, number BIGINT,"
@@ -78,6 +79,8 @@ class Batch:
     client: Mapping[str, str]
     marker: Marker
     """What every writer notes with its records."""
+    bytes_max: int = BATCH_BYTES
+    """How much the topics take at once."""
 
 
 def writer_of(batch: Batch) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
@@ -179,6 +182,7 @@ def _producer(batch: Batch, writer: int) -> Producer:
             "transaction.timeout.ms": _TIMEOUT_MS,
             "partitioner": "murmur2_random",
             "message.max.bytes": _RECORD_BYTES_MAX,
+            "batch.size": batch.bytes_max,
             "queue.buffering.max.kbytes": _QUEUE_KIB,
             "linger.ms": 20,
         }

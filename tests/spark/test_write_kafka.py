@@ -142,6 +142,18 @@ def test_a_writer_that_was_overtaken_commits_nothing(batch: Batch, kafka: Shared
     assert said(kafka.clients.consume_all(batch.query)) == said(a_batch(1))
 
 
+def test_batches_are_as_large_as_a_topic_takes(kafka: SharedKafka) -> None:
+    topic = cleaned_topic(fresh_name("small"))
+    kafka.clients.make_topic(topic.name, 1, topic.settings() | {"max.message.bytes": "2000"})
+    client = {"bootstrap.servers": kafka.bootstrap_servers}
+    takes_bytes = check_topics(client, {topic: 1})
+    assert takes_bytes == 2_000
+    ensure_markers(client, markers_topic(topic.name), 1)
+    small = Batch(topic.name, client, Marker("a-checkpoint", 7, 1), takes_bytes)
+    assert write_rows(small, 0, tables(1)(topic.name)) == (RECORDS, 0)
+    assert said(kafka.clients.consume_all(topic.name)) == said(a_batch(1))
+
+
 def test_a_writer_reads_to_the_end_what_it_need_not_write(batch: Batch) -> None:
     write_rows(batch, 0, tables(1, 2)(batch.query))
     again = tables(1, 2)(batch.query)
