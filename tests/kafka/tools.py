@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from services.broker.embedded import LIGHT_JAVA
-from services.broker.jars import kafka_jars
+from services.broker.jars import kafka_jars, kafka_version
 from services.broker.java import find_java
 
 POM = Path(__file__).with_name("tools.xml")
 _GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 _CONFIGS = "kafka.admin.ConfigCommand"
-_ACLS = "org.apache.kafka.tools.AclCommand"
+_ACLS = {"3": "kafka.admin.AclCommand", "4": "org.apache.kafka.tools.AclCommand"}
+"""By Kafka's major version."""
 _WITHIN_MS = "60000"
 
 
@@ -22,7 +23,7 @@ def run_acls(line: str) -> str:
     """Do what a line for `kafka-acls.sh` says."""
     tool, *words = shlex.split(line)
     assert tool == "kafka-acls.sh"
-    return _run(_ACLS, words)
+    return _run(_ACLS[kafka_version().partition(".")[0]], words)
 
 
 def set_quotas(servers: str, quotas: Mapping[str, int]) -> None:
