@@ -91,7 +91,8 @@ kcat:
 # ended over a test that waits for ever is replaced once, and begins with that test.
 SPREAD := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 1
 # Where a broker answers in earnest.
-OF_BROKERS := tests/clusters tests/runtime tests/kafka/test_broker_command.py
+OF_BROKERS := $(addprefix tests/clusters/test_,records.py rights.py sizes.py) tests/runtime \
+	tests/kafka/test_broker_command.py
 # CI sets a bound to how long the images may take (IMAGES_WITHIN=9m).
 IMAGES := $(if $(IMAGES_WITHIN),timeout $(IMAGES_WITHIN)) $(MAKE) images
 .PHONY: test
