@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from services.broker.embedded import LIGHT_JAVA
-from services.broker.jars import kafka_jars, kafka_version, kafka_version
+from services.broker.jars import kafka_jars, kafka_version
 from services.broker.java import find_java
 
 POM = Path(__file__).with_name("tools.xml")
 _GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 _CONFIGS = "kafka.admin.ConfigCommand"
-_ACLS = "org.apache.kafka.tools.AclCommand"
-_ACLS_OF_KAFKA_3 = "kafka.admin.AclCommand"
+_ACLS = {"3": "kafka.admin.AclCommand", "4": "org.apache.kafka.tools.AclCommand"}
 """By Kafka's major version."""
 _WITHIN_MS = "60000"
 
