@@ -101,6 +101,8 @@ class Settings(BaseSettings):
     """Without progress for so long, while there are records to read, we count as stalled."""
     decisions: bool = False
     """Write what became of each record to `<cleaned>.decisions`."""
+    accept_retention: bool = False
+    """Write to topics that delete by the brokers' default, too; it is said at every start."""
     log_format: Literal["auto", "text", "json"] = "auto"
     """`auto` is text on a terminal, and JSON elsewhere."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

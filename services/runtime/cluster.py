@@ -43,6 +43,7 @@ from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from contracts.errors import GroupBusy, KafkaRefused, KafkaUnreachable, TopicRefused
+from contracts.topic_rules import Setting
 from services.group.view import Described
 from services.runtime.new_topic import BROKERS_DEFAULT, NewTopic, to_be_made
 from services.runtime.patience import PATIENCE_S, PAUSE_S, patient
@@ -66,14 +67,6 @@ _DENIED = (
     GroupAuthorizationFailedError,
     ClusterAuthorizationFailedError,
 )
-
-
-class Setting(NamedTuple):
-    """One of a topic's settings as it applies."""
-
-    value: str
-    chosen: bool
-    """Somebody set it on the topic; otherwise it is the brokers' default."""
 
 
 class GroupNow(NamedTuple):

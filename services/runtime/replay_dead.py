@@ -25,12 +25,12 @@ from contracts.pipeline import PipelineSpec
 from contracts.policies import AggregatePolicy
 from contracts.record import Record
 from contracts.time import format_duration_ms
+from contracts.topic_rules import takes_bytes
 from services.runtime import seams
 from services.runtime.cluster import connected
 from services.runtime.limits import Limits
 from services.runtime.replay_place import Place
 from services.runtime.security import client_options
-from services.runtime.topic_rules import takes_bytes
 from services.settings import Settings
 
 _POLL_MS = 200

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from contracts.errors import TopicRefused
 from contracts.pipeline import PipelineSpec
 from contracts.rights import rights_of
+from contracts.topic_rules import findings, settings_to_make, source_warnings, takes_bytes
 from contracts.topics import TopicSpec, decisions_topic
 from services.runtime.cluster import connected
 from services.runtime.new_topic import NewTopic
 from services.runtime.rights import require
-from services.runtime.topic_rules import findings, settings_to_make, source_warnings, takes_bytes
 from services.settings import Settings
 
 _FROM_ANY_HOP = ("late", "dead", "decisions")
@@ -59,7 +59,13 @@ async def prepare_topics(spec: PipelineSpec, settings: Settings) -> PreparedTopi
             finding
             for topic in wanted
             if topic.name in found
-            for finding in findings(topic, found[topic.name], source, spec.source.max_future_ms)
+            for finding in findings(
+                topic,
+                found[topic.name],
+                source,
+                spec.source.max_future_ms,
+                accepts_retention=settings.accept_retention,
+            )
         ]
         refused = [finding.sentence for finding in discovered if finding.refused]
         _refuse([*_count_problems(spec, wanted, counts), *refused])

@@ -84,6 +84,8 @@ class JobConfig(Policy):
     """Where a copy of each late record goes; without it they are counted alone."""
     on_failure: Literal["dead", "stop"] = "dead"
     """What becomes of a record on which a step fails, or a function of the job's in it."""
+    accept_retention: bool = False
+    """Write to topics that delete by the brokers' default, too; it is said at every start."""
     dead_partitions: Positive = 4
     """How many partitions a topic of dead records gets where no sidecar has made it."""
     tasks: Positive = 16

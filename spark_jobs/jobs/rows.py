@@ -28,7 +28,7 @@ def read_json(value: bytes | None) -> dict[str, Any] | None:
     if value is None:
         return None
     try:
-        found = json.loads(value, parse_constant=_refuse)
+        found = _DECODER.decode(value.decode())
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
@@ -44,9 +44,13 @@ def write_json(fields: dict[str, Any]) -> bytes:
 
     ValueError where JSON has no word for a number: one that is infinite, or none.
     """
-    return json.dumps(fields, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
+    return _ENCODER.encode(fields).encode()
 
 
 def _refuse(word: str) -> None:
     message = f"{word} is no JSON"
     raise ValueError(message)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False)

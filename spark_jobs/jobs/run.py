@@ -148,7 +148,7 @@ def make_output(job: Job, config: JobConfig, tell: Tell) -> KafkaOutput | TableO
     """Where a job's results go."""
     topics = topics_of(config)
     client = {"bootstrap.servers": config.servers, "log_level": _WARNINGS, **config.writer}
-    kafka = KafkaSink(config.name, client, topics)
+    kafka = KafkaSink(config.name, client, topics, accepts_retention=config.accept_retention)
     targets = Targets(_topic(config.sink.kafka), _topic(config.late))
     output = KafkaOutput(kafka, targets, tell)
     table = _table_sink(config.name, config.sink)

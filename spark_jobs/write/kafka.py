@@ -5,6 +5,7 @@ Spark's own Kafka sink ignores timestamps, and writes a batch twice if the drive
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -24,6 +25,9 @@ A row without a target is a note for the driver.
 """
 
 
+_log = logging.getLogger(__name__)
+
+
 class Written(NamedTuple):
     """What became of one micro-batch."""
 
@@ -37,7 +41,12 @@ class KafkaSink:
     """Writes the micro-batches of one query, with one writer for each partition of the frame."""
 
     def __init__(
-        self, query: str, client: Mapping[str, str], topics: Mapping[TopicSpec, int]
+        self,
+        query: str,
+        client: Mapping[str, str],
+        topics: Mapping[TopicSpec, int],
+        *,
+        accepts_retention: bool = False,
     ) -> None:
         """Nothing is asked of a broker before the first batch.
 
@@ -45,11 +54,13 @@ class KafkaSink:
             query: The query's name, which it keeps for as long as it lives.
             client: How to connect, in the words of librdkafka.
             topics: Where records may go, each with the partitions it gets if it is missing.
+            accepts_retention: Whether they may delete by the brokers' default.
         """
         self._query = query
         self._client = dict(client)
         self._topics = dict(topics)
         self._bytes_max = BATCH_BYTES
+        self._accepts_retention = accepts_retention
         self._markers = 0
         """How many writers have a partition for their markers."""
 
@@ -57,7 +68,12 @@ class KafkaSink:
         """Write what an earlier attempt at this micro-batch did not; the frame is read whole."""
         writers = frame.rdd.getNumPartitions()
         if not self._markers:
-            self._bytes_max = check_topics(self._client, self._topics)
+            checked = check_topics(
+                self._client, self._topics, accepts_retention=self._accepts_retention
+            )
+            self._bytes_max = checked.takes_bytes
+            for warning in checked.warnings:
+                _log.warning("%s: %s", self._query, warning)
         marker = Marker(query_id_of(frame), batch_id, writers)
         batch = Batch(self._query, self._client, marker, self._bytes_max)
         if self._markers < writers:

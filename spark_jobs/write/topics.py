@@ -6,19 +6,21 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
+    ConfigSource,
     NewPartitions,
     NewTopic,
     ResourceType,
 )
 
 from contracts.errors import KafkaUnreachable, TopicRefused
-from contracts.topics import FOREVER_MS, TopicSpec
+from contracts.topic_rules import Setting, findings
+from contracts.topics import TopicSpec
 from spark_jobs.write.markers import WITHIN_S
 
 if TYPE_CHECKING:
@@ -27,27 +29,41 @@ if TYPE_CHECKING:
 _MARKERS_SEGMENT_MS = 3_600_000
 """Only closed segments are compacted, and a query writes a marker every few seconds."""
 _BROKERS_CHOICE = -1
+_SET_ON_TOPIC = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
 _ASK_AGAIN_S = 0.05
 BATCH_BYTES = 1_000_000
 """What a topic takes that nobody set up otherwise, with some room; librdkafka's own choice."""
 
 
-def check_topics(client: Mapping[str, str], topics: Mapping[TopicSpec, int]) -> int:
-    """Make each topic with so many partitions if it is missing, and refuse one that forgets.
+class Checked(NamedTuple):
+    """What topics are like that may be written to."""
 
-    Returns how much the one that takes least takes at once.
-    """
+    takes_bytes: int
+    """How much the one that takes least takes at once."""
+    warnings: list[str]
+    """A sentence for each thing that works, and may not be meant."""
+
+
+def check_topics(
+    client: Mapping[str, str], topics: Mapping[TopicSpec, int], *, accepts_retention: bool = False
+) -> Checked:
+    """Make each topic with so many partitions if it is missing, and refuse one that forgets."""
     with _kafka("topics cannot be made ready") as within_s:
         admin = AdminClient(dict(client))
         there = admin.list_topics(timeout=within_s).topics
         missing = {topic: count for topic, count in topics.items() if topic.name not in there}
         _make(admin, {topic.name: (count, topic.settings()) for topic, count in missing.items()})
-        takes_bytes = [BATCH_BYTES]
-        for topic in topics.keys() - missing.keys():
-            found = _settings(admin, topic.name)
-            _refuse_unfit(topic, found)
-            takes_bytes.append(int(found["max.message.bytes"]))
-        return min(takes_bytes)
+        settings = {one: _settings(admin, one.name) for one in topics if one not in missing}
+    discovered = [
+        finding
+        for topic, found in settings.items()
+        for finding in findings(topic, found, {}, None, accepts_retention=accepts_retention)
+    ]
+    refused = [finding.sentence for finding in discovered if finding.refused]
+    if refused:
+        raise TopicRefused("\n".join(refused))
+    sizes = [int(found["max.message.bytes"].value) for found in settings.values()]
+    return Checked(min([BATCH_BYTES, *sizes]), [finding.sentence for finding in discovered])
 
 
 def ensure_markers(client: Mapping[str, str], topic: str, writers: int) -> int:
@@ -64,7 +80,7 @@ def ensure_markers(client: Mapping[str, str], topic: str, writers: int) -> int:
             _make(admin, {topic: (writers, settings)})
             _wait_for_leaders(admin, topic, writers)
             return 0
-        policy = _settings(admin, topic)["cleanup.policy"]
+        policy = _settings(admin, topic)["cleanup.policy"].value
         if policy != "compact":
             message = (
                 f"`{topic}` says what the query has written, and its cleanup.policy is {policy},"
@@ -99,10 +115,13 @@ def _wait_for_leaders(admin: AdminClient, topic: str, partitions: int) -> None:
         time.sleep(_ASK_AGAIN_S)
 
 
-def _settings(admin: AdminClient, topic: str) -> dict[str, str]:
+def _settings(admin: AdminClient, topic: str) -> dict[str, Setting]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     (future,) = admin.describe_configs([resource]).values()
-    return {name: entry.value for name, entry in future.result(WITHIN_S).items()}
+    return {
+        name: Setting(entry.value, entry.source == _SET_ON_TOPIC)
+        for name, entry in future.result(WITHIN_S).items()
+    }
 
 
 def _wait(futures: Mapping[str, Future[Any]]) -> None:
@@ -113,22 +132,6 @@ def _wait(futures: Mapping[str, Future[Any]]) -> None:
             # Another driver, or a broker that was slow to answer, was first.
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-
-
-def _refuse_unfit(topic: TopicSpec, found: Mapping[str, str]) -> None:
-    age_ms = int(found["retention.ms"])
-    if "delete" in found["cleanup.policy"] and age_ms != FOREVER_MS:
-        message = (
-            f"`{topic.name}` deletes records older than {age_ms} ms by their timestamps, and"
-            f" {topic.why}; set its retention.ms to {FOREVER_MS}"
-        )
-        raise TopicRefused(message)
-    if found["message.timestamp.type"] != "CreateTime":
-        message = (
-            f"`{topic.name}` replaces the records' own timestamps by the brokers' time;"
-            " set its message.timestamp.type to CreateTime"
-        )
-        raise TopicRefused(message)
 
 
 @contextmanager

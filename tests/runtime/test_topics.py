@@ -10,7 +10,8 @@ import pytest
 from contracts.errors import TopicRefused
 from contracts.pipeline import PipelineSpec
 from contracts.record import Record
-from services.runtime.cluster import Ends, Setting, connected
+from contracts.topic_rules import Setting
+from services.runtime.cluster import Ends, connected
 from services.runtime.topics import PreparedTopics, prepare_topics
 from services.settings import Settings
 from tests.kafka.clients import Clients, fresh_name
@@ -176,7 +177,8 @@ def test_a_topic_that_would_lose_records_is_refused_and_one_that_was_meant_to_is
     assert cleaned == (
         f"`{name}.cleaned` deletes records older than 1w by their timestamps, which is the brokers'"
         " default, and event time may be old, so age deletes nothing; delete by size, or by hand;"
-        " set its retention.ms to -1, or to what is meant"
+        " set its retention.ms to -1, or to what is meant, or accept it"
+        " (HEADRACE_ACCEPT_RETENTION=true; in a Spark job `accept-retention: true`)"
     )
     assert dead == (
         f"`{name}.cleaned.dead` replaces the records' own timestamps by the brokers' time;"

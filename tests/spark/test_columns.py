@@ -19,7 +19,7 @@ from spark_jobs.operators.columns import (
     ROW,
     take,
 )
-from spark_jobs.operators.messages import pack, unpack
+from spark_jobs.operators.messages import received, sent
 from spark_jobs.versioned.arrival import merge
 
 COLUMNS = (
@@ -92,9 +92,13 @@ def test_rows_that_pass_through_are_taken_apart() -> None:
     assert [(said, record.offset) for said, record in taken.asides] == [({"verdict": "dead"}, 1)]
 
 
-@given(parts)
-def test_a_message_is_unpacked_as_it_was_packed(some: list[bytes | None]) -> None:
-    assert unpack(pack(*some)) == some
+@given(parts, parts.map(lambda some: [*some, None, b"key"]))
+def test_a_message_is_received_as_it_was_sent(
+    some: list[bytes | None], more: list[bytes | None]
+) -> None:
+    origin = Record(more[-1], more[0], -1, (), "t", 3, 4)
+    row = origin._replace(key=b"k", value=sent(origin, *some), timestamp_ms=9)
+    assert received(row) == (some, origin)
 
 
 @given(headers)

@@ -18,7 +18,7 @@ from contracts.errors import RecordFailed, StateUnavailable
 from contracts.record import Record
 from spark_jobs.headers import decode_headers
 from spark_jobs.operators.columns import PART, RECORD, ROWS_SCHEMA
-from spark_jobs.operators.messages import pack, received, sent, unpack
+from spark_jobs.operators.messages import received, sent
 from spark_jobs.operators.opened import Opened
 from spark_jobs.operators.processor import TaskProcessor
 from spark_jobs.operators.results import Results
@@ -297,7 +297,8 @@ def test_a_message_says_the_record_that_caused_it() -> None:
     origin = Record(b"key", None, (1 << 62) + 1, (("n", b"1"),), "t0", 3, 4)
     row = origin._replace(key=b"k", value=sent(origin, b"long", None, b"long", b""), timestamp_ms=9)
     assert received(row) == ([b"long", None, b"long", b""], origin)
-    assert unpack(pack()) == []
+    for own in (origin, origin._replace(key=None, value=b""), origin._replace(value=b"long")):
+        assert received(row._replace(value=sent(own, b"long"))) == ([b"long"], own)
 
 
 def test_sums_that_64_bits_do_not_hold_fail() -> None:

@@ -146,7 +146,7 @@ def test_batches_are_as_large_as_a_topic_takes(kafka: SharedKafka) -> None:
     topic = cleaned_topic(fresh_name("small"))
     kafka.clients.make_topic(topic.name, 1, topic.settings() | {"max.message.bytes": "2000"})
     client = {"bootstrap.servers": kafka.bootstrap_servers}
-    takes_bytes = check_topics(client, {topic: 1})
+    takes_bytes = check_topics(client, {topic: 1}).takes_bytes
     assert takes_bytes == 2_000
     ensure_markers(client, markers_topic(topic.name), 1)
     small = Batch(topic.name, client, Marker("a-checkpoint", 7, 1), takes_bytes)
@@ -201,19 +201,24 @@ def test_a_marker_tells_what_was_written() -> None:
     assert not check_marker("query", Marker("mine", 3, WRITERS + 1), wanted)
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "sentence"),
-    [
-        ("retention.ms", "604800000", "set its retention.ms to -1"),
-        ("message.timestamp.type", "LogAppendTime", "set its message.timestamp.type"),
-    ],
-)
-def test_a_topic_that_would_lose_records_is_refused(
-    kafka: SharedKafka, setting: str, value: str, sentence: str
-) -> None:
-    name = kafka.clients.make_topic(fresh_name("old"), 1, {"retention.ms": "-1", setting: value})
-    with pytest.raises(TopicRefused, match=sentence):
+def test_a_topic_that_replaces_times_is_refused(kafka: SharedKafka) -> None:
+    settings = {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime"}
+    name = kafka.clients.make_topic(fresh_name("old"), 1, settings)
+    with pytest.raises(TopicRefused, match=r"set its message\.timestamp\.type"):
         check_topics({"bootstrap.servers": kafka.bootstrap_servers}, {cleaned_topic(name): 1})
+
+
+def test_a_topic_that_deletes_by_age_is_taken_by_who_asked_for_it(kafka: SharedKafka) -> None:
+    client = {"bootstrap.servers": kafka.bootstrap_servers}
+    far = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
+    default = {cleaned_topic(kafka.clients.make_topic(fresh_name("default"), 1, far)): 1}
+    with pytest.raises(TopicRefused, match=r"which is the brokers' default, .* or accept it"):
+        check_topics(client, default)
+    (accepted,) = check_topics(client, default, accepts_retention=True).warnings
+    assert "deletes records older than 1w" in accepted
+    chosen = kafka.clients.make_topic(fresh_name("chosen"), 1, {**far, "retention.ms": "86400000"})
+    (warned,) = check_topics(client, {cleaned_topic(chosen): 1}).warnings
+    assert "deletes records older than 1d" in warned
 
 
 def test_markers_get_a_partition_a_writer(kafka: SharedKafka) -> None:

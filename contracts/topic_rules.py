@@ -1,13 +1,18 @@
 """What may be wrong with a topic that is there already: what is refused, and what is warned about.
 
+Sidecars and Spark jobs judge alike what they write to.
+
 Refused is what would lose records, their times or state without anybody having asked for it. A
 setting that somebody gave to a topic which others read (cleaned, late, dead) is taken as asked for,
-and warned about; the brokers' default is not. Internal topics are headrace's alone, so whatever
-deletes from them is a mistake. What loses nothing, but may stop the pipeline or slow it down, is
-warned about; so is everything about the source, which belongs to somebody else.
+and warned about; the brokers' default is not, unless somebody accepts it: where a platform deletes
+everything after a week, and lets nobody change that, there is no other way to run. Internal topics
+are headrace's alone, so whatever deletes from them is a mistake. What loses nothing, but may stop
+the pipeline or slow it down, is warned about; so is everything about the source, which belongs to
+somebody else.
 
                                     internal    cleaned, late, dead         source
-    deletes by age or size          refused     chosen: warned, or refused  warned
+    deletes by age or size          refused     chosen or accepted: warned  warned
+                                                default: refused
     keeps the newest of each key    as meant    cleaned: same; or refused   warned
     grows uncompacted or unpurged   warned
     replaces timestamps             refused     refused                     warned
@@ -23,7 +28,15 @@ from contracts.pipeline import PipelineSpec
 from contracts.selector_text import RECORD_TIMESTAMP
 from contracts.time import format_duration_ms
 from contracts.topics import FOREVER_MS, TopicSpec
-from services.runtime.cluster import Setting
+
+
+class Setting(NamedTuple):
+    """One of a topic's settings as it applies."""
+
+    value: str
+    chosen: bool
+    """Somebody set it on the topic; otherwise it is the brokers' default."""
+
 
 Found = Mapping[str, Setting]
 """A topic's settings by name; of the source, none where the brokers do not tell us."""
@@ -64,12 +77,17 @@ def takes_bytes(found: Mapping[str, Found]) -> dict[str, int]:
 
 
 def findings(
-    topic: TopicSpec, found: Found, source: Found, max_future_ms: int | None
+    topic: TopicSpec,
+    found: Found,
+    source: Found,
+    max_future_ms: int | None,
+    *,
+    accepts_retention: bool = False,
 ) -> Iterator[Finding]:
     """What is wrong with a topic of the pipeline that is there already."""
     if topic.role == "decisions":
         return
-    yield from _deletions(topic, found)
+    yield from _deletions(topic, found, accepts_retention=accepts_retention)
     yield from _compaction(topic, found)
     if topic.role in _WITH_EVENT_TIME:
         yield from _times(topic, found, max_future_ms)
@@ -109,9 +127,9 @@ def source_warnings(spec: PipelineSpec, found: Found) -> Iterator[str]:
         )
 
 
-def _deletions(topic: TopicSpec, found: Found) -> Iterator[Finding]:
+def _deletions(topic: TopicSpec, found: Found, *, accepts_retention: bool) -> Iterator[Finding]:
     for setting, bound in _bounds(found):
-        chosen = found[setting].chosen
+        asked_for = found[setting].chosen or accepts_retention
         if topic.role in _INTERNAL:
             advice = (
                 f"set its {_POLICY} to compact"
@@ -120,13 +138,14 @@ def _deletions(topic: TopicSpec, found: Found) -> Iterator[Finding]:
             )
             sentence = f"`{topic.name}` deletes records {bound}, and {topic.why}; {advice}"
             yield Finding(sentence, refused=True)
-        elif chosen:
+        elif asked_for:
             sentence = f"`{topic.name}` deletes records {bound} ({setting}), whoever has read them"
             yield Finding(sentence, refused=False)
         else:
             sentence = (
                 f"`{topic.name}` deletes records {bound}, which is the brokers' default, and"
-                f" {topic.why}; set its {setting} to {_NO_BOUND}, or to what is meant"
+                f" {topic.why}; set its {setting} to {_NO_BOUND}, or to what is meant, or accept it"
+                " (HEADRACE_ACCEPT_RETENTION=true; in a Spark job `accept-retention: true`)"
             )
             yield Finding(sentence, refused=True)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from contracts.pipeline import PipelineSpec
+from contracts.topic_rules import Setting, findings, settings_to_make, source_warnings
 from contracts.topics import (
     TopicSpec,
     changelog_topic,
@@ -17,8 +18,6 @@ from contracts.topics import (
     progress_topic,
     repartition_topic,
 )
-from services.runtime.cluster import Setting
-from services.runtime.topic_rules import findings, settings_to_make, source_warnings
 
 FOR_EVER = str((1 << 63) - 1)
 DEFAULTS = {
@@ -44,6 +43,7 @@ def _judge(
     *,
     chosen: bool = True,
     max_future_ms: int | None = None,
+    accepts_retention: bool = False,
 ) -> list[tuple[str, str]]:
     """What is said about a topic as we make it, but for some settings: the verdict and the why."""
     found = SOURCE | {
@@ -52,7 +52,9 @@ def _judge(
     found |= {name: Setting(value, chosen) for name, value in changed.items()}
     return [
         ("refused" if finding.refused else "warned", finding.sentence)
-        for finding in findings(topic, found, SOURCE, max_future_ms)
+        for finding in findings(
+            topic, found, SOURCE, max_future_ms, accepts_retention=accepts_retention
+        )
     ]
 
 
@@ -79,6 +81,16 @@ def test_deletion_is_refused_unless_somebody_asked_for_it(bound: dict[str, str])
         assert _verdicts(topic, bound, chosen=True) == ["warned"]
         assert _verdicts(topic, bound, chosen=False) == ["refused"]
     assert _verdicts(DECISIONS, bound) == []
+
+
+@pytest.mark.parametrize("bound", [AGE, SIZE], ids=["age", "size"])
+def test_who_accepts_the_brokers_default_is_warned(bound: dict[str, str]) -> None:
+    for topic in OUTSIDE:
+        ((verdict, _),) = _judge(topic, bound, chosen=False, accepts_retention=True)
+        assert verdict == "warned"
+    for topic in INTERNAL:
+        judged = _judge(topic, bound, chosen=False, accepts_retention=True)
+        assert "refused" in [verdict for verdict, _ in judged]
 
 
 def test_a_changelog_that_deletes_by_age_as_well_as_compacts_is_refused() -> None:
