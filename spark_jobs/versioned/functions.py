@@ -33,7 +33,7 @@ def of_step(
     def call(*given: Given.args, **named: Given.kwargs) -> Answer:
         try:
             return use(function(*given, **named))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise StepFailed(step, function) from error
 
     return call
