@@ -17,6 +17,11 @@ _DURATION_PART = re.compile(r"([0-9]+)(ms|s|m|h|d|w)")
 _SIZE = re.compile(r"([0-9]{1,19}) ?([KMGT]i?B|B)")
 TIME_MS_MAX = (1 << 62) - 1
 """Bound on every duration, so that a timestamp plus a few of them still fits 64 bits."""
+EVENT_TIME_MS_MAX = ((1 << 63) - 1) // 1000
+"""The latest time of a record: Spark counts microseconds in 64 bits, until the year 294246.
+
+A client that takes nanoseconds for milliseconds is behind it, too.
+"""
 SIZE_BYTES_MAX = (1 << 62) - 1
 
 

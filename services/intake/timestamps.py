@@ -3,7 +3,7 @@
 Stream time only ever moves forward, so one record from the year 2099 makes all that follow late,
 closes every window and purges every id. With `max-future` such a record is dead instead. A
 negative timestamp is always dead: no window begins before zero, and Kafka means "none" by it; so is
-one behind which no window could end within 64 bits, and a record with headers that cannot be kept.
+one so late that not every reader could count it, and a record with headers that cannot be kept.
 Nothing is lost: what is dead keeps its bytes and goes to the dead-letter topic.
 
 The clock is an argument. The same records and the same `now_ms` give the same batch.
@@ -21,7 +21,7 @@ from contracts.pipeline import Source
 from contracts.record import Headers, Record
 from contracts.selector_text import RECORD_TIMESTAMP, parse_selector
 from contracts.selectors import select_timestamp_ms
-from contracts.time import TIME_MS_MAX
+from contracts.time import EVENT_TIME_MS_MAX
 from services.operators.operator import Aside, Batch
 from services.operators.readable import dead_aside
 
@@ -50,7 +50,7 @@ class Timestamps:
         A cause in the batch is the index in `records`, so dead records leave gaps.
         """
         self.taken += len(records)
-        latest_ms = TIME_MS_MAX
+        latest_ms = EVENT_TIME_MS_MAX
         if self._max_future_ms is not None:
             latest_ms = min(latest_ms, now_ms + self._max_future_ms)
         if self._select is None and _all_between(records, latest_ms) and _all_keepable(records):
@@ -114,8 +114,9 @@ def _is_text(name: str) -> bool:
 def _problem(timestamp_ms: int, now_ms: int, latest_ms: int) -> tuple[Reason, str] | None:
     if timestamp_ms < 0:
         return Reason.NEGATIVE_TIMESTAMP, f"its timestamp is {timestamp_ms}"
-    if timestamp_ms > TIME_MS_MAX:
-        return Reason.UNDECODABLE, "its timestamp is so late that windows could not end in 64 bits"
+    if timestamp_ms > EVENT_TIME_MS_MAX:
+        detail = "its timestamp is behind the year 294246; perhaps it counts no milliseconds"
+        return Reason.UNDECODABLE, detail
     if timestamp_ms > latest_ms:
         ahead_ms = timestamp_ms - now_ms
         allowed_ms = latest_ms - now_ms

@@ -12,6 +12,7 @@ from contracts.dead_letter import INTAKE
 from contracts.decision import Reason
 from contracts.pipeline import Source
 from contracts.record import Headers, Record
+from contracts.time import EVENT_TIME_MS_MAX
 from services.intake.timestamps import Timestamps
 from services.operators.operator import Aside, Batch
 
@@ -53,7 +54,7 @@ MINE = f"{__name__}:"
 
 
 def test_without_a_guard_any_future_is_believed() -> None:
-    batch, dead = take(source(), record((1 << 62) - 1))
+    batch, dead = take(source(), record(EVENT_TIME_MS_MAX))
     assert (len(batch.records), dead) == (1, [])
 
 
@@ -97,10 +98,10 @@ def test_a_negative_timestamp_in_a_value_is_dead() -> None:
     assert [(aside.cause, aside.reason) for aside in dead] == [(0, Reason.NEGATIVE_TIMESTAMP)]
 
 
-@pytest.mark.parametrize("timestamp_ms", [1 << 62, (1 << 63) - 1, 10**30])
+@pytest.mark.parametrize("timestamp_ms", [EVENT_TIME_MS_MAX + 1, (1 << 63) - 1, 10**30])
 def test_a_time_that_no_operator_could_write_down_is_dead(timestamp_ms: int) -> None:
     far = record(7, b'{"at": %d}' % timestamp_ms)
-    batch, dead = take(source("value.at"), record(7, b'{"at": %d}' % ((1 << 62) - 1)), far)
+    batch, dead = take(source("value.at"), record(7, b'{"at": %d}' % EVENT_TIME_MS_MAX), far)
     assert batch.causes == [0]
     assert [(aside.cause, aside.record) for aside in dead] == [(1, far)]
 
