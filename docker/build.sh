@@ -72,10 +72,10 @@ locked_wheels() { # EXTRA
   mkdir -p "$made"
   if [[ $1 == spark ]]; then
     # It is published as source alone, whose hash is checked here, as when .venv was set up; pip
-    # has kept the wheel that it made then.
+    # has kept the wheel that it made then. Debian's own Python has no bdist_wheel: it is made apart.
     awk '/^pyspark==/, !/\\$/' requirements.lock >"$work/source"
-    $python -m pip wheel --quiet --disable-pip-version-check --no-deps --require-hashes \
-      --requirement "$work/source" --wheel-dir "$made"
+    $python -m pip wheel --quiet --disable-pip-version-check --use-pep517 --no-deps \
+      --require-hashes --requirement "$work/source" --wheel-dir "$made"
   fi
   machine=$(uname -m | sed s/arm64/aarch64/)
   locked_versions >"$work/constraints"
