@@ -97,7 +97,7 @@ def findings(
     if taken < wanted:
         sentence = (
             f"`{topic.name}` takes up to {taken} bytes at once, and the source up to {wanted}: one"
-            f" larger record would stop the pipeline; raise its {_RECORD_BYTES}"
+            f" larger record would be dead; raise its {_RECORD_BYTES}"
         )
         yield Finding(sentence, refused=False)
 

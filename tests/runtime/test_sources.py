@@ -8,12 +8,13 @@ import time
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from contracts.dead_letter import read_dead
+from contracts.decision import Reason
 from contracts.record import Record
 from tests.runtime.administration import administer
 from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
 
 REORDER = "reorder: {grace: 0s}"
-YOUR_FAULT = 2
 ANSWERED_WITHIN_S = 2.0
 
 
@@ -86,7 +87,7 @@ def test_records_that_were_deleted_unread_are_said_to_be_missing(
     assert contents(pipeline.cleaned()) == numbered(0, 1, 2, 5, 6)
 
 
-def test_a_record_that_its_topic_does_not_take_ends_it_with_2(make_pipeline: MakePipeline) -> None:
+def test_a_record_that_its_topic_does_not_take_is_dead(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(REORDER)
     pipeline.clients.make_topic(
         pipeline.sink,
@@ -94,16 +95,15 @@ def test_a_record_that_its_topic_does_not_take_ends_it_with_2(make_pipeline: Mak
         {"retention.ms": "-1", "retention.bytes": "-1", "max.message.bytes": "9000"},
     )
     large = record(b"k", b"x" * 20_000, 1_000)
-    pipeline.produce([*records(0), large])
-    for _ in range(2):
-        sidecar = pipeline.start()
-        assert sidecar.wait() == YOUR_FAULT, sidecar.log
-        assert "Traceback" not in sidecar.log
-        assert sidecar.last_words == (
-            f"what belongs to {pipeline.source}/0 holds a record larger than its topic takes;"
-            " raise `max.message.bytes` of the topics that this pipeline writes"
-        )
-    assert pipeline.cleaned() == []
+    pipeline.produce([*records(0), large, *records(2)])
+    sidecar = pipeline.start()
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0, sidecar.log
+    assert "one larger record would be dead" in sidecar.log
+    assert contents(pipeline.cleaned()) == numbered(0, 2)
+    (letter,) = map(read_dead, pipeline.beside("dead"))
+    assert letter is not None
+    assert (letter.reason, letter.record.value) == (Reason.TOO_LARGE, large.value)
 
 
 def test_records_that_are_deleted_under_a_running_sidecar_are_said_to_be_missing(
