@@ -66,8 +66,8 @@ class Strike(NamedTuple):
 
     @property
     def tears(self) -> bool:
-        """Whether it is a kill that leaves no time to commit."""
-        return self.kind == "kill" and self.moment == "open" and not self.after_s
+        """Whether it is a kill, or a nap, that leaves no time to commit."""
+        return self.kind in {"kill", "nap"} and self.moment == "open" and not self.after_s
 
     def __str__(self) -> str:
         """As a line of the plan."""
@@ -141,7 +141,7 @@ def _hand(draw: random.Random, *, broker_too: bool) -> list[Strike]:
         strike("kill", 0.1)._replace(moment="restoring"),
         strike("kill", 1.0)._replace(moment="committed", after_s=0.0),
         strike("both", 1.0, wipes=draw.random() < 0.5),
-        strike("nap", 0.0)._replace(moment="open"),
+        strike("nap", 0.0)._replace(moment="open", after_s=0.0),
         strike("zombie", 1.5),
         strike("zombie and heir", 1.0),
         strike("stop", 1.0),

@@ -21,7 +21,7 @@ def test_a_hand_has_everything_in_it(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_hands_tear_transactions(seed: int) -> None:
     strikes = plan(seed, 3 * KILLS_A_HAND)
-    assert sum(strike.tears for strike in strikes) >= 3
+    assert sum(strike.tears for strike in strikes) >= 5
 
 
 def test_the_same_seed_gives_the_same_plan() -> None:
