@@ -17,8 +17,8 @@ RECORDS_MAX = 500
 """How many records operators take at once: enough to be fast, and a core's cache holds them."""
 _SHORT_S, _LONG_S = 0.05, 0.2
 _FIRST_RECORDS = 1_000
-_CAREFUL, _BOLD = 1.1, 2.0
-"""How fast a transaction may grow, once one was too large, and before."""
+_CAREFUL, _BOLD = 1.1, 10.0
+"""How much a transaction may grow on the one before, once one was too large, and until then."""
 _PARTS_OF_TIMEOUT = 3
 _PARTS_OF_FAILED = 4
 
@@ -77,7 +77,8 @@ class Pace:
             self._records_max = max(1, int(records * self._long_s / was_open_s))
             self._growth = _CAREFUL
         elif records >= self._records_max:
-            grown = 1 + int(self._growth * self._records_max)
+            growth = min(self._growth, self._long_s / was_open_s)
+            grown = 1 + int(growth * self._records_max)
             self._records_max = min(grown, self._settings.commit_records_max)
         self._commit_took_s = now_s - self._commit_began_at
         return self._commit_took_s

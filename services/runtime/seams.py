@@ -49,9 +49,14 @@ PRIVATE_NAMES = {
         "_wait_consume_future",
     ),
     "aiokafka.consumer.fetcher.PartitionRecords": (
-        "_consumer_record",
+        "_aborted_producers",
+        "_check_crcs",
+        "_consume_aborted_up_to",
+        "_contains_abort_marker",
+        "_isolation_level",
         "_records",
         "_records_iterator",
+        "_tp",
         "_unpack_records",
     ),
     "aiokafka.consumer.group_coordinator.GroupCoordinator": (

@@ -39,7 +39,8 @@ SIGNATURES = {
     "aiokafka.conn.AIOKafkaConnection": {"close": "self, reason=, exc="},
     "aiokafka.consumer.AIOKafkaConsumer": {"start": "self", "stop": "self"},
     "aiokafka.consumer.fetcher.PartitionRecords": {
-        "_consumer_record": "self, tp, record",
+        "_consume_aborted_up_to": "self, batch_offset",
+        "_contains_abort_marker": "self, next_batch",
         "_unpack_records": "self",
     },
     "aiokafka.consumer.fetcher.Fetcher": {"_notify": "self, future"},
