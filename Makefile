@@ -4,11 +4,15 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Under LC_ALL=C a Python of 3.11 reads no path that is not ASCII, and does not start where .venv has one.
+ifneq ($(filter C POSIX,$(LC_ALL)),)
+export LC_ALL := C.UTF-8
+endif
 
 LOCK := requirements.lock
 VENV := .venv
 BIN := $(VENV)/bin
-CODE := contracts services spark_jobs tests
+CODE := contracts services spark_jobs src tests
 
 # The first Python that really starts, is not too old or too new, and can make an environment.
 FITS := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
@@ -67,7 +71,7 @@ spark: broker $(CONNECTED) ## what Spark needs: its connectors and an archive of
 
 $(CONNECTED): $(INSTALLED) $(PREPARES)
 	@rm -f $(VENV)/.connected-*
-	@log=$$(mktemp); $(BIN)/python -m spark_jobs 2>"$$log" || { cat "$$log" >&2; exit 1; }
+	@log=$$(mktemp); $(BIN)/python -m headrace.spark_jobs 2>"$$log" || { cat "$$log" >&2; exit 1; }
 	@touch $@
 
 .PHONY: images
@@ -102,7 +106,7 @@ test: lint types spark browser kcat ## everything that must hold: lint, types, i
 
 .PHONY: test-brokers
 test-brokers: broker kcat ## what speaks to a broker, through the oldest Kafka that README names (minutes)
-	@oldest=$$($(BIN)/python -c 'from services.broker.jars import VERSIONS; print(VERSIONS[-1])') \
+	@oldest=$$($(BIN)/python -c 'from headrace.services.broker.jars import VERSIONS; print(VERSIONS[-1])') \
 		&& export HEADRACE_KAFKA_VERSION=$$oldest \
 		&& $(BIN)/python -m tests.kafka \
 		&& $(BIN)/python -m tests.conformance --through sidecar \
@@ -111,7 +115,7 @@ test-brokers: broker kcat ## what speaks to a broker, through the oldest Kafka t
 # CI keeps the tables apart, since they are of another machine than those in the repository.
 TABLES ?= tests/machines/results
 .PHONY: test-pythons
-test-pythons: broker ## lint, types, and what needs no Spark, on every Python here (minutes each)
+test-pythons: broker ## lint, types, and what needs no Spark, on every Python here (BUT="3.11.7"; minutes each)
 	@$(BIN)/python -m tests.machines pythons --results "$(TABLES)" $(if $(BUT),--but $(BUT))
 
 .PHONY: test-libraries
@@ -169,10 +173,18 @@ bench-operators: setup ## how fast the operators are without Kafka, on this mach
 bench-rebalance: broker ## how long partitions stand still when a worker joins or dies, beside Faust
 	@$(BIN)/python -m tests.bench.rebalance --results tests/bench/results
 
+.PHONY: bench-partitions
+bench-partitions: broker ## few records each over 4, 64 and 256 partitions, beside Kafka Streams
+	@$(BIN)/python -m tests.bench.partitions --results tests/bench/results
+
 KILLS ?= 20
 .PHONY: kill-test
 kill-test: broker ## kill sidecars at random (KILLS=n times), and judge what they wrote
 	@$(BIN)/python -m tests.kill --kills $(KILLS)
+
+.PHONY: kill-farm
+kill-farm: broker ## runs of fresh seeds until KILLS=n workers and brokers were struck; goes on where it ended
+	@$(BIN)/python -m tests.kill.farm --kills $(KILLS)
 
 .PHONY: demo
 demo: spark ## see it work
@@ -183,12 +195,27 @@ wheel: setup ## what is published, in dist/
 	@$(BIN)/python -m hatchling build --target wheel
 
 .PHONY: schema
-schema: setup ## the JSON Schema of pipeline files, after a change of the policies
-	@$(BIN)/python -m contracts.schemas > contracts/schemas/pipeline.schema.json
+schema: setup ## the JSON Schemas of pipelines and queries, after a change of their models
+	@$(BIN)/python -m headrace.contracts.schemas > contracts/schemas/pipeline.schema.json
+	@$(BIN)/python -m headrace.spark_jobs.queries.file > contracts/schemas/query.schema.json
 
 .PHONY: metrics
 metrics: setup ## the page of metrics, after a change of their table
-	@$(BIN)/python -m services.observe > services/observe/METRICS.md
+	@$(BIN)/python -m headrace.services.observe > services/observe/METRICS.md
+
+# Who builds the site has an environment for it; who tests headrace needs none.
+DOCUMENTED := .venvs/docs/.installed-$(call hash,pyproject.toml)
+.PHONY: docs
+docs: setup $(DOCUMENTED) ## the site of the pages in docs/, strictly, in build/docs/site
+	@rm -rf build/docs
+	@$(BIN)/python -m tests.docs build/docs/pages
+	@NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --quiet --strict --config-file docs/mkdocs.yml
+
+$(DOCUMENTED): $(LOCKED)
+	@rm -rf .venvs/docs
+	@$(BIN)/python -m venv .venvs/docs
+	@.venvs/docs/bin/python -m pip install --quiet --disable-pip-version-check '.[docs]'
+	@touch $@
 
 .PHONY: lock
 lock: ## newest versions that pyproject.toml allows, with hashes (needs uv)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     DeduplicatePolicy,
@@ -14,8 +14,8 @@ from contracts.policies import (
     SuppressPolicy,
     TablePolicy,
 )
-from contracts.time import format_duration_ms
-from contracts.topics import keeps_state
+from headrace.contracts.time import format_duration_ms
+from headrace.contracts.topics import keeps_state
 
 
 def warnings(operators: Sequence[AnyOperator], max_future_ms: int | None) -> list[str]:
@@ -34,6 +34,17 @@ def warnings(operators: Sequence[AnyOperator], max_future_ms: int | None) -> lis
         if isinstance(policy, DeduplicatePolicy) and policy.by == "id":
             sentences += _about_repartition(policy, operators[:index], operators[index + 1 :])
     return sentences
+
+
+def about_quiet(idle_ms: int | None, max_delay_ms: int | None) -> Iterator[str]:
+    """Of a silent partition: whether it is given up before its records must have come."""
+    if idle_ms is not None and max_delay_ms is not None and idle_ms < max_delay_ms:
+        idle, delay = map(format_duration_ms, (idle_ms, max_delay_ms))
+        yield (
+            f"A partition is idle after {idle} (`idle`), and its records may take {delay}"
+            " (`max-delay`): those that come between are late. Leave `idle` out, and nothing is"
+            f" guessed, or make it at least {delay}."
+        )
 
 
 def _about_one(policy: AnyOperator) -> Iterator[str]:
@@ -63,7 +74,7 @@ def _about_two(before: AnyOperator, after: AnyOperator) -> Iterator[str]:
         case SuppressPolicy(), ReorderPolicy():
             yield (
                 f"{first} stands before {second}: it keeps the update that came last, which need"
-                " not be the latest by time, and what it lets go is held once more."
+                " not be the latest by time, and what it releases is held once more."
             )
         case AggregatePolicy(), ReorderPolicy():
             yield (
@@ -114,8 +125,9 @@ def _about_repartition(
         )
     if any(isinstance(other, ReorderPolicy) for other in before):
         yield (
-            f"`{policy.name}` mixes partitions of the source, so the order that a reorder before it"
-            " made does not last. Put the reorder behind it."
+            f"Behind `{policy.name}` the partitions of the source are merged again, in the order"
+            " that a reorder before it made: a record waits there until every partition that is not"
+            " idle is as far."
         )
     by_key = [f"`{other.name}`" for other in after if _works_by_key(other)]
     if by_key:

@@ -12,7 +12,7 @@ before, here or in Kafka Streams, keeps the old block as headers of its own.
     __streams.errors.offset        in ASCII decimals; empty if it never stood in a topic
     headrace.operator              which operator gave it up; `intake` before all of them, `sink`
                                    behind them
-    headrace.reason                a word of contracts.decision
+    headrace.reason                a word of headrace.contracts.decision
 
 A header whose name is not UTF-8 would stop many readers of this topic, too. So what is none in it
 is written as a backslash, an x and two digits, and `headrace.names` has the bytes of all names, in
@@ -34,8 +34,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import NamedTuple
 
-from contracts.decision import Reason
-from contracts.record import Headers, Record
+from headrace.contracts.decision import Reason
+from headrace.contracts.record import Headers, Record
 
 EXCEPTION_HEADER = "__streams.errors.exception"
 MESSAGE_HEADER = "__streams.errors.message"

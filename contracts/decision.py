@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 
 
 class Verdict(StrEnum):
@@ -54,7 +54,7 @@ class Reason(StrEnum):
     GRACE_OVER = "grace-over"
     """No earlier record can come in time any more."""
     NO_GRACE = "no-grace"
-    """The grace period is zero: nothing is ever waited for."""
+    """Grace is zero: nothing is ever waited for."""
     IDLE = "idle"
     """The source was silent for as long as the policy allows."""
     UPDATED = "updated"
@@ -68,8 +68,10 @@ class Reason(StrEnum):
     """The final result of its window is a tombstone, which says nothing."""
     AGGREGATED = "aggregated"
     FILTERED = "filtered"
+    SAMPLED_OUT = "sampled-out"
+    """Its key is none of those that the sample keeps."""
     KEPT = "kept"
-    """The filter lets it pass."""
+    """The filter, or the sample, lets it pass."""
     UNDECODABLE = "undecodable"
     FAILED = "failed"
     """The operator, or a function of the user's in it, failed on this record."""

@@ -3,6 +3,7 @@
     HeadraceError
     |- YourFault                     something the user wrote; exit code 2
     |  |- PipelineInvalid            a pipeline (file or object) that cannot work
+    |  |- ScenarioInvalid            a table of records, or a file of such, that cannot be run
     |  |- JobInvalid                 a Spark job's file that cannot work
     |  |- JobFailed                  a function of the user's own job that raised
     |  |- DurationInvalid            text that is not a duration
@@ -14,20 +15,25 @@
     |  |- TopicRefused               a topic that is missing, or that would lose or mix up records
     |  |- GroupBusy                  instances run that must be stopped first
     |  |- MemberForeign              another program is in the group of a pipeline
+    |  |- InstanceReplaced           another process has started under this one's name
+    |  |- RegistryRefused            a schema registry that answers, and will not let us in
     |  |- KafkaRefused               a broker that answers, and will not let us in
     |  |  `- TokenRefused            a token server that answers, and gives no token
+    |  |- ExtraMissing               a library that comes with an extra of headrace
     |  |- ProgramMissing             Java or Maven, which broker and Spark need
     |  |- LimitTooLow                the operating system gives this process too little
     |  `- PortTaken                  another program listens where the broker should
     |- RecordUndecodable             one record's bytes; it goes to the dead-letter topic
     |  |- RecordTooLarge             one record that a topic does not take; dead too
     |  `- RecordFailed               a step that fails on one record; dead too, or exit code 8
+    |- SchemaAwaited                 a registered schema that nobody has looked up yet
     |- BufferFull                    a buffer told to shut down when full is full; exit code 5
     |- StateRefused                  state that this program must not touch; exit code 4
     |  |- StateLayoutNewer           written by a newer headrace
     |  |- StateLocked                held by another process
     |  |- StateOfAnotherPipeline     written by another pipeline
     |  |- SinkOfAnotherQuery         a sink that another checkpoint has written to
+    |  |- ReplayDiffers              a micro-batch, written in part, that comes out otherwise now
     |  |- StateOfOtherOptions        written with options that these cannot go on from
     |  |- StateTruncated             a changelog that lost records which the state needs
     |  `- StateUnavailable           the disk is full, gone, or not ours to write
@@ -59,6 +65,10 @@ class YourFault(HeadraceError):
 
 class PipelineInvalid(YourFault):
     """A pipeline cannot work as written. **Do:** change the place that the sentence names."""
+
+
+class ScenarioInvalid(YourFault):
+    """A scenario cannot be run as written. **Do:** change the line that the sentence names."""
 
 
 class JobInvalid(YourFault):
@@ -111,8 +121,20 @@ class MemberForeign(YourFault):
     """
 
 
+class InstanceReplaced(YourFault):
+    """Another process has this one's instance id. **Do:** give each an id of its own."""
+
+
 class KafkaRefused(YourFault):
     """A broker does not accept us. **Do:** check user, password, certificates and permissions."""
+
+
+class RegistryRefused(YourFault):
+    """A schema registry does not answer us. **Do:** check its address, user and password."""
+
+
+class ExtraMissing(YourFault, ImportError):
+    """A library is not installed. **Do:** install the extra that the sentence names."""
 
 
 class ProgramMissing(YourFault):
@@ -154,6 +176,18 @@ class RecordFailed(RecordUndecodable):
     exit_code = 8
 
 
+class SchemaAwaited(HeadraceError):
+    """A value has a schema that was not looked up yet.
+
+    **Do:** nothing in a sidecar, which looks it up and tries again; in a test, give the schema.
+    """
+
+    def __init__(self, number: int) -> None:
+        """Say which."""
+        super().__init__(f"schema {number} was not looked up")
+        self.number = number
+
+
 class BufferFull(HeadraceError):
     """A buffer that must shut down is full. **Do:** raise its bounds, or choose another answer."""
 
@@ -183,6 +217,10 @@ class StateOfAnotherPipeline(StateRefused):
 
 class SinkOfAnotherQuery(StateRefused):
     """A sink was written with another checkpoint. **Do:** what the sentence says."""
+
+
+class ReplayDiffers(StateRefused):
+    """A micro-batch that was written in part comes out otherwise. **Do:** what it says."""
 
 
 class StateOfOtherOptions(StateRefused):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from contracts.errors import ProgramMissing
+from headrace.contracts.errors import ProgramMissing
 
 _VERSION = re.compile(r'version "(\d+)')
 

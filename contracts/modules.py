@@ -6,8 +6,8 @@ import importlib
 import sys
 from types import ModuleType
 
-from contracts.problem_text import show
-from contracts.raised import told
+from headrace.contracts.problem_text import show
+from headrace.contracts.raised import told
 
 
 def import_own(name: str) -> ModuleType:

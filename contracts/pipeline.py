@@ -30,12 +30,12 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from contracts import advice
-from contracts.hops import Hop, hops_of
-from contracts.policies import OPERATOR_KINDS, AnyOperator, Name, OperatorPolicy, Policy
-from contracts.selector_text import RECORD_TIMESTAMP, check_timestamp
-from contracts.time import DurationMs
-from contracts.topics import (
+from headrace.contracts import advice
+from headrace.contracts.hops import Hop, hops_of
+from headrace.contracts.policies import OPERATOR_KINDS, AnyOperator, Name, OperatorPolicy, Policy
+from headrace.contracts.selector_text import RECORD_TIMESTAMP, check_timestamp
+from headrace.contracts.time import DurationMs, WaitMs
+from headrace.contracts.topics import (
     TOPIC_CHARACTERS_MAX,
     TopicSpec,
     cleaned_topic,
@@ -45,13 +45,23 @@ from contracts.topics import (
     late_topic_name,
     progress_topic,
 )
-from contracts.topology import Problem, operator_problems, with_names, with_windows
+from headrace.contracts.topology import Problem, operator_problems, with_names, with_windows
 
 TopicName = Annotated[
     str,
     Field(pattern=r"^[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*$"),
     Field(max_length=TOPIC_CHARACTERS_MAX),
 ]
+
+
+IDLE_MS = 10_000
+"""A partition that was silent for so long is idle, where nobody says otherwise."""
+_MAX_SKEW_MS = 60_000
+
+
+def _idle_ms(written: dict[str, Any]) -> int | None:
+    """Where the clock says how far a silent partition is, nobody need guess."""
+    return IDLE_MS if written.get("max_delay_ms") is None else None
 
 
 class Source(Policy):
@@ -63,8 +73,28 @@ class Source(Policy):
 
     Milliseconds since 1970 as a whole number, or ISO 8601 text with an offset.
     """
+    values: Literal["json", "registry"] = "json"
+    """What selectors read values as: JSON, or by the schema that a value names by its number.
+
+    Avro, JSON or Protobuf behind a zero byte and four of the number, as a schema registry has it.
+    """
     max_future_ms: DurationMs | None = None
     """Further ahead of the clock a record goes dead; without it any timestamp is believed."""
+    max_delay_ms: DurationMs | None = None
+    """A record comes at most so long after its own timestamp, for whoever trusts the clocks.
+
+    A partition that was read to its end is then as far as the clock less that.
+    """
+    idle_ms: WaitMs = Field(default_factory=_idle_ms)
+    """Silent for so long at its end, a partition is not waited for; `never` to wait for ever.
+
+    10s if absent; `never` if absent where `max-delay` says how far a silent partition is.
+    """
+    max_skew_ms: DurationMs | None = None
+    """Before a repartition, so far a partition may run ahead of the slowest by event time.
+
+    The longest grace behind it if absent, and at least a minute.
+    """
 
 
 class Topic(Policy):
@@ -175,13 +205,26 @@ class PipelineSpec(Policy):
         """The stretches between two topics; one, unless an operator looks across partitions."""
         return hops_of(self.pipeline, self.source.topic, self.operators)
 
+    def max_skew_ms(self) -> int:
+        """How far a source partition may run ahead of the slowest."""
+        if self.source.max_skew_ms is not None:
+            return self.source.max_skew_ms
+        graces_ms = [getattr(policy, "grace_ms", 0) for policy in self.operators]
+        windows = [getattr(policy, "window", None) for policy in self.operators]
+        graces_ms += [getattr(window, "grace_ms", 0) for window in windows]
+        return max(_MAX_SKEW_MS, *graces_ms)
+
     def sends_late(self) -> bool:
         """Whether any operator sends late records to the late topic."""
         return any(getattr(policy, "late", None) == "topic" for policy in self.operators)
 
     def warnings(self) -> list[str]:
         """What works, and still may not be what was meant."""
-        return advice.warnings(self.operators, self.source.max_future_ms)
+        source = self.source
+        return [
+            *advice.warnings(self.operators, source.max_future_ms),
+            *advice.about_quiet(source.idle_ms, source.max_delay_ms),
+        ]
 
     def _internal_topics(self) -> Iterator[TopicSpec]:
         for hop in self.hops():

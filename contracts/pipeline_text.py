@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from contracts.errors import PipelineInvalid
-from contracts.pipeline import PipelineSpec, Sink, Source, Topic
-from contracts.policies import OPERATOR_KINDS, WINDOW_KINDS, BufferPolicy, Policy
-from contracts.problem_text import (
+from headrace.contracts.errors import PipelineInvalid
+from headrace.contracts.pipeline import PipelineSpec, Sink, Source, Topic
+from headrace.contracts.policies import OPERATOR_KINDS, WINDOW_KINDS, BufferPolicy, Policy
+from headrace.contracts.problem_text import (
     Path,
     Places,
     meant,
@@ -26,6 +26,7 @@ EXAMPLES = {
     "buffer": "buffer: {records: 1000, when-full: spill}",
     "dead": "dead: {topic: clicks.dead}",
     "difference": "difference: 5m",
+    "every": "every: 10",
     "function": "function: count",
     "gap": "gap: 30m",
     "grace": "grace: 30s",
@@ -68,20 +69,26 @@ def read_pipeline(document: object, file: str, places: Places) -> PipelineSpec:
 
 def sentences(error: ValidationError, document: object, file: str, places: Places) -> list[str]:
     """One line for each problem that pydantic found, in the order of the file."""
-    lines = []
-    found = error.errors(include_url=False)
+    lines = [
+        (place_of(path, places), problem_line(path, sentence, file, places))
+        for path, sentence in problems(error.errors(include_url=False), document)
+    ]
+    return [line for _, line in sorted(lines)]
+
+
+def problems(found: Sequence[ErrorDetails], document: object) -> list[tuple[Path, str]]:
+    """Where each problem stands that pydantic found in a document, and what is said of it."""
     misspelt = {
         meant(details["loc"], _known(details))
         for details in found
         if details["type"] == "extra_forbidden"
     }
-    for details in found:
-        missing = details["type"] == "missing" and details["loc"] in misspelt
-        if missing or _follows_from_another(details):
-            continue
-        path = _written_path(details["loc"], document)
-        lines.append((place_of(path, places), problem_line(path, _sentence(details), file, places)))
-    return [line for _, line in sorted(lines)]
+    return [
+        (_written_path(details["loc"], document), _sentence(details))
+        for details in found
+        if not (details["type"] == "missing" and details["loc"] in misspelt)
+        and not _follows_from_another(details)
+    ]
 
 
 def _follows_from_another(details: ErrorDetails) -> bool:

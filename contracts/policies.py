@@ -18,8 +18,8 @@ from pydantic import (
     model_validator,
 )
 
-from contracts.selector_text import check_aggregate_function, check_selector, check_where
-from contracts.time import TIME_MS_MAX, DurationMs, SizeBytes, format_duration_ms
+from headrace.contracts.selector_text import check_aggregate_function, check_selector, check_where
+from headrace.contracts.time import TIME_MS_MAX, DurationMs, SizeBytes, format_duration_ms
 
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}$")]
 """What Kafka accepts in a topic name, short enough to have a suffix."""
@@ -189,7 +189,13 @@ class ReorderPolicy(OperatorPolicy):
     """What becomes of a record that comes later than that."""
     buffer: BufferPolicy = BufferPolicy()
     idle_ms: DurationMs | None = None
-    """Let go of everything when the source was silent that long by the wall clock; else never."""
+    """Release everything when the source was silent that long by the wall clock; else never."""
+
+
+class MergePolicy(OperatorPolicy):
+    """Bring records of many source partitions into one order; a hop has it, no file names it."""
+
+    kind: Literal["merge"] = "merge"
 
 
 class DeduplicatePolicy(OperatorPolicy):
@@ -259,6 +265,14 @@ class FilterPolicy(OperatorPolicy):
     kind: Literal["filter"] = "filter"
     where: Annotated[str, AfterValidator(check_where)]
     """A comparison (`value.amount >= 3`, `header.type == "click"`) or `module:function`."""
+
+
+class SamplePolicy(OperatorPolicy):
+    """Keep one key in so many, with all of its records."""
+
+    kind: Literal["sample"] = "sample"
+    every: Annotated[int, Field(ge=2)]
+    """Of how many keys one is kept."""
 
 
 class AggregatePolicy(OperatorPolicy):
@@ -338,10 +352,12 @@ class SuppressPolicy(OperatorPolicy):
 
 AnyOperator = Annotated[
     ReorderPolicy
+    | MergePolicy
     | DeduplicatePolicy
     | DistinctPolicy
     | TablePolicy
     | FilterPolicy
+    | SamplePolicy
     | AggregatePolicy
     | SuppressPolicy,
     Field(discriminator="kind"),
@@ -353,6 +369,7 @@ OPERATOR_KINDS: dict[str, type[OperatorPolicy]] = {
     "distinct": DistinctPolicy,
     "table": TablePolicy,
     "filter": FilterPolicy,
+    "sample": SamplePolicy,
     "aggregate": AggregatePolicy,
     "suppress": SuppressPolicy,
 }

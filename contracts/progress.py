@@ -1,10 +1,12 @@
 """What a sidecar says about its cleaned topic, in the compacted topic `<cleaned>.progress`.
 
-Two kinds of rows, both JSON so that anybody can read them:
+Three kinds of rows, all JSON so that anybody can read them:
 
     key `pipeline`, in partition 0     which pipeline writes the topic, how it is partitioned, and
                                        the options by which a reader may rely on it
     key `N`, in partition N            how far partition N of the cleaned topic is
+    key `N@M`, in partition N          the same at a milestone: the first that was said behind M
+                                       times 100,000 offsets of the cleaned partition
 
 A row is written in the transaction that carries the records it speaks of. But a broker makes the
 partitions of a transaction readable one by one, and a reader asks for their ends one by one: the
@@ -12,6 +14,10 @@ row may be seen before those records. So it names the last of them, and counts f
 the cleaned partition up to there: every record on time below `progress_ms` was given to him. A
 topic that says nothing new is quiet, one whose progress stands still while its source grows is
 slow.
+
+Compaction leaves the last row of each key. Milestones are what a reader far behind goes by: so it
+releases a backlog as it reads, and not all of it at its end. Readers of the version before pass
+them by.
 """
 
 from __future__ import annotations
@@ -20,6 +26,8 @@ import json
 from typing import Any, NamedTuple
 
 PIPELINE_KEY = b"pipeline"
+MILESTONE_OFFSETS = 100_000
+_AT = b"@"
 
 
 class Progress(NamedTuple):
@@ -38,22 +46,44 @@ class Progress(NamedTuple):
 
     Null where none was ever cleaned, and missing in rows that older sidecars wrote.
     """
+    is_idle: bool = False
+    """The source's partition is read to its end and silent, so nobody needs to wait for this one.
+
+    Such a row repeats what the last commit said; where there never was a record, both times are -1.
+    It holds until the next row of the partition. A row that is not idle does not have the field.
+    """
 
 
 def progress_row(progress: Progress) -> tuple[bytes, bytes]:
     """Key and value of a row."""
     fields = progress._asdict()
+    if not progress.is_idle:
+        del fields["is_idle"]
     return b"%d" % fields.pop("partition"), _dumps(fields)
+
+
+def milestone_of(progress: Progress) -> int:
+    """The milestone that a partition has passed last; 0 before the first."""
+    return (progress.cleaned_offset or 0) // MILESTONE_OFFSETS
+
+
+def milestone_row(progress: Progress) -> tuple[bytes, bytes]:
+    """Key and value of the row that stays when later ones have come."""
+    key, value = progress_row(progress)
+    return b"%b%b%d" % (key, _AT, milestone_of(progress)), value
 
 
 def read_progress(key: bytes | None, value: bytes | None) -> Progress | None:
     """The progress in a row, None where it is of another kind."""
-    if key is None or value is None or not key.isdigit():
+    if key is None or value is None:
+        return None
+    partition, at, milestone = key.partition(_AT)
+    if not partition.isdigit() or (at and not milestone.isdigit()):
         return None
     said = json.loads(value)
     # A later version may say more.
     known = {name: said[name] for name in Progress._fields if name in said}
-    return Progress(partition=int(key), **known)
+    return Progress(partition=int(partition), **known)
 
 
 class CleanedBy(NamedTuple):

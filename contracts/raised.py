@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contracts.problem_text import shortened
+from headrace.contracts.problem_text import shortened
 
 _CHARACTERS_MAX = 200
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from contracts.hops import transactional_prefix
-from contracts.pipeline import PipelineSpec
-from contracts.topics import TopicSpec, decisions_topic
+from headrace.contracts.hops import transactional_prefix
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.topics import TopicSpec, decisions_topic
 
 Resource = Literal["topic", "group", "transactional-id", "cluster"]
 Operation = Literal["Read", "Write", "Create", "Delete", "DescribeConfigs", "ClusterAction"]

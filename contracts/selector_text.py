@@ -14,8 +14,8 @@ import json
 import re
 from typing import Literal, NamedTuple, NoReturn, cast
 
-from contracts.errors import SelectorInvalid
-from contracts.problem_text import show
+from headrace.contracts.errors import SelectorInvalid
+from headrace.contracts.problem_text import show
 
 AGGREGATE_FUNCTIONS = ("count", "sum", "min", "max", "first", "last", "collect")
 RECORD_TIMESTAMP = "record"

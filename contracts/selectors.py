@@ -1,5 +1,7 @@
 """Selectors made into fast functions of a record, once for a pipeline.
 
+A value is read by a function that is handed in: JSON, or what `registered` knows schemas of.
+
 What an id is: bytes. A key, a header and a whole value are taken as they are. Text in a JSON
 value gives its UTF-8 bytes, so the text "1" and the number 1 are the same id, as are a header `1`
 and a field "1"; everything else gives its canonical JSON (sorted keys, no spaces). Whole numbers
@@ -19,11 +21,11 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from math import isfinite
 from typing import Any, TypeVar
 
-from contracts.errors import RecordFailed, RecordUndecodable, SelectorInvalid
-from contracts.modules import import_own
-from contracts.raised import told
-from contracts.record import Record
-from contracts.selector_text import (
+from headrace.contracts.errors import RecordFailed, RecordUndecodable, SelectorInvalid
+from headrace.contracts.modules import import_own
+from headrace.contracts.raised import told
+from headrace.contracts.record import Record
+from headrace.contracts.selector_text import (
     RECORD_TIMESTAMP,
     Comparison,
     Literals,
@@ -32,7 +34,14 @@ from contracts.selector_text import (
     parse_selector,
     parse_where,
 )
-from contracts.serde.json import KINDS, Json, decode_json, decode_json_field, encode_json
+from headrace.contracts.serde.json import (
+    KINDS,
+    Json,
+    ReadField,
+    decode_json,
+    decode_json_field,
+    encode_json,
+)
 
 Answer = TypeVar("Answer")
 Number = int | float
@@ -47,31 +56,33 @@ _COMPARE: dict[Sign, Callable[[Any, Any], bool]] = {
 }
 
 
-def select(text: str) -> Callable[[Record], bytes | None]:
+def select(text: str, read: ReadField = decode_json_field) -> Callable[[Record], bytes | None]:
     """The id that a selector finds in a record, as bytes."""
     selector = parse_selector(text)
     if selector.place == "function":
         return _function_id(selector)
     if selector.place == "value" and selector.path:
-        return _field_id(selector.path)
+        return _field_id(selector.path, read)
     return _raw_bytes(selector)
 
 
-def select_json(text: str) -> Callable[[Record], Json]:
+def select_json(text: str, read: ReadField = decode_json_field) -> Callable[[Record], Json]:
     """What a selector finds, as JSON: fields as they are, keys and headers as text."""
     selector = parse_selector(text)
     if selector.place == "value":
-        return _field(selector.path)
+        return _field(selector.path, read)
     if selector.place == "function":
         return _call(selector, partial(_json_answer, selector))
     return _text(selector)
 
 
-def select_number(text: str) -> Callable[[Record], Number | None]:
+def select_number(
+    text: str, read: ReadField = decode_json_field
+) -> Callable[[Record], Number | None]:
     """The number that a selector finds; keys and headers are read as JSON numbers."""
     selector = parse_selector(text)
     as_text = selector.place in {"key", "header"}
-    find = _parsed_text(selector) if as_text else select_json(text)
+    find = _parsed_text(selector) if as_text else select_json(text, read)
 
     def number(record: Record) -> Number | None:
         found = find(record)
@@ -83,12 +94,12 @@ def select_number(text: str) -> Callable[[Record], Number | None]:
     return number
 
 
-def select_timestamp_ms(text: str) -> Callable[[Record], int]:
+def select_timestamp_ms(text: str, read: ReadField = decode_json_field) -> Callable[[Record], int]:
     """A record's event time: its own, milliseconds since 1970, or ISO 8601 text with an offset."""
     if text == RECORD_TIMESTAMP:
         return operator.attrgetter("timestamp_ms")
     selector = parse_selector(text)
-    find = select_json(text)
+    find = select_json(text, read)
 
     def timestamp_ms(record: Record) -> int:
         found = find(record)
@@ -102,7 +113,7 @@ def select_timestamp_ms(text: str) -> Callable[[Record], int]:
     return timestamp_ms
 
 
-def predicate(where: str) -> Callable[[Record], bool]:
+def predicate(where: str, read: ReadField = decode_json_field) -> Callable[[Record], bool]:
     """Whether a comparison, or the user's function, holds for a record.
 
     For a missing field and for null nothing holds but `== null`. Two kinds are never equal (true is
@@ -110,7 +121,7 @@ def predicate(where: str) -> Callable[[Record], bool]:
     """
     parsed = parse_where(where)
     if isinstance(parsed, Comparison):
-        return _comparison(parsed)
+        return _comparison(parsed, read)
     return _call(parsed, bool)
 
 
@@ -182,15 +193,15 @@ def _raw_bytes(selector: Selector) -> Callable[[Record], bytes | None]:
     return last_header
 
 
-def _field(path: tuple[str, ...]) -> Callable[[Record], Json]:
+def _field(path: tuple[str, ...], read: ReadField) -> Callable[[Record], Json]:
     def field(record: Record) -> Json:
-        return None if record.value is None else decode_json_field(record.value, path)
+        return None if record.value is None else read(record.value, path)
 
     return field
 
 
-def _field_id(path: tuple[str, ...]) -> Callable[[Record], bytes | None]:
-    find = _field(path)
+def _field_id(path: tuple[str, ...], read: ReadField) -> Callable[[Record], bytes | None]:
+    find = _field(path, read)
 
     def field_id(record: Record) -> bytes | None:
         found = find(record)
@@ -282,13 +293,13 @@ def _parse_timestamp_ms(text: str, selector: Selector) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
-def _comparison(comparison: Comparison) -> Callable[[Record], bool]:
+def _comparison(comparison: Comparison, read: ReadField) -> Callable[[Record], bool]:
     selector, sign, right = comparison.left, comparison.sign, comparison.right
     compare = _COMPARE[sign]
     if selector.place in {"key", "header"} and _kind(right) == "a number":
         find = _parsed_text(selector)
     else:
-        find = select_json(selector.text)
+        find = select_json(selector.text, read)
 
     def equal(record: Record) -> bool:
         found = find(record)

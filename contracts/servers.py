@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from contracts.problem_text import show
+from headrace.contracts.problem_text import show
 
 PORT_MAX = 65_535
 

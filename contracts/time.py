@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from contracts.errors import DurationInvalid, SizeInvalid
+from headrace.contracts.errors import DurationInvalid, SizeInvalid
 
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _UNIT_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -44,6 +44,11 @@ def parse_duration_ms(text: object) -> int:
     return milliseconds
 
 
+def parse_wait_ms(text: object) -> int | None:
+    """A duration, or None where it is `never` over."""
+    return None if text is None or text == "never" else parse_duration_ms(text)
+
+
 def format_duration_ms(milliseconds: int) -> str:
     """The shortest exact way to write a duration: `90s`, not `90000ms`."""
     for unit in ("w", "d", "h", "m", "s"):
@@ -77,9 +82,15 @@ _DURATION_SCHEMA = {
 }
 _SIZE_SCHEMA = {"type": ["string", "integer"], "examples": ["64MiB"], "minimum": 0}
 
+_WAIT_SCHEMA = {"type": ["string", "integer"], "examples": ["10s", "never"]}
+
 DurationMs = Annotated[
     int, BeforeValidator(parse_duration_ms), Field(ge=0), WithJsonSchema(_DURATION_SCHEMA)
 ]
+WaitMs = Annotated[
+    int | None, BeforeValidator(parse_wait_ms), WithJsonSchema(_WAIT_SCHEMA | {"minimum": 0})
+]
+"""A duration, or None: for ever."""
 SizeBytes = Annotated[
     int, BeforeValidator(parse_size_bytes), Field(ge=0), WithJsonSchema(_SIZE_SCHEMA)
 ]

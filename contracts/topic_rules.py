@@ -14,6 +14,7 @@ somebody else.
     deletes by age or size          refused     chosen or accepted: warned  warned
                                                 default: refused
     keeps the newest of each key    as meant    cleaned: same; or refused   warned
+    forgets deletions too soon      refused
     grows uncompacted or unpurged   warned
     replaces timestamps             refused     refused                     warned
     refuses far times, large ones   warned      warned
@@ -24,10 +25,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from contracts.pipeline import PipelineSpec
-from contracts.selector_text import RECORD_TIMESTAMP
-from contracts.time import format_duration_ms
-from contracts.topics import FOREVER_MS, TopicSpec
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.selector_text import RECORD_TIMESTAMP
+from headrace.contracts.time import format_duration_ms
+from headrace.contracts.topics import FOREVER_MS, TOMBSTONES_KEPT_MS, TopicSpec
 
 
 class Setting(NamedTuple):
@@ -44,6 +45,7 @@ Found = Mapping[str, Setting]
 _INTERNAL = ("changelog", "progress", "repartition")
 _WITH_EVENT_TIME = ("cleaned", "late", "dead", "repartition")
 _AGE, _SIZE, _POLICY = "retention.ms", "retention.bytes", "cleanup.policy"
+_TOMBSTONES = "delete.retention.ms"
 _TIMESTAMP_TYPE = "message.timestamp.type"
 _AHEAD, _BEHIND = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
 _RECORD_BYTES = "max.message.bytes"
@@ -89,6 +91,7 @@ def findings(
         return
     yield from _deletions(topic, found, accepts_retention=accepts_retention)
     yield from _compaction(topic, found)
+    yield from _tombstones(topic, found)
     if topic.role in _WITH_EVENT_TIME:
         yield from _times(topic, found, max_future_ms)
     if _RECORD_BYTES not in source:
@@ -172,6 +175,19 @@ def _compaction(topic: TopicSpec, found: Found) -> Iterator[Finding]:
         )
         asked_for = topic.role == "cleaned" and found[_POLICY].chosen
         yield Finding(sentence, refused=not asked_for)
+
+
+def _tombstones(topic: TopicSpec, found: Found) -> Iterator[Finding]:
+    if topic.role != "changelog" or "compact" not in _policy(found):
+        return
+    kept_ms = int(found[_TOMBSTONES].value)
+    if kept_ms < TOMBSTONES_KEPT_MS:
+        sentence = (
+            f"`{topic.name}` forgets after {format_duration_ms(kept_ms)} what was deleted, and a"
+            f" copy of the state that missed it for longer would keep it; set its {_TOMBSTONES} to"
+            f" {TOMBSTONES_KEPT_MS}"
+        )
+        yield Finding(sentence, refused=True)
 
 
 def _times(topic: TopicSpec, found: Found, max_future_ms: int | None) -> Iterator[Finding]:

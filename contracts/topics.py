@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from contracts.policies import AnyOperator, FilterPolicy, ReorderPolicy
+from headrace.contracts.policies import AnyOperator, FilterPolicy, ReorderPolicy, SamplePolicy
 
 TOPIC_CHARACTERS_MAX = 249
 """Kafka's own limit."""
@@ -19,6 +19,8 @@ FOREVER_MS = -1
 DECISIONS_RETENTION_MS = 7 * 86_400_000
 TOMBSTONES_KEPT_MS = 86_400_000
 """How long compaction leaves a changelog's tombstones for those who did not read them yet."""
+PROGRESS_SEGMENT_MS = 3_600_000
+"""Compaction leaves the segment alone that is written: without an end to it, a week of rows."""
 _TIMESTAMP_MS_MAX = (1 << 63) - 1
 
 
@@ -46,6 +48,8 @@ class TopicSpec:
         }
         if "delete" in self.cleanup_policy:
             settings["retention.ms"] = str(self.retention_ms)
+        if self.role == "progress":
+            settings["segment.ms"] = str(PROGRESS_SEGMENT_MS)
         if self.role == "changelog":
             settings["delete.retention.ms"] = str(TOMBSTONES_KEPT_MS)
         if not self.broker_time:
@@ -83,7 +87,7 @@ def dead_topic(name: str) -> TopicSpec:
 
 def progress_topic(cleaned: str) -> TopicSpec:
     """How far each partition of the cleaned topic is."""
-    why = "one row a partition: the lowest timestamp that can still come in time"
+    why = "the lowest timestamp that can still come in time: a row a partition and milestone"
     return TopicSpec(f"{cleaned}.progress", "progress", "compact", FOREVER_MS, why)
 
 
@@ -113,4 +117,4 @@ def keeps_state(policy: AnyOperator) -> bool:
     """Whether an operator remembers anything."""
     if isinstance(policy, ReorderPolicy):
         return policy.grace_ms > 0
-    return not isinstance(policy, FilterPolicy)
+    return not isinstance(policy, FilterPolicy | SamplePolicy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     SuppressPolicy,
@@ -13,7 +13,7 @@ from contracts.policies import (
     Unlimited,
     Window,
 )
-from contracts.time import format_duration_ms
+from headrace.contracts.time import format_duration_ms
 
 
 class Problem(NamedTuple):
@@ -34,6 +34,7 @@ def with_names(operators: Sequence[AnyOperator]) -> tuple[AnyOperator, ...]:
 
 def operator_problems(operators: Sequence[AnyOperator]) -> Iterator[Problem]:
     """Why these operators cannot stand in one pipeline, in their order."""
+    merges: set[str | None] = {f"{policy.name}-merge" for policy in operators}
     names: set[str | None] = set()
     stores: set[str | None] = set()
     aggregate: AggregatePolicy | None = None
@@ -43,6 +44,8 @@ def operator_problems(operators: Sequence[AnyOperator]) -> Iterator[Problem]:
             yield Problem(path, _same_name(policy))
         elif policy.store in stores:
             yield Problem(path, f"the store `{policy.store}` has an owner; give another `store`")
+        elif merges & {policy.name, policy.store}:
+            yield Problem(path, _name_of_ours(policy))
         names.add(policy.name)
         stores.add(policy.store)
         if isinstance(policy, SuppressPolicy) and policy.until == "window-closes":
@@ -79,6 +82,13 @@ def _same_name(policy: AnyOperator) -> str:
     return (
         f"two operators are called `{policy.name}`, and state is found by name;"
         f" give one of them another, such as `name: {policy.name}-again`"
+    )
+
+
+def _name_of_ours(policy: AnyOperator) -> str:
+    return (
+        f"`{policy.name}` is what headrace calls a merge behind an operator of yours; give it"
+        " another name and store"
     )
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from contracts.record import Headers
+from headrace.contracts.record import Headers
 
 WINDOW_HEADER = "headrace.window"
 UNLIMITED_END_MS = (1 << 63) - 1

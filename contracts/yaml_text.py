@@ -9,18 +9,19 @@ an alias of aliases says more in a kilobyte than a memory holds.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import BinaryIO, NamedTuple
 
 import yaml
 
-from contracts.errors import HeadraceError
-from contracts.problem_text import Path as KeyPath
-from contracts.problem_text import show
+from headrace.contracts.errors import HeadraceError
+from headrace.contracts.problem_text import Path as KeyPath
+from headrace.contracts.problem_text import show
 
 FILE_BYTES_MAX = 256 << 10
 _VALUES_MAX = 5_000
 _DEPTH_MAX = 50
+LINE_CHARACTERS = 100
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -109,6 +110,31 @@ for _kind, _pattern, _first in (
     ("float", r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
 ):
     _Loader.add_implicit_resolver(f"{_TAG}{_kind}", re.compile(rf"(?:{_pattern})$"), _first)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Puts in quotes what either version of YAML would take for something else than text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  # the parser's own attribute
+        first: [
+            *yaml.SafeDumper.yaml_implicit_resolvers.get(first, []),
+            *_Loader.yaml_implicit_resolvers.get(first, []),
+        ]
+        for first in yaml.SafeDumper.yaml_implicit_resolvers | _Loader.yaml_implicit_resolvers
+    }
+
+
+def write_yaml(document: Mapping[str, object]) -> str:
+    """A mapping as YAML, in the order of its keys; what has no mapping in it is one line."""
+    written: str = yaml.dump(
+        document,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=LINE_CHARACTERS,
+        default_flow_style=None,
+    )
+    return written
 
 
 class _Reader:

@@ -110,7 +110,7 @@ if have $official_kafka; then
   say "$official_kafka is here; no stand-in is needed"
 else
   cp -r docker/kafka "$work/kafka"
-  cp -r "$($python -c 'from services.broker.jars import kafka_jars; print(kafka_jars())')" \
+  cp -r "$($python -c 'from headrace.services.broker.jars import kafka_jars; print(kafka_jars())')" \
     "$work/kafka/jars"
   build $standin_kafka "$work/kafka" $java
 fi
@@ -132,7 +132,7 @@ done
 cp -r docker/pipelines "$work/sidecar/pipelines"
 build $sidecar "$work/sidecar" "$base"
 cp -r docker/jobs "$work/spark/jobs"
-$python -m spark_jobs "$work/spark/connectors" >"$work/log" 2>&1 || {
+$python -m headrace.spark_jobs "$work/spark/connectors" >"$work/log" 2>&1 || {
   tail -n 20 "$work/log" >&2
   exit 1
 }

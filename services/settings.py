@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from ipaddress import ip_address
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -21,11 +22,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from contracts.errors import SettingsInvalid
-from contracts.policies import Name
-from contracts.problem_text import show
-from contracts.servers import PORT_MAX, Servers
-from contracts.time import DurationMs, SizeBytes, format_duration_ms
+from headrace.contracts.errors import SettingsInvalid
+from headrace.contracts.policies import Name
+from headrace.contracts.problem_text import show
+from headrace.contracts.servers import PORT_MAX, Servers
+from headrace.contracts.time import DurationMs, SizeBytes, format_duration_ms
 
 PREFIX = "HEADRACE_"
 _FILE_SUFFIX = "_FILE"
@@ -71,8 +72,8 @@ class Settings(BaseSettings):
     """A partition commits earlier if so many records wait in it."""
     commit_bytes_max: Annotated[SizeBytes, Field(gt=0)] = 16 << 20
     """A partition commits earlier if so much output waits in it."""
-    memory_bytes: Annotated[SizeBytes, Field(gt=0)] = 512 << 20
-    """What RocksDB may take in the whole process."""
+    memory_bytes: Annotated[SizeBytes, Field(gt=0)] | None = None
+    """What the whole process may take; half of the machine's or container's if absent."""
     replication_factor: Annotated[int, Field(gt=0)] | None = None
     """Of the topics that headrace makes; the broker's default if absent."""
     http_port: _Port | None = None
@@ -138,6 +139,17 @@ class Settings(BaseSettings):
     oauth_scope: _Text | None = None
     """What the token is asked for."""
 
+    schema_registry_url: Annotated[str, Field(pattern=r"^https?://[^/@,\s]+[^@,\s]*$")] | None = (
+        None
+    )
+    """Where schemas stand that values name by number, for sources with `values: registry`."""
+    schema_registry_username: _Text | None = None
+    """Who asks it, where it wants to know."""
+    schema_registry_password: SecretStr | None = None
+    """What proves it."""
+    schema_registry_ca_file: _ReadableFile | None = None
+    """Who vouches for it, as PEM, beside the system's authorities."""
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -153,7 +165,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Settings:
-        problems = [*_security_problems(self), *_timing_problems(self)]
+        found = (_security_problems(self), _registry_problems(self), _timing_problems(self))
+        problems = [*chain.from_iterable(found)]
         if problems:
             details = [
                 InitErrorDetails(
@@ -233,6 +246,21 @@ def _login_problems(settings: Settings) -> Iterator[tuple[str, str]]:
             " HEADRACE_OAUTH_PLAIN_HTTP to true where the way there is safe"
         )
         yield "oauth_token_url", sentence
+
+
+def _registry_problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    url, username = settings.schema_registry_url, settings.schema_registry_username
+    if url is None:
+        for name in sorted(settings.model_fields_set):
+            if name.startswith("schema_registry_"):
+                yield name, "does nothing without a registry; set HEADRACE_SCHEMA_REGISTRY_URL"
+        return
+    if username is None and settings.schema_registry_password is not None:
+        yield "schema_registry_username", "is missing; a password needs a user"
+    if settings.schema_registry_ca_file is not None and not url.startswith("https://"):
+        yield "schema_registry_ca_file", "does nothing without TLS; write https:// in the address"
+    if username is not None and _is_in_clear(url):
+        yield "schema_registry_url", "would send a password in clear elsewhere; write https://"
 
 
 def _is_in_clear(url: str) -> bool:
@@ -344,6 +372,9 @@ def _too_large(details: ErrorDetails) -> str:
 def _not_matching(details: ErrorDetails) -> str:
     if details["loc"][0] == "oauth_token_url":
         return f"{show(details['input'])} is not an address; write https://host/path"
+    if details["loc"][0] == "schema_registry_url":
+        # A password may stand in it, so it is not shown.
+        return "is not the address of one registry, such as https://host:8081, without its user"
     return (
         f"{show(details['input'])} is not a name that Kafka accepts;"
         " write letters, digits, `.`, `_` and `-`, at most 80, beginning with a letter or digit"

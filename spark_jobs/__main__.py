@@ -1,4 +1,4 @@
-"""`python -m spark_jobs [FOLDER]`: do once what every start of Spark would do anew.
+"""`python -m headrace.spark_jobs [FOLDER]`: do once what every start of Spark would do anew.
 
 Its connectors are fetched, before many ask at a time: two sessions whose Ivy fills one empty cache
 would read each other's half files. The classes that a job loads are archived for Java. With a
@@ -14,12 +14,18 @@ from pathlib import Path
 from shutil import copy
 from tempfile import TemporaryDirectory
 
-from contracts.errors import YourFault
-from spark_jobs import first_run
-from spark_jobs.connectors import fetched
-from spark_jobs.home import archives_of, class_archive, connectors_of, prepare_home, prepared_home
-from spark_jobs.java import check_java
-from spark_jobs.session import open_session
+from headrace.contracts.errors import YourFault
+from headrace.spark_jobs import first_run
+from headrace.spark_jobs.connectors import fetched
+from headrace.spark_jobs.home import (
+    archives_of,
+    class_archive,
+    connectors_of,
+    prepare_home,
+    prepared_home,
+)
+from headrace.spark_jobs.java import check_java
+from headrace.spark_jobs.session import open_session
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`python -m spark_jobs.daemon`: what Spark starts once, and forks its Python workers from.
+"""`python -m headrace.spark_jobs.daemon`: Spark starts it once, and forks Python workers from it.
 
 It is Spark's own, and has imported before it forks what every worker needs.
 """
@@ -9,13 +9,13 @@ import importlib
 
 from pyspark.daemon import manager
 
-from spark_jobs.worker import settle
+from headrace.spark_jobs.worker import settle
 
 NEEDED = (
     "pyarrow.compute",
     "pyspark.sql.pandas.serializers",
-    "spark_jobs.operators.processor",
-    "spark_jobs.write.transaction",
+    "headrace.spark_jobs.operators.processor",
+    "headrace.spark_jobs.write.transaction",
 )
 
 if __name__ == "__main__":

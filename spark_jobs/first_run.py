@@ -1,4 +1,4 @@
-"""`python -m spark_jobs.first_run ARCHIVE FOLDER`: a small job over all that jobs load.
+"""`python -m headrace.spark_jobs.first_run ARCHIVE FOLDER`: a small job over all that jobs load.
 
 Java archives the classes when it ends. What it does is a join of a stream with versions, with state
 and a checkpoint, into a Delta table; of Kafka's connector, what it takes to ask a broker.
@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark_jobs.operators.frames import Spread
-from spark_jobs.operators.operate import operate
-from spark_jobs.operators.topology import LookUp, Topic
-from spark_jobs.session import open_session
-from spark_jobs.versioned.tables import Versioned
-from spark_jobs.write.delta import DeltaSink
+from headrace.spark_jobs.operators.frames import Spread
+from headrace.spark_jobs.operators.operate import operate
+from headrace.spark_jobs.operators.topology import LookUp, Topic
+from headrace.spark_jobs.session import open_session
+from headrace.spark_jobs.versioned.tables import Versioned
+from headrace.spark_jobs.write.delta import DeltaSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

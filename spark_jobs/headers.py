@@ -13,7 +13,7 @@ from functools import lru_cache
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from contracts.record import Headers
+from headrace.contracts.record import Headers
 
 _SCHEMA = "array<struct<key:string,value:binary>>"
 

@@ -5,8 +5,9 @@ and Python compiles what it takes from an archive anew in every process: 1.4 CPU
 worker instead of 0.4. On a machine under load, a worker that starts a query may not do so within
 Spark's ten seconds.
 
-`python -m spark_jobs` adds the connectors, for which Ivy would else look at every start, and Java's
-archive of the classes that a job loads: a third of the CPU time from nothing to a first result.
+`python -m headrace.spark_jobs` adds the connectors, for which Ivy would else look at every start,
+and Java's archive of the classes that a job loads: a third of the CPU time from nothing to a first
+result.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from zlib import crc32
 
 import pyspark
 
-from contracts.cache import cache_folder
-from contracts.errors import SettingsInvalid
-from spark_jobs.connectors import CONNECTORS
-from spark_jobs.java import java_program
+from headrace.contracts.cache import cache_folder
+from headrace.contracts.errors import SettingsInvalid
+from headrace.spark_jobs.connectors import CONNECTORS
+from headrace.spark_jobs.java import java_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

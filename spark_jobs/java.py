@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from functools import cache
 
-from contracts.java import java_version, no_java, unfit_java
+from headrace.contracts.java import java_version, no_java, unfit_java
 
 _WHO = "Spark"
 _FITS = range(17, 23)

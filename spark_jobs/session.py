@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-from spark_jobs import daemon
-from spark_jobs.connectors import CONNECTORS, packages
-from spark_jobs.home import AVRO_LIMITS, ivy_settings, java_options, spark_home
-from spark_jobs.java import check_java
-from spark_jobs.worker import forget_jars, without_jars
+from headrace.spark_jobs import daemon
+from headrace.spark_jobs.connectors import CONNECTORS, packages
+from headrace.spark_jobs.home import AVRO_LIMITS, ivy_settings, java_options, spark_home
+from headrace.spark_jobs.java import check_java
+from headrace.spark_jobs.worker import forget_jars, without_jars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +34,8 @@ _FILES = "spark.sql.streaming.checkpointFileManagerClass"
 _FILES_ON_DISK = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
+    # A copy of a task does all its work twice; it would do no harm.
+    "spark.speculation": "false",
     "spark.executor.defaultJavaOptions": AVRO_LIMITS,
     # A bar for each micro-batch is told to nobody, and breaks the lines of a log.
     "spark.ui.showConsoleProgress": "false",
@@ -54,6 +56,8 @@ SETTINGS = {
     f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
     # On a busy machine Python may take longer to say who it is than Spark's fifteen seconds.
     "spark.python.authenticate.socketTimeout": "300s",
+    # A column of Arrow's holds two gigabytes, and Java's memory less.
+    f"{_ARROW}.maxBytesPerBatch": str(64 << 20),
     # A group comes in one piece where it can: every piece costs a frame of its own.
     f"{_ARROW}.maxRecordsPerBatch": "100000",
     f"{_ARROW}.transformWithStateInPandas.maxRecordsPerBatch": "100000",

@@ -31,6 +31,8 @@ COUNT = "count"
 """A verdict: how a number of the task stands; `reason` is its name."""
 SAID = "said"
 """A verdict: a sentence for people, in `reason`."""
+LOWEST = "lowest"
+"""A verdict: a task that holds `added` waits for the place in `reason`, which is at `number`."""
 REACHED = "reached"
 """A verdict: the partition was read up to this offset; it goes no further than the operators."""
 

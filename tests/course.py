@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-_LONG = ("spark", "cli/test_demo", "kafka", "kill", "conformance", "runtime", "clusters", "bench")
+_LONG = (
+    "spark", "cli/test_demo", "kafka", "kill", "jepsen", "conformance", "runtime", "clusters",
+    "bench",
+)  # fmt: skip
 """Where brokers, Spark and containers are started; the longest first, the others fill the gaps."""
 _TESTS = Path(__file__).parent
 _LEFT_OUT = "no time was left"

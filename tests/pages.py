@@ -11,14 +11,17 @@ from pathlib import Path
 
 from tests.architecture.source import ROOT
 
-_BLOCK = re.compile(r"(<!-- runnable -->\n)?```(\w+)\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"(?:<!-- (runnable|broker) -->\n)?```(\w+)\n(.*?)```", re.DOTALL)
 _FILE_NAME = re.compile(r"# ([\w-]+\.(?:yaml|py))")
 
 
-def blocks(page: str, language: str, *, runnable: bool = False) -> list[str]:
-    """What stands between a page's fences in a language."""
+def blocks(page: str, language: str, *marks: str) -> list[str]:
+    """What stands between a page's fences in a language; with marks only what has one of them.
+
+    The mark `runnable` is of commands that run anywhere, `broker` of what needs a broker.
+    """
     found = _BLOCK.findall((ROOT / page).read_text("utf-8"))
-    return [text for mark, kind, text in found if kind == language and (mark or not runnable)]
+    return [text for mark, kind, text in found if kind == language and (not marks or mark in marks)]
 
 
 def write_files(page: str, folder: Path) -> None:
@@ -30,9 +33,9 @@ def write_files(page: str, folder: Path) -> None:
 
 
 def installed() -> dict[str, str]:
-    """The environment of who installed us: our commands are on the path, our modules are found."""
+    """The environment of who installed us: our commands are on the path."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    return {**os.environ, "PATH": path}
 
 
 def run_there(command: list[str], folder: Path) -> str:

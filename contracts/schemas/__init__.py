@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from contracts.pipeline import PipelineSpec
-from contracts.policies import OPERATOR_KINDS, WINDOW_KINDS, Policy
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.policies import OPERATOR_KINDS, WINDOW_KINDS, MergePolicy, Policy
 
 SCHEMA_FILE = "pipeline.schema.json"
 
@@ -15,6 +15,7 @@ def pipeline_schema() -> str:
     """The schema of a pipeline file, as text."""
     schema = PipelineSpec.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
+    definitions.pop(MergePolicy.__name__)
     # In a file the kind is the key above the options, not one of them.
     for policy in OPERATOR_KINDS.values():
         definitions[policy.__name__]["properties"].pop("kind")

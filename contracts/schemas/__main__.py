@@ -1,9 +1,9 @@
-"""Print the schema: `python -m contracts.schemas > contracts/schemas/pipeline.schema.json`."""
+"""Print the schema; `make schema` keeps it in this folder."""
 
 from __future__ import annotations
 
 import sys
 
-from contracts.schemas import pipeline_schema
+from headrace.contracts.schemas import pipeline_schema
 
 sys.stdout.write(pipeline_schema())

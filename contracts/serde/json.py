@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 
 import orjson
 
-from contracts.errors import RecordFailed, RecordUndecodable
+from headrace.contracts.errors import RecordFailed, RecordUndecodable
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+ReadField = Callable[[bytes, tuple[str, ...]], Json]
+"""What a value says at a path of field names, whatever it is written in; as `decode_json_field`."""
 
 KINDS = {
     type(None): "null",
@@ -49,12 +52,15 @@ def decode_json_field(data: bytes, path: tuple[str, ...]) -> Json:
         if len(data) != _LONG_BYTES or data[0] != 0:
             message = f"the value is not JSON: {error.msg} (character {error.pos})"
             if data[:1] == _REGISTRY_MAGIC:
-                message += "; it begins as Avro or Protobuf with a registered schema does"
+                message += (
+                    "; it begins as a value with a registered schema does, which"
+                    " `values: registry` in the source reads"
+                )
             raise RecordUndecodable(message) from error
         document = int.from_bytes(data)
-    found = _walk(document, path)
+    found = walk(document, path)
     if type(found) in _MAY_BE_INEXACT and _LONG_NUMBER.search(data):
-        return _walk(_decode_exactly(data), path)
+        return walk(_decode_exactly(data), path)
     return found
 
 
@@ -70,7 +76,8 @@ def encode_json(found: Json) -> bytes:
 _MAY_BE_INEXACT = frozenset({float, list, dict})
 
 
-def _walk(found: Json, path: tuple[str, ...]) -> Json:
+def walk(found: Json, path: tuple[str, ...]) -> Json:
+    """What stands at a path; None where a field is missing or null."""
     for depth, name in enumerate(path):
         if found is None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from services.broker.java import Java
+from headrace.services.broker.java import Java
 
 
 def class_archive(java: Java, jars: Path) -> Path:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from contracts.errors import BrokerFailed
-from services.broker.archive import class_archive
-from services.broker.jars import KafkaVersion, kafka_jars
-from services.broker.java import find_java
-from services.broker.kraft import (
+from headrace.contracts.errors import BrokerFailed
+from headrace.services.broker.archive import class_archive
+from headrace.services.broker.jars import KafkaVersion, kafka_jars
+from headrace.services.broker.java import find_java
+from headrace.services.broker.kraft import (
     PLAINTEXT,
     Endpoint,
     Listener,
@@ -17,8 +17,8 @@ from services.broker.kraft import (
     and_listeners,
     properties,
 )
-from services.broker.ports import LOOPBACK, check_free, free_ports
-from services.broker.process import BrokerProcess
+from headrace.services.broker.ports import LOOPBACK, check_free, free_ports
+from headrace.services.broker.process import BrokerProcess
 
 # A heap that is collected in place, and code that is compiled once: a start of two seconds, and
 # little memory. A broker under a bench wants `()` instead.

@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, get_args
 
-from contracts import cache
-from contracts.errors import BrokerFailed, ProgramMissing, SettingsInvalid
+from headrace.contracts import cache
+from headrace.contracts.errors import BrokerFailed, ProgramMissing, SettingsInvalid
 
 KafkaVersion = Literal["4.3.1", "3.9.1"]
 """Those that everything is tried with, the newest first."""

@@ -8,7 +8,7 @@ import subprocess
 from functools import cache
 from typing import NamedTuple
 
-from contracts.java import java_version, no_java, unfit_java
+from headrace.contracts.java import java_version, no_java, unfit_java
 
 _JAVA_VERSION_MIN = 17
 _WHO = "The embedded broker"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from services.broker.ports import LOOPBACK
+from headrace.services.broker.ports import LOOPBACK
 
 # Metadata, version 4: no topics, and none to be made.
 _API_KEY, _API_VERSION, _CORRELATION = 3, 4, 1

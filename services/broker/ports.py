@@ -6,7 +6,7 @@ import secrets
 import socket
 from contextlib import ExitStack
 
-from contracts.errors import PortTaken
+from headrace.contracts.errors import PortTaken
 
 LOOPBACK = "127.0.0.1"
 # Below the range out of which systems give ports to outgoing connections: there, a client that

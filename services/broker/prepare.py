@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from services.broker.archive import class_archive
-from services.broker.embedded import LIGHT_JAVA, EmbeddedBroker
-from services.broker.jars import KafkaVersion, kafka_jars
-from services.broker.java import find_java
+from headrace.services.broker.archive import class_archive
+from headrace.services.broker.embedded import LIGHT_JAVA, EmbeddedBroker
+from headrace.services.broker.jars import KafkaVersion, kafka_jars
+from headrace.services.broker.java import find_java
 
 
 def prepare(tell: Callable[[str], None], version: KafkaVersion | None = None) -> None:

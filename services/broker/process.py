@@ -10,10 +10,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from contracts.errors import BrokerFailed
-from services.broker import leash
-from services.broker.kraft import CLUSTER_ID, as_file
-from services.broker.metadata import known_brokers
+from headrace.contracts.errors import BrokerFailed
+from headrace.services.broker import leash
+from headrace.services.broker.kraft import CLUSTER_ID, as_file
+from headrace.services.broker.metadata import known_brokers
 
 READY_WITHIN_S = 180.0
 _STOPPED_WITHIN_S = 30.0

@@ -6,8 +6,8 @@ import os
 import signal
 import sys
 
-from contracts.errors import HeadraceError
-from services.cli.app import make_app
+from headrace.contracts.errors import HeadraceError
+from headrace.services.cli.app import make_app
 
 _FIRST = 1
 """The process of a container: the system ends it by no signal that it does not handle itself."""

@@ -1,7 +1,7 @@
-"""`python -m services.cli`, where the console script is not installed."""
+"""`python -m headrace.services.cli`, where the console script is not installed."""
 
 from __future__ import annotations
 
-from services.cli import main
+from headrace.services.cli import main
 
 main()

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 from shlex import join
 
-from contracts.errors import SettingsInvalid
-from contracts.pipeline import PipelineSpec
-from contracts.rights import Right, rights_of
-from services.settings import read_settings
+from headrace.contracts.errors import SettingsInvalid
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.rights import Right, rights_of
+from headrace.services.settings import read_settings
 
 _PRINCIPAL = re.compile(r"[A-Za-z]+:.+")
 

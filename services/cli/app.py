@@ -12,21 +12,21 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from contracts.errors import YourFault
+from headrace.contracts.errors import YourFault
 
 GROUP = "headrace.commands"
 OWN_COMMANDS = {
-    "broker": "services.cli.broker:broker",
-    "demo": "services.cli.demo:demo",
-    "group": "services.cli.group:group",
-    "inspect": "services.cli.inspect:inspect",
-    "plan": "services.cli.plan:plan",
-    "replay-dead": "services.cli.replay_dead:replay_dead",
-    "reset": "services.cli.reset:reset",
-    "run": "services.cli.run:run",
+    "broker": "headrace.services.cli.broker:broker",
+    "demo": "headrace.services.cli.demo:demo",
+    "group": "headrace.services.cli.group:group",
+    "inspect": "headrace.services.cli.inspect:inspect",
+    "plan": "headrace.services.cli.plan:plan",
+    "replay-dead": "headrace.services.cli.replay_dead:replay_dead",
+    "reset": "headrace.services.cli.reset:reset",
+    "run": "headrace.services.cli.run:run",
+    "test": "headrace.services.cli.scenarios:run_scenarios",
 }
-_EXTRAS = {"services": "sidecar", "spark_jobs": "spark"}
-_OWN_PACKAGES = frozenset({"contracts", *_EXTRAS})
+_EXTRAS = {"headrace.services": "sidecar", "headrace.spark_jobs": "spark"}
 
 
 def make_app(words: Sequence[str]) -> App:
@@ -56,14 +56,14 @@ def load_command(command: EntryPoint) -> Callable[..., Any]:
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         # A module of ours that is missing is a mistake of ours, and no extra brings it.
-        if package in _OWN_PACKAGES:
+        if package == "headrace":
             raise
         return _unavailable(command, package)
     return function
 
 
 def _unavailable(command: EntryPoint, package: str) -> Callable[..., None]:
-    extra = _EXTRAS.get(command.module.partition(".")[0])
+    extra = _EXTRAS.get(".".join(command.module.split(".")[:2]))
     requirement = package if extra is None else f"'headrace[{extra}]'"
     sentence = (
         f"`headrace {command.name}` needs {package}, which is not installed;"

@@ -12,10 +12,10 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 
-from services.broker.embedded import EmbeddedBroker
-from services.broker.jars import KafkaVersion, kafka_version
-from services.broker.ports import check_free
-from services.broker.prepare import prepare
+from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.services.broker.jars import KafkaVersion, kafka_version
+from headrace.services.broker.ports import check_free
+from headrace.services.broker.prepare import prepare
 
 _PORT_MAX = 65_535
 

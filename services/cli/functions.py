@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from contracts.errors import SelectorInvalid
-from contracts.pipeline import PipelineSpec
-from contracts.policies import AggregatePolicy, AnyOperator, DeduplicatePolicy, FilterPolicy
-from contracts.selector_text import (
+from headrace.contracts.errors import SelectorInvalid
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.policies import (
+    AggregatePolicy,
+    AnyOperator,
+    DeduplicatePolicy,
+    FilterPolicy,
+)
+from headrace.contracts.selector_text import (
     AGGREGATE_FUNCTIONS,
     RECORD_TIMESTAMP,
     Selector,
     parse_selector,
     parse_where,
 )
-from contracts.selectors import load_function, load_object
-from services.operators.functions import user_function
+from headrace.contracts.selectors import load_function, load_object
+from headrace.services.operators.functions import user_function
 
 
 def function_problems(pipeline: PipelineSpec) -> Iterator[tuple[tuple[int | str, ...], str]]:

@@ -14,14 +14,14 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.table import Column, Table
 
-from contracts.errors import MemberForeign
-from contracts.hops import Hop
-from services.cli.pipeline_file import load_pipeline
-from services.group.view import GroupView, MemberView, view_of
-from services.runtime.cluster import group_now
-from services.runtime.coordinator import PROTOCOL
-from services.runtime.lags import lags_of
-from services.settings import read_settings
+from headrace.contracts.errors import MemberForeign
+from headrace.contracts.hops import Hop
+from headrace.services.admin.lags import lags_of
+from headrace.services.cli.pipeline_file import load_pipeline
+from headrace.services.group.view import GroupView, MemberView, view_of
+from headrace.services.kafka.cluster import group_now
+from headrace.services.kafka.coordinator import PROTOCOL
+from headrace.services.settings import read_settings
 
 _STABLE = "Stable"
 Lags = Mapping[tuple[str, int], int]

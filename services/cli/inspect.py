@@ -12,19 +12,26 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 
-from contracts.errors import SettingsInvalid
-from contracts.hops import Hop
-from contracts.pipeline import PipelineSpec
-from contracts.policies import read_operator
-from services.cli.inspect_text import OperatorState, State, as_json, print_state
-from services.cli.pipeline_file import load_pipeline
-from services.operators.reading import read_key, read_rows
-from services.runtime.cluster import Ends
-from services.runtime.rebuild import rebuild
-from services.settings import Settings, read_settings
-from services.state.changelog import ABOUT, CHANGELOG, read_position, read_purged, read_stamp
-from services.state.overlay import Overlay
-from services.state.rocks import RocksMemory, reading
+from headrace.contracts.errors import SettingsInvalid
+from headrace.contracts.hops import Hop
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.policies import read_operator
+from headrace.services.admin.rebuild import rebuild
+from headrace.services.cli.inspect_text import OperatorState, State, as_json, print_state
+from headrace.services.cli.pipeline_file import load_pipeline
+from headrace.services.kafka.cluster import Ends
+from headrace.services.operators.reading import read_key, read_rows
+from headrace.services.settings import Settings, read_settings
+from headrace.services.state.changelog import (
+    ABOUT,
+    RESTORED_AT,
+    reached,
+    read_position,
+    read_purged,
+    read_stamp,
+)
+from headrace.services.state.overlay import Overlay
+from headrace.services.state.rocks import MEMORY_BYTES, RocksMemory, reading
 
 _HEXADECIMAL = "0x"
 
@@ -83,7 +90,7 @@ class _Look:
 
     def folder(self, settings: Settings, partition: int | None) -> None:
         """Look at what this machine's folder has."""
-        memory = RocksMemory(settings.memory_bytes)
+        memory = RocksMemory(settings.memory_bytes or MEMORY_BYTES)
         for hop in self._spec.hops():
             for number, path in _databases(settings.state_folder / self._spec.pipeline / hop.name):
                 if partition is None or number == partition:
@@ -99,7 +106,7 @@ class _Look:
 
     def _state(self, hop: Hop, number: int, overlay: Overlay) -> State:
         about = overlay.view(ABOUT)
-        stamp, reached = read_stamp(about), read_position(about)
+        stamp, at = read_stamp(about), read_position(about)
         # The rows are what they were written as, whatever the file says by now.
         policies = [] if stamp is None else map(read_operator, stamp.operators)
         operators = []
@@ -112,9 +119,10 @@ class _Look:
         return State(
             hop=hop.called,
             partition=number,
-            position=None if reached is None else reached.offset,
-            time_ms=None if reached is None else reached.time_ms,
-            changelog_position=overlay.position(CHANGELOG) or 0,
+            position=None if at is None else at.offset,
+            time_ms=None if at is None else at.time_ms,
+            changelog_position=reached(overlay),
+            restored_at=overlay.position(RESTORED_AT),
             purged=read_purged(about),
             operators=operators,
         )

@@ -11,9 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from contracts.record import NO_TIME_MS
-from services.cli.state_size import format_bytes
-from services.operators.reading import Entry, Reading
+from headrace.contracts.record import NO_TIME_MS
+from headrace.services.cli.state_size import format_bytes
+from headrace.services.operators.reading import Entry, Reading
 
 _NAME_STYLE = "bold"
 _INDENTED = (0, 0, 0, 2)
@@ -39,6 +39,7 @@ class State(NamedTuple):
     position: int | None
     time_ms: int | None
     changelog_position: int
+    """The first record of its changelog that is not part of it."""
     purged: int
     operators: list[OperatorState]
     size_bytes: int | None = None
@@ -46,11 +47,14 @@ class State(NamedTuple):
     changelog_first: int | None = None
     """Where its changelog begins, where it was read from that."""
     changelog_end: int | None = None
+    restored_at: int | None = None
+    """Where it will be whole, while it is being restored."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether nobody else deleted from the changelog that it was read from."""
-        return self.changelog_first is None or self.changelog_first <= self.purged
+        """Whether it is restored, and nobody else deleted from the changelog it was read from."""
+        is_truncated = self.changelog_first is not None and self.changelog_first > self.purged
+        return self.restored_at is None and not is_truncated
 
 
 def as_json(state: State) -> dict[str, Any]:
@@ -115,7 +119,9 @@ def _about(state: State) -> Iterator[tuple[str, str]]:
     yield "changelog", f"up to offset {state.changelog_position}, {purged}"
     if state.size_bytes is not None:
         yield "on disk", format_bytes(state.size_bytes)
-    if not state.is_whole:
+    if state.restored_at is not None:
+        yield "restoring", f"up to offset {state.restored_at}; these rows are no state before"
+    elif not state.is_whole:
         missing = (
             f"the changelog begins at offset {state.changelog_first}, and is needed from"
             f" {state.purged} on: this is not all that the state was"

@@ -15,23 +15,24 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from contracts.pipeline import PipelineSpec
-from contracts.policies import AnyOperator
-from contracts.time import parse_size_bytes
-from contracts.topics import TopicSpec
-from services.cli.app import GROUP, load_command
-from services.cli.pipeline_file import load_pipeline
-from services.cli.plan_text import (
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.policies import AnyOperator
+from headrace.contracts.time import parse_size_bytes
+from headrace.contracts.topics import TopicSpec
+from headrace.services.cli.app import GROUP, load_command
+from headrace.services.cli.pipeline_file import load_pipeline
+from headrace.services.cli.plan_text import (
     Line,
     explain_failure,
     explain_operator,
     explain_size,
     explain_source,
+    explain_waits,
 )
-from services.cli.state_size import Traffic
+from headrace.services.cli.state_size import Traffic
 
 _NAME_STYLE = "bold"
-_PRINT_ACLS = EntryPoint("plan --acls", "services.cli.acls:print_acls", GROUP)
+_PRINT_ACLS = EntryPoint("plan --acls", "headrace.services.cli.acls:print_acls", GROUP)
 
 
 def plan(
@@ -74,7 +75,8 @@ def print_plan(spec: PipelineSpec, console: Console, traffic: Traffic | None = N
 
 def _topology(spec: PipelineSpec, traffic: Traffic | None) -> Tree:
     tree = Tree(Text(spec.pipeline, style=_NAME_STYLE))
-    _branch(tree, f"reads {spec.source.topic}", explain_source(spec.source))
+    reading = [*explain_source(spec.source), *explain_waits(spec)]
+    _branch(tree, f"reads {spec.source.topic}", reading)
     for policy in spec.operators:
         lines = [*explain_operator(policy, spec), *explain_size(policy, spec, traffic)]
         _branch(tree, _title(policy), lines)

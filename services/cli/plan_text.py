@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from contracts.pipeline import PipelineSpec, Source
-from contracts.policies import (
+from headrace.contracts.pipeline import PipelineSpec, Source
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
@@ -14,7 +14,9 @@ from contracts.policies import (
     DistinctPolicy,
     FilterPolicy,
     Hopping,
+    MergePolicy,
     ReorderPolicy,
+    SamplePolicy,
     Session,
     Sliding,
     SuppressPolicy,
@@ -23,11 +25,11 @@ from contracts.policies import (
     Unlimited,
     Window,
 )
-from contracts.selector_text import RECORD_TIMESTAMP, parse_selector
-from contracts.time import format_duration_ms as duration
-from contracts.topics import keeps_state, repartition_topic
-from services.cli.state_size import Traffic, format_bytes, state_bytes_max
-from services.operators.held_windows import may_share
+from headrace.contracts.selector_text import RECORD_TIMESTAMP, parse_selector
+from headrace.contracts.time import format_duration_ms as duration
+from headrace.contracts.topics import keeps_state, repartition_topic
+from headrace.services.cli.state_size import Traffic, format_bytes, state_bytes_max
+from headrace.services.operators.windows.held_windows import may_share
 
 
 class Line(NamedTuple):
@@ -43,11 +45,36 @@ def explain_source(source: Source) -> Iterator[Line]:
     if source.timestamp != RECORD_TIMESTAMP:
         meaning = f"event time is {_selected(source.timestamp)}; a record without it goes dead"
     yield Line(f"timestamp: {source.timestamp}", meaning)
+    if source.values == "registry":
+        yield Line("values: registry", "a value is read by the schema that its number names")
     if source.max_future_ms is not None:
         ahead = duration(source.max_future_ms)
         yield Line(
             f"max-future: {ahead}", f"a record more than {ahead} ahead of the clock goes dead"
         )
+
+
+def explain_waits(spec: PipelineSpec) -> Iterator[Line]:
+    """For what is waited, and for what it is not."""
+    if spec.source.max_delay_ms is not None:
+        delay = duration(spec.source.max_delay_ms)
+        meaning = (
+            "a partition at its end is as far as the clock less that; what comes later is late"
+        )
+        yield Line(f"max-delay: {delay}", meaning)
+    if spec.source.idle_ms is None:
+        meaning = "a partition that is silent is waited for, however long"
+        if spec.source.max_delay_ms is not None:
+            meaning = "nobody guesses that a silent partition stays silent: the clock says how far"
+        yield Line("idle: never", meaning)
+    else:
+        idle = duration(spec.source.idle_ms)
+        meaning = "a partition at its end that was silent for so long is not waited for"
+        yield Line(f"idle: {idle}", meaning)
+    if len(spec.hops()) > 1:
+        skew = duration(spec.max_skew_ms())
+        meaning = "a partition that is ahead of the slowest by more is read no further until then"
+        yield Line(f"max-skew: {skew}", meaning)
 
 
 def explain_failure(spec: PipelineSpec) -> Iterator[Line]:
@@ -63,14 +90,16 @@ def explain_operator(policy: AnyOperator, spec: PipelineSpec) -> Iterator[Line]:
     match policy:
         case ReorderPolicy():
             yield from _explain_reorder(policy, spec)
+        case MergePolicy():
+            yield Line("waits", "until every source partition that is awake is as far")
         case DeduplicatePolicy():
             yield from _explain_deduplicate(policy, spec)
         case DistinctPolicy():
             yield from _explain_distinct(policy, spec)
         case TablePolicy():
             yield Line("keeps", "the newest value of every key, until a tombstone removes it")
-        case FilterPolicy():
-            yield _explain_filter(policy, spec)
+        case FilterPolicy() | SamplePolicy():
+            yield _explain_passing(policy, spec)
         case AggregatePolicy():
             yield from _explain_aggregate(policy, spec)
         case SuppressPolicy():
@@ -139,7 +168,10 @@ def _explain_distinct(policy: DistinctPolicy, spec: PipelineSpec) -> Iterator[Li
     yield Line(f"late: {policy.late}", meaning)
 
 
-def _explain_filter(policy: FilterPolicy, spec: PipelineSpec) -> Line:
+def _explain_passing(policy: FilterPolicy | SamplePolicy, spec: PipelineSpec) -> Line:
+    if isinstance(policy, SamplePolicy):
+        meaning = "one key in so many is kept with all its records; the others end here"
+        return Line(f"every: {policy.every}", meaning)
     before = spec.operators[: spec.operators.index(policy)]
     meaning = "a record for which this does not hold ends here"
     if any(isinstance(other, TablePolicy | AggregatePolicy) for other in before):

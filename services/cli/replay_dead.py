@@ -13,12 +13,12 @@ from cyclopts.validators import Number
 from rich.console import Console
 from rich.progress import Progress
 
-from contracts.decision import Reason
-from contracts.pipeline import PipelineSpec
-from services.cli.pipeline_file import load_pipeline
-from services.observe.logs import configure
-from services.runtime.replay_dead import Choice, Fate, Tally, put_back
-from services.settings import read_settings
+from headrace.contracts.decision import Reason
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.services.admin.replay_dead import Choice, Fate, Tally, put_back
+from headrace.services.cli.pipeline_file import load_pipeline
+from headrace.services.observe.logs import configure
+from headrace.services.settings import read_settings
 
 
 def replay_dead(

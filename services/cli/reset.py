@@ -9,10 +9,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from contracts.pipeline import PipelineSpec
-from services.cli.pipeline_file import load_pipeline
-from services.runtime.reset import Remains, find_remains, forget
-from services.settings import read_settings
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.services.admin.reset import Remains, find_remains, forget
+from headrace.services.cli.pipeline_file import load_pipeline
+from headrace.services.settings import read_settings
 
 _Switch = Annotated[bool, Parameter(negative=())]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from services.cli.pipeline_file import load_pipeline
-from services.runtime.lifecycle import run_pipeline
-from services.settings import read_settings
+from headrace.services.cli.pipeline_file import load_pipeline
+from headrace.services.runtime.lifecycle import run_pipeline
+from headrace.services.settings import read_settings
 
 
 def run(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from contracts.dead_letter import DeadLetter, dead_headers
-from contracts.decision import Decision
-from contracts.record import Record
-from services.operators.operator import Aside
+from headrace.contracts.dead_letter import DeadLetter, dead_headers
+from headrace.contracts.decision import Decision
+from headrace.contracts.record import Record
+from headrace.services.operators.operator import Aside
 
 
 def late_records(asides: Iterable[Aside]) -> Iterator[Record]:

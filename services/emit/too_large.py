@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from contracts.dead_letter import SINK
-from contracts.decision import Reason
-from contracts.record import Record
-from services.operators.operator import Aside, Batch
+from headrace.contracts.dead_letter import SINK
+from headrace.contracts.decision import Reason
+from headrace.services.operators.operator import Aside, Batch
 
 
-def too_large(batch: Batch, record: Record, topic: str, takes_bytes: int) -> Aside:
+def too_large(batch: Batch, place: int, topic: str, takes_bytes: int) -> Aside:
     """One of the records that all operators let pass."""
-    cause = next(
-        cause for one, cause in zip(batch.records, batch.causes, strict=True) if one is record
-    )
-    return Aside(cause, SINK, record, Reason.TOO_LARGE, _detail(topic, takes_bytes))
+    detail = _detail(topic, takes_bytes)
+    return Aside(batch.causes[place], SINK, batch.records[place], Reason.TOO_LARGE, detail)
 
 
 def too_large_and_late(late: Aside, topic: str, takes_bytes: int) -> Aside:

@@ -25,10 +25,10 @@ from fractions import Fraction
 from math import inf
 from typing import NamedTuple
 
-from services.group.claims import Claims, read_claims
-from services.group.member import AT_ONCE_MS, NEVER_MS, Member, Rules, Share, TaskId
-from services.group.places import Seats, place
-from services.group.standbys import Hosts, keep_copies
+from headrace.services.group.claims import Claims, read_claims
+from headrace.services.group.member import AT_ONCE_MS, NEVER_MS, Member, Rules, Share, TaskId
+from headrace.services.group.places import Seats, place
+from headrace.services.group.standbys import Hosts, keep_copies
 
 
 @dataclass(frozen=True, slots=True)

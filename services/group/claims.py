@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from services.group.member import Member, TaskId
+from headrace.services.group.member import Member, TaskId
 
 
 class Claims(NamedTuple):

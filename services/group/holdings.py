@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from services.group.learner import FOLLOWING, OWNING, READY, Action, Event, State, step
-from services.group.member import Share, TaskId
+from headrace.services.group.learner import FOLLOWING, OWNING, READY, Action, Event, State, step
+from headrace.services.group.member import Share, TaskId
 
 
 class Step(NamedTuple):

@@ -42,12 +42,17 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from services.group.member import NEVER_MS, TaskId
-from services.group.packing import INT32, INT64, Reader, pack_array, pack_bytes, pack_utf
-from services.group.wire import Partition
+from headrace.services.group.member import NEVER_MS, TaskId
+from headrace.services.group.packing import INT32, INT64, Reader, pack_array, pack_bytes, pack_utf
+from headrace.services.group.wire import Partition
 
-INFO_VERSION = 4
-"""The first, since it begins with the proposal's fields; and the latest."""
+FIRST_VERSION = 4
+"""It begins with the proposal's fields."""
+ORIGINS_SINCE = 5
+"""Adds no field. Who can write it reads where a record of a repartition topic came from, and takes
+rows of times off it; nobody writes either before all in the group can."""
+INFO_VERSION = 5
+"""The latest."""
 CLIENT_BYTES = 16
 _PORT_MAX = 65_535
 _PORT_DIGITS = 5
@@ -209,7 +214,7 @@ def unpack_assignment_info(raw: bytes) -> AssignmentInfo:
 
 def _unpack_versions(reader: Reader) -> tuple[int, int]:
     version, latest_supported = reader.number(INT32), reader.number(INT32)
-    if not INFO_VERSION <= version <= latest_supported:
+    if not FIRST_VERSION <= version <= latest_supported:
         problem = f"it has version {version}, of {latest_supported} that its writer knows"
         reader.refuse(problem)
     return version, latest_supported

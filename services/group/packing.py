@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import NoReturn, TypeVar
 
-from contracts.errors import MemberForeign
+from headrace.contracts.errors import MemberForeign
 
 Item = TypeVar("Item")
 INT16, UINT16, INT32, INT64 = Struct(">h"), Struct(">H"), Struct(">i"), Struct(">q")

@@ -22,8 +22,8 @@ from fractions import Fraction
 from itertools import chain, groupby
 from math import inf
 
-from services.group.member import TaskId
-from services.group.quotas import Stakes, find_quotas
+from headrace.services.group.member import TaskId
+from headrace.services.group.quotas import Stakes, find_quotas
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from functools import cache
 from typing import NamedTuple
 from zlib import crc32
 
-from contracts.errors import MemberForeign
-from contracts.hops import Hop
-from services.group.assign import assign
-from services.group.holdings import Holdings
-from services.group.info import (
+from headrace.contracts.errors import MemberForeign
+from headrace.contracts.hops import Hop
+from headrace.services.group.assign import assign
+from headrace.services.group.holdings import Holdings
+from headrace.services.group.info import (
     INFO_VERSION,
     AssignmentInfo,
     Endpoint,
@@ -34,8 +34,8 @@ from services.group.info import (
     unpack_assignment_info,
     unpack_subscription_info,
 )
-from services.group.member import AT_ONCE_MS, Member, Rules, Share, TaskId
-from services.group.wire import (
+from headrace.services.group.member import AT_ONCE_MS, Member, Rules, Share, TaskId
+from headrace.services.group.wire import (
     Assignment,
     Partition,
     Subscription,

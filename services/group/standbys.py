@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
 
-from services.group.member import TaskId
+from headrace.services.group.member import TaskId
 
 
 @dataclass(frozen=True, slots=True)

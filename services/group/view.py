@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from contracts.hops import Hop
-from services.group.member import TaskId
-from services.group.round import MEMBER_CALLED, hear, info_of, lags_of
-from services.group.wire import unpack_subscription
+from headrace.contracts.hops import Hop
+from headrace.services.group.member import TaskId
+from headrace.services.group.round import MEMBER_CALLED, hear, info_of, lags_of
+from headrace.services.group.wire import unpack_subscription
 
 
 class Described(NamedTuple):

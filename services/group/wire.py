@@ -21,7 +21,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from services.group.packing import INT16, INT32, Reader, pack_array, pack_bytes, pack_string
+from headrace.services.group.packing import (
+    INT16,
+    INT32,
+    Reader,
+    pack_array,
+    pack_bytes,
+    pack_string,
+)
 
 WIRE_VERSION = 3
 NO_GENERATION = -1

@@ -14,18 +14,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import itemgetter
 
-from contracts.dead_letter import INTAKE
-from contracts.decision import Reason
-from contracts.errors import RecordUndecodable
-from contracts.pipeline import Source
-from contracts.record import Headers, Record
-from contracts.selector_text import RECORD_TIMESTAMP, parse_selector
-from contracts.selectors import select_timestamp_ms
-from contracts.time import EVENT_TIME_MS_MAX
-from services.operators.operator import Aside, Batch
-from services.operators.readable import dead_aside
+from headrace.contracts.dead_letter import INTAKE
+from headrace.contracts.decision import Reason
+from headrace.contracts.errors import RecordUndecodable
+from headrace.contracts.pipeline import Source
+from headrace.contracts.record import Headers, Record
+from headrace.contracts.selector_text import RECORD_TIMESTAMP, parse_selector
+from headrace.contracts.selectors import select_timestamp_ms
+from headrace.contracts.serde.json import ReadField, decode_json_field
+from headrace.contracts.time import EVENT_TIME_MS_MAX
+from headrace.services.operators.operator import Aside, Batch
+from headrace.services.operators.readable import dead_aside
 
 _timestamp_of, _headers_of = itemgetter(2), itemgetter(3)
+AHEAD_MS = 3_600_000
+"""Records so far ahead of the clock are taken where no `max-future` is given, counted and said."""
 _HEADERS_MAX = (1 << 16) - 1
 """What a record's row has room for; what operators add to a record's own is one."""
 
@@ -33,15 +36,17 @@ _HEADERS_MAX = (1 << 16) - 1
 class Timestamps:
     """The event times of one source."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, read: ReadField = decode_json_field) -> None:
         """Read them where the source says."""
         self._select: Callable[[Record], int] | None = None
         self._is_in_value = False
         if source.timestamp != RECORD_TIMESTAMP:
-            self._select = select_timestamp_ms(source.timestamp)
+            self._select = select_timestamp_ms(source.timestamp, read)
             self._is_in_value = parse_selector(source.timestamp).place == "value"
         self._max_future_ms = source.max_future_ms
         self.taken = 0
+        self.ahead = 0
+        """Records that were taken, and moved stream time far ahead of the clock."""
         self.dead: dict[Reason, int] = {}
 
     def take(self, records: list[Record], now_ms: int) -> tuple[Batch, list[Aside]]:
@@ -53,8 +58,25 @@ class Timestamps:
         latest_ms = EVENT_TIME_MS_MAX
         if self._max_future_ms is not None:
             latest_ms = min(latest_ms, now_ms + self._max_future_ms)
-        if self._select is None and _all_between(records, latest_ms) and _all_keepable(records):
-            return Batch.of(records), []
+        if self._select is None and _all_keepable(records):
+            times_ms = list(map(_timestamp_of, records))
+            last_ms = max(times_ms, default=0)
+            if last_ms <= latest_ms and min(times_ms, default=0) >= 0:
+                self._count_ahead(times_ms, last_ms, now_ms)
+                return Batch.of(records), []
+        batch, dead = self._take_each(records, now_ms, latest_ms)
+        times_ms = list(map(_timestamp_of, batch.records))
+        self._count_ahead(times_ms, max(times_ms, default=0), now_ms)
+        return batch, dead
+
+    def _count_ahead(self, times_ms: list[int], last_ms: int, now_ms: int) -> None:
+        ahead_ms = now_ms + AHEAD_MS
+        if last_ms > ahead_ms and self._max_future_ms is None:
+            self.ahead += sum(time_ms > ahead_ms for time_ms in times_ms)
+
+    def _take_each(
+        self, records: list[Record], now_ms: int, latest_ms: int
+    ) -> tuple[Batch, list[Aside]]:
         batch = Batch([], [])
         dead: list[Aside] = []
         for cause, record in enumerate(records):
@@ -77,14 +99,6 @@ class Timestamps:
         if self._select is None or (self._is_in_value and record.value is None):
             return record
         return record._replace(timestamp_ms=self._select(record))
-
-
-def _all_between(records: list[Record], latest_ms: int) -> bool:
-    """Whether no timestamp is negative, or later than allowed."""
-    timestamps: list[int] = list(map(_timestamp_of, records))
-    if not timestamps:
-        return True
-    return min(timestamps) >= 0 and max(timestamps) <= latest_ms
 
 
 def _all_keepable(records: list[Record]) -> bool:

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from services.observe.metrics_page import page
+from headrace.services.observe.metrics_page import page
 
 sys.stdout.write(page())

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from services.observe.snapshot import WorkerSnapshot
-from services.observe.stall import Stall, Watched, stalls, watch
+from headrace.services.observe.snapshot import WorkerSnapshot
+from headrace.services.observe.stall import Stall, Watched, stalls, watch
 
 
 class Health(NamedTuple):

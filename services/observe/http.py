@@ -15,10 +15,10 @@ from email.utils import formatdate
 from errno import EADDRINUSE
 from http import HTTPStatus
 
-from contracts.errors import PortTaken, SettingsInvalid
-from services.observe.logs import logger
-from services.observe.pages import Answer, Page, sentence
-from services.observe.request import Malformed, Request, read_head
+from headrace.contracts.errors import PortTaken, SettingsInvalid
+from headrace.services.observe.logs import logger
+from headrace.services.observe.pages import Answer, Page, sentence
+from headrace.services.observe.request import Malformed, Request, read_head
 
 HEAD_BYTES_MAX = 8_192
 CONNECTIONS_MAX = 64

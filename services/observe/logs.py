@@ -20,14 +20,14 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
-from services.observe.nexts import what_next
-from services.observe.redaction import plain, plain_fields, traceback_text
-from services.observe.repeats import Repeats
+from headrace.services.observe.nexts import what_next
+from headrace.services.observe.redaction import plain, plain_fields, traceback_text
+from headrace.services.observe.repeats import Repeats
 
 Format = Literal["auto", "text", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 LIBRARIES = ("aiokafka", "asyncio", "faust", "mode", "rocksdict")
-_OURS = "services"
+_OURS = "headrace"
 _FIRST_FIELDS = ("time", "level", "logger", "event")
 _OWN_FIELDS = (*_FIRST_FIELDS, "exception", "stack", "exc_info", "_record", "_from_structlog")
 

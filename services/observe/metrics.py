@@ -14,8 +14,8 @@ from itertools import accumulate
 
 from prometheus_client import ProcessCollector, generate_latest
 
-from services.observe.histogram import HistogramSnapshot
-from services.observe.names import (
+from headrace.services.observe.histogram import HistogramSnapshot
+from headrace.services.observe.names import (
     HISTOGRAM_LABELS,
     HISTOGRAMS,
     OPERATOR,
@@ -28,8 +28,8 @@ from services.observe.names import (
     Metric,
     Of,
 )
-from services.observe.readings import Number
-from services.observe.snapshot import OperatorSnapshot, TaskSnapshot, WorkerSnapshot
+from headrace.services.observe.readings import Number
+from headrace.services.observe.snapshot import OperatorSnapshot, TaskSnapshot, WorkerSnapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = str

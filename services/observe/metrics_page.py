@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from services.observe.names import (
+from headrace.services.observe.names import (
     HISTOGRAM_LABELS,
     HISTOGRAMS,
     OPERATOR,

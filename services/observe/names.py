@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from services.observe import readings
-from services.observe.histogram import HistogramSnapshot
-from services.observe.readings import Reading, of_memory, of_suppress, only, seconds
-from services.observe.snapshot import OperatorSnapshot, TaskSnapshot, WorkerSnapshot
+from headrace.services.observe import readings
+from headrace.services.observe.histogram import HistogramSnapshot
+from headrace.services.observe.readings import Reading, of_memory, of_suppress, only, seconds
+from headrace.services.observe.snapshot import OperatorSnapshot, TaskSnapshot, WorkerSnapshot
 
 Of = TypeVar("Of")
 
@@ -138,9 +138,20 @@ TASK: tuple[Metric[TaskSnapshot], ...] = (
         lambda task: task.guarded_records,
     ),
     Metric(
+        "headrace_repeated_records_total", "counter",
+        "Records processed once more for the state alone, since the changelog had lost their rows.",
+        lambda task: task.repeated_records,
+    ),
+    Metric(
         "headrace_intake_dead_records_total", "counter",
         "Records that could not be read and went to the dead-letter topic before any operator.",
         readings.intake_dead, by="reason",
+    ),
+    Metric(
+        "headrace_intake_ahead_records_total", "counter",
+        "Records more than an hour ahead of the clock that were taken: what comes later is late by"
+        " their time. With `max-future` in the source they go to the dead-letter topic instead.",
+        lambda task: task.intake_ahead,
     ),
     Metric(
         "headrace_waiting_records", "gauge",
@@ -186,6 +197,14 @@ TASK: tuple[Metric[TaskSnapshot], ...] = (
         "headrace_progress_timestamp_seconds", "gauge",
         "The lowest timestamp that a later record on time can have, as of the last commit.",
         lambda task: seconds(task.progress_ms),
+    ),
+    Metric(
+        "headrace_skew_seconds", "gauge",
+        "Before a repartition: how far it is ahead of the slowest.", lambda it: seconds(it.skew_ms),
+    ),
+    Metric(
+        "headrace_waits_for_partition", "gauge",
+        "The source partition that it waits for, if it does.", lambda task: task.waits_for,
     ),
     Metric(
         "headrace_record_lateness_avg_seconds", "gauge",
@@ -310,7 +329,7 @@ OPERATOR: tuple[Metric[OperatorSnapshot], ...] = (
     ),
     Metric(
         "headrace_suppression_emit_total", "counter",
-        "Updates that a suppress let go of, early ones included.",
+        "Updates that a suppress released, early ones included.",
         only("suppress", read=lambda operator: operator.counts.forwarded),
         mirrors="suppression-emit-total (KIP-328)",
     ),

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple
 
-from services.observe.health import Health, Watchdog, live, ready
-from services.observe.metrics import CONTENT_TYPE, Metrics
-from services.observe.snapshot import WorkerSnapshot
+from headrace.services.observe.health import Health, Watchdog, live, ready
+from headrace.services.observe.metrics import CONTENT_TYPE, Metrics
+from headrace.services.observe.snapshot import WorkerSnapshot
 
 PLAIN = "text/plain; charset=utf-8"
 

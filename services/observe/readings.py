@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from itertools import takewhile
 from typing import get_args
 
-from contracts.dead_letter import INTAKE
-from contracts.decision import Reason
-from services.observe.snapshot import (
+from headrace.contracts.dead_letter import INTAKE
+from headrace.contracts.decision import Reason
+from headrace.services.observe.snapshot import (
     CopyRole,
     OperatorKind,
     OperatorSnapshot,
@@ -41,6 +41,7 @@ _DROP_REASONS: Mapping[OperatorKind, tuple[Reason, ...]] = {
     ),
     "table": (Reason.NULL_KEY,),
     "filter": (Reason.FILTERED,),
+    "sample": (Reason.SAMPLED_OUT,),
     "aggregate": (
         Reason.PAST_GRACE,
         Reason.NULL_KEY,

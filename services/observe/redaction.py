@@ -13,7 +13,7 @@ from pathlib import PurePath
 from traceback import format_tb
 from typing import Any
 
-from contracts.errors import HeadraceError
+from headrace.contracts.errors import HeadraceError
 
 WITHHELD = "<withheld>"
 _SECRET_WORDS = re.compile(

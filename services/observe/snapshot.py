@@ -12,25 +12,26 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Literal
 
-from contracts.decision import Reason
-from contracts.record import NO_TIME_MS
-from services.observe.histogram import HistogramSnapshot
-from services.operators.aggregate import Aggregate
-from services.operators.chain import Lateness
-from services.operators.deduplicate import Deduplicate
-from services.operators.distinct import Distinct
-from services.operators.filter import Filter
-from services.operators.operator import Counts, Operator
-from services.operators.reorder import Reorder
-from services.operators.suppress import Suppress
-from services.operators.table import Table
-from services.operators.updates import BufferSamples
+from headrace.contracts.decision import Reason
+from headrace.contracts.record import NO_TIME_MS
+from headrace.services.observe.histogram import HistogramSnapshot
+from headrace.services.operators.aggregate import Aggregate
+from headrace.services.operators.chain import Lateness
+from headrace.services.operators.deduplicate import Deduplicate
+from headrace.services.operators.distinct import Distinct
+from headrace.services.operators.filter import Filter
+from headrace.services.operators.operator import Counts, Operator
+from headrace.services.operators.reorder import Reorder
+from headrace.services.operators.sample import Sample
+from headrace.services.operators.suppress import Suppress
+from headrace.services.operators.table import Table
+from headrace.services.operators.updates import BufferSamples
 
 WorkerState = Literal["starting", "restoring", "running", "stopping"]
 TaskState = Literal["restoring", "running", "closing"]
 CopyRole = Literal["learner", "standby"]
 OperatorKind = Literal[
-    "reorder", "deduplicate", "distinct", "table", "filter", "aggregate", "suppress"
+    "reorder", "deduplicate", "distinct", "table", "filter", "sample", "aggregate", "suppress"
 ]
 
 
@@ -92,8 +93,12 @@ class TaskSnapshot:
     taken_bytes: int
     guarded_records: int
     """Taken, and turned away because state says that they were processed before."""
+    repeated_records: int
+    """Taken, and processed for the state alone: what comes of them was sent once."""
     intake_dead: Mapping[Reason, int]
     """Taken, and turned away because they could not be read."""
+    intake_ahead: int
+    """Given to the operators, though far ahead of the clock."""
     lateness: Lateness
     """A copy of the chain's."""
     operators: tuple[OperatorSnapshot, ...]
@@ -110,6 +115,12 @@ class TaskSnapshot:
     """How long it restored, until now where it still does."""
     restore_remaining: int | None
     """Changelog offsets that are still to be restored; None while nobody knows."""
+    awaits_schema: bool = False
+    """Whether it stands still until a schema registry answers."""
+    waits_for: int | None = None
+    """The source partition that it waits for, being ahead of it by more than `max-skew`."""
+    skew_ms: int | None = None
+    """How far it is ahead of the slowest source partition; None without a repartition behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +186,8 @@ def operator_snapshot(operator: Operator) -> OperatorSnapshot:
             return _snapshot(operator, "table")
         case Filter():
             return _snapshot(operator, "filter")
+        case Sample():
+            return _snapshot(operator, "sample")
         case _:
             message = f"an operator of class {type(operator).__name__} has no snapshot"
             raise AssertionError(message)

@@ -4,7 +4,9 @@
     restoring   a task restores                                 records are restored
     fetching    a task runs, nothing waits in it, and its       the consumer's position moves
                 partition can be read further
-    processing  fetched records wait to be decided              a record is decided
+    processing  fetched records wait to be decided, and the     a record is decided
+                task for no other that is behind, nor
+                for a schema registry
     committing  decided records wait to be committed            a commit succeeds
     closing     a task closes                                   records are decided, commits succeed
     joining     the group's coordinator answered before         it answers again
@@ -24,7 +26,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from services.observe.snapshot import TaskSnapshot, WorkerSnapshot
+from headrace.services.observe.snapshot import TaskSnapshot, WorkerSnapshot
 
 Phase = Literal["restoring", "fetching", "processing", "committing", "closing", "joining"]
 UNSEEN_S_MAX = 5.0
@@ -119,10 +121,10 @@ def _phases(task: TaskSnapshot) -> Iterator[tuple[Phase, Hashable, str]]:
         mark = (task.restored_records, task.restore_remaining)
         yield "restoring", mark, "none of its records is processed before its state is restored"
         return
-    if task.waiting_records:
+    if task.waiting_records and task.waits_for is None and not task.awaits_schema:
         waits = f"{task.waiting_records} fetched records wait, from offset {task.position} on"
         yield "processing", task.position, waits
-    elif task.state == "running" and _can_fetch(task):
+    elif task.state == "running" and task.waits_for is None and _can_fetch(task):
         waits = f"it could be read up to offset {task.readable_end}, and is at {task.fetched}"
         yield "fetching", (task.fetched, task.position), waits
     if task.uncommitted_records:

@@ -14,19 +14,26 @@ from __future__ import annotations
 
 from operator import itemgetter
 
-from contracts.decision import Reason, Verdict
-from contracts.policies import AggregatePolicy, Hopping, Session, Sliding, Tumbling, Unlimited
-from contracts.record import Record
-from services.operators.functions import Function
-from services.operators.held_windows import HeldTumblingWindows, HeldWindows
-from services.operators.operator import Batch, Step, View
-from services.operators.readable import dead_aside, only, read_batch, set_aside_dead
-from services.operators.session_windows import SessionWindows
-from services.operators.sliding_windows import SlidingWindows
-from services.operators.suppress import Suppress
-from services.operators.time_windows import OneWindow, TimeWindows, TumblingWindows
-from services.operators.timed import Timed
-from services.operators.windows import Arrivals, Windows
+from headrace.contracts.decision import Reason, Verdict
+from headrace.contracts.policies import (
+    AggregatePolicy,
+    Hopping,
+    Session,
+    Sliding,
+    Tumbling,
+    Unlimited,
+)
+from headrace.contracts.record import Record
+from headrace.services.operators.functions import Function
+from headrace.services.operators.operator import Batch, Step, View
+from headrace.services.operators.readable import dead_aside, only, read_batch, set_aside_dead
+from headrace.services.operators.suppress import Suppress
+from headrace.services.operators.timed import Timed
+from headrace.services.operators.windows.frame import Arrivals, Windows
+from headrace.services.operators.windows.held_windows import HeldTumblingWindows, HeldWindows
+from headrace.services.operators.windows.session_windows import SessionWindows
+from headrace.services.operators.windows.sliding_windows import SlidingWindows
+from headrace.services.operators.windows.time_windows import OneWindow, TimeWindows, TumblingWindows
 
 _key_of = itemgetter(0)
 _value_of = itemgetter(1)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 
-from contracts.errors import HeadraceError, RecordTooLarge, RecordUndecodable
-from services.operators.operator import Batch, Changes, Counts, Operator, Step, View
-from services.operators.readable import dead_aside, set_aside_dead
+from headrace.contracts.errors import HeadraceError, RecordTooLarge, RecordUndecodable
+from headrace.services.operators.operator import Batch, Changes, Counts, Operator, Step, View
+from headrace.services.operators.readable import dead_aside, set_aside_dead
 
 Before = list[tuple[Changes, Counts]]
 
@@ -39,14 +39,14 @@ class Stage:
 
     def process(self, batch: Batch) -> Step:
         """Decide about every record of a batch by itself."""
-        whole = Step(Batch([], []))
+        whole = Step(Batch([], [], origins=None if batch.origins is None else []))
         for one in _ones(batch):
             before = self._before()
             try:
                 step = self._take(one)
                 self._check_rows(before)
             except Exception as problem:
-                if not is_of_a_record(problem):
+                if not is_of_a_record(problem) or not one.records:
                     raise
                 step = self._give_up(one, before, problem)
             _add(whole, step)
@@ -108,7 +108,11 @@ def is_of_a_record(problem: Exception) -> bool:
 def _ones(batch: Batch) -> Iterator[Batch]:
     for place, (record, cause) in enumerate(zip(batch.records, batch.causes, strict=True)):
         olds = None if batch.olds is None else [batch.olds[place]]
-        yield Batch([record], [cause], olds)
+        origins = None if batch.origins is None else [batch.origins[place]]
+        yield Batch([record], [cause], olds, origins, is_part=True)
+    if batch.origins is not None:
+        # What source partitions said behind the last record lets something go as well.
+        yield Batch([], [], origins=[])
 
 
 def _add(whole: Step, step: Step) -> None:
@@ -118,6 +122,8 @@ def _add(whole: Step, step: Step) -> None:
         if more.olds is not None and whole.forwarded.olds is None:
             whole.forwarded.olds = []
         whole.forwarded.extend(more.records, more.causes, more.olds or [])
+        if more.origins and whole.forwarded.origins is not None:
+            whole.forwarded.origins += more.origins
     whole.late += step.late
     whole.dead += step.dead
     whole.decisions += step.decisions

@@ -11,56 +11,105 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, islice
 
-from contracts.decision import Decision, Verdict
-from contracts.policies import (
+from headrace.contracts.decision import Decision, Verdict
+from headrace.contracts.hops import makes_order
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     DeduplicatePolicy,
     DistinctPolicy,
     FilterPolicy,
+    MergePolicy,
     ReorderPolicy,
+    SamplePolicy,
     SuppressPolicy,
     TablePolicy,
 )
-from contracts.record import NO_TIME_MS
-from contracts.selectors import predicate, select
-from services.operators.aggregate import Aggregate
-from services.operators.careful import Stage
-from services.operators.deduplicate import Deduplicate
-from services.operators.distinct import Distinct
-from services.operators.filter import Filter
-from services.operators.functions import function_of
-from services.operators.held_windows import shares
-from services.operators.operator import Batch, Operator, Step, View
-from services.operators.reorder import Reorder
-from services.operators.suppress import Suppress
-from services.operators.table import Table
+from headrace.contracts.record import NO_TIME_MS
+from headrace.contracts.selectors import predicate, select
+from headrace.contracts.serde.json import ReadField, decode_json_field
+from headrace.services.operators.aggregate import Aggregate
+from headrace.services.operators.careful import Stage
+from headrace.services.operators.deduplicate import Deduplicate
+from headrace.services.operators.deduplicate_across import DeduplicateAcross
+from headrace.services.operators.distinct import Distinct
+from headrace.services.operators.filter import Filter
+from headrace.services.operators.functions import function_of
+from headrace.services.operators.lanes import Lanes
+from headrace.services.operators.merge import Merge
+from headrace.services.operators.operator import Batch, Operator, Step, View
+from headrace.services.operators.reorder import Reorder
+from headrace.services.operators.sample import Sample
+from headrace.services.operators.suppress import Suppress
+from headrace.services.operators.table import Table
+from headrace.services.operators.timed import Timed
+from headrace.services.operators.waits import held_back_ms
+from headrace.services.operators.windows.held_windows import shares
 
 
 def build_operator(
-    policy: AnyOperator, view: View, *, held_by: Suppress | None = None, explain: bool = False
+    policy: AnyOperator,
+    view: View,
+    *,
+    held_by: Suppress | None = None,
+    lanes: Lanes | None = None,
+    read: ReadField = decode_json_field,
+    explain: bool = False,
 ) -> Operator:
     """The operator that a policy describes, going on where its view was saved.
 
-    `held_by` is what holds its results, where these stand in the operator behind it alone.
+    `held_by` is what holds its results, where these stand in the operator behind it alone. `lanes`
+    are the source partitions whose records come to it in no order. `read` reads their values.
     """
+    across = None if lanes is None else _across(policy, view, lanes, read, explain=explain)
+    if across is not None:
+        return across
     match policy:
         case ReorderPolicy():
             return Reorder(policy, view, explain=explain)
         case DeduplicatePolicy():
-            return Deduplicate(policy, view, select(policy.id or "key"), explain=explain)
+            return Deduplicate(policy, view, select(policy.id or "key", read), explain=explain)
         case DistinctPolicy():
             return Distinct(policy, view, explain=explain)
         case TablePolicy():
             return Table(policy, view, explain=explain)
-        case FilterPolicy():
-            return Filter(policy, predicate(policy.where), explain=explain)
+        case FilterPolicy() | SamplePolicy():
+            return _without_state(policy, read, explain=explain)
         case AggregatePolicy():
-            function = function_of(policy)
+            function = function_of(policy, read)
             return Aggregate(policy, view, function, held_by=held_by, explain=explain)
         case SuppressPolicy():
             return Suppress(policy, view, explain=explain)
+        case MergePolicy():
+            message = "a merge stands behind a repartition, where there are lanes"
+            raise AssertionError(message)
+
+
+def _without_state(
+    policy: FilterPolicy | SamplePolicy, read: ReadField, *, explain: bool
+) -> Operator:
+    if isinstance(policy, SamplePolicy):
+        return Sample(policy, explain=explain)
+    return Filter(policy, predicate(policy.where, read), explain=explain)
+
+
+def _across(
+    policy: AnyOperator, view: View, lanes: Lanes, read: ReadField, *, explain: bool
+) -> Operator | None:
+    """The operator over records that come in no order, where that makes a difference."""
+    match policy:
+        case MergePolicy():
+            return Merge(policy, view, lanes, explain=explain)
+        case ReorderPolicy() if makes_order(policy):
+            return Merge(policy, view, lanes, explain=explain)
+        case DeduplicatePolicy():
+            return DeduplicateAcross(
+                policy, view, select(policy.id or "key", read), lanes, explain=explain
+            )
+        case _:
+            return None
 
 
 @dataclass(slots=True)
@@ -86,6 +135,17 @@ class Lateness:
         self.records += len(timestamps_ms)
         self.time_ms = time_ms
 
+    def take_across(self, batch: Batch, latest_ms: int) -> None:
+        """A batch of records, each against the time of its own source partition."""
+        assert batch.origins is not None
+        for record, origin in zip(batch.records, batch.origins, strict=True):
+            late_ms = origin[2] - record[2]
+            if late_ms > 0:
+                self.sum_ms += late_ms
+                self.max_ms = max(self.max_ms, late_ms)
+        self.records += len(batch.records)
+        self.time_ms = max(self.time_ms, latest_ms)
+
 
 class Chain:
     """Operators in their order over one partition."""
@@ -95,24 +155,51 @@ class Chain:
         policies: Sequence[AnyOperator],
         view_of: Callable[[str], View],
         *,
+        lanes: Lanes | None = None,
+        read: ReadField = decode_json_field,
         explain: bool = False,
         row_bytes_max: int = sys.maxsize,
     ) -> None:
-        """Build every operator over the view of its store; no row of it may be larger than that."""
+        """Build every operator over the view of its store; no row of it may be larger than that.
+
+        Behind a repartition `lanes` are the source partitions. `read` reads what comes in.
+        """
         self._row_bytes_max = row_bytes_max
         self._policies = policies
         self._views = [view_of(policy.store or policy.name or policy.kind) for policy in policies]
-        self.operators = _build(policies, self._views, explain=explain)
+        self.lanes = lanes
+        self._lanes_of = list(_until_ordered(policies, lanes))
+        *self._reads_of, self.read_behind = _until_aggregated(policies, read)
+        self.operators = self._built(slice(None), explain=explain)
         self._explain = explain
         self.lateness = Lateness()
+        self._last = Batch([], []), NO_TIME_MS
 
     def process(self, batch: Batch, *, carefully: bool = False) -> Step:
         """Take a batch from the source through all operators.
 
         Carefully is record by record: what an operator fails on is dead, and the rest goes on.
         """
-        self.lateness.take([record[2] for record in batch.records])
+        self._last = batch, self.lateness.time_ms
+        if self.lanes is None:
+            self.lateness.take([record[2] for record in batch.records])
+        else:
+            batch = self.lanes.take(batch)
+            self.lateness.take_across(batch, self.lanes.latest_ms)
         return self.process_from(0, batch, carefully=carefully)
+
+    def times_ms(self) -> dict[int, int]:
+        """How far the source was with each record of the last batch, by cause."""
+        batch, time_ms = self._last
+        if self.lanes is not None:
+            return {cause: self.lanes.bound_at(cause).time_ms for cause in batch.causes}
+        times_ms = accumulate((record[2] for record in batch.records), max, initial=time_ms)
+        return dict(zip(batch.causes, islice(times_ms, 1, None), strict=True))
+
+    @property
+    def time_ms(self) -> int:
+        """How far the source is: nothing on time is expected before."""
+        return self.lateness.time_ms if self.lanes is None else self.lanes.bound.time_ms
 
     def process_from(self, first: int, batch: Batch, *, carefully: bool = False) -> Step:
         """Take a batch through the operators from `first` on."""
@@ -138,10 +225,18 @@ class Chain:
                 yield slice(first, place + 1)
                 first = place + 1
 
+    def _built(self, span: slice, *, explain: bool) -> list[Operator]:
+        return _build(
+            self._policies[span],
+            self._views[span],
+            self._lanes_of[span],
+            self._reads_of[span],
+            explain=explain,
+        )
+
     def _process_each(self, span: slice, batch: Batch) -> Step:
-        policies, views = self._policies[span], self._views[span]
-        rebuild = partial(_build, policies, views, explain=self._explain)
-        stage = Stage(self.operators[span], views, rebuild, self._row_bytes_max)
+        rebuild = partial(self._built, span, explain=self._explain)
+        stage = Stage(self.operators[span], self._views[span], rebuild, self._row_bytes_max)
         step = stage.process(batch)
         self.operators[span] = stage.operators
         return step
@@ -156,17 +251,61 @@ class Chain:
         for index, operator in enumerate(self.operators):
             if isinstance(operator, Reorder) and operator.releases_when_idle:
                 released = operator.release_idle()
-                rest = self.process_from(index + 1, released.forwarded, carefully=carefully)
-                rest.decisions = [*released.decisions, *rest.decisions]
-                whole = rest if whole is None else _joined(whole, rest)
+                whole = self._joined_by(whole, index, released, carefully=carefully)
                 if whole.failure is not None:
                     return whole
         return whole
+
+    def advance(self, time_ms: int, *, carefully: bool = False) -> Step | None:
+        """The source is as far as that, though no record says so; None if nothing leaves.
+
+        Stream time moves as if a record of that time had come, operator by operator.
+        """
+        if self.lanes is None:
+            self.lateness.time_ms = max(self.lateness.time_ms, time_ms)
+        whole: Step | None = None
+        for index, reached_ms in enumerate(self._times_before(time_ms)):
+            operator = self.operators[index]
+            if isinstance(operator, Reorder | Suppress | Timed):
+                released = operator.advance(reached_ms)
+                if released.forwarded.records:
+                    whole = self._joined_by(whole, index, released, carefully=carefully)
+                    if whole.failure is not None:
+                        return whole
+        return whole
+
+    def is_due(self, time_ms: int) -> bool:
+        """Whether something would leave if the source were as far as that."""
+        return any(
+            isinstance(operator, Reorder | Suppress)
+            and not isinstance(operator, Merge)
+            and operator.held_from_ms is not None
+            and operator.held_from_ms <= reached_ms - operator.wait_ms
+            for operator, reached_ms in zip(
+                self.operators, self._times_before(time_ms), strict=True
+            )
+        )
+
+    def _times_before(self, time_ms: int) -> Iterator[int]:
+        """How far what comes to each operator is, if the source is as far as that."""
+        for policy in self._policies:
+            yield time_ms
+            time_ms -= held_back_ms(policy)
+
+    def _joined_by(
+        self, whole: Step | None, index: int, released: Step, *, carefully: bool
+    ) -> Step:
+        """What one operator let go of goes on through those behind it."""
+        rest = self.process_from(index + 1, released.forwarded, carefully=carefully)
+        rest.decisions = [*released.decisions, *rest.decisions]
+        return rest if whole is None else _joined(whole, rest)
 
     def save(self) -> None:
         """Put all that was not put yet; called before every commit."""
         for operator in self.operators:
             operator.save()
+        if self.lanes is not None:
+            self.lanes.save()
 
     def imbalance(self) -> dict[str, int]:
         """Operators at which records were lost or invented; empty, or there is a bug."""
@@ -177,16 +316,43 @@ class Chain:
         }
 
 
+def _until_ordered(policies: Sequence[AnyOperator], lanes: Lanes | None) -> Iterator[Lanes | None]:
+    """The lanes for each operator to which records come in no order."""
+    for policy in policies:
+        yield lanes
+        if makes_order(policy):
+            lanes = None
+
+
+def _until_aggregated(policies: Sequence[AnyOperator], read: ReadField) -> Iterator[ReadField]:
+    """How values that come to each operator are read, and those that leave the last one.
+
+    What an aggregate makes is JSON, or a count's eight bytes, whatever its records were.
+    """
+    for policy in policies:
+        yield read
+        if isinstance(policy, AggregatePolicy):
+            read = decode_json_field
+    yield read
+
+
 def _build(
-    policies: Sequence[AnyOperator], views: Sequence[View], *, explain: bool
+    policies: Sequence[AnyOperator],
+    views: Sequence[View],
+    lanes_of: Sequence[Lanes | None],
+    reads_of: Sequence[ReadField],
+    *,
+    explain: bool,
 ) -> list[Operator]:
     """The last first, since an operator may have its results in the one behind it."""
     built: list[Operator] = []
     behind: AnyOperator | None = None
-    for policy, view in zip(reversed(policies), reversed(views), strict=True):
+    of_each = (policies[::-1], views[::-1], lanes_of[::-1], reads_of[::-1])
+    for policy, view, lanes, read in zip(*of_each, strict=True):
         last = built[-1] if built else None
         held_by = last if isinstance(last, Suppress) and shares(policy, view, behind) else None
-        built.append(build_operator(policy, view, held_by=held_by, explain=explain))
+        one = build_operator(policy, view, held_by=held_by, lanes=lanes, read=read, explain=explain)
+        built.append(one)
         behind = policy
     return built[::-1]
 

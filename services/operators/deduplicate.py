@@ -20,24 +20,28 @@ dropping a segment whole. A time index would write, and later delete, a second r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from struct import Struct
 
-from contracts.decision import Decision, Reason, Verdict
-from contracts.errors import StateCorrupt
-from contracts.policies import DeduplicatePolicy
-from contracts.record import NO_TIME_MS, Record
-from services.operators.operator import Aside, Batch, Counts, Step, View
-from services.operators.readable import read_batch
-from services.operators.rows import pack_length_ms, pack_time, unpack_length_ms, unpack_time
-from services.operators.sweep import Sweep
+from headrace.contracts.decision import Decision, Reason, Verdict
+from headrace.contracts.errors import StateCorrupt
+from headrace.contracts.policies import DeduplicatePolicy
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.services.operators.operator import Aside, Batch, Counts, Step, View
+from headrace.services.operators.readable import read_batch
+from headrace.services.operators.rows import (
+    pack_length_ms,
+    pack_time,
+    unpack_length_ms,
+    unpack_time,
+)
+from headrace.services.operators.sweep import Sweep
 
 Select = Callable[[Record], bytes | None]
 _HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
 _SPACE_END = b"\x02"
-_SEGMENT_MS_MIN = 1_000
 _pack_length = Struct(">I").pack
 _entry = Struct(">qq")
 _pack_entry = _entry.pack
@@ -48,6 +52,8 @@ _ENTRY_LENGTHS = frozenset({_time_of_entry.size, _entry.size})
 
 class Deduplicate:
     """The operator over one partition."""
+
+    _segment_ms_min = 1_000
 
     def __init__(
         self, policy: DeduplicatePolicy, view: View, select: Select, *, explain: bool = False
@@ -63,7 +69,7 @@ class Deduplicate:
         self._space = view.prefix + _SPACE
         header = view.get_many([self._header_key])[0]
         self._time_ms = NO_TIME_MS
-        self._segment_ms = max(policy.interval_ms + 1, _SEGMENT_MS_MIN)
+        self._segment_ms = max(policy.interval_ms + 1, self._segment_ms_min)
         if header is not None:
             self._time_ms, self._segment_ms = unpack_time(header), unpack_length_ms(header, 8)
         self._sweep = Sweep(view, self._space)
@@ -100,12 +106,8 @@ class Deduplicate:
                     prefix_from_ms = timestamp_ms // self._segment_ms * self._segment_ms
                     prefix_to_ms = prefix_from_ms + self._segment_ms
                     prefix = self._space + pack_time(prefix_from_ms)
-                offset = record[6]
-                known[record_id] = rows[prefix + record_id] = (
-                    _pack_time_alone(timestamp_ms)
-                    if offset is None
-                    else _pack_entry(timestamp_ms, offset)
-                )
+                entry = entry_of(timestamp_ms, record[6])
+                known[record_id] = rows[prefix + record_id] = entry
             else:
                 reason = Reason.PAST_INTERVAL
                 if not forward_late:
@@ -160,9 +162,7 @@ class Deduplicate:
             entries = self._view.get_many([prefix + record_id for record_id in wanted])
             found = zip(wanted, entries, strict=True)
             known |= {record_id: entry for record_id, entry in found if entry is not None}
-        if not _ENTRY_LENGTHS.issuperset(map(len, known.values())):
-            message = "an id's row is cut short"
-            raise StateCorrupt(message)
+        check_entries(known.values())
         return known
 
     def _oldest_live_segment(self) -> int:
@@ -200,6 +200,18 @@ class Deduplicate:
                 evidence.append(("first_offset", _entry.unpack(first)[1]))
         decision = Decision(self.name, record, verdict, reason, tuple(evidence), cause)
         step.decisions.append(decision)
+
+
+def entry_of(timestamp_ms: int, offset: int | None) -> bytes:
+    """What is remembered of a record."""
+    return _pack_time_alone(timestamp_ms) if offset is None else _pack_entry(timestamp_ms, offset)
+
+
+def check_entries(entries: Iterable[bytes]) -> None:
+    """Refuse entries that are not whole."""
+    if not _ENTRY_LENGTHS.issuperset(map(len, entries)):
+        message = "an id's row is cut short"
+        raise StateCorrupt(message)
 
 
 def id_function(by: str, select: Select) -> Select:

@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from contracts.decision import Reason, Verdict
-from contracts.policies import DistinctPolicy, Tumbling
-from contracts.policies import Session as SessionPolicy
-from contracts.record import Record
-from contracts.window import WindowBounds, window_header, windowed_key
-from services.operators.operator import Batch, Step, View
-from services.operators.rows import make_record, pack_time
-from services.operators.sessions import Session, Sessions, joined
-from services.operators.sweep import Sweep
-from services.operators.time_windows import Frames
-from services.operators.timed import Timed
+from headrace.contracts.decision import Reason, Verdict
+from headrace.contracts.policies import DistinctPolicy, Tumbling
+from headrace.contracts.policies import Session as SessionPolicy
+from headrace.contracts.record import Record
+from headrace.contracts.window import WindowBounds, window_header, windowed_key
+from headrace.services.operators.operator import Batch, Step, View
+from headrace.services.operators.rows import make_record, pack_time
+from headrace.services.operators.sweep import Sweep
+from headrace.services.operators.timed import Timed
+from headrace.services.operators.windows.sessions import Session, Sessions, joined
+from headrace.services.operators.windows.time_windows import Frames
 
 _SPACE = b"\x01"
 _SEEN = b"\x01"

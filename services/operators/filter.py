@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from contracts.decision import Decision, Reason, Verdict
-from contracts.errors import RecordUndecodable
-from contracts.policies import FilterPolicy
-from contracts.record import Record
-from services.operators.operator import Batch, Counts, Step
-from services.operators.readable import dead_aside, read_batch, set_aside_dead
+from headrace.contracts.decision import Decision, Reason, Verdict
+from headrace.contracts.errors import RecordUndecodable
+from headrace.contracts.policies import FilterPolicy
+from headrace.contracts.record import Record
+from headrace.services.operators.operator import Batch, Counts, Step
+from headrace.services.operators.readable import dead_aside, read_batch, set_aside_dead
 
 Predicate = Callable[[Record], bool]
 

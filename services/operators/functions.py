@@ -20,12 +20,17 @@ from math import isfinite
 from struct import Struct
 from typing import Any, NamedTuple
 
-from contracts.errors import RecordFailed, SelectorInvalid
-from contracts.policies import AggregatePolicy
-from contracts.raised import told
-from contracts.record import Record
-from contracts.selectors import check_call, load_object, select, select_json, select_number
-from contracts.serde.json import decode_json, encode_json
+from headrace.contracts.errors import RecordFailed, SelectorInvalid
+from headrace.contracts.policies import AggregatePolicy
+from headrace.contracts.raised import told
+from headrace.contracts.record import Record
+from headrace.contracts.selectors import check_call, load_object, select, select_json, select_number
+from headrace.contracts.serde.json import (
+    ReadField,
+    decode_json,
+    decode_json_field,
+    encode_json,
+)
 
 Aggregated = bytes | None
 _PARTS = {"initial": 0, "add": 2, "merge": 2}
@@ -48,19 +53,19 @@ class Function(NamedTuple):
     merge: Callable[[Aggregated, Aggregated], Aggregated]
 
 
-def function_of(policy: AggregatePolicy) -> Function:
+def function_of(policy: AggregatePolicy, read: ReadField = decode_json_field) -> Function:
     """The function that a policy names."""
     of = policy.of or "value"
     if policy.function == "count":
         return Function(None, _zero, _count_one, _add_counts)
     if policy.function in {"sum", "min", "max"}:
         combine = _COMBINE[policy.function]
-        return Function(select_number(of), _nothing, _adder(combine), _merger(combine))
+        return Function(select_number(of, read), _nothing, _adder(combine), _merger(combine))
     if policy.function in {"first", "last"}:
         keep = _keep_first if policy.function == "first" else _keep_last
-        return Function(select(of), _nothing, keep, keep)
+        return Function(select(of, read), _nothing, keep, keep)
     if policy.function == "collect":
-        return Function(select_json(of), _nothing, _collect, _concatenate)
+        return Function(select_json(of, read), _nothing, _collect, _concatenate)
     return user_function(policy.function, load_object(policy.function))
 
 

@@ -22,10 +22,10 @@ from itertools import compress
 from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
-from contracts.policies import BufferPolicy
-from services.operators.operator import View
-from services.operators.rows import pack_time, unpack_time
-from services.operators.sweep import Sweep
+from headrace.contracts.policies import BufferPolicy
+from headrace.services.operators.operator import View
+from headrace.services.operators.rows import pack_time, unpack_time
+from headrace.services.operators.sweep import Sweep
 
 Item = TypeVar("Item")
 Entry = tuple[bytes, Item]
@@ -40,17 +40,27 @@ _place_of = itemgetter(0)
 _item_of = itemgetter(1)
 
 
-def memory_bounds(buffer: BufferPolicy) -> tuple[bool, int, int]:
-    """Whether a buffer spills, and the records and bytes that it, or its memory, may hold.
+class Bounds(NamedTuple):
+    """Whether a buffer spills, and the records and bytes that it, or its memory, may hold."""
 
-    Without bounds nothing is ever full, so memory has a bound of its own.
-    """
+    spills: bool
+    records_max: int
+    bytes_max: int
+
+    def in_memory_max(self, held: int, weight: int) -> int:
+        """How many of the items that are held, all of this weight together, memory may hold."""
+        average = max(1, weight // held) if held else 1
+        return max(2, min(self.records_max, self.bytes_max // average))
+
+
+def memory_bounds(buffer: BufferPolicy) -> Bounds:
+    """The bounds of a buffer; without any nothing is ever full, so memory has one of its own."""
     spills = buffer.when_full in {None, "spill"}
     records_max = UNBOUNDED if buffer.records is None else buffer.records
     bytes_max = UNBOUNDED if buffer.bytes is None else buffer.bytes
     if buffer.when_full is None:
         records_max = IN_MEMORY_RECORDS
-    return spills, records_max, bytes_max
+    return Bounds(spills, records_max, bytes_max)
 
 
 class Codec(NamedTuple, Generic[Item]):
@@ -79,7 +89,7 @@ class Held(Generic[Item]):
         self._sweep = Sweep(view, space)
         self.unsaved: dict[bytes, Item] = {}
         """What `save` must put, by row key, unless it left since."""
-        self._evicted: dict[bytes, None] = {}
+        self._left_early: dict[bytes, None] = {}
         """Row keys of what left before its time, and may have come again."""
         self.released_through_ms = 1 - NEVER_MS
         """Nothing is held of this time or before."""
@@ -154,19 +164,37 @@ class Held(Generic[Item]):
 
     def release_through(self, time_ms: int) -> list[Item]:
         """Let go of every item up to and with this time, which is over from now on."""
-        released: list[Item] = []
+        released = self._release(self._behind(time_ms), time_ms)
+        self.released_through_ms = max(self.released_through_ms, time_ms)
+        return list(map(_item_of, released))
+
+    def release_before(self, place: bytes) -> list[Entry[Item]]:
+        """Let go of every item whose row key is before this place, which is over from now on.
+
+        All earlier times are over; items of the place's own time may still come behind it.
+        """
+        time_ms = self._time_at(place)
+        released = self._release(place, time_ms)
+        self.released_through_ms = max(self.released_through_ms, time_ms - 1)
+        first = self._behind(time_ms - 1)
+        for row_key, _ in released[bisect_left(released, first, key=_place_of) :]:
+            self.unsaved.pop(row_key, None)
+            self._left_early[row_key] = None
+        return released
+
+    def _release(self, place: bytes, time_ms: int) -> list[Entry[Item]]:
+        """Items before a place of this time, in order."""
+        released: list[Entry[Item]] = []
         while time_ms >= self.next_ms and self._advance():
             ready, start = self._ready, self._position
-            end = bisect_left(ready, self._behind(time_ms), start, key=_place_of)
-            released.extend(map(_item_of, ready[start:end]))
+            end = bisect_left(ready, place, start, key=_place_of)
+            released += ready[start:end]
             self._position = end
             self.in_memory -= end - start
             self._set_next()
             if end < len(ready):
                 break
         self.count -= len(released)
-        if time_ms > self.released_through_ms:
-            self.released_through_ms = time_ms
         return released
 
     def release_first(self) -> Item:
@@ -179,7 +207,7 @@ class Held(Generic[Item]):
         self.count -= 1
         self.in_memory -= 1
         self.unsaved.pop(row_key, None)
-        self._evicted[row_key] = None
+        self._left_early[row_key] = None
         self._set_next()
         return item
 
@@ -257,9 +285,9 @@ class Held(Generic[Item]):
             unsaved = {place: item for place, item in unsaved.items() if place >= first}
             self._saved_from = first
         rows: dict[bytes, bytes | None] = {}
-        if self._evicted:
-            rows |= {place: None for place in self._evicted if place >= first}
-            self._evicted.clear()
+        if self._left_early:
+            rows |= {place: None for place in self._left_early if place >= first}
+            self._left_early.clear()
         rows.update(zip(unsaved, self._codec.encode_many(unsaved.values()), strict=True))
         self._view.put_many(rows)
         self._sweep.count(len(rows))

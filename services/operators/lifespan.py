@@ -7,6 +7,7 @@ behind a filter, or for records that it refuses, time stands still for it while 
 source, and its rows live on.
 
     reorder       a record is no later than stream time, and leaves when that has passed it by grace
+    merge         a record leaves when all lanes have passed its turn
     deduplicate   an id is remembered for the interval
     distinct      a window begins no later than stream time, and takes records for size and grace
     aggregate     the same, or as long as results are kept to be looked up; a sliding window may
@@ -24,12 +25,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     DeduplicatePolicy,
     DistinctPolicy,
     Hopping,
+    MergePolicy,
     ReorderPolicy,
     Session,
     Sliding,
@@ -39,15 +41,17 @@ from contracts.policies import (
     Window,
     retention_needed_ms,
 )
-from contracts.record import NO_TIME_MS
-from contracts.topics import keeps_state
-from services.operators.aggregate import Aggregate
-from services.operators.deduplicate import Deduplicate
-from services.operators.distinct import Distinct
-from services.operators.operator import Operator
-from services.operators.reorder import Reorder
-from services.operators.suppress import Suppress
-from services.operators.updates import waiting_time_ms
+from headrace.contracts.record import NO_TIME_MS
+from headrace.contracts.topics import keeps_state
+from headrace.services.operators.aggregate import Aggregate
+from headrace.services.operators.deduplicate import Deduplicate
+from headrace.services.operators.deduplicate_across import DeduplicateAcross
+from headrace.services.operators.distinct import Distinct
+from headrace.services.operators.merge import Merge
+from headrace.services.operators.operator import Operator
+from headrace.services.operators.reorder import Reorder
+from headrace.services.operators.suppress import Suppress
+from headrace.services.operators.updates import waiting_time_ms
 
 _SLACK = 2
 
@@ -97,10 +101,25 @@ def clock_ms(operator: Operator) -> int:
             return NO_TIME_MS
 
 
+def latest_ms(operator: Operator) -> int:
+    """The latest time of any row that an operator has put.
+
+    It is its stream time, or, where the records of many source partitions come to it, that of the
+    one that is ahead of all others.
+    """
+    match operator:
+        case Merge() | DeduplicateAcross():
+            return operator.latest_ms
+        case _:
+            return clock_ms(operator)
+
+
 def _length_ms(policy: AnyOperator, made: Window | None) -> tuple[int | None, bool]:
     match policy:
         case ReorderPolicy():
             return policy.grace_ms + 1, True
+        case MergePolicy():
+            return 1, True
         case DeduplicatePolicy():
             return policy.interval_ms + 1, True
         case DistinctPolicy():

@@ -18,8 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from contracts.decision import Decision, Reason
-from contracts.record import Record
+from headrace.contracts.decision import Decision, Reason
+from headrace.contracts.origin import Origin
+from headrace.contracts.record import Record
+
+NO_CAUSE = -1
+"""The cause of a release that no record brought about."""
 
 
 class Changes(NamedTuple):
@@ -62,17 +66,33 @@ class Batch:
 
     `causes[i]` is the index, in the batch the chain was given, of the record that caused
     `records[i]`. `olds` is None where records are events; behind a table or an aggregate
-    `olds[i]` is the value that `records[i]` replaces.
+    `olds[i]` is the value that `records[i]` replaces. `origins` is None but between a repartition
+    and the operator that brings its records into one order; there `origins[i]` says where
+    `records[i]` came from.
     """
 
     records: list[Record]
     causes: list[int]
     olds: list[bytes | None] | None = None
+    origins: list[Origin] | None = None
+    is_part: bool = False
+    """Whether the rest of what the chain was given follows, record by record."""
 
     @classmethod
     def of(cls, records: list[Record]) -> Batch:
         """A batch fresh from the source: every record is its own cause."""
         return cls(records, list(range(len(records))))
+
+    @property
+    def has_origins(self) -> bool:
+        """Whether it says of each record where it came from; none does behind a merge."""
+        return self.origins is not None and len(self.origins) == len(self.records)
+
+    def carry_origins(self, before: Batch) -> None:
+        """Say of each record where it came from, as the batch did of which these are a part."""
+        assert before.origins is not None
+        of_cause = dict(zip(before.causes, before.origins, strict=True))
+        self.origins = [of_cause[cause] for cause in self.causes]
 
     def append(self, record: Record, cause: int, old: bytes | None) -> None:
         """One more update of a table."""
@@ -124,6 +144,8 @@ class Step:
 
     def go_on(self, next_step: Step) -> None:
         """What was forwarded went through one more operator; this is the step of both."""
+        if self.forwarded.has_origins and next_step.forwarded.origins is None:
+            next_step.forwarded.carry_origins(self.forwarded)
         self.forwarded = next_step.forwarded
         self.late += next_step.late
         self.dead += next_step.dead

@@ -10,23 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
-    Hopping,
+    MergePolicy,
     ReorderPolicy,
     Session,
-    Sliding,
     SuppressPolicy,
-    Tumbling,
     Unlimited,
-    Window,
 )
-from services.operators.aggregate import Aggregate
-from services.operators.chain import Chain
-from services.operators.operator import Operator
-from services.operators.reorder import Reorder
-from services.operators.suppress import Suppress
+from headrace.services.operators.aggregate import Aggregate
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Operator
+from headrace.services.operators.reorder import Reorder
+from headrace.services.operators.suppress import Suppress
+from headrace.services.operators.waits import span_ms
 
 
 def progress_ms(policies: Sequence[AnyOperator], chain: Chain) -> int:
@@ -34,11 +32,13 @@ def progress_ms(policies: Sequence[AnyOperator], chain: Chain) -> int:
     reached_ms: int | None = None
     for policy, operator in zip(policies, chain.operators, strict=True):
         reached_ms = _behind(policy, operator, reached_ms)
-    return chain.lateness.time_ms if reached_ms is None else reached_ms
+    return chain.time_ms if reached_ms is None else reached_ms
 
 
 def _behind(policy: AnyOperator, operator: Operator, before_ms: int | None) -> int | None:
     match policy, operator:
+        case MergePolicy(), Reorder():
+            return _least(operator.held_from_ms, _most(before_ms, operator.stream_time_ms))
         case ReorderPolicy(), Reorder():
             if policy.grace_ms == 0:
                 return before_ms
@@ -60,7 +60,7 @@ def _aggregated(policy: AggregatePolicy, time_ms: int, before_ms: int | None) ->
     window = policy.window
     if window is None or isinstance(window, Unlimited):
         return before_ms
-    open_from_ms = time_ms - window.grace_ms - _span_ms(window)
+    open_from_ms = time_ms - window.grace_ms - span_ms(window)
     if before_ms is None or isinstance(window, Session):
         return _least(before_ms, open_from_ms)
     return before_ms
@@ -73,20 +73,7 @@ def _suppressed(policy: SuppressPolicy, suppress: Suppress, before_ms: int | Non
     # A pipeline that waits for windows that never close is refused when it is read.
     assert window is not None
     assert not isinstance(window, Unlimited)
-    return suppress.stream_time_ms - window.grace_ms - _span_ms(window)
-
-
-def _span_ms(window: Window) -> int:
-    """How far from its end, when it closes, a window's result may be dated."""
-    match window:
-        case Tumbling() | Hopping():
-            return window.size_ms
-        case Session():
-            return window.gap_ms
-        case Sliding():
-            return window.difference_ms
-        case Unlimited():
-            return 0
+    return suppress.stream_time_ms - window.grace_ms - span_ms(window)
 
 
 def _least(one_ms: int | None, other_ms: int | None) -> int | None:

@@ -7,11 +7,11 @@ from itertools import compress
 from traceback import format_exception
 from typing import Any, TypeVar
 
-from contracts.decision import Reason
-from contracts.errors import RecordFailed, RecordTooLarge, RecordUndecodable
-from contracts.raised import told
-from contracts.record import Record
-from services.operators.operator import Aside, Batch, Counts, Step
+from headrace.contracts.decision import Reason
+from headrace.contracts.errors import RecordFailed, RecordTooLarge, RecordUndecodable
+from headrace.contracts.raised import told
+from headrace.contracts.record import Record
+from headrace.services.operators.operator import Aside, Batch, Counts, Step
 
 What = TypeVar("What")
 _DETAIL_CHARACTERS_MAX = 1_000

@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Any, Literal, NamedTuple, Protocol
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     DeduplicatePolicy,
     DistinctPolicy,
     FilterPolicy,
+    MergePolicy,
     ReorderPolicy,
+    SamplePolicy,
     Session,
     Sliding,
     SuppressPolicy,
@@ -25,21 +27,21 @@ from contracts.policies import (
     Window,
     retention_needed_ms,
 )
-from contracts.record import NO_TIME_MS, Record
-from contracts.topics import keeps_state
-from contracts.window import UNLIMITED_END_MS, plain_key, window_of
-from services.operators.rows import decode_record, unpack_time
-from services.operators.sessions import decode_sessions
-from services.operators.sliding_windows import decode_windows
-from services.operators.updates import decode_update
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.contracts.topics import keeps_state
+from headrace.contracts.window import UNLIMITED_END_MS, plain_key, window_of
+from headrace.services.operators.merge import key_in, times_in
+from headrace.services.operators.rows import decode_record, unpack_time
+from headrace.services.operators.updates import decode_update
+from headrace.services.operators.windows.sessions import decode_sessions
+from headrace.services.operators.windows.sliding_windows import decode_windows
 
 What = Literal["held", "id", "window", "value"]
 """A record that waits; an id that is known; a window; a row of a table."""
 _HEADER_KEY, _SPACE = b"\x00", b"\x01"
 _TIMED = 9
 """Where a row's key goes on behind its space and its time."""
-_LENGTH_BYTES, _ARRIVAL_BYTES = 4, 4
-_NULL_KEY = b"\x00"
+_LENGTH_BYTES = 4
 _held_header = Struct(">qq")
 _signed = Struct(">q")
 
@@ -140,8 +142,8 @@ def _reader_of(policy: AnyOperator, view: View) -> tuple[int | None, _Reader]:
     """An operator's stream time, and how its rows are read."""
     header = view.get_many([view.prefix + _HEADER_KEY])[0]
     match policy:
-        case ReorderPolicy():
-            time_ms, through_ms = _held_times(header)
+        case ReorderPolicy() | MergePolicy():
+            time_ms, through_ms = (NO_TIME_MS, NO_TIME_MS) if header is None else times_in(header)
             return time_ms, _reorder(through_ms)
         case SuppressPolicy():
             time_ms, through_ms = _held_times(header)
@@ -156,7 +158,7 @@ def _reader_of(policy: AnyOperator, view: View) -> tuple[int | None, _Reader]:
             time_ms = _time(header)
             show = _count if policy.function == "count" else _result
             return time_ms, _windows(policy.window, time_ms, policy.retention_ms or 0, show)
-        case TablePolicy() | FilterPolicy():
+        case TablePolicy() | FilterPolicy() | SamplePolicy():
             return None, _Reader("value", _found_in_table, _show_value)
 
 
@@ -175,8 +177,7 @@ def _reorder(through_ms: int) -> _Reader:
         return [(at_ms, row)] if at_ms > through_ms else []
 
     def show(key: bytes, row: bytes) -> Entry:
-        order = key[_TIMED:-_ARRIVAL_BYTES]
-        return _held(decode_record(None if order == _NULL_KEY else order[1:], row))
+        return _held(decode_record(key_in(key[_TIMED:]), row))
 
     return _Reader("held", find, show)
 

@@ -20,13 +20,13 @@ from itertools import count
 from operator import itemgetter
 from struct import Struct
 
-from contracts.decision import Decision, Reason, Verdict
-from contracts.policies import ReorderPolicy
-from contracts.record import NO_TIME_MS, Record
-from services.operators.held import Codec, Held, memory_bounds
-from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
-from services.operators.rows import TIME_BIAS, decode_record, encode_records, unpack_fields
-from services.operators.weight import records_weight
+from headrace.contracts.decision import Decision, Reason, Verdict
+from headrace.contracts.policies import ReorderPolicy
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.services.operators.held import Codec, Held, memory_bounds
+from headrace.services.operators.operator import NO_CAUSE, Aside, Batch, Counts, Failure, Step, View
+from headrace.services.operators.rows import TIME_BIAS, decode_record, encode_records, unpack_fields
+from headrace.services.operators.weight import records_weight
 
 _HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
@@ -34,24 +34,25 @@ _NULL_KEY = b"\x00"
 _header = Struct(">qqqqI")
 _KEY_LENGTHS_MAX = 1_024
 _ARRIVALS = 1 << 32
-NO_CAUSE = -1
-"""The cause of a release that no record brought about."""
+_ARRIVAL_BYTES = 4
 _key_of = itemgetter(0)
 _time_of = itemgetter(2)
-_cause_of = itemgetter(0)
+_place_of = itemgetter(0)
 
 
-class _PlacePackers(dict[int, Callable[..., bytes]]):
-    """By length of key: what writes a place from its fields."""
+class PlacePackers(dict[int, Callable[..., bytes]]):
+    """By length of key: what writes a place from its fields; the key is among them."""
 
-    def __init__(self, space_length: int) -> None:
+    def __init__(self, before_key: str, behind_key: str = "") -> None:
+        """The fields before and behind the key, as `struct` writes them."""
         super().__init__()
-        self._space_length = space_length
+        self._before_key, self._behind_key = before_key, behind_key
 
     def __missing__(self, key_length: int) -> Callable[..., bytes]:
         if len(self) >= _KEY_LENGTHS_MAX:
             self.clear()
-        pack = self[key_length] = Struct(f">{self._space_length}sQB{key_length}sI").pack
+        layout = f">{self._before_key}{key_length}s{self._behind_key}"
+        pack = self[key_length] = Struct(layout).pack
         return pack
 
 
@@ -66,23 +67,32 @@ class Reorder:
         self._explain = explain
         self._header_key = view.prefix + _HEADER_KEY
         self._space = view.prefix + _SPACE
-        self._spills, self._records_max, self._bytes_max = memory_bounds(policy.buffer)
+        self._bounds = memory_bounds(policy.buffer)
+        self._spills, self._records_max, self._bytes_max = self._bounds
         self._time_ms, self._weight, self._arrivals = NO_TIME_MS, 0, 0
-        self._place_packers = _PlacePackers(len(self._space))
+        self._place_packers = PlacePackers(f"{len(self._space)}sQB", "I")
         self._held = Held(view, self._space, policy.grace_ms, Codec(encode_records, self._decode))
-        if policy.grace_ms and (header := view.get_many([self._header_key])[0]) is not None:
-            self._load(header)
+        if self._keeps_state and (header := view.get_many([self._header_key])[0]) is not None:
+            self._load(*self._load_header(header))
         self.counts = Counts(self._held.count)
 
-    def _load(self, header: bytes) -> None:
+    @property
+    def _keeps_state(self) -> bool:
+        return self._policy.grace_ms > 0
+
+    def _load_header(self, header: bytes) -> tuple[int, int]:
+        """Take up the header; how many records are held, and through which time all have left."""
         self._time_ms, through_ms, held, self._weight, self._arrivals = unpack_fields(
             _header, header
         )
+        return held, through_ms
+
+    def _load(self, held: int, through_ms: int) -> None:
         if self._policy.buffer.bytes is None:
             # Nobody keeps it from here on; who bounds it again weighs anew.
             self._weight = 0
         if self._spills:
-            self._held.in_memory_max = self._in_memory_max(held)
+            self._held.in_memory_max = self._bounds.in_memory_max(held, self._weight)
         self._held.recalled = self._reweigh if self._weight == 0 else None
         self._held.load(held, through_ms)
         self._held.recalled = None
@@ -92,13 +102,21 @@ class Reorder:
         self._weigh([record], 1)
 
     def _decode(self, place: bytes, row: bytes) -> Record:
-        order = place[len(self._space) + 8 : -4]
-        return decode_record(None if order == _NULL_KEY else order[1:], row)
+        return decode_record(self._key_at(place), row)
+
+    def _key_at(self, place: bytes) -> bytes | None:
+        """The key of the record at a place."""
+        return key_in(place[len(self._space) + 8 :])
 
     @property
     def stream_time_ms(self) -> int:
         """The latest time of any record that was on time."""
         return self._time_ms
+
+    @property
+    def wait_ms(self) -> int:
+        """How far stream time must pass a record until it leaves."""
+        return self._policy.grace_ms
 
     @property
     def releases_when_idle(self) -> bool:
@@ -167,16 +185,18 @@ class Reorder:
         self._weigh(released, -1)
         if self._held.count == 0:
             self._arrivals = 0
-        because = self._causes(
-            released, due_before_ms, causes[0], zip(times_ms, causes, strict=True)
-        )
         if self._explain:
             self._explain_leaving(step, released, passed, causes[-1])
-        if passed:
-            both = sorted([*zip(because, released, strict=True), *passed], key=_cause_of)
-            because = [cause for cause, _ in both]
-            released = [record for _, record in both]
-        self._forward(step, released, because)
+        if not passed:
+            arrivals = zip(times_ms, causes, strict=True)
+            because = self._causes(released, due_before_ms, causes[0], arrivals)
+            self._forward(step, released, because)
+            return
+        # By place in the batch: what an operator before lets go at once has one cause.
+        arrivals = zip(times_ms, range(len(records)), strict=True)
+        places = self._causes(released, due_before_ms, 0, arrivals)
+        both = sorted([*zip(places, released, strict=True), *passed], key=_place_of)
+        self._forward(step, [record for _, record in both], [causes[at] for at, _ in both])
 
     def _sift(
         self, step: Step, records: list[Record], causes: list[int], due_ms: int
@@ -185,7 +205,7 @@ class Reorder:
         grace_ms, time_ms = self._policy.grace_ms, self._time_ms
         entering: list[Record] = []
         passed: list[tuple[int, Record]] = []
-        for record, cause in zip(records, causes, strict=True):
+        for place, record in enumerate(records):
             timestamp_ms = record[2]
             if timestamp_ms > due_ms:
                 entering.append(record)
@@ -193,9 +213,9 @@ class Reorder:
                     time_ms = timestamp_ms
                     due_ms = max(due_ms, time_ms - grace_ms)
             elif timestamp_ms >= time_ms - grace_ms or self._policy.late == "forward":
-                passed.append((cause, record))
+                passed.append((place, record))
             else:
-                self._put_aside(step, record, cause, time_ms)
+                self._put_aside(step, record, causes[place], time_ms)
         self._time_ms = time_ms
         return entering, passed
 
@@ -291,14 +311,22 @@ class Reorder:
 
     def _spill(self) -> None:
         held = self._held
-        held.in_memory_max = self._in_memory_max(held.count)
+        held.in_memory_max = self._bounds.in_memory_max(held.count, self._weight)
         if held.in_memory > held.in_memory_max:
             held.spill()
 
-    def _in_memory_max(self, held: int) -> int:
-        """How many records of the average weight memory may hold."""
-        average = max(1, self._weight // held) if held else 1
-        return max(2, min(self._records_max, self._bytes_max // average))
+    def advance(self, time_ms: int) -> Step:
+        """The source is as far as that, though no record says so: what is past its grace leaves."""
+        step = Step(Batch([], []))
+        if self._policy.grace_ms and time_ms > self._time_ms:
+            self._time_ms = time_ms
+            released = self._held.release_through(time_ms - self._policy.grace_ms)
+            self._weigh(released, -1)
+            self._forward(step, released, [NO_CAUSE] * len(released))
+            if self._explain:
+                self._decide(step, released, Verdict.FORWARDED, Reason.GRACE_OVER, NO_CAUSE)
+            self.counts.held = self._held.count
+        return step
 
     def release_idle(self) -> Step:
         """Let go of everything, because the source was silent for as long as the policy allows.
@@ -318,14 +346,15 @@ class Reorder:
 
     def save(self) -> None:
         """Put what is held, and the header."""
-        if self._policy.grace_ms == 0:
-            return
+        if self._keeps_state:
+            self._held.save()
+            self._view.put_many({self._header_key: self._packed_header()})
+
+    def _packed_header(self) -> bytes:
         held = self._held
-        held.save()
-        header = _header.pack(
+        return _header.pack(
             self._time_ms, held.released_through_ms, held.count, self._weight, self._arrivals
         )
-        self._view.put_many({self._header_key: header})
 
     def _decide(
         self, step: Step, records: list[Record], verdict: Verdict, reason: Reason, cause: int
@@ -334,3 +363,15 @@ class Reorder:
         step.decisions += [
             Decision(self.name, record, verdict, reason, evidence, cause) for record in records
         ]
+
+
+def key_in(order: bytes) -> bytes | None:
+    """The key of the record whose place ends so behind its time."""
+    order = order[:-_ARRIVAL_BYTES]
+    return None if order == _NULL_KEY else order[1:]
+
+
+def times_in(header: bytes) -> tuple[int, int]:
+    """Stream time, and the time through which everything was released."""
+    time_ms, through_ms, *_ = unpack_fields(_header, header)
+    return time_ms, through_ms

@@ -27,8 +27,8 @@ from functools import lru_cache, partial
 from struct import Struct
 from typing import Any
 
-from contracts.errors import StateCorrupt, StateLayoutNewer
-from contracts.record import Headers, Record
+from headrace.contracts.errors import StateCorrupt, StateLayoutNewer
+from headrace.contracts.record import Headers, Record
 
 RECORD_FORMAT = 1
 TIME_BIAS = 1 << 63

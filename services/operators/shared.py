@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from contracts.record import Headers
+from headrace.contracts.record import Headers
 
 Computed = TypeVar("Computed")
 

@@ -23,16 +23,16 @@ from operator import attrgetter, itemgetter
 from struct import Struct
 from typing import Any
 
-from contracts.decision import Decision, Reason, Verdict
-from contracts.policies import SuppressPolicy
-from contracts.record import NO_TIME_MS, Record
-from contracts.window import WINDOW_HEADER
-from services.operators.held import NEVER_MS, UNBOUNDED, Codec, Held, memory_bounds
-from services.operators.operator import Aside, Batch, Counts, Failure, Step, View
-from services.operators.readable import only, set_aside_dead
-from services.operators.rows import TIME_BIAS, unpack_fields
-from services.operators.shared import of_each
-from services.operators.updates import (
+from headrace.contracts.decision import Decision, Reason, Verdict
+from headrace.contracts.policies import SuppressPolicy
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.contracts.window import WINDOW_HEADER
+from headrace.services.operators.held import NEVER_MS, UNBOUNDED, Codec, Held, memory_bounds
+from headrace.services.operators.operator import NO_CAUSE, Aside, Batch, Counts, Failure, Step, View
+from headrace.services.operators.readable import only, set_aside_dead
+from headrace.services.operators.rows import TIME_BIAS, unpack_fields
+from headrace.services.operators.shared import of_each
+from headrace.services.operators.updates import (
     UPDATE_SPACE,
     Arrivals,
     BufferSamples,
@@ -43,7 +43,7 @@ from services.operators.updates import (
     encode_updates,
     waiting_time_ms,
 )
-from services.operators.weight import replaced_weight, update_weights
+from headrace.services.operators.weight import replaced_weight, update_weights
 
 _HEADER_KEY = b"\x00"
 _PLACE_SPACE = b"\x02"
@@ -65,7 +65,8 @@ class Suppress:
         self._explain = explain
         self._final = policy.until == "window-closes"
         self._reason = Reason.WINDOW_CLOSED if self._final else Reason.TIME_LIMIT
-        self._spills, self._records_max, self._bytes_max = memory_bounds(policy.buffer)
+        self._bounds = memory_bounds(policy.buffer)
+        self._spills, self._records_max, self._bytes_max = self._bounds
         self.wait_ms = waiting_time_ms(policy)
         self._header_key = view.prefix + _HEADER_KEY
         self._space = view.prefix + UPDATE_SPACE
@@ -92,7 +93,7 @@ class Suppress:
         time_ms, through_ms, held, self.weight, without_place = unpack_fields(_header, header)
         self.stream_time_ms = time_ms
         if self._spills:
-            self._held.in_memory_max = self._in_memory_max(held)
+            self._held.in_memory_max = self._bounds.in_memory_max(held, self.weight)
         self._held.load(held, through_ms, without_place)
 
     @property
@@ -112,8 +113,7 @@ class Suppress:
         """Hold every update, let go of what is due."""
         self.counts.taken += len(batch.records)
         # A final result replaces nothing: what follows sees events, as behind Kafka's toStream.
-        has_olds = batch.olds is not None and not self._final
-        step = Step(Batch([], [], [] if has_olds else None))
+        step = Step(Batch([], [], None if batch.olds is None or self._final else []))
         self.reach(map(_key_of, batch.records))
         if self._explain or self._could_fill(batch):
             self._take_one_by_one(step, batch)
@@ -121,6 +121,14 @@ class Suppress:
             self._take(step, batch)
         if self._spills:
             self._spill(batch)
+        self.counts.held = self.count
+        return step
+
+    def advance(self, time_ms: int) -> Step:
+        """The source is as far as that, though no record says so: what is due leaves."""
+        step = Step(Batch([], [], None if self._final else []))
+        time_ms = self.stream_time_ms = max(self.stream_time_ms, time_ms)
+        self._release(step, self._held.release_through(time_ms - self.wait_ms), NO_CAUSE)
         self.counts.held = self.count
         return step
 
@@ -332,18 +340,18 @@ class Suppress:
             step.failure = Failure(cause, self.name, sentence)
             step.dead = [dead for dead in step.dead if dead.cause <= cause]
             return False
-        evicted = []
+        early = []
         while self._is_full():
-            evicted.append(self._held.release_first())
-            self._forget(evicted[-1:])
+            early.append(self._held.release_first())
+            self._forget(early[-1:])
         self.samples.take([self.weight], [self.count])
-        self._leave(step, evicted, [cause] * len(evicted), Reason.BUFFER_FULL)
+        self._leave(step, early, [cause] * len(early), Reason.BUFFER_FULL)
         return True
 
     def _spill(self, batch: Batch) -> None:
         """Keep memory within its bounds, and updates that stand on disk alone out of it."""
         held = self._held
-        held.in_memory_max = self._in_memory_max(held.count)
+        held.in_memory_max = self._bounds.in_memory_max(held.count, self.weight)
         outside = held.spill() if held.in_memory > held.in_memory_max else []
         if not held.is_all_in_memory:
             keys = self._updates.keys() & {record[0] or b"" for record in batch.records}
@@ -375,11 +383,6 @@ class Suppress:
     def _time_and_key(self, place: bytes) -> tuple[bytes, bytes]:
         start = len(self._space)
         return place[start : start + 8], place[start + 8 :]
-
-    def _in_memory_max(self, held: int) -> int:
-        """How many updates of the average weight memory may hold."""
-        average = max(1, self.weight // held) if held else 1
-        return max(2, min(self._records_max, self._bytes_max // average))
 
     def save(self) -> None:
         """Put what is held, and the header."""

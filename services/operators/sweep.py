@@ -8,7 +8,7 @@ to be swept are over for their operator already: when it sweeps shows in nothing
 
 from __future__ import annotations
 
-from services.operators.operator import View
+from headrace.services.operators.operator import View
 
 SWEEP_AFTER_ROWS = 100_000
 

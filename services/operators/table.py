@@ -9,9 +9,9 @@ State
 
 from __future__ import annotations
 
-from contracts.decision import Decision, Reason, Verdict
-from contracts.policies import TablePolicy
-from services.operators.operator import Batch, Counts, Step, View
+from headrace.contracts.decision import Decision, Reason, Verdict
+from headrace.contracts.policies import TablePolicy
+from headrace.services.operators.operator import Batch, Counts, Step, View
 
 _SPACE = b"\x01"
 

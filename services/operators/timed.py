@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contracts.decision import Decision, Reason, Verdict
-from contracts.record import NO_TIME_MS, Record
-from services.operators.operator import Aside, Counts, Step, View
-from services.operators.rows import pack_time, unpack_time
+from headrace.contracts.decision import Decision, Reason, Verdict
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.services.operators.operator import Aside, Batch, Counts, Step, View
+from headrace.services.operators.rows import pack_time, unpack_time
 
 _HEADER_KEY = b"\x00"
 
@@ -27,6 +27,11 @@ class Timed:
     def stream_time_ms(self) -> int:
         """The latest time of any record that counts."""
         return self._time_ms
+
+    def advance(self, time_ms: int) -> Step:
+        """The source is as far as that, though no record says so."""
+        self._time_ms = max(self._time_ms, time_ms)
+        return Step(Batch([], []))
 
     def save(self) -> None:
         """Put stream time; all else was put with its batch."""

@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
-from contracts.errors import PipelineInvalid, StateCorrupt
-from contracts.policies import Hopping, Session, Sliding, SuppressPolicy, Tumbling
-from contracts.record import Headers, Record
-from contracts.window import WINDOW_HEADER, parse_window
-from services.operators.operator import View
-from services.operators.rows import (
+from headrace.contracts.errors import PipelineInvalid, StateCorrupt
+from headrace.contracts.policies import Hopping, Session, Sliding, SuppressPolicy, Tumbling
+from headrace.contracts.record import Headers, Record
+from headrace.contracts.window import WINDOW_HEADER, parse_window
+from headrace.services.operators.operator import View
+from headrace.services.operators.rows import (
     RowReader,
     decode_record,
     encode_records,
     require_format,
     unpack_time,
 )
-from services.operators.weight import replaced_weight, update_weights
+from headrace.services.operators.weight import replaced_weight, update_weights
 
 UPDATE_FORMAT = 1
 UPDATE_SPACE = b"\x01"

@@ -6,9 +6,9 @@ result's window weighs nothing either: in Kafka Streams the window is part of th
 
 from __future__ import annotations
 
-from contracts.record import Headers, Record
-from contracts.window import WINDOW_HEADER
-from services.operators.shared import of_each
+from headrace.contracts.record import Headers, Record
+from headrace.contracts.window import WINDOW_HEADER
+from headrace.services.operators.shared import of_each
 
 _HELD_RECORD = 13 + 8 + 8 + 4
 _HELD_UPDATE = 8 + 8 + 8 + 4

@@ -1,1 +1,1 @@
-"""The only code that waits: Kafka, Faust, clocks and signals, around operators that do not."""
+"""A process that runs a pipeline, from who lives longest down to what a batch passes."""

@@ -15,11 +15,11 @@ from faust.app.base import BootStrategy
 from faust.tables.manager import TableManager
 from faust.types import TP
 
-from contracts.hops import Hop
-from services.runtime.binding import BatchConsumer, BatchTopic, BatchTransport
-from services.runtime.security import faust_brokers
-from services.runtime.table import StateTable
-from services.runtime.worker import Worker
+from headrace.contracts.hops import Hop
+from headrace.services.kafka.security import faust_brokers
+from headrace.services.runtime.input.binding import BatchConsumer, BatchTopic, BatchTransport
+from headrace.services.runtime.task.table import StateTable
+from headrace.services.runtime.worker import Worker
 
 
 class _Boot(BootStrategy):  # type: ignore[misc]

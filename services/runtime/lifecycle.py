@@ -10,20 +10,21 @@ from contextlib import contextmanager, suppress
 
 from aiokafka.errors import KafkaConnectionError
 
-from contracts.errors import KafkaUnreachable
-from contracts.pipeline import PipelineSpec
-from services.observe.logs import configure
-from services.observe.logs import logger as logger_of
-from services.runtime.app import SidecarApp, make_app, start_app
-from services.runtime.fetched import install_records
-from services.runtime.files import allow_files, too_few_files
-from services.runtime.garbage import collect_by_clock_alone
-from services.runtime.limits import Limits
-from services.runtime.reach import reachable
-from services.runtime.topics import PreparedTopics, prepare_topics
-from services.runtime.watch import watched
-from services.runtime.worker import Worker
-from services.settings import Settings
+from headrace.contracts.errors import KafkaUnreachable
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.services.kafka.limits import Limits
+from headrace.services.kafka.reach import reachable
+from headrace.services.kafka.topics import PreparedTopics, prepare_topics
+from headrace.services.observe.logs import configure
+from headrace.services.observe.logs import logger as logger_of
+from headrace.services.runtime.app import SidecarApp, make_app, start_app
+from headrace.services.runtime.input.fetched import install_records
+from headrace.services.runtime.machine.files import allow_files, too_few_files
+from headrace.services.runtime.machine.folder import held
+from headrace.services.runtime.machine.garbage import collect_by_clock_alone
+from headrace.services.runtime.watch import watched
+from headrace.services.runtime.worker import Worker
+from headrace.services.settings import Settings
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LAST_S = 1.0
@@ -38,7 +39,8 @@ def run_pipeline(spec: PipelineSpec, settings: Settings) -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
-        loop.run_until_complete(_run(spec, settings))
+        with held(settings.state_folder / spec.pipeline):
+            loop.run_until_complete(_run(spec, settings))
     finally:
         _let_go(loop)
 

@@ -21,23 +21,33 @@ from typing import Protocol
 
 from aiokafka.structs import TopicPartition
 
-from contracts.errors import TopicRefused
-from services.group.holdings import Holdings, Step
-from services.group.info import CLIENT_BYTES, INFO_VERSION, Endpoint
-from services.group.learner import Action, State
-from services.group.member import Rules, Share, TaskId
-from services.group.round import MEMBER_CALLED, Heard, Instance, Joining, describe, hear, lead
-from services.observe.logs import logger as logger_of
-from services.observe.snapshot import CopyRole, CopySnapshot
-from services.runtime.disk import lags_on_disk
-from services.runtime.follower import Follower
-from services.runtime.work import Work
-from services.settings import Settings
+from headrace.contracts.errors import TopicRefused
+from headrace.services.group.holdings import Holdings, Step
+from headrace.services.group.info import CLIENT_BYTES, INFO_VERSION, ORIGINS_SINCE, Endpoint
+from headrace.services.group.learner import Action, State
+from headrace.services.group.member import Rules, Share, TaskId
+from headrace.services.group.round import (
+    MEMBER_CALLED,
+    Heard,
+    Instance,
+    Joining,
+    describe,
+    hear,
+    lead,
+)
+from headrace.services.observe.logs import logger as logger_of
+from headrace.services.observe.snapshot import CopyRole, CopySnapshot
+from headrace.services.runtime.standby.disk import lags_on_disk
+from headrace.services.runtime.standby.follower import Follower
+from headrace.services.runtime.task.work import Work
+from headrace.services.settings import Settings
 
 _LOOK_EVERY_S = 0.1
 _WAIT_FOR_OTHERS_S = 2.0
 """So long one that has caught up waits for others that learn, to move with them in one go."""
 _FOLLOW_UP = "what was given up is given away"
+_STARTED = "it started"
+_ASK_IN_S = 1.0
 logger = logger_of(__name__)
 
 
@@ -85,6 +95,7 @@ class Rebalance:
         )
         self._instance = Instance(client_of(work.folder), self._hops, _endpoint(settings))
         self._version = INFO_VERSION
+        self._is_named = settings.instance_id is not None
         self._loop = asyncio.get_running_loop()
         self._looking: asyncio.Task[None] | None = None
         self._caught_up_at_s: float | None = None
@@ -92,7 +103,7 @@ class Rebalance:
         self._is_stopping = False
         self._on_disk: dict[TaskId, int] = {}
         """How far copies were when this began; it says so once, since they are not kept up."""
-        self._reason = self._said = "it started"
+        self._reason = self._said = _STARTED
         """Why it joins next, and what it said when it last did."""
 
     async def start(self) -> None:
@@ -124,9 +135,13 @@ class Rebalance:
         """Do what was told; returns when everything revoked is closed."""
         try:
             self._version = heard.version
+            self._work.says_origins = heard.version >= ORIGINS_SINCE
             if self._reason == self._said:
                 self._reason = _FOLLOW_UP if heard.joins_at_once else MEMBER_CALLED
             self._join_again_in(heard.share.next_rebalance_ms)
+            if self._said == _STARTED and heard.version < INFO_VERSION and self._is_named:
+                # It took its own place again without a round, so nobody heard what it knows.
+                self._loop.call_later(_ASK_IN_S, self._ask, "it knows more than the group did")
             await self._tasks.route(TopicPartition(*partition) for partition in heard.partitions)
             self._on_disk = {}
             if not self._is_stopping:

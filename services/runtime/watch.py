@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 from aiokafka.errors import KafkaError
 
-from contracts.errors import WorkerStalled
-from services.observe.health import Watchdog
-from services.observe.http import serve
-from services.observe.logs import logger
-from services.observe.metrics import Metrics
-from services.observe.pages import pages
-from services.runtime.garbage import keep_collecting
-from services.runtime.worker import Worker
+from headrace.contracts.errors import WorkerStalled
+from headrace.services.observe.health import Watchdog
+from headrace.services.observe.http import serve
+from headrace.services.observe.logs import logger
+from headrace.services.observe.metrics import Metrics
+from headrace.services.observe.pages import pages
+from headrace.services.runtime.machine.garbage import keep_collecting
+from headrace.services.runtime.worker import Worker
 
 _LOOK_EVERY_S = 2.0
 _log = logger(__name__)

@@ -15,25 +15,22 @@ from typing import Any
 
 from aiokafka.structs import TopicPartition
 
-from contracts.pipeline import PipelineSpec
-from services.observe.logs import logger as logger_of
-from services.observe.snapshot import StateMemory, WorkerSnapshot, WorkerState
-from services.runtime.binding import Batch, BatchThread
-from services.runtime.limits import Limits
-from services.runtime.rebalance import Rebalance
-from services.runtime.refusals import refusal_of
-from services.runtime.security import consumer_options
-from services.runtime.task import Fetched, Task
-from services.runtime.work import WAITING_RECORDS_MAX, Work
-from services.settings import Settings
+from headrace.contracts.errors import InstanceReplaced
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.services.kafka.limits import Limits
+from headrace.services.kafka.refusals import refusal_of
+from headrace.services.kafka.security import consumer_options
+from headrace.services.observe.logs import logger as logger_of
+from headrace.services.observe.snapshot import StateMemory, WorkerSnapshot, WorkerState
+from headrace.services.runtime.input.binding import Batch, BatchThread
+from headrace.services.runtime.input.inbox import Fetched
+from headrace.services.runtime.machine.budget import least_bytes, weight
+from headrace.services.runtime.rebalance import Rebalance
+from headrace.services.runtime.task.task import Task
+from headrace.services.runtime.task.work import Work
+from headrace.services.settings import Settings
 
 _BREATHS_PER_COMMIT = 20
-_FETCH_BYTES_TOTAL = 32 << 20
-_FETCH_BYTES_MAX = 512 << 10
-_FETCH_BYTES_MIN = 64 << 10
-_WAITING_RECORDS_TOTAL = 100_000
-_WAITING_RECORDS_MIN = 1_000
-_WAITING_BYTES_TOTAL = 64 << 20
 Route = Callable[[Iterable[TopicPartition]], Awaitable[None]]
 logger = logger_of(__name__)
 
@@ -52,12 +49,13 @@ class Worker:
         self.spec = spec
         self.settings = settings
         self.hops = {hop.topic: hop for hop in spec.hops()}
-        self.fetch_bytes = _FETCH_BYTES_MAX
         self.breath_s = settings.commit_interval_ms / _BREATHS_PER_COMMIT / 1000
         self.tasks: dict[TopicPartition, Task] = {}
         # Who still commits what is under way must not be counted out meanwhile.
         self.rebalance_timeout_ms = settings.shutdown_timeout_ms + settings.session_timeout_ms
         self.rebalances = 0
+        self._told_partitions = 0
+        """Of how many it was said that they are too many for its memory."""
         self._is_stopping = False
         self._told_state: WorkerState = "starting"
         self._since_s = time.monotonic()
@@ -69,6 +67,7 @@ class Worker:
         self.main_loop = asyncio.get_running_loop()
         self._failed: asyncio.Future[None] = self.main_loop.create_future()
         self.work = Work(spec, settings, self._the_thread, self.fail, self._opened, limits)
+        self.work.partitions = partitions
         self.rebalance = Rebalance(self.work, self, partitions)
 
     def _the_thread(self) -> BatchThread:
@@ -120,12 +119,18 @@ class Worker:
 
     def _share(self) -> None:
         """Bound what waits in memory, however many partitions there are."""
-        count = max(1, len(self.tasks))
-        fetch_bytes = min(self.fetch_bytes, max(_FETCH_BYTES_MIN, _FETCH_BYTES_TOTAL // count))
-        self._the_thread().share(fetch_bytes)
-        records_max = max(_WAITING_RECORDS_MIN, _WAITING_RECORDS_TOTAL // count)
-        self.work.waiting_records_max = min(WAITING_RECORDS_MAX, records_max)
-        self.work.waiting_bytes_max = max(fetch_bytes, _WAITING_BYTES_TOTAL // count)
+        work, budget, count = self.work, self.work.budget, max(1, len(self.tasks))
+        work.shares = budget.shares(count)
+        self._the_thread().share(work.shares.fetch_bytes, budget.fetched_bytes(count))
+        work.memory.share(budget.state_bytes(count), count)
+        if count > self._told_partitions and not budget.fits(count):
+            self._told_partitions = count
+            logger.warning(
+                "its partitions need more memory; raise HEADRACE_MEMORY, or start more instances",
+                partitions=count,
+                memory_bytes=budget.total_bytes,
+                least_bytes=least_bytes(count),
+            )
 
     async def release(self, sources: list[TopicPartition], *, commits: bool) -> None:
         """Close the tasks of these partitions, with what is under way or without."""
@@ -141,7 +146,7 @@ class Worker:
         """Commit and close everything."""
         self._is_stopping = True
         await self.rebalance.close()
-        await self._close(list(self.tasks), commits=True)
+        await self._close(list(self.tasks), commits=not self._is_replaced())
         await self.work.purges.purge_last()
         await self.work.restorer.stop()
 
@@ -169,11 +174,10 @@ class Worker:
     def has_enough_with(self, batch: Batch) -> bool:
         """Whether no more should be read for a task behind this; asked from the reading thread."""
         task = self.tasks.get(batch.partition)
-        records, waiting_bytes = (0, 0) if task is None else (task.waiting, task.waiting_bytes)
-        return (
-            records + len(batch.records) >= self.work.waiting_records_max
-            or waiting_bytes + batch.size_bytes >= self.work.waiting_bytes_max
-        )
+        inbox = None if task is None else task.inbox
+        records, waiting_bytes = (0, 0) if inbox is None else (inbox.records, inbox.size_bytes)
+        waits = weight(records + len(batch.records), waiting_bytes + batch.size_bytes)
+        return waits >= self.work.shares.waiting_bytes
 
     def expect(self, batch: Batch) -> bool:
         """Whether a task takes records that were just fetched; else they are read again."""
@@ -181,15 +185,14 @@ class Worker:
         if task is None or task.lease != batch.lease:
             _left(batch)
             return False
-        task.waiting += len(batch.records)
-        task.waiting_bytes += batch.size_bytes
+        task.inbox.expect(len(batch.records), batch.size_bytes)
         return True
 
     def offer(self, batch: Batch, acknowledge: Callable[[], Any]) -> None:
         """Records that Faust's agent was given for a task."""
         task = self.tasks.get(batch.partition)
         if task is not None and task.lease == batch.lease:
-            task.offer(Fetched(batch.records, batch.size_bytes, acknowledge))
+            task.inbox.offer(Fetched(batch.records, batch.size_bytes, acknowledge))
         else:
             _left(batch)
 
@@ -213,7 +216,7 @@ class Worker:
             memory=StateMemory(
                 block_cache_bytes=memory.usage_bytes(),
                 write_buffer_bytes=memory.write_buffers_bytes(),
-                limit_bytes=self.settings.memory_bytes,
+                limit_bytes=memory.memory_bytes,
             ),
         )
 
@@ -232,6 +235,11 @@ class Worker:
     def _ended(self, running: asyncio.Task[None]) -> None:
         if not running.cancelled() and (problem := running.exception()) is not None:
             self.fail(problem)
+
+    def _is_replaced(self) -> bool:
+        """Whether another process has all of this by now."""
+        failed = self._failed
+        return failed.done() and isinstance(failed.exception(), InstanceReplaced)
 
     def fail(self, problem: BaseException) -> None:
         """End the worker because of this; the first reason counts."""

@@ -21,13 +21,14 @@ the last position were sent by somebody who did not live to finish, and never co
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
-from contracts.errors import StateCorrupt
-from contracts.record import Record, offset_of
-from services.state.overlay import Overlay, StoreView
+from headrace.contracts.errors import StateCorrupt
+from headrace.contracts.record import Record, offset_of
+from headrace.services.state.overlay import Overlay, StoreView
 
 ABOUT = ""
 """The store that holds what is about the state as a whole."""
@@ -50,6 +51,15 @@ class Stamp(NamedTuple):
     topic: str
     """Where the records come from whose offset is the position."""
     operators: list[dict[str, Any]]
+    topic_id: str | None = None
+    """Which topic of that name it is; None where nobody knew, as in old stamps."""
+    partitions: int | None = None
+    """How many that topic had."""
+    spread_over: int | None = None
+    """Over how many partitions of the next topic records are spread by id."""
+
+
+_SINCE_LATER = tuple(Stamp._field_defaults)
 
 
 def read_stamp(about: StoreView) -> Stamp | None:
@@ -60,7 +70,8 @@ def read_stamp(about: StoreView) -> Stamp | None:
     try:
         written = json.loads(row)
         # A later version may say more; its layout tells that it is one.
-        return Stamp(*(written[name] for name in Stamp._fields))
+        needed = {name: written[name] for name in Stamp._fields if name not in _SINCE_LATER}
+        return Stamp(**needed, **{name: written.get(name) for name in _SINCE_LATER})
     except (ValueError, LookupError, TypeError) as damage:
         message = f"the stamp in the state cannot be read ({damage!r})"
         raise StateCorrupt(message) from damage
@@ -85,6 +96,12 @@ def read_position(about: StoreView) -> Position | None:
     """What this state has reached, None where it is new."""
     found = _read_numbers(about, _POSITION_KEY, _position, "the position in the state")
     return None if found is None else Position(*found)
+
+
+def offset_in(row: bytes) -> int:
+    """The source offset in the value of a changelog's position."""
+    offset: int = _position.unpack(row)[0]
+    return offset
 
 
 def put_position(about: StoreView, position: Position) -> None:
@@ -175,29 +192,76 @@ def _behind(record: Record) -> int:
 
 
 class Restoration:
-    """Takes up a changelog into an overlay's store, whole commits alone."""
+    """Takes up a changelog into an overlay's store, whole commits alone.
+
+    The rows of a commit wait for the record that ends it. Compaction takes the ends of all commits
+    but the last away, so that one may stand behind millions of rows. A reader for whom too much
+    waits looks for the last end, and says before which offset everything counts. That is taken up
+    piece by piece, and the store is marked as being restored until the end is reached. A row that
+    is taken up twice does no harm, so a restoration that was cut off goes on where the mark says.
+    """
 
     def __init__(self, overlay: Overlay) -> None:
         """Go on where the overlay's store is."""
         self._overlay = overlay
         self._prefixes = _Prefixes(overlay)
         self._open: dict[bytes, bytes | None] = {}
+        self._open_bytes = 0
+        self._reached = reached(overlay)
+        self._whole_at = overlay.position(RESTORED_AT) or 0
+        self._is_marked = is_being_restored(overlay)
         self.restored = 0
         """Records taken up."""
 
-    def take(self, records: Iterable[Record]) -> None:
-        """The next records of the changelog."""
+    def take(self, records: Iterable[Record], counts_before: int = 0) -> int:
+        """The next records of the changelog; everything before that offset counts.
+
+        Answers how many bytes wait for the end of their commit, about.
+        """
         records = list(records)
         keys = [record[0] or b"" for record in records]
         rows = [record[1] for record in records]
-        closed = len(keys) - keys[::-1].index(POSITION) if POSITION in keys else 0
-        if closed:
-            whole = self._open
-            whole.update(zip(keys[:closed], rows, strict=False))
-            self._overlay.take_up(self._as_stored(whole), CHANGELOG, _behind(records[closed - 1]))
-            self.restored += len(whole)
-            self._open = {}
-        self._open.update(zip(keys[closed:], rows[closed:], strict=True))
+        self._whole_at = max(self._whole_at, counts_before)
+        ended = len(keys) - keys[::-1].index(POSITION) if POSITION in keys else 0
+        counted = max(ended, bisect_left(records, self._whole_at, key=offset_of))
+        if counted:
+            behind = _behind(records[counted - 1])
+            is_whole = counted == ended and behind >= self._whole_at
+            self._whole_at = max(self._whole_at, behind)
+            self._take_up(keys[:counted], rows[:counted], records, is_whole=is_whole)
+            self._reached = behind
+        self._open.update(zip(keys[counted:], rows[counted:], strict=True))
+        self._open_bytes += sum(map(_size_bytes, keys[counted:], rows[counted:]))
+        return self._open_bytes
+
+    def _take_up(
+        self,
+        keys: list[bytes],
+        rows: list[bytes | None],
+        records: Sequence[Record],
+        *,
+        is_whole: bool,
+    ) -> None:
+        """Take up what waited and what came, in pieces that hold the interpreter for a moment."""
+        waited = len(self._open)
+        keys, rows = [*self._open, *keys], [*self._open.values(), *rows]
+        self._open, self._open_bytes = {}, 0
+        for start, end in _pieces(keys, rows):
+            piece = self._as_stored(dict(zip(keys[start:end], rows[start:end], strict=True)))
+            # Of what waited it is known where it began, and not where each row stood.
+            position = self._reached if end <= waited else _behind(records[end - 1 - waited])
+            self._write(piece, position, is_end=is_whole and end == len(keys))
+
+    def _write(self, piece: dict[bytes, bytes | None], position: int, *, is_end: bool) -> None:
+        if not is_end:
+            positions: dict[str, int | None] = {RESTORING: position, RESTORED_AT: self._whole_at}
+        elif self._is_marked:
+            positions = {CHANGELOG: position, RESTORING: None, RESTORED_AT: None}
+        else:
+            positions = {CHANGELOG: position}
+        self._overlay.take_up(piece, positions)
+        self._is_marked = not is_end
+        self.restored += len(piece)
 
     def _as_stored(self, rows: dict[bytes, bytes | None]) -> dict[bytes, bytes | None]:
         prefixes = self._prefixes
@@ -218,8 +282,41 @@ class Restoration:
         return list(self._open)
 
 
+def _size_bytes(key: bytes, row: bytes | None) -> int:
+    """What a row takes in memory while it waits, about."""
+    return _ROW_BYTES + len(key) + len(row or b"")
+
+
+def _pieces(keys: Sequence[bytes], rows: Sequence[bytes | None]) -> Iterator[tuple[int, int]]:
+    """Where pieces of bounded size begin and end."""
+    start = size_bytes = 0
+    for end, one_bytes in enumerate(map(_size_bytes, keys, rows), 1):
+        size_bytes += one_bytes
+        if size_bytes >= PIECE_BYTES or end == len(keys):
+            yield start, end
+            start, size_bytes = end, 0
+
+
+PIECE_BYTES = 1 << 20
+"""So much is taken up at once: a write holds the interpreter, this one for some milliseconds."""
+_ROW_BYTES = 200
 CHANGELOG = "changelog"
 """The position, in a store, of the first changelog record that is not part of it."""
+RESTORING = "restoring"
+"""The same of a store that is being restored, and is no state yet; missing where it is whole."""
+RESTORED_AT = "restored-at"
+"""Where a store that is being restored is whole again: behind a record that ended a commit."""
+
+
+def is_being_restored(overlay: Overlay) -> bool:
+    """Whether a restoration was cut off here: then the rows are no state, and it must go on."""
+    return overlay.position(RESTORING) is not None
+
+
+def reached(overlay: Overlay) -> int:
+    """From which changelog record on a store must read, whole or not."""
+    restoring = overlay.position(RESTORING)
+    return (overlay.position(CHANGELOG) or 0) if restoring is None else restoring
 
 
 def rewrite(overlay: Overlay, keys: Iterable[bytes]) -> None:

@@ -6,10 +6,13 @@ move all of it. Integers are big-endian.
 key                                 value
 0x00 'layout'                       the layout's version (4)
 0x00 'pipeline'                     the pipeline's name, UTF-8
+0x00 'changelog'                    the id of the changelog's topic, ASCII; missing where nobody
+                                    knew it
 0x00 'store' 0x00 name              number of that store (2), given when it is first opened,
                                     never given again
 0x00 'position' 0x00 name           a position (8, signed): the offset up to which something is
-                                    part of this state; whoever writes it names it
+                                    part of this state; whoever writes it names it. While there is
+                                    one of the name 'restoring', the rows are no state yet
 0x01 number (2) key                 a row of that store; what stands in it, its operator says
 
 Version 1 is the first. A program reads its own version and older ones, and refuses newer ones.
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from contracts.errors import StateCorrupt
+from headrace.contracts.errors import StateCorrupt
 
 LAYOUT_VERSION = 1
 OPERATORS_VERSION = 2
@@ -27,6 +30,7 @@ OPERATORS_VERSION = 2
 suppress holds their results; who does not know of it would begin them anew."""
 LAYOUT_KEY = b"\x00layout"
 PIPELINE_KEY = b"\x00pipeline"
+CHANGELOG_KEY = b"\x00changelog"
 STORE_KEY = b"\x00store\x00"
 POSITION_KEY = b"\x00position\x00"
 _ROW_SPACE = b"\x01"

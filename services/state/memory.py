@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from services.state.store import Stretch
+from headrace.services.state.store import Stretch
 
 
 class MemoryStore:

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from heapq import merge
 from operator import itemgetter
 
-from contracts.errors import StateCorrupt, StateLayoutNewer, StateOfAnotherPipeline
-from services.operators.operator import Changes
-from services.state import layout
-from services.state.store import Store, Stretch
+from headrace.contracts.errors import StateCorrupt, StateLayoutNewer, StateOfAnotherPipeline
+from headrace.services.operators.operator import Changes
+from headrace.services.state import layout
+from headrace.services.state.store import Store, Stretch
 
 
 class Overlay:
@@ -51,6 +51,16 @@ class Overlay:
                 f" `{pipeline}`; give each pipeline a state folder of its own"
             )
             raise StateOfAnotherPipeline(message)
+
+    @property
+    def changelog_id(self) -> str | None:
+        """Of which changelog these are the rows; None where nobody knows."""
+        row = self._store.get_many([layout.CHANGELOG_KEY])[0]
+        return None if row is None else row.decode(errors="replace")
+
+    def belong_to(self, changelog_id: str) -> None:
+        """Say, with the next write, of which changelog these are the rows."""
+        self._meta[layout.CHANGELOG_KEY] = changelog_id.encode()
 
     def view(self, name: str) -> StoreView:
         """The view of the store with this name."""
@@ -96,15 +106,19 @@ class Overlay:
                 yield name, len(view.prefix), view.pending
 
     def take_up(
-        self, rows: Mapping[bytes, bytes | None], position_name: str, position: int
+        self, rows: Mapping[bytes, bytes | None], positions: Mapping[str, int | None]
     ) -> None:
         """Give rows that a changelog kept to the store, as one write batch; their keys are whole.
 
-        Nothing may be pending: what is restored is older than what an operator changes.
+        A position that is None is taken away. Nothing may be pending: what is restored is older
+        than what an operator changes.
         """
         assert not any(view.pending for view in self._views.values())
         meta = self._meta | {
-            layout.POSITION_KEY + position_name.encode(): layout.pack_position(position)
+            layout.POSITION_KEY + name.encode(): None
+            if position is None
+            else layout.pack_position(position)
+            for name, position in positions.items()
         }
         self._store.write([], {**rows, **meta})
         self._meta = {}

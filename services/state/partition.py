@@ -11,25 +11,28 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from contracts.errors import StateCorrupt, StateTruncated
-from contracts.record import NO_TIME_MS
-from contracts.topics import TOMBSTONES_KEPT_MS
-from services.state.changelog import (
+from headrace.contracts.errors import StateCorrupt, StateTruncated
+from headrace.contracts.record import NO_TIME_MS
+from headrace.contracts.topics import TOMBSTONES_KEPT_MS
+from headrace.services.state.changelog import (
     ABOUT,
     CHANGELOG,
+    RESTORED_AT,
     Position,
     Restoration,
     Stamp,
+    is_being_restored,
     put_cleaned,
     put_position,
     put_stamp,
+    reached,
     read_cleaned,
     read_position,
     read_purged,
     read_stamp,
 )
-from services.state.overlay import Overlay
-from services.state.rocks import RocksMemory, RocksStore
+from headrace.services.state.overlay import Overlay
+from headrace.services.state.rocks import RocksMemory, RocksStore
 
 _CLOCK = "clock"
 _BEGUN = "begun"
@@ -40,18 +43,28 @@ _TRUSTED_MS = TOMBSTONES_KEPT_MS // 2
 class PartitionState:
     """The rows of one partition, with the changes that nobody committed yet."""
 
-    def __init__(self, folder: Path, pipeline: str, memory: RocksMemory, now_ms: int) -> None:
-        """Open or create the database in `folder`."""
+    def __init__(
+        self,
+        folder: Path,
+        pipeline: str,
+        memory: RocksMemory,
+        now_ms: int,
+        changelog_id: str | None = None,
+    ) -> None:
+        """Open or create the database in `folder`; one of another changelog is put aside."""
         self._folder = folder
         self._pipeline = pipeline
         self._memory = memory
         self._now_ms = now_ms
+        self._changelog_id = changelog_id
         self.is_followed = False
         """Whether it was kept up until now, so that little but the changelog's tail is missing."""
         self.rebuilt_because: str | None = None
         """Why an older database was thrown away, None where it was not."""
         try:
             self._open()
+            if self._is_of_another():
+                self._put_aside()
             if now_ms - (self.overlay.position(_CLOCK) or 0) > _TRUSTED_MS:
                 self.begin_anew("it is older than the changelog's tombstones")
         except StateCorrupt as damage:
@@ -61,6 +74,8 @@ class PartitionState:
         self._store = RocksStore(self._folder, self._memory)
         try:
             self.overlay = Overlay(self._store, self._pipeline)
+            if self._changelog_id is not None and self.overlay.changelog_id is None:
+                self.overlay.belong_to(self._changelog_id)
             if self.overlay.position(_CLOCK) is None:
                 # What is restored by halves gets old as well.
                 self.overlay.commit({_CLOCK: self._now_ms})
@@ -68,6 +83,23 @@ class PartitionState:
             self._store.close()
             raise
         self._about = self.overlay.view(ABOUT)
+
+    def _is_of_another(self) -> bool:
+        """Whether its rows are those of a changelog that is gone, as after a reset elsewhere."""
+        known = {self._changelog_id, self.overlay.changelog_id}
+        return None not in known and len(known) > 1
+
+    def _put_aside(self) -> None:
+        self._store.close()
+        aside = self._folder.with_name(f"{self._folder.name}.aside")
+        if aside.exists():
+            shutil.rmtree(aside)
+        self._folder.rename(aside)
+        self.rebuilt_because = (
+            "it belongs to a changelog that was deleted since, as `headrace reset` does; it lies in"
+            f" {aside}, and may be deleted"
+        )
+        self._open()
 
     def begin_anew(self, reason: str) -> None:
         """Throw the database away, and go on with an empty one; views and overlay are new, too."""
@@ -82,14 +114,14 @@ class PartitionState:
     @property
     def position(self) -> int | None:
         """The source offset that the state has reached, None where it is new."""
-        reached = read_position(self._about)
-        return None if reached is None else reached.offset
+        found = read_position(self._about)
+        return None if found is None else found.offset
 
     @property
     def time_ms(self) -> int:
         """The latest timestamp that the state has seen."""
-        reached = read_position(self._about)
-        return NO_TIME_MS if reached is None else reached.time_ms
+        found = read_position(self._about)
+        return NO_TIME_MS if found is None else found.time_ms
 
     @property
     def cleaned_offset(self) -> int | None:
@@ -99,7 +131,7 @@ class PartitionState:
     @property
     def changelog_position(self) -> int:
         """The first changelog record that is not part of the state."""
-        return self.overlay.position(CHANGELOG) or 0
+        return reached(self.overlay)
 
     @property
     def stamp(self) -> Stamp | None:
@@ -122,7 +154,16 @@ class PartitionState:
         self.overlay.commit({CHANGELOG: first, _BEGUN: first})
 
     def check_whole(self, changelog: str) -> None:
-        """Refuse what was restored from a changelog that others deleted from; it is thrown away."""
+        """Refuse what was restored from a changelog that others deleted from; it is thrown away.
+
+        StateCorrupt says that there is no state here, since the end of the changelog is gone.
+        """
+        if is_being_restored(self.overlay):
+            message = (
+                f"what is restored is whole at offset {self.overlay.position(RESTORED_AT)} of the"
+                f" changelog {changelog}, which ends before"
+            )
+            raise StateCorrupt(message)
         begun, purged = self.overlay.position(_BEGUN) or 0, read_purged(self._about)
         if begun > purged:
             message = (

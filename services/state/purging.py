@@ -38,14 +38,14 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from contracts.errors import StateCorrupt
-from contracts.policies import AnyOperator
-from contracts.record import NO_TIME_MS
-from services.operators.lifespan import clock_ms, lifespans, row_life_ms
-from services.operators.operator import Operator, View
-from services.state.changelog import ABOUT, put_purged, read_purged
-from services.state.layout import end_of
-from services.state.overlay import Overlay
+from headrace.contracts.errors import StateCorrupt
+from headrace.contracts.policies import AnyOperator
+from headrace.contracts.record import NO_TIME_MS
+from headrace.services.operators.lifespan import clock_ms, latest_ms, lifespans, row_life_ms
+from headrace.services.operators.operator import Operator, View
+from headrace.services.state.changelog import ABOUT, put_purged, read_purged
+from headrace.services.state.layout import end_of
+from headrace.services.state.overlay import Overlay
 
 WALK_FROM_RECORDS = 100_000
 """A walk begins when so many records could go."""
@@ -64,7 +64,7 @@ class Sample(NamedTuple):
     """Behind its last record in the changelog."""
     source_ms: int
     clocks_ms: Sequence[int]
-    """The stream time of each operator that keeps state."""
+    """Of each operator that keeps state, the latest time of a row that it had put by then."""
 
 
 class Walk(NamedTuple):
@@ -130,7 +130,7 @@ class Purging:
             return
         last_ms = self._samples[-1].source_ms if self._samples else NO_TIME_MS
         if self._source_ms > last_ms + self._life_ms // _SAMPLES_PER_LIFE:
-            clocks_ms = tuple(map(self._clock_ms, range(len(self._lives))))
+            clocks_ms = [latest_ms(self._operators[life.position]) for life in self._lives]
             self._samples.append(Sample(end, self._source_ms, clocks_ms))
             if len(self._samples) > _SAMPLES_MAX:
                 self._samples = self._samples[::2]

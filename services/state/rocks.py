@@ -4,12 +4,18 @@ Memory is bounded for the whole process, not for each database: one `RocksMemory
 cache, indexes and blooms live in it, and the write buffers of all databases count against it.
 The write-ahead log is on but not synced: a killed process loses nothing, a lost machine loses its
 latest batches whole, and the changelog in Kafka has them.
+
+rocksdict holds the interpreter while it opens and while it writes, and nobody's heartbeats go out
+meanwhile. So a write that would have to wait for flushes and compactions is refused by RocksDB, and
+waited for here. Whoever opens a database reads its log, at 25 to 40 ms a MiB of small rows. Who
+closes one leaves none; that of a killed process is read before it joins (`runtime/disk.py`).
 """
 
 from __future__ import annotations
 
 import re
 import resource
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,28 +32,33 @@ from rocksdict import (
     ReadOptions,
     WriteBatch,
     WriteBufferManager,
+    WriteOptions,
 )
 
-from contracts.errors import (
+from headrace.contracts.errors import (
     HeadraceError,
     LimitTooLow,
     StateCorrupt,
     StateLocked,
     StateUnavailable,
 )
-from services.state.store import Stretch
+from headrace.services.state.store import Stretch
 
 MEMORY_BYTES = 512 << 20
 FILES_OF_A_DATABASE = 16
 """That it has open: its log, its lock, its manifest and a few tables; a large one has more."""
 _WRITE_BUFFERS_SHARE = 4
-_WRITE_BUFFER_BYTES_MAX = 64 << 20
+_WRITE_BUFFER_BYTES_MIN = 512 << 10
+_WRITE_BUFFER_BYTES_MAX = 8 << 20
+"""And a log is as long, or twice as long while one becomes a file."""
 _BLOOM_BITS_PER_KEY = 10
 _MEMTABLE_BLOOM_SHARE = 0.02
 """Of a write buffer, and taken at once: 10 bits a row where a full one has rows of 60 bytes."""
 _READING_TRIES = 5
 _IS_DATABASE = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log)")
 _FILES = "Too many open files"
+_STALLED = "Result incomplete: Write stall"
+_STALLED_S, _STALLED_CHECKS = 0.005, 20
 _LOCK = re.compile(r"^IO error: (lock hold by|While lock file)")
 # A database names its own files; one that is not there was lost, as when a block is damaged.
 _MISSING_FILE = re.compile(r"No such file or directory.*/(MANIFEST-\d+|\d+\.sst)")
@@ -58,12 +69,23 @@ class RocksMemory:
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
         """Blocks, indexes, blooms and write buffers together stay near `memory_bytes`."""
+        self.memory_bytes = memory_bytes
         self.cache = Cache(memory_bytes)
         buffers_bytes = memory_bytes // _WRITE_BUFFERS_SHARE
         self.write_buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
             buffers_bytes, allow_stall=False, cache=self.cache
         )
         self.write_buffer_bytes = min(buffers_bytes, _WRITE_BUFFER_BYTES_MAX)
+
+    def share(self, memory_bytes: int, databases: int) -> None:
+        """Take so much from now on; databases that are opened from now on are so many."""
+        self.memory_bytes = memory_bytes
+        self.cache.set_capacity(memory_bytes)
+        buffers_bytes = memory_bytes // _WRITE_BUFFERS_SHARE
+        self.write_buffers.set_buffer_size(buffers_bytes)
+        # A buffer takes an eighth of its size at once, and counts with that.
+        each_bytes = max(_WRITE_BUFFER_BYTES_MIN, 2 * buffers_bytes // databases)
+        self.write_buffer_bytes = min(each_bytes, _WRITE_BUFFER_BYTES_MAX)
 
     def usage_bytes(self) -> int:
         """What is in use now."""
@@ -120,23 +142,35 @@ class RocksStore:
 
     def write(self, drops: Sequence[Stretch], *rows: Mapping[bytes, bytes | None]) -> None:
         """Drop stretches, then set rows (None deletes): all of it, or nothing."""
-        batch = WriteBatch(raw_mode=True)
-        for start, end in drops:
-            batch.delete_range(start, end)
-        put = batch.put
-        for some in rows:
-            for key, row in some.items():
-                if row is None:
-                    batch.delete(key)
-                else:
-                    put(key, row)
         self._has_failed = True
+        batch = _batch_of(drops, rows)
         with _told(self._path):
-            self._database.write(batch)
+            while not self._is_written(batch):
+                self._wait_for_room()
+                batch = _batch_of(drops, rows)
             if drops:
                 # In a write buffer a range deletion triples the price of every look-up.
                 self._database.flush(wait=False)
         self._has_failed = False
+
+    def _is_written(self, batch: WriteBatch) -> bool:
+        """Write, unless that would have to wait."""
+        options = WriteOptions()
+        options.no_slowdown = True
+        try:
+            self._database.write(batch, options)
+        except Exception as problem:
+            if str(problem) == _STALLED:
+                return False
+            raise
+        return True
+
+    def _wait_for_room(self) -> None:
+        """Wait as RocksDB would, and let others run meanwhile; what went wrong a write tells."""
+        for _ in range(_STALLED_CHECKS):
+            time.sleep(_STALLED_S)
+            if not self._database.property_int_value("rocksdb.is-write-stopped"):
+                return
 
     def flush(self) -> None:
         """Move what is in write buffers to files, so that it can be measured."""
@@ -149,13 +183,28 @@ class RocksStore:
         return any(self._database.property_int_value(name) for name in names)
 
     def close(self) -> None:
-        """Let go of files and locks."""
+        """Let go of files and locks; what the log has moves to a file."""
         try:
             self._database.close()
         except Exception as problem:
             # After a write that failed it complains of the same once more, without the reason.
             if not self._has_failed:
                 raise _translated(self._path, str(problem)) from problem
+
+
+def _batch_of(drops: Sequence[Stretch], rows: Sequence[Mapping[bytes, bytes | None]]) -> WriteBatch:
+    """One that is refused is used up, and made again."""
+    batch = WriteBatch(raw_mode=True)
+    for start, end in drops:
+        batch.delete_range(start, end)
+    put = batch.put
+    for some in rows:
+        for key, row in some.items():
+            if row is None:
+                batch.delete(key)
+            else:
+                put(key, row)
+    return batch
 
 
 @contextmanager

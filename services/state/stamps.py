@@ -11,16 +11,23 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from contracts.errors import StateLayoutNewer, StateOfAnotherPipeline, StateOfOtherOptions
-from contracts.hops import Hop
-from contracts.pipeline import PipelineSpec
-from contracts.policies import read_operator
-from services.operators.chain import build_operator
-from services.operators.held_windows import give_back, may_share
-from services.operators.time_windows import has_rows
-from services.state.changelog import Stamp
-from services.state.layout import OPERATORS_VERSION
-from services.state.partition import PartitionState
+from headrace.contracts.errors import (
+    StateLayoutNewer,
+    StateOfAnotherPipeline,
+    StateOfOtherOptions,
+    StateTruncated,
+)
+from headrace.contracts.hops import Hop
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.policies import MergePolicy, ReorderPolicy, read_operator
+from headrace.services.operators.chain import build_operator
+from headrace.services.operators.lanes import Lanes
+from headrace.services.operators.merge import Merge
+from headrace.services.operators.windows.held_windows import give_back, may_share
+from headrace.services.operators.windows.time_windows import has_rows
+from headrace.services.state.changelog import ABOUT, Stamp
+from headrace.services.state.layout import OPERATORS_VERSION
+from headrace.services.state.partition import PartitionState
 
 _SHAPE = {
     "deduplicate": ("by", "id"),
@@ -31,13 +38,20 @@ _SHAPE = {
 """Options by which rows are told apart, or that say what is in them."""
 _WINDOW_SHAPE = ("kind", "size_ms", "advance_ms", "difference_ms", "start_ms")
 """Options of a window that its rows are cut by; a session's gap and every grace may change."""
-_HOLDING = ("reorder", "suppress")
+_HOLDING = ("reorder", "merge", "suppress")
 
 
-def stamp_of(spec: PipelineSpec, hop: Hop) -> Stamp:
-    """The stamp of a hop's state."""
+def stamp_of(
+    spec: PipelineSpec,
+    hop: Hop,
+    topic_id: str | None = None,
+    partitions: int | None = None,
+    spread_over: int | None = None,
+) -> Stamp:
+    """The stamp of a hop's state; of the topics what is known."""
     operators = [policy.model_dump(mode="json") for policy in hop.operators]
-    return Stamp(OPERATORS_VERSION, spec.pipeline, hop.topic, operators)
+    known = topic_id, partitions, spread_over
+    return Stamp(OPERATORS_VERSION, spec.pipeline, hop.topic, operators, *known)
 
 
 def check_stamp(state: PartitionState, now: Stamp) -> list[str]:
@@ -60,10 +74,36 @@ def check_stamp(state: PartitionState, now: Stamp) -> list[str]:
     if before.topic != now.topic:
         problem = f"the source was `{before.topic}` and is `{now.topic}` now"
         raise _refused(problem)
+    _check_topics(before, now)
     problems = list(_problems(state, before, now))
     if problems:
         raise _refused("; ".join(problems))
     return list(_taken(before, now))
+
+
+def _check_topics(before: Stamp, now: Stamp) -> None:
+    """Refuse topics that have the same name, and are not what they were."""
+    if None not in {before.topic_id, now.topic_id} and before.topic_id != now.topic_id:
+        message = (
+            f"`{now.topic}` was deleted and made anew since this state was written, so its offsets"
+            " mean other records now; begin anew with `headrace reset`, which reads all that is"
+            " there, or bring the topic back"
+        )
+        raise StateTruncated(message)
+    if None not in {before.partitions, now.partitions} and before.partitions != now.partitions:
+        message = (
+            f"`{now.topic}` had {before.partitions} partitions when this state was written, and has"
+            f" {now.partitions} now: keys come in other partitions than those that know them; begin"
+            " anew with `headrace reset`, or bring the records to a new topic"
+        )
+        raise StateOfOtherOptions(message)
+    if None not in {before.spread_over, now.spread_over} and before.spread_over != now.spread_over:
+        message = (
+            f"records were spread by id over {before.spread_over} partitions, and the repartition"
+            f" topic has {now.spread_over} now: an id comes in another partition than the one that"
+            " knows it; begin anew with `headrace reset`"
+        )
+        raise StateOfOtherOptions(message)
 
 
 def carry_over(state: PartitionState, now: Stamp) -> None:
@@ -151,8 +191,11 @@ def _waits_no_more(policy: dict[str, Any]) -> bool:
 def _held(state: PartitionState, old: dict[str, Any]) -> int:
     if old["kind"] not in _HOLDING:
         return 0
-    policy = read_operator(old)
-    return build_operator(policy, state.overlay.view(old["store"])).counts.held
+    policy, view = read_operator(old), state.overlay.view(old["store"])
+    if isinstance(policy, ReorderPolicy | MergePolicy):
+        # It reads what a reorder kept as well.
+        return Merge(policy, view, Lanes(state.overlay.view(ABOUT))).counts.held
+    return build_operator(policy, view).counts.held
 
 
 def _other_shape(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:

@@ -6,9 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from contracts.errors import HeadraceError
-from spark_jobs.cli.job_file import load_job
-from spark_jobs.cli.run import run_job
+from headrace.contracts.errors import HeadraceError
+from headrace.spark_jobs.cli.job_file import load_job
+from headrace.spark_jobs.cli.python_job import PYTHON, How, run_file
+from headrace.spark_jobs.cli.run import run_job
 
 
 def main() -> int:
@@ -19,6 +20,10 @@ def main() -> int:
     parser.add_argument("--metrics-port", type=int)
     arguments = parser.parse_args()
     try:
+        if arguments.job.suffix == PYTHON:
+            how = How(None, once=arguments.once, metrics_port=arguments.metrics_port)
+            run_file(arguments.job, how)
+            return 0
         job, config = load_job(arguments.job)
         run_job(
             job,

@@ -9,23 +9,29 @@ from __future__ import annotations
 
 import re
 
-from contracts import errors
-from contracts.errors import (
+from headrace.contracts import errors
+from headrace.contracts.errors import (
     HeadraceError,
     JobFailed,
     JobInvalid,
     KafkaRefused,
     KafkaUnreachable,
+    SettingsInvalid,
     TopicRefused,
 )
-from spark_jobs.operators.failures import is_theirs
+from headrace.spark_jobs.operators.failures import is_theirs
 
 _OURS = re.compile(r"contracts\.errors\.(\w+): (.+)")
 _LOST = re.compile(r"failOnDataLoss to false\.\s+Reason: (.+)")
+_GONE = re.compile(r"Partitions Set\((.+?)\) have been deleted")
 _KAFKAS = re.compile(r"org\.apache\.kafka\.common\.(?:errors|config)\.(\w+)Exception: (.+)")
 _OVERFLOW = re.compile(
     r"ArithmeticException: long overflow\s.*?KafkaRecordToRowConverter", re.DOTALL
 )
+_PYTHONS = re.compile(
+    r"Python in worker has different version: \(?'?([\d.]+)'?\)? than that in driver: \(?'?([\d.]+)"
+)
+_NO_ANSWER = re.compile(r"\[[A-Z_.]+\] ([^\n]+?)(?: If necessary set [^\n]+?)? SQLSTATE: 22\w+")
 _SILENT = {"Timeout", "Disconnect", "Network"}
 _FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)$', re.MULTILINE)
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:: .*)?$", re.MULTILINE)
@@ -39,6 +45,8 @@ def error_of(failure: BaseException, servers: str) -> HeadraceError | None:
         or _lost(text)
         or _too_far_ahead(text)
         or _kafkas(text, servers)
+        or _other_python(text)
+        or _not_computed(text)
         or _raised_by_the_job(text)
     )
 
@@ -58,6 +66,13 @@ def _lost(text: str) -> HeadraceError | None:
     found = _LOST.search(text)
     if found is None:
         return None
+    gone = _GONE.search(found[1])
+    if gone is not None:
+        return TopicRefused(
+            f"the checkpoint of this job has read {gone[1]}, and no input has that any more: its"
+            " topic was made anew, or the job names another one; run the job as it was, or start it"
+            " with a new checkpoint"
+        )
     return TopicRefused(
         f"records are gone that this job had not read: {found[1].strip()}; have the topic keep them"
         ' for longer, and to go on without them say `reader: {failOnDataLoss: "false"}`'
@@ -87,6 +102,29 @@ def _kafkas(text: str, servers: str) -> HeadraceError | None:
     if name == "Config":
         return JobInvalid(f"Spark's Kafka client cannot be set up: {said}; see `servers`, `reader`")
     return None
+
+
+def _other_python(text: str) -> HeadraceError | None:
+    """A worker takes nothing from a driver of another Python."""
+    found = _PYTHONS.search(text)
+    if found is None:
+        return None
+    return SettingsInvalid(
+        f"the executors run Python {found[1]} and this driver runs {found[2]}; give both the same"
+        " one, by `PYSPARK_PYTHON` or `spark: {spark.pyspark.python: ...}`"
+    )
+
+
+def _not_computed(text: str) -> HeadraceError | None:
+    """An expression of the user's that has no answer for a row."""
+    found = _NO_ANSWER.search(text)
+    if found is None:
+        return None
+    return JobFailed(
+        f"an expression of this job has no answer for a row: {found[1].strip()} Spark's functions"
+        " with `try_` before their names answer null then; change the expression, and start the job"
+        " again"
+    )
 
 
 def _raised_by_the_job(text: str) -> HeadraceError | None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkstemp
 
-from contracts.errors import SettingsInvalid
+from headrace.contracts.errors import SettingsInvalid
 
 _OUT, _ERRORS = 1, 2
 

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Event
+from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_jobs.cli.failure import error_of
-from spark_jobs.cli.log import started_into
-from spark_jobs.connectors import CONNECTORS
-from spark_jobs.jobs.config import JobConfig
-from spark_jobs.jobs.run import Job, start
-from spark_jobs.observe.listener import Listener
-from spark_jobs.observe.metrics import Metrics
-from spark_jobs.session import open_session
+from headrace.contracts.errors import HeadraceError, JobInvalid
+from headrace.spark_jobs.cli.failure import error_of
+from headrace.spark_jobs.cli.log import started_into
+from headrace.spark_jobs.connectors import CONNECTORS
+from headrace.spark_jobs.folder import Folder
+from headrace.spark_jobs.jobs.config import JobConfig
+from headrace.spark_jobs.jobs.run import Job, Prepared, awaited_by, queries
+from headrace.spark_jobs.observe.listener import Listener
+from headrace.spark_jobs.observe.metrics import Metrics
+from headrace.spark_jobs.session import open_session
 
 _LOOK_EVERY_S = 1
+_log = logging.getLogger(__name__)
 
 
 def run_job(
@@ -37,7 +44,7 @@ def run_job(
     Without a master the session is spark-submit's, which has resolved the connectors. Without a
     file for it, Spark's log goes where ours goes.
     """
-    metrics = Metrics(config.name)
+    metrics = Metrics(config.name, time.time)
     with nullcontext() if log is None else started_into(log):
         spark = open_session(
             config.name,
@@ -47,11 +54,24 @@ def run_job(
             checkpoint=config.checkpoint,
             connectors=() if master is None else CONNECTORS,
         )
+    try:
+        refuse_checkpoint_here(spark, config.checkpoint)
+        if isinstance(job, Prepared):
+            job.prepare(spark)
+    except HeadraceError:
+        spark.stop()
+        raise
     spark.streams.addListener(Listener(metrics))
     if metrics_port is not None:
         metrics.serve(metrics_port)
+    told = _told_to_stop()
     try:
-        _wait(start(spark, job, config, once=once, tell=metrics.tell))
+        # Who wants what there is now gets a sentence, where there is nothing.
+        if once or _wait_for_sidecars(spark, config, told):
+            for query in queries(spark, job, config, once=once, tell=metrics.tell):
+                _wait(query, told, metrics)
+                if told.is_set():
+                    break
     except (PySparkException, Py4JJavaError) as failure:
         ours = error_of(failure, config.servers)
         if ours is None:
@@ -61,12 +81,45 @@ def run_job(
         spark.stop()
 
 
-def _wait(query: StreamingQuery) -> None:
-    """Until it ends, or is told to; what was not committed is run again at the next start."""
+def refuse_checkpoint_here(spark: SparkSession, checkpoint: str) -> None:
+    """Refuse a folder of this machine where tasks run on others, each with a disk of its own."""
+    master = str(spark.sparkContext.master)
+    # Whoever writes the scheme has thought of it: a volume that all machines mount.
+    if master.startswith("local") or urlsplit(checkpoint).scheme:
+        return
+    if Folder(spark, checkpoint).is_on_this_machine:
+        message = (
+            f"`{checkpoint}` is a folder of this machine, and tasks run on those of {master}; name"
+            " one that all of them share by its URL, such as hdfs://... or s3a://..., or"
+            " file:///... where each of them has it mounted"
+        )
+        raise JobInvalid(message)
+
+
+def _told_to_stop() -> Event:
+    """What is set when somebody wants this to end."""
     told = Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda _signal, _frame: told.set())
+    return told
+
+
+def _wait_for_sidecars(spark: SparkSession, config: JobConfig, told: Event) -> bool:
+    """Until all inputs are written by their sidecars; False if told to stop before."""
+    said = None
+    while (sentence := awaited_by(spark, config)) is not None:
+        if sentence != said:
+            _log.warning("%s: %s", config.name, sentence)
+            said = sentence
+        if told.wait(_LOOK_EVERY_S):
+            return False
+    return True
+
+
+def _wait(query: StreamingQuery, told: Event, metrics: Metrics) -> None:
+    """Until it ends, or is told to; what was not committed is run again at the next start."""
     # Nothing but the flag: the call to Spark that is under way cannot be broken into.
     while not query.awaitTermination(_LOOK_EVERY_S):
+        metrics.say_who_is_waited_for()
         if told.is_set():
             query.stop()

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,17 +15,17 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Column, Table
 
-from contracts.errors import ProgramMissing
-from spark_jobs.cli.job_file import load_job
-from spark_jobs.cli.log import log_file
-from spark_jobs.cli.run import run_job
-from spark_jobs.connectors import packages
-from spark_jobs.jobs.config import JobConfig
-from spark_jobs.observe.state import StateRow, read_state
-from spark_jobs.session import open_session
-from spark_jobs.versioned.state import HEADER
+from headrace.contracts.errors import ProgramMissing
+from headrace.spark_jobs.cli.job_file import load_job
+from headrace.spark_jobs.cli.log import log_file
+from headrace.spark_jobs.cli.python_job import LOCAL, PYTHON, How, run_file
+from headrace.spark_jobs.cli.run import run_job
+from headrace.spark_jobs.connectors import packages
+from headrace.spark_jobs.jobs.config import JobConfig
+from headrace.spark_jobs.observe.state import StateRow, read_state, waits_of
+from headrace.spark_jobs.session import open_session
+from headrace.spark_jobs.versioned.state import HEADER
 
-LOCAL = "local[*]"
 _SUBMITTED = Path(__file__).with_name("__main__.py")
 
 
@@ -44,23 +45,46 @@ def run(
     """Run a Spark job on this machine, or on the cluster that a master names.
 
     Args:
-        job: The job's YAML file.
+        job: The job's YAML file, or a file of Python that calls `headrace.run`.
         master: Where it runs: local[N], or a cluster's address, which spark-submit is started for.
         once: End when everything that is there now is read.
         metrics_port: Serve Prometheus' metrics on this port of 127.0.0.1.
         log: The file for Spark's own log, on this machine; if not said, one that is told.
         dry_run: Print the call of spark-submit, and run nothing.
     """
+    if job.suffix == PYTHON:
+        how = How(master, once=once, metrics_port=metrics_port, log=log, dry_run=dry_run)
+        _run_python(job, how)
+        return
     module, config = load_job(job)
     command = submit_command(job, config, master, once=once, metrics_port=metrics_port)
     if dry_run:
-        Console(highlight=False).print(shlex.join(command), soft_wrap=True)
+        _print(command)
     elif master.startswith("local"):
         file = log_file(config.name, log)
         sys.stderr.write(f"Spark's own log is in {file}\n")
         run_job(module, config, master=master, once=once, metrics_port=metrics_port, log=file)
     else:
         _hand_over(command)
+
+
+def _run_python(job: Path, how: How) -> None:
+    """Run a job's file, or only see whether it could be, or have a cluster run it."""
+    assert how.master is not None
+    is_here = how.master.startswith("local")
+    command = submit_command(job, None, how.master, once=how.once, metrics_port=how.metrics_port)
+    if not is_here and not how.dry_run:
+        _hand_over(command)
+        return
+    file = log_file(job.stem, how.log)
+    sys.stderr.write(f"Spark's own log is in {file}\n")
+    run_file(job, replace(how, master=how.master if is_here else LOCAL, log=file))
+    if how.dry_run:
+        _print(command)
+
+
+def _print(command: list[str]) -> None:
+    Console(highlight=False).print(shlex.join(command), soft_wrap=True)
 
 
 @app.command
@@ -80,19 +104,24 @@ def state(checkpoint: str, *, rows: bool = False) -> None:
 
 
 def print_state(found: Iterable[StateRow], console: Console, *, every_row: bool) -> None:
-    """Print rows as a table."""
+    """Print rows as a table, and for whom tasks wait."""
     contents = Column("contents", overflow="fold")
+    headers = []
     table = Table("operator", "task", "row", "kind", "bytes", contents)
     for row in found:
+        if row.name == HEADER:
+            headers.append(row)
         if every_row or row.name == HEADER:
             table.add_row(
                 str(row.operator), str(row.task), row.name, row.kind, str(row.size_bytes), row.line
             )
     console.print(table)
+    for sentence in waits_of(headers):
+        console.print(sentence, soft_wrap=True)
 
 
 def submit_command(
-    job: Path, config: JobConfig, master: str, *, once: bool, metrics_port: int | None
+    job: Path, config: JobConfig | None, master: str, *, once: bool, metrics_port: int | None
 ) -> list[str]:
     """The call that has a cluster run a job; its driver stays on this machine."""
     submit = ["spark-submit", "--master", master]
@@ -101,7 +130,7 @@ def submit_command(
         submit += ["--packages", missing]
     # When the driver reads the file, its Java has begun, and with what memory is settled; and
     # what workers are to be sent is looked for before that.
-    for name, value in config.spark.items():
+    for name, value in ({} if config is None else config.spark).items():
         if name.startswith(("spark.driver.", "spark.submit.")):
             submit += ["--conf", f"{name}={value}"]
     options = ["--once"] if once else []

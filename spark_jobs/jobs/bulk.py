@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from spark_jobs.shapes import RECORD_COLUMNS
+from headrace.spark_jobs.shapes import RECORD_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
-    from spark_jobs.read.topics import CleanedTopic, Source
+    from headrace.spark_jobs.read.source import Source
+    from headrace.spark_jobs.read.written_by import CleanedTopic
 
 _TABLE, _STREAM = 0, 1
 """On equal times the table goes first."""

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkab
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from spark_jobs.jobs.bulk import read_range
-from spark_jobs.read.decode import readable
-from spark_jobs.read.topics import CleanedTopic
-from spark_jobs.shapes import COLD, JOINED
-from spark_jobs.write.delta import make_table
+from headrace.spark_jobs.jobs.bulk import read_range
+from headrace.spark_jobs.read.decode import readable
+from headrace.spark_jobs.read.written_by import CleanedTopic
+from headrace.spark_jobs.shapes import COLD, JOINED
+from headrace.spark_jobs.write.delta import make_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from spark_jobs.read.decode import Format
-    from spark_jobs.read.topics import Source
+    from headrace.spark_jobs.read.decode import Format
+    from headrace.spark_jobs.read.source import Source
 
 SCHEMA = "key BINARY, value BINARY, timestamp_ms BIGINT, topic STRING, partition INT, offset BIGINT"
 _ROW = ("task", "sequence")

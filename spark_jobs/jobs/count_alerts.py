@@ -8,22 +8,23 @@ counts    windowed key, value a count (eight bytes, big-endian): an aggregate be
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from pydantic import BaseModel, Field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from contracts.time import DurationMs
-from contracts.window import WINDOW_HEADER
-from spark_jobs.jobs.config import Input, InputTopics, JobConfig
-from spark_jobs.jobs.inputs import Inputs
-from spark_jobs.jobs.rows import with_row
-from spark_jobs.operators.frames import Spread
-from spark_jobs.operators.operate import operate
-from spark_jobs.operators.topology import LookUp, Topic
-from spark_jobs.read.decode import CountValue
-from spark_jobs.shapes import JOINED
-from spark_jobs.versioned.tables import Versioned
+from headrace.contracts.time import DurationMs
+from headrace.contracts.window import WINDOW_HEADER
+from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig
+from headrace.spark_jobs.jobs.inputs import Inputs
+from headrace.spark_jobs.jobs.rows import with_row
+from headrace.spark_jobs.operators.frames import Spread
+from headrace.spark_jobs.operators.operate import operate
+from headrace.spark_jobs.operators.topology import LookUp, Topic
+from headrace.spark_jobs.read.decode import CountValue
+from headrace.spark_jobs.shapes import JOINED, LATE
+from headrace.spark_jobs.versioned.tables import Versioned
 
 _START_BYTES = 8
 """How long the window is that stands behind a key."""
@@ -40,6 +41,7 @@ class Config(JobConfig):
     """Which topics, and how far back limits are known."""
 
     inputs: Topics
+    release: ClassVar[str] = "progress"
     retention_ms: DurationMs = Field(gt=0)
     """How long before the newest record a limit is still known."""
 
@@ -69,7 +71,9 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
     """Look up the limits as of the count's own time, and keep what is outside of them."""
     is_count = F.col("input") == inputs.number_of("counts")
     plain_key = F.substring("key", F.lit(1), F.length("key") - _START_BYTES)
-    records = inputs.records.withColumn("key", F.when(is_count, plain_key).otherwise(F.col("key")))
+    # A dead letter is what stood in its topic.
+    is_read = is_count & F.col("aside").isNull()
+    records = inputs.records.withColumn("key", F.when(is_read, plain_key).otherwise(F.col("key")))
     limits = Topic("limits", inputs.number_of("limits"), Versioned(config.retention_ms))
     met = LookUp(
         "counts-limits", limits, stream=inputs.number_of("counts"), join="inner", release="progress"
@@ -94,7 +98,16 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
     )
     within = count.between(F.coalesce(limit["least"], count), F.coalesce(limit["most"], count))
     is_joined = F.col("verdict") == JOINED
-    return with_row(read.where(~(is_joined & within)), row).drop("_limit", "_count")
+    alerts = with_row(read.where(~(is_joined & within)), row).drop("_limit", "_count")
+    is_late_count = (F.col("verdict") == LATE) & is_count
+    return alerts.withColumn("key", F.when(is_late_count, _whole_key()).otherwise(F.col("key")))
+
+
+def _whole_key() -> Column:
+    """The key of a count as it stood in its topic, as far as its window is told."""
+    start_ms = F.get(F.split(_header(WINDOW_HEADER), ":"), 1).try_cast("bigint")
+    start = F.unhex(F.lpad(F.hex(start_ms), 2 * _START_BYTES, "0"))
+    return F.concat(F.col("key"), F.coalesce(start, F.lit(b"")))
 
 
 def _header(name: str) -> Column:

@@ -12,14 +12,14 @@ from typing import Literal
 from pydantic import BaseModel, Field
 from pyspark.sql import DataFrame
 
-from contracts.time import DurationMs
-from spark_jobs.jobs.config import Input, InputTopics, JobConfig
-from spark_jobs.jobs.inputs import Inputs
-from spark_jobs.jobs.rows import read_json, write_json
-from spark_jobs.operators.frames import Spread
-from spark_jobs.operators.operate import operate
-from spark_jobs.operators.topology import JoinStep, Topic
-from spark_jobs.versioned.tables import Versioned
+from headrace.contracts.time import DurationMs
+from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig
+from headrace.spark_jobs.jobs.inputs import Inputs
+from headrace.spark_jobs.jobs.rows import read_json, write_json
+from headrace.spark_jobs.operators.frames import Spread
+from headrace.spark_jobs.operators.operate import operate
+from headrace.spark_jobs.operators.topology import JoinStep, Topic
+from headrace.spark_jobs.versioned.tables import Versioned
 
 
 class Topics(InputTopics):

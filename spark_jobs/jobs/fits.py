@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
-from contracts.problem_text import Path
-from contracts.topics import dead_topic_name, progress_topic
-from spark_jobs.jobs.config import JobConfig, TableFolder, inputs_of
-from spark_jobs.write.markers import markers_topic
-from spark_jobs.write.transaction import client_problem
+from headrace.contracts.problem_text import Path
+from headrace.contracts.topics import dead_topic_name, progress_topic
+from headrace.spark_jobs.jobs.config import JobConfig, TableFolder, inputs_of
+from headrace.spark_jobs.write.markers import markers_topic
+from headrace.spark_jobs.write.transaction import client_problem
 
 _OPTIONS = (
     *("failOnDataLoss", "groupIdPrefix", "minPartitions", "maxRecordsPerPartition"),

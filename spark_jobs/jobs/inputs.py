@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from spark_jobs.operators.frames import Hearing
+from headrace.spark_jobs.operators.frames import Hearing
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ from pydantic import BaseModel, Field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from contracts.time import DurationMs
-from spark_jobs.jobs.cold import FallBack
-from spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinKind, TableFolder
-from spark_jobs.jobs.inputs import Inputs
-from spark_jobs.jobs.rows import with_row
-from spark_jobs.operators.frames import Spread
-from spark_jobs.operators.operate import operate
-from spark_jobs.operators.topology import LookUp, Topic
-from spark_jobs.versioned.tables import Versioned
+from headrace.contracts.time import DurationMs
+from headrace.spark_jobs.jobs.cold import FallBack
+from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinKind, TableFolder
+from headrace.spark_jobs.jobs.inputs import Inputs
+from headrace.spark_jobs.jobs.rows import with_row
+from headrace.spark_jobs.operators.frames import Spread
+from headrace.spark_jobs.operators.operate import operate
+from headrace.spark_jobs.operators.topology import LookUp, Topic
+from headrace.spark_jobs.versioned.tables import Versioned
 
 
 class Topics(InputTopics):

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from spark_jobs.shapes import CORRECTED, JOINED
+from headrace.spark_jobs.shapes import CORRECTED, JOINED
 
 _NULLS_TOO = {"ignoreNullFields": "false"}
 

@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from pydantic import BaseModel
+from pyspark.sql.types import StructType
 
-from contracts.errors import JobInvalid
-from contracts.modules import import_own
-from contracts.problem_text import show
-from contracts.topics import TopicSpec, cleaned_topic, dead_topic, dead_topic_name, late_topic
-from spark_jobs.jobs import (
+from headrace.contracts.errors import JobInvalid
+from headrace.contracts.modules import import_own
+from headrace.contracts.problem_text import show
+from headrace.contracts.topics import (
+    TopicSpec,
+    cleaned_topic,
+    dead_topic,
+    dead_topic_name,
+    late_topic,
+)
+from headrace.spark_jobs.jobs import (
     count_alerts,
     customers_subscriptions,
     orders_customers,
     orders_prices,
     revenue_by_segment,
 )
-from spark_jobs.jobs.cold import ColdHistory, FallsBack
-from spark_jobs.jobs.config import InputTopics, JobConfig, KafkaTopic, SinkConfig, inputs_of
-from spark_jobs.jobs.inputs import Inputs
-from spark_jobs.operators.frames import ON_FAILURE, Hearing
-from spark_jobs.read.decode import Format, JsonValue, checked
-from spark_jobs.read.schema import schema_of
-from spark_jobs.read.topics import CleanedTopic, Source, read_cleaned
-from spark_jobs.write.aim import Targets
-from spark_jobs.write.console import ConsoleSink
-from spark_jobs.write.delta import DeltaSink
-from spark_jobs.write.kafka import KafkaSink, Written
-from spark_jobs.write.output import KafkaOutput, Sink, TableOutput
-from spark_jobs.write.parquet import ParquetSink
+from headrace.spark_jobs.jobs.cold import ColdHistory, FallsBack
+from headrace.spark_jobs.jobs.config import (
+    InputTopics,
+    JobConfig,
+    KafkaTopic,
+    SinkConfig,
+    batch_of,
+    inputs_of,
+)
+from headrace.spark_jobs.jobs.inputs import Inputs
+from headrace.spark_jobs.jobs.stamp import Stamp, changes, digest_of, options_of, with_options
+from headrace.spark_jobs.operators.frames import ON_FAILURE, Hearing
+from headrace.spark_jobs.read.decode import Format, JsonValue, checked
+from headrace.spark_jobs.read.schema import schema_of
+from headrace.spark_jobs.read.source import Source
+from headrace.spark_jobs.read.topics import awaited, read_cleaned
+from headrace.spark_jobs.read.written_by import CleanedTopic
+from headrace.spark_jobs.write.aim import Targets
+from headrace.spark_jobs.write.console import ConsoleSink
+from headrace.spark_jobs.write.delta import DeltaSink
+from headrace.spark_jobs.write.kafka import KafkaSink, Written
+from headrace.spark_jobs.write.output import OWN_COLUMNS, KafkaOutput, Sink, TableOutput
+from headrace.spark_jobs.write.parquet import ParquetSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +65,7 @@ JOBS: Mapping[str, ModuleType] = {
 """The jobs that come with headrace, by the name that a file gives them."""
 _WARNINGS = "4"
 """What is less serious librdkafka keeps to itself."""
+_log = logging.getLogger(__name__)
 Tell = Callable[[int, Written], None]
 Write = Callable[["DataFrame", int], None]
 
@@ -55,12 +74,21 @@ class Job(Protocol):
     """What a job's module has."""
 
     Config: type[JobConfig]
-    Row: type[BaseModel]
+    Row: Any
+    """The JSON of a row: a model of pydantic's, or columns."""
     VALUES: Mapping[str, type[BaseModel] | Format]
     """By input, the fields of its JSON, or what else its values are; others are not looked into."""
 
     def transform(self, inputs: Inputs, config: Any) -> DataFrame:
         """Records of its inputs to results."""
+
+
+@runtime_checkable
+class Prepared(Protocol):
+    """A job that sees before it reads anything whether it can be computed."""
+
+    def prepare(self, session: SparkSession) -> None:
+        """Refuse what cannot."""
 
 
 def find_job(name: str) -> Job:
@@ -99,10 +127,44 @@ def _problem(module: Any) -> str | None:
     return None if callable(module.transform) else "its transform must be a function"
 
 
-def start(
+def queries(
     spark: SparkSession, job: Job, config: JobConfig, *, once: bool, tell: Tell
+) -> Iterator[StreamingQuery]:
+    """The queries of a job, each to be waited for: most often one.
+
+    A micro-batch that was written in part with other options is finished with them first, by a
+    query of its own. `once`, the last one ends when it has read what there is now.
+    """
+    stamp, options = Stamp(spark, config.checkpoint), options_of(config)
+    while (before := _to_finish_as(spark, job, config, stamp)) is not None:
+        yield _start(spark, job, before, {"once": True}, tell)
+    stamp.put(options)
+    often = {"processingTime": f"{config.every_ms} milliseconds"}
+    yield _start(spark, job, config, {"availableNow": True} if once else often, tell)
+
+
+def _to_finish_as(
+    spark: SparkSession, job: Job, config: JobConfig, stamp: Stamp
+) -> JobConfig | None:
+    """The job as it was when it began the micro-batch that must be finished; None where it is."""
+    begun, noted, now = stamp.begun(), stamp.options(), options_of(config)
+    if begun is None or noted is None or noted == now:
+        return None
+    before = with_options(job, config, noted, begun)
+    output = make_output(job, before, lambda _batch, _written: None)
+    if not output.wrote_otherwise(spark, *begun, digest_of(now)):
+        return None
+    _log.warning(
+        "%s: micro-batch %d was written in part before %s changed; it is finished as it was begun,"
+        " and what is said now holds behind it",
+        *(config.name, begun.batch, changes(noted, now)),
+    )
+    return before
+
+
+def _start(
+    spark: SparkSession, job: Job, config: JobConfig, trigger: Mapping[str, Any], tell: Tell
 ) -> StreamingQuery:
-    """Start the query; `once`, it ends when it has read what there is now."""
     inputs = read_inputs(spark, job, config)
     spark.conf.set(ON_FAILURE, config.on_failure)
     results = job.transform(inputs, config)
@@ -116,26 +178,30 @@ def start(
         write = ColdHistory(fall_back, source, topic, firsts, as_format).before(write)
     writer = results.writeStream.queryName(config.name).outputMode("append")
     writer = writer.option("checkpointLocation", config.checkpoint).foreachBatch(write)
-    if once:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=f"{config.every_ms} milliseconds")
-    return writer.start()
+    return writer.trigger(**trigger).start()
 
 
 def read_inputs(spark: SparkSession, job: Job, config: JobConfig) -> Inputs:
     """The inputs of a job, as frames; records that are not what they should be are dead there."""
-    inputs = inputs_of(config)
-    names = list(inputs)
-    source = Source(config.servers, config.reader, config.records_per_batch)
-    topics = [
-        CleanedTopic(number, one.topic, one.pipeline) for number, one in enumerate(inputs.values())
-    ]
+    names = list(inputs_of(config))
+    source, topics = _read_from(config)
     cleaned = read_cleaned(spark, source, topics)
     formats = {names.index(name): format_of(job, name) for name in job.VALUES}
     records = checked(cleaned.records, formats)
-    hearing = Hearing(cleaned.progress, cleaned.partitions, cleaned.begins)
+    by_number = {each.input: each.topic for each in topics}
+    hearing = Hearing(cleaned.progress, cleaned.partitions, by_number, cleaned.begins)
     return Inputs(names, records, hearing, cleaned.firsts)
+
+
+def awaited_by(spark: SparkSession, config: JobConfig) -> str | None:
+    """Which sidecar a job must wait for before it can start, as a sentence; None where none."""
+    return awaited(spark, *_read_from(config))
+
+
+def _read_from(config: JobConfig) -> tuple[Source, list[CleanedTopic]]:
+    inputs = enumerate(inputs_of(config).values())
+    topics = [CleanedTopic(number, one.topic, one.pipeline) for number, one in inputs]
+    return Source(config.servers, config.reader, *batch_of(config)), topics
 
 
 def format_of(job: Job, name: str) -> Format:
@@ -148,14 +214,35 @@ def make_output(job: Job, config: JobConfig, tell: Tell) -> KafkaOutput | TableO
     """Where a job's results go."""
     topics = topics_of(config)
     client = {"bootstrap.servers": config.servers, "log_level": _WARNINGS, **config.writer}
-    kafka = KafkaSink(config.name, client, topics, accepts_retention=config.accept_retention)
+    kafka = KafkaSink(
+        config.name,
+        client,
+        topics,
+        accepts_retention=config.accept_retention,
+        options=digest_of(options_of(config)),
+        repeats=_repeats(job, config),
+    )
     targets = Targets(_topic(config.sink.kafka), _topic(config.late))
     output = KafkaOutput(kafka, targets, tell)
     table = _table_sink(config.name, config.sink)
     if table is None:
         return output
+    row = job.Row if isinstance(job.Row, StructType) else schema_of(job.Row)
+    taken = sorted(OWN_COLUMNS & {name.lower() for name in row.names})
+    if taken:
+        message = (
+            f"`{config.job}` has rows with a field `{taken[0]}`, and a table has a column of that"
+            " name which says more of each row; give the field another name, or write to Kafka"
+        )
+        raise JobInvalid(message)
     corrects = bool(getattr(config, "corrections", False))
-    return TableOutput(table, schema_of(job.Row), output, corrects=corrects)
+    return TableOutput(table, row, output, corrects=corrects)
+
+
+def _repeats(job: Job, config: JobConfig) -> bool:
+    """Whether a micro-batch has the same rows again: a cold history may have learnt something."""
+    fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
+    return fall_back is None or fall_back.join == "left"
 
 
 def topics_of(config: JobConfig) -> dict[TopicSpec, int]:
@@ -177,7 +264,7 @@ def _topic(chosen: KafkaTopic | None) -> str | None:
 
 def _table_sink(query: str, sink: SinkConfig) -> Sink | None:
     if sink.delta is not None:
-        return DeltaSink(query, sink.delta.folder)
+        return DeltaSink(query, sink.delta.folder, upserts=sink.delta.mode == "upsert")
     if sink.parquet is not None:
         return ParquetSink(query, sink.parquet.folder)
     if sink.console is not None:

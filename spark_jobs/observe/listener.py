@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 if TYPE_CHECKING:
-    from spark_jobs.observe.metrics import Metrics
+    from headrace.spark_jobs.observe.metrics import Metrics
 
 _MS = 1_000
 _STATE_SIZES = {

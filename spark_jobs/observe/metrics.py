@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter, defaultdict
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest, start_http_server
 
-from spark_jobs.shapes import COUNT, FAILED, SAID
-from spark_jobs.versioned.state import VERDICTS
-from spark_jobs.write.kafka import Written
-from spark_jobs.write.transaction import Note
+from headrace.spark_jobs.observe.waits import Waits
+from headrace.spark_jobs.shapes import COUNT, FAILED, LOWEST, SAID
+from headrace.spark_jobs.versioned.state import VERDICTS
+from headrace.spark_jobs.write.kafka import Written
+from headrace.spark_jobs.write.transaction import Note
 
 LOOPBACK = "127.0.0.1"
 _TAKEN, _DROPPED = "taken", "dropped:"
@@ -24,8 +26,11 @@ _log = logging.getLogger(__name__)
 class Metrics:
     """The page of one query."""
 
-    def __init__(self, query: str) -> None:
-        """Begin with nothing; what steps have counted before comes with their first batch."""
+    def __init__(self, query: str, clock: Callable[[], float]) -> None:
+        """Begin with nothing; what steps have counted before comes with their first batch.
+
+        `clock` tells seconds since 1970.
+        """
         self.registry = CollectorRegistry()
         self._query = query
         self._gauges: dict[str, Gauge] = {}
@@ -33,6 +38,7 @@ class Metrics:
         """How each counter of each task stands."""
         self._written: defaultdict[str, int] = defaultdict(int)
         self._failed = Counter[tuple[str, str]]()
+        self._waits = Waits(clock)
         self._said: set[str] = set()
         """The kinds of failures that the log knows."""
 
@@ -63,6 +69,13 @@ class Metrics:
             self.set("records", "Records sent to Kafka by this driver.", records, outcome=name)
         self.set("batch", "The last micro-batch that was written.", batch_id)
         self._show_steps()
+        self._show_lowest()
+
+    def say_who_is_waited_for(self) -> None:
+        """Tell the log, if records have waited for long."""
+        sentence = self._waits.sentence()
+        if sentence is not None:
+            _log.warning("%s: %s", self._query, sentence)
 
     def _take(self, note: Note) -> None:
         if note.note == SAID:
@@ -71,6 +84,8 @@ class Metrics:
             self._take_failed(note.reason, note.added)
         elif note.note == COUNT and note.reason is not None and note.number is not None:
             self._standing[note.reason, note.task] = note.number
+        elif note.note == LOWEST:
+            self._waits.take(note)
         else:
             self._written[note.note] += note.added
 
@@ -96,6 +111,24 @@ class Metrics:
             step=step,
             exception=exception,
         )
+
+    def _show_lowest(self) -> None:
+        waits = self._waits
+        for name in ("held_back_records", "held_back_since_seconds", "lowest_progress_seconds"):
+            if name in self._gauges:
+                # Another partition may be the lowest by now, and that series is over.
+                self._gauges[name].clear()
+        if waits.lowest is None:
+            return
+        topic, partition, progress_ms = waits.lowest
+        labels = {"topic": topic, "partition": partition}
+        text = "Records that wait for the partition with the lowest progress."
+        self.set("held_back_records", text, waits.held, **labels)
+        text = "Since when that partition is the lowest and has not moved, by this machine's clock."
+        self.set("held_back_since_seconds", text, waits.since_s, **labels)
+        if progress_ms is not None:
+            text = "The lowest progress of all partitions that are not idle: a time of events."
+            self.set("lowest_progress_seconds", text, progress_ms / 1_000, **labels)
 
     def _show_steps(self) -> None:
         steps: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))

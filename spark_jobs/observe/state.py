@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from contracts.errors import StateUnavailable
-from spark_jobs.versioned.layout import (
+from headrace.contracts.errors import StateUnavailable
+from headrace.spark_jobs.observe.waits import lowest_of
+from headrace.spark_jobs.versioned import heard
+from headrace.spark_jobs.versioned.layout import (
     Kind,
     decode_held,
     decode_numbers,
@@ -16,7 +19,9 @@ from spark_jobs.versioned.layout import (
     decode_subscriptions,
     decode_versions,
 )
+from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
 
+_HELD = ":held:records"
 _KIND_AT = 1
 """The byte of a row that says what it holds."""
 
@@ -31,6 +36,8 @@ class StateRow(NamedTuple):
     size_bytes: int
     line: str
     """Its contents in a line."""
+    row: bytes
+    """Its bytes."""
 
 
 def read_state(spark: SparkSession, checkpoint: str) -> Iterator[StateRow]:
@@ -44,7 +51,25 @@ def read_state(spark: SparkSession, checkpoint: str) -> Iterator[StateRow]:
         for task, name, row in found.orderBy("task", "name").toLocalIterator():
             kind = Kind(row[_KIND_AT])
             line = contents(kind, bytes(row))
-            yield StateRow(operator, task, name, kind.name.lower(), len(row), line)
+            yield StateRow(operator, task, name, kind.name.lower(), len(row), line, bytes(row))
+
+
+def waits_of(rows: Iterable[StateRow]) -> Iterator[str]:
+    """For whom each operator waits, a sentence each; from its tasks' headers."""
+    told: defaultdict[int, list[tuple[str, int | None]]] = defaultdict(list)
+    held = Counter[int]()
+    for row in rows:
+        if row.name == HEADER:
+            state = TaskState(MemoryRows({HEADER: row.row}))
+            lowest = heard.lowest_of(state)
+            if lowest is not None:
+                told[row.operator].append(lowest)
+            held[row.operator] += sum(
+                number for name, number in state.numbers.items() if name.endswith(_HELD)
+            )
+    for operator, places in sorted(told.items()):
+        records = f"operator {operator} holds {held[operator]} records"
+        yield f"{records}, and waits for {lowest_of(places)}"
 
 
 def operators_of(spark: SparkSession, checkpoint: str) -> list[int]:

@@ -10,16 +10,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from contracts.record import Record
-from spark_jobs.headers import decode_headers, encode_headers
-from spark_jobs.versioned.arrival import Arrivals
-from spark_jobs.versioned.layout import NO_OFFSET
-from spark_jobs.versioned.records import Columns, Records, are_present, objects
+from headrace.contracts.record import Record
+from headrace.spark_jobs.headers import decode_headers, encode_headers
+from headrace.spark_jobs.shapes import LOWEST
+from headrace.spark_jobs.versioned.arrival import Arrivals
+from headrace.spark_jobs.versioned.layout import NO_OFFSET
+from headrace.spark_jobs.versioned.records import Columns, Records, are_present, objects
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from spark_jobs.operators.results import Results
+    from headrace.spark_jobs.operators.results import Results
 
 RECORD, PROGRESS, ROW, ASK, ANSWER, PART = range(6)
 """Kinds of rows: of an input, of its progress, and from one stage to the next."""
@@ -163,6 +164,21 @@ def frame_of_counts(verdict: str, task: int, counts: dict[str, tuple[int, int]])
             "task": pa.repeat(pa.scalar(task, pa.int32()), size),
             "number": pa.array([number for number, _ in counts.values()], pa.int64()),
             "added": pa.array([added for _, added in counts.values()], pa.int64()),
+        },
+    )
+
+
+def frame_of_lowest(task: int, lowest: tuple[str, int | None] | None, held: int) -> pd.DataFrame:
+    """For whom a task waits, None where it waits for nobody, and how much it holds, as a frame."""
+    place, progress_ms = lowest or (None, None)
+    return _sparse_frame(
+        1,
+        {
+            "verdict": pa.array([LOWEST]),
+            "reason": pa.array([place], pa.string()),
+            "task": pa.array([task], pa.int32()),
+            "number": pa.array([progress_ms], pa.int64()),
+            "added": pa.array([held], pa.int64()),
         },
     )
 

@@ -11,16 +11,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import contracts
-import spark_jobs
-from contracts.dead_letter import DeadLetter, dead_headers
-from contracts.decision import Reason
-from contracts.raised import told
-from contracts.record import Record
-from spark_jobs.versioned.functions import StepFailed
+import headrace
+from headrace.contracts.dead_letter import DeadLetter, dead_headers
+from headrace.contracts.decision import Reason
+from headrace.contracts.raised import told
+from headrace.contracts.record import Record
+from headrace.spark_jobs.versioned.functions import StepFailed
 
 _LIBRARIES = re.compile(r"site-packages|dist-packages|pyspark|py4j|^<")
-_HEADRACE = tuple(str(Path(one.__path__[0])) for one in (contracts, spark_jobs))
+_HEADRACE = str(Path(headrace.__path__[0]))
 _STACKTRACE_CHARACTERS_MAX = 4_000
 
 
@@ -88,7 +87,7 @@ def kinds_of(failures: Iterable[Failure]) -> dict[str, int]:
 
 def is_theirs(file: str) -> bool:
     """Whether code is the user's own: neither ours, nor Python's, nor a library's."""
-    ours = file.startswith((*_HEADRACE, sysconfig.get_path("stdlib")))
+    ours = file.startswith((_HEADRACE, sysconfig.get_path("stdlib")))
     return not ours and _LIBRARIES.search(file) is None
 
 

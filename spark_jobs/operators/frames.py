@@ -2,7 +2,8 @@
 
 records    input INT, topic STRING, partition INT, offset BIGINT, timestamp_ms BIGINT,
 key BINARY, value BINARY, headers ARRAY<STRUCT<key STRING, value BINARY>>
-progress   topic STRING, partition INT, offset BIGINT, progress_ms BIGINT, cleaned_offset BIGINT
+progress   topic STRING, partition INT, offset BIGINT, progress_ms BIGINT, cleaned_offset BIGINT,
+stream_time_ms BIGINT, is_idle BOOLEAN
 results    as columns.RESULTS_SCHEMA says, with headers as in records
 """
 
@@ -11,17 +12,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from spark_jobs.headers import packed_headers, unpacked_headers
-from spark_jobs.operators.columns import NO_INPUT, PROGRESS, RECORD, RESULTS_SCHEMA, ROWS_SCHEMA
-from spark_jobs.operators.processor import TaskProcessor
-from spark_jobs.operators.topology import Topology
-from spark_jobs.versioned.layout import NO_OFFSET
-from spark_jobs.versioned.state import BUCKETS_DEFAULT
+from headrace.spark_jobs.headers import packed_headers, unpacked_headers
+from headrace.spark_jobs.operators.columns import (
+    NO_INPUT,
+    PROGRESS,
+    RECORD,
+    RESULTS_SCHEMA,
+    ROWS_SCHEMA,
+)
+from headrace.spark_jobs.operators.processor import TaskProcessor
+from headrace.spark_jobs.operators.stamp import input_option
+from headrace.spark_jobs.operators.told import collapsed
+from headrace.spark_jobs.operators.topology import Topology
+from headrace.spark_jobs.versioned.heard import Expected
+from headrace.spark_jobs.versioned.layout import NO_OFFSET
+from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -84,14 +95,18 @@ class Hearing:
 
     progress: DataFrame | None = None
     partitions: Mapping[int, int] = field(default_factory=dict)
+    topics: Mapping[int, str] = field(default_factory=dict)
+    """The topic of each input."""
     begins: Mapping[str, int] = field(default_factory=dict)
     """The first offset that is still there, by `place_of` a partition; nobody waits for earlier."""
 
-    def heard(self, spread: Spread) -> dict[int, int]:
-        """By input, how many partitions one task hears."""
-        if spread.by == "key":
-            return dict(self.partitions)
-        return {number: min(count, 1) for number, count in self.partitions.items()}
+    def options(self) -> dict[str, int]:
+        """What of this a checkpoint remembers."""
+        return {input_option(number, topic): 1 for number, topic in self.topics.items()}
+
+    def expected(self, spread: Spread) -> Expected:
+        """Of whom tasks hear."""
+        return Expected(self.partitions, self.topics, by_partition=spread.by == "partition")
 
 
 def record_rows(records: DataFrame, spread: Spread) -> DataFrame:
@@ -123,10 +138,10 @@ def _aside(records: DataFrame) -> Column:
 
 def progress_rows(progress: DataFrame, spread: Spread) -> DataFrame:
     """Progress as rows for the processor, told to every task that must hear it."""
-    own = [F.col("arrival")] if "arrival" in progress.columns else []
+    told = collapsed(progress)
+    own = [F.col("arrival")] if "arrival" in told.columns else []
     nothing = F.lit(None)
-    named = F.col("cleaned_offset") if "cleaned_offset" in progress.columns else nothing
-    return progress.select(
+    return told.select(
         F.explode(spread.tasks_that_hear()).alias("task"),
         F.lit(PROGRESS).alias("kind"),
         F.lit(NO_INPUT).alias("input"),
@@ -134,10 +149,10 @@ def progress_rows(progress: DataFrame, spread: Spread) -> DataFrame:
         F.col("offset").alias("place"),
         "topic",
         "partition",
-        named.cast("bigint").alias("offset"),
-        F.col("progress_ms").alias("timestamp_ms"),
+        nothing.cast("bigint").alias("offset"),
+        nothing.cast("bigint").alias("timestamp_ms"),
         nothing.cast("binary").alias("key"),
-        nothing.cast("binary").alias("value"),
+        F.col("told").alias("value"),
         nothing.cast("string").alias("headers"),
         nothing.cast("string").alias("aside"),
         *own,
@@ -149,8 +164,12 @@ def process(
     topology_of: Callable[[int], Topology],
     spread: Spread,
     hearing: Hearing | None = None,
+    options: Mapping[str, int] = MappingProxyType({}),
 ) -> DataFrame:
-    """Rows through the processor; headers are still text."""
+    """Rows through the processor; headers are still text.
+
+    `options` are what a checkpoint remembers beside those of the topology and the spread.
+    """
     hearing = hearing or Hearing()
     together = reduce(DataFrame.unionByName, rows)
     columns = [_present(*column.split()) for column in ROWS_SCHEMA.split(", ")]
@@ -158,9 +177,9 @@ def process(
     stops = together.sparkSession.conf.get(ON_FAILURE, None) == STOP
     processor = TaskProcessor(
         topology_of,
-        hearing.heard(spread),
+        hearing.expected(spread),
         hearing.begins,
-        spread.options(),
+        {**spread.options(), **options},
         spread.buckets,
         stops=stops,
     )

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from contracts.record import Record
+    from headrace.contracts.record import Record
 
 _NULL, _FIRST_AGAIN = -1, -2
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.operators.results import Collected, Results
-from spark_jobs.operators.topology import LookUp, Topology
-from spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED, LATE
-from spark_jobs.versioned.arrival import in_turn, observe_lateness
-from spark_jobs.versioned.records import Records
+from headrace.spark_jobs.operators.results import Collected, Results
+from headrace.spark_jobs.operators.topology import LookUp, Topology
+from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED, LATE
+from headrace.spark_jobs.versioned.arrival import in_turn, observe_lateness
+from headrace.spark_jobs.versioned.records import Records
 
 if TYPE_CHECKING:
-    from contracts.record import Record
-    from spark_jobs.versioned.arrival import Arrivals
-    from spark_jobs.versioned.functions import StepFailed
-    from spark_jobs.versioned.heard import Heard
-    from spark_jobs.versioned.records import Integers
-    from spark_jobs.versioned.state import TaskState
-    from spark_jobs.versioned.stream_table import Matches, StreamTableJoin
-    from spark_jobs.versioned.tables import Table
+    from headrace.contracts.record import Record
+    from headrace.spark_jobs.versioned.arrival import Arrivals
+    from headrace.spark_jobs.versioned.functions import StepFailed
+    from headrace.spark_jobs.versioned.heard import Heard
+    from headrace.spark_jobs.versioned.records import Integers
+    from headrace.spark_jobs.versioned.state import TaskState
+    from headrace.spark_jobs.versioned.stream_table import Matches, StreamTableJoin
+    from headrace.spark_jobs.versioned.tables import Table
 
 
 class Opened(ABC):
@@ -39,6 +39,10 @@ class Opened(ABC):
     def failed(self) -> list[tuple[Record, StepFailed]]:
         """Records that failed since this was asked, and are out of the state; others raise."""
         return []
+
+    def held(self) -> int:
+        """How many records wait."""
+        return 0
 
     def balances(self) -> dict[str, int]:
         """By step, what came in less what became of it: zero, or something was lost."""
@@ -104,6 +108,9 @@ class _OpenedLookUp(Opened):
     def failed(self) -> list[tuple[Record, StepFailed]]:
         told, self._failed = self._failed, []
         return told
+
+    def held(self) -> int:
+        return self._join.held.count
 
     def balances(self) -> dict[str, int]:
         return {self._name: self._join.balance()}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from contracts.errors import TopologyRefused
-from spark_jobs.operators.columns import ANSWER, ASK, NO_INPUT, PART, RECORD, ROW
-from spark_jobs.operators.frames import (
+from headrace.contracts.errors import TopologyRefused
+from headrace.spark_jobs.operators.columns import ANSWER, ASK, NO_INPUT, PART, RECORD, ROW
+from headrace.spark_jobs.operators.frames import (
     Hearing,
     Spread,
     process,
@@ -20,8 +21,8 @@ from spark_jobs.operators.frames import (
     record_rows,
     with_headers,
 )
-from spark_jobs.operators.reach import with_reached
-from spark_jobs.operators.stages import (
+from headrace.spark_jobs.operators.reach import with_reached
+from headrace.spark_jobs.operators.stages import (
     ANSWER_SENT,
     ASK_SENT,
     PART_SENT,
@@ -32,7 +33,7 @@ from spark_jobs.operators.stages import (
     FoldedStep,
     PartStep,
 )
-from spark_jobs.operators.topology import (
+from headrace.spark_jobs.operators.topology import (
     AggregateStep,
     ForeignKeyStep,
     LookUp,
@@ -42,11 +43,12 @@ from spark_jobs.operators.topology import (
     steps_of,
     verify,
 )
-from spark_jobs.shapes import REACHED
+from headrace.spark_jobs.shapes import REACHED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_log = logging.getLogger(__name__)
 _KINDS = {ROW_SENT: ROW, ASK_SENT: ASK, ANSWER_SENT: ANSWER, PART_SENT: PART}
 
 OfTask = Callable[[int], Topology]
@@ -71,6 +73,7 @@ def operate(
     verify(topology)
     _refuse_unheard(topology, hearing)
     _refuse_unlike(spread, hearing)
+    _say_silent(topology, hearing)
     return operate_each(lambda _task: topology, topology, records, spread, hearing)
 
 
@@ -82,6 +85,7 @@ def operate_each(
     hearing: Hearing | None = None,
 ) -> DataFrame:
     """As `operate`, each task with a topology of its own; `like` says which stages they need."""
+    options = {} if hearing is None else hearing.options()
     if not isinstance(like, LookUp) or like.release != "progress":
         hearing = None
     cuts = _cuts(like)
@@ -91,14 +95,21 @@ def operate_each(
             " key says where that is; use `Spread(by='key')`"
         )
         raise TopologyRefused(message)
-    return with_headers(_Plan(records, spread, hearing).run(of_task, like))
+    return with_headers(_Plan(records, spread, hearing, options).run(of_task, like))
 
 
 class _Plan:
-    def __init__(self, records: DataFrame, spread: Spread, hearing: Hearing | None) -> None:
+    def __init__(
+        self,
+        records: DataFrame,
+        spread: Spread,
+        hearing: Hearing | None,
+        options: Mapping[str, int],
+    ) -> None:
         self._records = records
         self._spread = spread
         self._hearing = hearing
+        self._options = options
 
     def run(self, of_task: OfTask, like: Topology, messages: DataFrame | None = None) -> DataFrame:
         """A topology behind all stages that it needs."""
@@ -118,12 +129,12 @@ class _Plan:
             rows.append(progress_rows(hearing.progress, self._spread))
         if inputs:
             rows.append(self._rows_of(inputs))
-        return process(rows, of_task, self._spread, hearing)
+        return process(rows, of_task, self._spread, hearing, self._options)
 
     def _rows_of(self, inputs: set[int]) -> DataFrame:
         """The records of some inputs, and where progress is heard also how far they are read."""
         rows = record_rows(self._records.where(F.col("input").isin(*sorted(inputs))), self._spread)
-        if self._hearing is None or self._hearing.progress is None:
+        if self._hearing is None:
             return rows
         return with_reached(rows, self._spread.hearers_of)
 
@@ -224,6 +235,21 @@ def _refuse_unheard(topology: Topology, hearing: Hearing | None) -> None:
                 " is; read its progress too, or release by stream time"
             )
             raise TopologyRefused(message)
+
+
+def _say_silent(topology: Topology, hearing: Hearing | None) -> None:
+    """Say of which inputs nobody tells the progress, where it matters."""
+    if hearing is None or not isinstance(topology, LookUp) or topology.release != "progress":
+        return
+    for number, partitions in sorted(hearing.partitions.items()):
+        if not partitions:
+            _log.warning(
+                "`%s` releases by progress, and its input `%s` has no `pipeline` that tells it: the"
+                " highest time in it is taken for its progress, what comes behind that is late, and"
+                " while it is empty nothing leaves",
+                topology.name,
+                hearing.topics.get(number, number),
+            )
 
 
 def _refuse_unlike(spread: Spread, hearing: Hearing | None) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from spark_jobs.shapes import unsigned
+from headrace.spark_jobs.shapes import unsigned
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

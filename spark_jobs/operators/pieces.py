@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from contracts.errors import StateCorrupt, StateRefused
-from spark_jobs.versioned.functions import StepFailed
-from spark_jobs.versioned.state import Changes
+from headrace.contracts.errors import StateCorrupt, StateRefused
+from headrace.spark_jobs.versioned.functions import StepFailed
+from headrace.spark_jobs.versioned.state import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from spark_jobs.operators.opened import Opened, OpenTask
-    from spark_jobs.operators.results import Results
-    from spark_jobs.versioned.arrival import Arrivals
-    from spark_jobs.versioned.state import Rows
+    from headrace.spark_jobs.operators.opened import Opened, OpenTask
+    from headrace.spark_jobs.operators.results import Results
+    from headrace.spark_jobs.versioned.arrival import Arrivals
+    from headrace.spark_jobs.versioned.state import Rows
 
 _SIZE_MIN = 64
 BLAMELESS = (StateRefused, StateCorrupt, OSError, MemoryError)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from spark_jobs.operators.opened import OpenTask, open_topology
-from spark_jobs.operators.rows import NAME_SCHEMA, ROW_SCHEMA, StoredRows
-from spark_jobs.operators.stamp import keep_options
-from spark_jobs.operators.topology import options_of
-from spark_jobs.operators.turn import Turn
-from spark_jobs.versioned.heard import Heard
-from spark_jobs.versioned.state import BUCKETS_DEFAULT, TaskState
-from spark_jobs.worker import settle
+from headrace.spark_jobs.operators.opened import OpenTask, open_topology
+from headrace.spark_jobs.operators.rows import NAME_SCHEMA, ROW_SCHEMA, StoredRows
+from headrace.spark_jobs.operators.stamp import keep_options
+from headrace.spark_jobs.operators.topology import options_of
+from headrace.spark_jobs.operators.turn import Turn
+from headrace.spark_jobs.versioned.heard import Heard
+from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT, TaskState
+from headrace.spark_jobs.worker import settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-    from spark_jobs.operators.topology import Topology
-    from spark_jobs.versioned.state import Rows
+    from headrace.spark_jobs.operators.topology import Topology
+    from headrace.spark_jobs.versioned.heard import Expected
+    from headrace.spark_jobs.versioned.state import Rows
 
 ROWS = "rows"
 """The map of a task's rows by name, as a checkpoint calls it."""
@@ -35,21 +36,21 @@ class TaskProcessor(StatefulProcessor):
     def __init__(
         self,
         topology_of: Callable[[int], Topology],
-        heard: dict[int, int],
+        expected: Expected,
         begins: Mapping[str, int],
         options: dict[str, int],
         buckets: int = BUCKETS_DEFAULT,
         *,
         stops: bool = False,
     ) -> None:
-        """`heard` says of how many partitions of each input a task hears progress.
+        """`expected` says whose progress a task waits for.
 
-        Zero is an input of which nobody says it: it is as far as its own records. `begins` are the
-        first offsets that are still there, `options` what a checkpoint remembers beside the
-        topology's. One that `stops` does so at the first record that fails.
+        `begins` are the first offsets that are still there, `options` what a checkpoint remembers
+        beside the topology's. One that `stops` does so at the first record that fails.
         """
         self._topology_of = topology_of
-        self._heard = heard
+        self._expected = expected
+        self.silent = expected.silent()
         self._begins = begins
         self._options = options
         self._buckets = buckets
@@ -87,16 +88,10 @@ class TaskProcessor(StatefulProcessor):
         topology = self._topology_of(task)
         said = keep_options(state.numbers, self._options | options_of(topology))
         opened = open_topology(topology, state)
-        return OpenTask(state, opened, self._heard_by(state), topology.name, before, said)
+        return OpenTask(state, opened, self._heard_by(task, state), topology.name, before, said)
 
-    @property
-    def silent(self) -> list[int]:
-        """The inputs of which nobody says how far they are."""
-        return [number for number, partitions in self._heard.items() if not partitions]
-
-    def _heard_by(self, state: TaskState) -> Heard | None:
+    def _heard_by(self, task: int, state: TaskState) -> Heard | None:
         """What a task was told of progress, None where it need not know."""
-        if not self._heard:
+        if not self._expected.partitions:
             return None
-        expected = sum(max(partitions, 1) for partitions in self._heard.values())
-        return Heard(state, expected, self._begins)
+        return Heard(state, self._expected.places(task), self._begins)

@@ -2,7 +2,8 @@
 
 A row of progress counts for a task once the partition is read up to the record that it names, and
 a task takes a part of the records alone. So the pass that reads them says for each partition which
-offset was the last, to every task that hears progress: as a row that passes by, with no record.
+offset was the last, to every task that hears progress: as a row that passes by, with no record. It
+says the highest time, too, by which an input goes whose progress nobody tells.
 """
 
 from __future__ import annotations
@@ -11,32 +12,38 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import StructField, StructType
 
-from spark_jobs.operators.columns import NO_INPUT, RECORD
-from spark_jobs.shapes import REACHED
+from headrace.contracts.record import NO_TIME_MS
+from headrace.spark_jobs.operators.columns import NO_INPUT, RECORD
+from headrace.spark_jobs.shapes import REACHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import DataFrame
 
+_PLACE = ["input", "topic", "partition"]
+_Place = tuple[int, str, int]
+
 
 def with_reached(rows: DataFrame, hearers_of: Callable[[int], Iterable[int]]) -> DataFrame:
     """Rows of records, and how far they go; `hearers_of` are the tasks to tell of a partition."""
 
     def say(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        last: dict[tuple[str, int], int] = {}
+        last: dict[_Place, tuple[int, int]] = {}
         schema = None
         for batch in batches:
             schema = batch.schema
-            for (topic, partition), offset in _last_offsets(batch).items():
-                last[topic, partition] = max(offset, last.get((topic, partition), offset))
+            for place, (offset, time_ms) in _reached(batch).items():
+                before = last.get(place, (offset, time_ms))
+                last[place] = max(offset, before[0]), max(time_ms, before[1])
             yield batch
         told = [
-            _row(topic, partition, offset, task)
-            for (topic, partition), offset in last.items()
-            for task in hearers_of(partition)
+            _row(place, *reached, task)
+            for place, reached in last.items()
+            for task in hearers_of(place[2])
         ]
         if told:
             yield pa.RecordBatch.from_pylist(told, schema)
@@ -46,14 +53,20 @@ def with_reached(rows: DataFrame, hearers_of: Callable[[int], Iterable[int]]) ->
     return rows.mapInArrow(say, nullable)
 
 
-def _last_offsets(batch: pa.RecordBatch) -> dict[tuple[str, int], int]:
-    columns = batch.select(["topic", "partition", "offset"])
-    grouped = pa.Table.from_batches([columns]).group_by(["topic", "partition"])
-    found = grouped.aggregate([("offset", "max")]).to_pylist()
-    return {(row["topic"], row["partition"]): row["offset_max"] for row in found}
+def _reached(batch: pa.RecordBatch) -> dict[_Place, tuple[int, int]]:
+    """By place, the last offset, and the highest time of what is not dead."""
+    alive = pc.if_else(pc.is_null(batch["aside"]), batch["timestamp_ms"], NO_TIME_MS)
+    columns = batch.select([*_PLACE, "offset"]).append_column("time", alive)
+    grouped = pa.Table.from_batches([columns]).group_by(_PLACE)
+    found = grouped.aggregate([("offset", "max"), ("time", "max")]).to_pylist()
+    return {
+        (row["input"], row["topic"], row["partition"]): (row["offset_max"], row["time_max"])
+        for row in found
+    }
 
 
-def _row(topic: str, partition: int, offset: int, task: int) -> dict[str, Any]:
+def _row(place: _Place, offset: int, time_ms: int, task: int) -> dict[str, Any]:
+    number, topic, partition = place
     return {
         "task": task,
         "kind": RECORD,
@@ -63,6 +76,6 @@ def _row(topic: str, partition: int, offset: int, task: int) -> dict[str, Any]:
         "topic": topic,
         "partition": partition,
         "offset": offset,
-        "timestamp_ms": 0,
-        "aside": json.dumps({"verdict": REACHED, "task": task}),
+        "timestamp_ms": time_ms,
+        "aside": json.dumps({"verdict": REACHED, "task": task, "number": number}),
     }

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 
-from spark_jobs.versioned.records import Records, objects
+from headrace.spark_jobs.versioned.records import Records, objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from contracts.record import Record
-    from spark_jobs.versioned.records import Integers, Objects
-    from spark_jobs.versioned.tables import Change
+    from headrace.contracts.record import Record
+    from headrace.spark_jobs.versioned.records import Integers, Objects
+    from headrace.spark_jobs.versioned.tables import Change
+
+
+BYTES_MAX = 64 << 20
+"""How much leaves in one frame: a column of Arrow's holds two gigabytes, Java's memory less."""
 
 
 class Results(NamedTuple):
@@ -32,6 +39,49 @@ class Results(NamedTuple):
     times_ms: Integers
     table_values: pa.LargeBinaryArray | None = None
     """What a table says to each row, where one is asked."""
+
+    def in_pieces(self, bytes_max: int = BYTES_MAX) -> Iterator[Results]:
+        """All rows in their order, no more of them together than so many bytes, or one."""
+        told = 0 if self.table_values is None else self.table_values.nbytes
+        if told + _bytes_of(self.keys) + _bytes_of(self.values) <= bytes_max:
+            yield self
+            return
+        for rows in slices(self._sizes(), bytes_max):
+            table_values = self.table_values
+            if table_values is not None:
+                # A slice would keep its place behind gigabytes, where no smaller column goes.
+                table_values = table_values.take(np.arange(rows.start, rows.stop))
+            yield Results(
+                self.verdict,
+                self.causes[rows],
+                self.records[rows],
+                self.keys[rows],
+                self.values[rows],
+                self.times_ms[rows],
+                table_values,
+            )
+
+    def _sizes(self) -> Iterator[int]:
+        told: Iterable[int] = repeat(0)
+        if self.table_values is not None:
+            told = pc.fill_null(pc.binary_length(self.table_values), 0).to_pylist()
+        for key, value, size in zip(self.keys, self.values, told, strict=False):
+            yield len(key or b"") + len(value or b"") + size
+
+
+def slices(sizes: Iterable[int], bytes_max: int = BYTES_MAX) -> Iterator[slice]:
+    """Cuts rows of these sizes into runs of at most so many bytes, or of one row."""
+    start, together, end = 0, 0, 0
+    for end, size in enumerate(sizes):
+        if end > start and together + size > bytes_max:
+            yield slice(start, end)
+            start, together = end, 0
+        together += size
+    yield slice(start, end + 1)
+
+
+def _bytes_of(column: Objects) -> int:
+    return sum(map(len, filter(None, column)))
 
 
 @dataclass(slots=True)

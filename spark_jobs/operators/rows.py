@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from contracts.errors import StateUnavailable
+from headrace.contracts.errors import StateUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

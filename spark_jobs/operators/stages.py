@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spark_jobs.operators.columns import ANSWER, ASK, PART, ROW
-from spark_jobs.operators.messages import received, sent
-from spark_jobs.operators.opened import Opened
-from spark_jobs.operators.results import Collected, Results
-from spark_jobs.operators.topology import AggregateStep, ForeignKeyStep, Step
-from spark_jobs.versioned.aggregation import Folding, Regrouping, Standing
-from spark_jobs.versioned.arrival import Arrival, Arrivals, in_turn, observe_lateness
-from spark_jobs.versioned.foreign_key import (
+from headrace.spark_jobs.operators.columns import ANSWER, ASK, PART, ROW
+from headrace.spark_jobs.operators.messages import received, sent
+from headrace.spark_jobs.operators.opened import Opened
+from headrace.spark_jobs.operators.results import Collected, Results
+from headrace.spark_jobs.operators.topology import AggregateStep, ForeignKeyStep, Step
+from headrace.spark_jobs.versioned.aggregation import Folding, Regrouping, Standing
+from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals, in_turn, observe_lateness
+from headrace.spark_jobs.versioned.foreign_key import (
     Answer,
     Answering,
     Ask,
@@ -31,13 +31,13 @@ from spark_jobs.versioned.foreign_key import (
     Subscribing,
     Subscription,
 )
-from spark_jobs.versioned.history import PlainStore, VersionedStore
-from spark_jobs.versioned.tables import Change, Plain, Storage, StoredTable, Table
+from headrace.spark_jobs.versioned.history import PlainStore, VersionedStore
+from headrace.spark_jobs.versioned.tables import Change, Plain, Storage, StoredTable, Table
 
 if TYPE_CHECKING:
-    from contracts.record import Record
-    from spark_jobs.versioned.aggregation import Aggregation
-    from spark_jobs.versioned.state import TaskState
+    from headrace.contracts.record import Record
+    from headrace.spark_jobs.versioned.aggregation import Aggregation
+    from headrace.spark_jobs.versioned.state import TaskState
 
 ROW_SENT, ASK_SENT, ANSWER_SENT, PART_SENT = "row", "ask", "answer", "part"
 """Verdicts of what one stage sends to the next."""

@@ -6,11 +6,12 @@ whoever reads the state sees them.
 
 from __future__ import annotations
 
-from contracts.errors import StateOfOtherOptions
-from contracts.record import NO_TIME_MS
-from spark_jobs.versioned.history import forgotten_name
+from headrace.contracts.errors import StateOfOtherOptions
+from headrace.contracts.record import NO_TIME_MS
+from headrace.spark_jobs.versioned.history import forgotten_name
 
 _MARKS = ("step:", "option:")
+_INPUT = "option:input "
 _MAY_CHANGE = ("grace_ms", "retention_ms", "inner", "left")
 """Grace and retention hold from now on; so does what becomes of a stream record without a match."""
 
@@ -23,9 +24,10 @@ def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
     known = {name: number for name, number in numbers.items() if name.startswith(_MARKS)}
     if known == wanted:
         return []
+    _refuse_other_inputs(known, wanted)
     said: list[str] = []
     if known:
-        for name in sorted(known.keys() | wanted.keys()):
+        for name in sorted(_but_inputs(known) | _but_inputs(wanted)):
             before, now = known.get(name), wanted.get(name)
             if before != now:
                 said.append(_change(name, before, now, wanted))
@@ -34,6 +36,33 @@ def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
         del numbers[name]
     numbers.update(wanted)
     return said
+
+
+def input_option(number: int, topic: str) -> str:
+    """By which option a checkpoint remembers the topic of an input."""
+    return f"{_INPUT}{number}:{topic}"
+
+
+def _inputs(options: dict[str, int]) -> dict[str, str]:
+    """The topics of a job, by what their inputs are called; older checkpoints know none."""
+    named = (name.split(":") for name in options if name.startswith(_INPUT))
+    return {number: topic for _, number, topic in named}
+
+
+def _but_inputs(options: dict[str, int]) -> set[str]:
+    return {name for name in options if not name.startswith(_INPUT)}
+
+
+def _refuse_other_inputs(known: dict[str, int], wanted: dict[str, int]) -> None:
+    before, now = _inputs(known), _inputs(wanted)
+    for number in sorted(before.keys() & now.keys()):
+        if before[number] != now[number]:
+            message = (
+                f"{number} of this job was the topic `{before[number]}` when its checkpoint was"
+                f" written, and is `{now[number]}` now, of which it knows nothing; run the job as"
+                " it was, or start it with a new checkpoint"
+            )
+            raise StateOfOtherOptions(message)
 
 
 def _note_forgotten(

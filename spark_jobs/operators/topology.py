@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from contracts.errors import TopologyRefused
-from spark_jobs.versioned import aggregation as folding
-from spark_jobs.versioned.foreign_key import ForeignKeyJoin
-from spark_jobs.versioned.state import MemoryRows, TaskState
-from spark_jobs.versioned.stream_table import StreamTableJoin
-from spark_jobs.versioned.table_table import TableTableJoin
-from spark_jobs.versioned.tables import (
+from headrace.contracts.errors import TopologyRefused
+from headrace.spark_jobs.versioned import aggregation as folding
+from headrace.spark_jobs.versioned.foreign_key import ForeignKeyJoin
+from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
+from headrace.spark_jobs.versioned.stream_table import StreamTableJoin
+from headrace.spark_jobs.versioned.table_table import TableTableJoin
+from headrace.spark_jobs.versioned.tables import (
     Derived,
     Filtered,
     Plain,
@@ -30,9 +30,9 @@ from spark_jobs.versioned.tables import (
 )
 
 if TYPE_CHECKING:
-    from spark_jobs.operators.opened import Opened
-    from spark_jobs.versioned.aggregation import Aggregation, Regroup
-    from spark_jobs.versioned.table_table import Joiner
+    from headrace.spark_jobs.operators.opened import Opened
+    from headrace.spark_jobs.versioned.aggregation import Aggregation, Regroup
+    from headrace.spark_jobs.versioned.table_table import Joiner
 
 
 class Step(Protocol):

@@ -8,35 +8,42 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contracts.decision import Reason
-from contracts.errors import RecordFailed
-from contracts.record import offset_of
-from spark_jobs.operators.columns import NO_INPUT, frame_of, frame_of_asides, frame_of_counts, take
-from spark_jobs.operators.failures import Failure, as_dead, failure_of, kinds_of
-from spark_jobs.operators.messages import received
-from spark_jobs.operators.pieces import BLAMELESS, in_pieces
-from spark_jobs.shapes import COUNT, DEAD, FAILED, REACHED, SAID
-from spark_jobs.versioned.heard import place_of
+from headrace.contracts.decision import Reason
+from headrace.contracts.errors import RecordFailed
+from headrace.contracts.record import NO_TIME_MS, offset_of
+from headrace.spark_jobs.operators.columns import (
+    NO_INPUT,
+    frame_of,
+    frame_of_asides,
+    frame_of_counts,
+    frame_of_lowest,
+    take,
+)
+from headrace.spark_jobs.operators.failures import Failure, as_dead, failure_of, kinds_of
+from headrace.spark_jobs.operators.messages import received
+from headrace.spark_jobs.operators.pieces import BLAMELESS, in_pieces
+from headrace.spark_jobs.operators.results import slices
+from headrace.spark_jobs.shapes import COUNT, DEAD, FAILED, REACHED, SAID
+from headrace.spark_jobs.versioned.heard import HEARD, place_of, silent_place, unpack_told
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pandas as pd
 
-    from contracts.record import Record
-    from spark_jobs.operators.opened import Opened
-    from spark_jobs.operators.processor import TaskProcessor
-    from spark_jobs.operators.results import Results
-    from spark_jobs.versioned.arrival import Arrival, Arrivals
-    from spark_jobs.versioned.heard import Heard
+    from headrace.contracts.record import Record
+    from headrace.spark_jobs.operators.opened import Opened
+    from headrace.spark_jobs.operators.processor import TaskProcessor
+    from headrace.spark_jobs.operators.results import Results
+    from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
 
 _ARRIVALS = "task:arrivals"
 _SEQUENCE = "task:sequence"
-_QUIET = ("step:", "option:", "progress:", "reached:", "waiting:", "buckets")
+_QUIET = ("step:", "option:", "buckets", *(f"{kind}:" for kind in HEARD))
 
 
 class Turn:
@@ -52,7 +59,7 @@ class Turn:
         self._asides, self._reached = taken.asides, []
         if first.heard is not None:
             self._asides = [each for each in taken.asides if each[0]["verdict"] != REACHED]
-            self._reached = [one for said, one in taken.asides if said["verdict"] == REACHED]
+            self._reached = [each for each in taken.asides if each[0]["verdict"] == REACHED]
         size = len(taken.arrivals)
         began = self._before.get(_ARRIVALS, 0)
         self._arrivals = began + size
@@ -60,7 +67,6 @@ class Turn:
         running = np.arange(began, self._arrivals)
         self._causes = running if taken.causes is None else taken.causes
         self._inputs = taken.arrivals.inputs
-        self._left_out = np.zeros(size, np.bool_)
         self._failures: list[Failure] = []
         if not size:
             # What others read may let something go here; the last arrival is its cause.
@@ -68,42 +74,45 @@ class Turn:
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """What leaves; the state is written before the last of it."""
-        if self._asides:
-            yield frame_of_asides(self._task, self._asides)
+        yield from self._frames_of(self._asides)
         for start, results in self._results():
             if len(results.causes):
-                yield self._frame(start, results)
+                for piece in results.in_pieces():
+                    yield self._frame(start, piece)
         if self._failures:
             said = {"verdict": DEAD, "reason": Reason.FAILED.value}
-            yield frame_of_asides(self._task, [(said, as_dead(one)) for one in self._failures])
+            yield from self._frames_of([(said, as_dead(one)) for one in self._failures])
             kinds = kinds_of(self._failures).items()
             yield frame_of_counts(FAILED, self._task, {kind: (n, n) for kind, n in kinds})
         self._save()
         if self._said:
             yield frame_of_counts(SAID, self._task, dict.fromkeys(self._said, (0, 0)))
+        if self._now.heard is not None:
+            lowest = self._now.heard.lowest()
+            yield frame_of_lowest(self._task, lowest, self._now.opened.held())
         yield frame_of_counts(COUNT, self._task, self._counts())
+
+    def _frames_of(self, asides: Sequence[tuple[dict[str, Any], Record]]) -> Iterator[pd.DataFrame]:
+        if asides:
+            sizes = (len(one.key or b"") + len(one.value or b"") for _, one in asides)
+            for rows in slices(sizes):
+                yield frame_of_asides(self._task, asides[rows])
 
     def _results(self) -> Iterator[tuple[int, Results]]:
         arrivals = self._taken.arrivals
-        start = 0
+        start, told = 0, None
         for place in [*self._taken.progress, len(arrivals)]:
             if place > start:
+                if told is not None:
+                    yield from self._advanced(told)
                 yield from self._process(start, arrivals[start:place])
             # All records of a batch stand before its progress.
             self._read_up_to()
-            heard = self._now.heard
-            if place < len(arrivals) and heard is not None:
-                record = arrivals[place].record
-                told_of = place_of(record.topic, record.partition)
-                heard.tell(told_of, record.timestamp_ms, record.offset)
-                for results in self._advanced(heard):
-                    yield place, results
+            if place < len(arrivals):
+                told = place
+                self._hear(arrivals[place].record)
             start = place + 1
-        heard = self._now.heard
-        if heard is not None:
-            self._hear_silent(heard)
-            for results in self._advanced(heard):
-                yield len(arrivals) - 1, results
+        yield from self._advanced(len(arrivals) - 1)
 
     def _process(self, start: int, arrivals: Arrivals) -> Iterator[tuple[int, Results]]:
         """Take arrivals; `start` is the first one's place in the batch."""
@@ -131,7 +140,6 @@ class Turn:
         open_over = partial(self._processor.open, self._task)
         for piece in in_pieces(arrivals, error, rows, open_over):
             if piece.failed is not None:
-                self._left_out[start + piece.start] = True
                 self._fail(_origin_of(arrivals[piece.start]), piece.failed)
             self._note_failed(piece.opened)
             for results in piece.results:
@@ -148,29 +156,31 @@ class Turn:
             raise RecordFailed(failure.sentence) from failure.error
         self._failures.append(failure)
 
-    def _advanced(self, heard: Heard) -> list[Results]:
-        progress_ms = heard.progress_ms()
-        if progress_ms is None:
-            return []
-        results = self._now.opened.advance(progress_ms)
-        self._note_failed(self._now.opened)
-        return results
+    def _advanced(self, place: int) -> Iterator[tuple[int, Results]]:
+        """Let go of what all inputs have passed; `place` is the arrival that says it."""
+        heard = self._now.heard
+        progress_ms = None if heard is None else heard.progress_ms()
+        if progress_ms is not None:
+            all_results = self._now.opened.advance(progress_ms)
+            self._note_failed(self._now.opened)
+            for results in all_results:
+                yield place, results
+
+    def _hear(self, row: Record) -> None:
+        """Take what was told of a partition."""
+        heard = self._now.heard
+        if heard is not None and row.value is not None:
+            for told in unpack_told(row.value):
+                heard.tell(place_of(row.topic, row.partition), told)
 
     def _read_up_to(self) -> None:
         """Hear how far this batch reads, once its records are taken."""
         heard = self._now.heard
         while heard is not None and self._reached:
-            record = self._reached.pop()
+            said, record = self._reached.pop()
             heard.read_up_to(place_of(record.topic, record.partition), offset_of(record))
-
-    def _hear_silent(self, heard: Heard) -> None:
-        """Take the time of inputs of which nobody says how far they are."""
-        arrivals = self._taken.arrivals
-        for number in self._processor.silent:
-            own = (arrivals.inputs == number) & ~self._left_out
-            times = arrivals.records.take(own).times_ms
-            if len(times):
-                heard.count(f"input {number}", int(times.max()))
+            if said["number"] in self._processor.silent and record.timestamp_ms > NO_TIME_MS:
+                heard.count(silent_place(said["number"]), record.timestamp_ms)
 
     def _frame(self, start: int, results: Results) -> pd.DataFrame:
         sequence = self._sequence

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from contracts.errors import TopologyRefused
-from spark_jobs.shapes import JOINED
+from headrace.contracts.errors import TopologyRefused
+from headrace.spark_jobs.shapes import JOINED
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

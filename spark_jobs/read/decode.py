@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StringType, StructType
 
-from contracts.dead_letter import (
+from headrace.contracts.dead_letter import (
     EXCEPTION_HEADER,
     INTAKE,
     MESSAGE_HEADER,
@@ -25,9 +25,9 @@ from contracts.dead_letter import (
     STACKTRACE_HEADER,
     TOPIC_HEADER,
 )
-from contracts.decision import Reason
-from spark_jobs.headers import headers_with
-from spark_jobs.shapes import DEAD, unsigned
+from headrace.contracts.decision import Reason
+from headrace.spark_jobs.headers import headers_with
+from headrace.spark_jobs.shapes import DEAD, unsigned
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pyspark.sql import types as spark
 
-from contracts.errors import SchemaRefused
+from headrace.contracts.errors import SchemaRefused
 
 _PLAIN: dict[Any, spark.DataType] = {
     bool: spark.BooleanType(),

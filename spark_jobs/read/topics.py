@@ -1,7 +1,7 @@
 """Cleaned topics as a frame of records, and how far they are as a frame of progress.
 
     records    input, topic, partition, offset, timestamp_ms, key, value, headers
-    progress   topic, partition, offset, progress_ms, cleaned_offset
+    progress   topic, partition, offset, progress_ms, cleaned_offset, stream_time_ms, is_idle
 
 A sidecar writes progress in the transaction of the records it speaks of, and either may be seen
 first. So a row of progress says which record is the last that belongs before it, and the operators
@@ -12,36 +12,26 @@ records a batch may take.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from contracts.errors import TopicRefused
-from contracts.progress import LAYOUT, PIPELINE_KEY, CleanedBy, read_cleaned_by
-from contracts.topics import progress_topic
-from spark_jobs.versioned.heard import place_of
+from headrace.contracts.errors import TopicRefused
+from headrace.contracts.topics import progress_topic
+from headrace.spark_jobs.read.bounds import bounds_of, sizes_of
+from headrace.spark_jobs.read.source import Brokers, Source, asking
+from headrace.spark_jobs.read.written_by import CleanedTopic, find_pipeline, verify
+from headrace.spark_jobs.versioned.heard import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-_POLL_RECORDS = 5_000
-_PROGRESS_SCHEMA = "progress_ms bigint, cleaned_offset bigint"
-
-
-@dataclass(frozen=True)
-class CleanedTopic:
-    """One input of a job, and what the job relies on."""
-
-    input: int
-    """Its number; on ties the lowest goes first, so tables stand before streams."""
-    topic: str
-    pipeline: str | None = None
-    """Which pipeline must have written it; None where no sidecar did, and it has no progress."""
-    expected: Mapping[str, Any] = field(default_factory=dict)
-    """What the pipeline's file must say, as far as the job relies on it."""
+_PROGRESS_SCHEMA = (
+    "progress_ms bigint, cleaned_offset bigint, stream_time_ms bigint, is_idle boolean"
+)
 
 
 @dataclass(frozen=True)
@@ -58,37 +48,18 @@ class Cleaned:
     """The first offset of each partition, by topic."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where topics are read, and how."""
-
-    servers: str
-    options: Mapping[str, str] = field(default_factory=dict)
-    """Kafka's own settings, such as `kafka.security.protocol`."""
-    batch_records: int | None = None
-    """At most so many records a batch, all that there are without it."""
-
-    def described(self) -> dict[str, str]:
-        """As options of Spark's source."""
-        return {
-            "kafka.bootstrap.servers": self.servers,
-            "kafka.isolation.level": "read_committed",
-            "includeHeaders": "true",
-            "failOnDataLoss": "true",
-            # After each poll Spark asks the broker where the partition begins and ends.
-            "kafka.max.poll.records": str(_POLL_RECORDS),
-            **self.options,
-        }
-
-
 def read_cleaned(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic]) -> Cleaned:
     """The topics as streaming frames, refused where they are not what the job expects."""
-    firsts = _first_offsets(spark, source, topics)
-    for topic in topics:
-        if topic.pipeline is not None:
-            _verify(topic, _cleaned_by(spark, source, topic))
-    told = [topic for topic in topics if topic.pipeline is not None]
-    records = [_records(_reader(spark, source), topic) for topic in topics]
+    told = _told(topics)
+    with asking(spark, source) as brokers:
+        for name in brokers.missing(_names(topics)):
+            message = f"the topic `{name}` is missing; start its sidecar, or name another topic"
+            raise TopicRefused(message)
+        for topic in told:
+            verify(topic, find_pipeline(spark, source, brokers, topic))
+        firsts = _first_offsets(brokers, topics)
+        bounds = _bounds(spark, source, brokers, firsts)
+    records = [_records(_reader(spark, source, bounds.get(topic.topic)), topic) for topic in topics]
     begins = {
         place_of(topic.topic, partition): first
         for topic in told
@@ -103,10 +74,47 @@ def read_cleaned(spark: SparkSession, source: Source, topics: Sequence[CleanedTo
     )
 
 
-def _reader(spark: SparkSession, source: Source) -> DataStreamReader:
+def awaited(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic]) -> str | None:
+    """Which topic its sidecar has not begun to write, as a sentence; None where all have."""
+    told = _told(topics)
+    with asking(spark, source) as brokers:
+        for name in brokers.missing(_names(told)):
+            return f"the topic `{name}` is missing; waiting for its sidecar to make it"
+        for topic in told:
+            if find_pipeline(spark, source, brokers, topic) is None:
+                return (
+                    f"the topic `{topic.topic}` does not say which pipeline writes it; waiting for"
+                    f" the first commit of the sidecar of `{topic.pipeline}`"
+                )
+    return None
+
+
+def _told(topics: Sequence[CleanedTopic]) -> list[CleanedTopic]:
+    """Those whose sidecars say how far they are."""
+    return [topic for topic in topics if topic.pipeline is not None]
+
+
+def _names(topics: Sequence[CleanedTopic]) -> list[str]:
+    """The topics, and those of their progress."""
+    progress = [progress_topic(topic.topic).name for topic in _told(topics)]
+    return [*(topic.topic for topic in topics), *progress]
+
+
+def _bounds(
+    spark: SparkSession, source: Source, brokers: Brokers, firsts: Mapping[str, Sequence[int]]
+) -> dict[str, int]:
+    """How many records of each topic a micro-batch takes."""
+    if source.batch_records is None and source.batch_bytes is None:
+        return {}
+    begins = {(topic, at): first for topic, each in firsts.items() for at, first in enumerate(each)}
+    sizes = sizes_of(spark, source, begins, brokers.offsets(begins, "latest"))
+    return bounds_of(sizes, source.batch_records, source.batch_bytes)
+
+
+def _reader(spark: SparkSession, source: Source, batch_records: int | None) -> DataStreamReader:
     options = source.described()
-    if source.batch_records is not None:
-        options["maxOffsetsPerTrigger"] = str(source.batch_records)
+    if batch_records is not None:
+        options["maxOffsetsPerTrigger"] = str(batch_records)
     reader = spark.readStream.format("kafka").option("startingOffsets", "earliest")
     return reader.options(**options)
 
@@ -139,103 +147,20 @@ def _progress(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic
         .options(**source.described())
         .option("subscribe", ",".join(names))
         .load()
-        .where(F.col("value").isNotNull() & text.rlike("^[0-9]+$"))
+        .where(F.col("value").isNotNull() & text.rlike("^[0-9]+(@[0-9]+)?$"))
+        .withColumn("said", said)
         .select(
             F.expr(f"left(topic, length(topic) - {suffix})").alias("topic"),
-            text.cast("int").alias("partition"),
+            F.substring_index(text, "@", 1).cast("int").alias("partition"),
             "offset",
-            said["progress_ms"].alias("progress_ms"),
-            said["cleaned_offset"].alias("cleaned_offset"),
+            "said.*",
         )
     )
 
 
-def _cleaned_by(spark: SparkSession, source: Source, topic: CleanedTopic) -> CleanedBy | None:
-    """Which pipeline the topic says it is written by; the last one that said so."""
-    rows = (
-        spark.read.format("kafka")
-        .options(**source.described())
-        .option("subscribe", progress_topic(topic.topic).name)
-        .load()
-        .where((F.col("partition") == 0) & (F.col("key") == F.lit(PIPELINE_KEY)))
-        .orderBy(F.col("offset").desc())
-        .limit(1)
-        .collect()
-    )
-    return read_cleaned_by(bytes(rows[0].key), bytes(rows[0].value)) if rows else None
-
-
-def _verify(topic: CleanedTopic, found: CleanedBy | None) -> None:
-    if found is None:
-        raise _refusal(topic, "does not say which pipeline writes it", "start its sidecar first")
-    if found.layout > LAYOUT:
-        raise _refusal(
-            topic, f"is written by a newer headrace (layout {found.layout})", "upgrade this"
-        )
-    if found.pipeline != topic.pipeline:
-        what = f"is written by the pipeline `{found.pipeline}`, not by `{topic.pipeline}`"
-        raise _refusal(topic, what, "name the right one in the job")
-    for path, wanted, said in _differences(topic.expected, found.spec, ""):
-        what = f"is written with `{path}: {said}`, and this job relies on `{wanted}`"
-        raise _refusal(topic, what, "change the pipeline or the job")
-
-
-def _differences(wanted: Any, said: Any, path: str) -> list[tuple[str, Any, Any]]:
-    """Where what is said differs from what is wanted, as far as that goes."""
-    if isinstance(wanted, Mapping) and isinstance(said, Mapping):
-        return [
-            each
-            for name, inner in wanted.items()
-            for each in _differences(inner, said.get(name), f"{path}.{name}".lstrip("."))
-        ]
-    if isinstance(wanted, list) and isinstance(said, list) and len(wanted) == len(said):
-        return [
-            each
-            for number, (inner, other) in enumerate(zip(wanted, said, strict=True))
-            for each in _differences(inner, other, f"{path}.{number}")
-        ]
-    return [] if wanted == said else [(path, wanted, said)]
-
-
-def _first_offsets(
-    spark: SparkSession, source: Source, topics: Sequence[CleanedTopic]
-) -> dict[str, list[int]]:
-    """The first offset of each topic's partitions, by the client that Spark reads with."""
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to the classes it loaded)
-    settings = jvm.java.util.HashMap()
-    for name, value in source.described().items():
-        if name.startswith("kafka."):
-            settings[name.removeprefix("kafka.")] = value
-    wanted = jvm.java.util.ArrayList()
-    for topic in topics:
-        wanted.add(topic.topic)
-        if topic.pipeline is not None:
-            wanted.add(progress_topic(topic.topic).name)
-    admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
-    try:
-        present = admin.listTopics().names().get()
-        for name in wanted:
-            if not present.contains(name):
-                message = f"the topic `{name}` is missing; start its sidecar, or name another topic"
-                raise TopicRefused(message)
-        described = admin.describeTopics(wanted).allTopicNames().get()
-        sizes = {each.topic: int(described[each.topic].partitions().size()) for each in topics}
-        places = {
-            (name, number): jvm.org.apache.kafka.common.TopicPartition(name, number)
-            for name, size in sizes.items()
-            for number in range(size)
-        }
-        asked = jvm.java.util.HashMap()
-        for place in places.values():
-            asked.put(place, jvm.org.apache.kafka.clients.admin.OffsetSpec.earliest())
-        found = admin.listOffsets(asked).all().get()
-        firsts = {each: int(found[place].offset()) for each, place in places.items()}
-        return {
-            name: [firsts[name, number] for number in range(size)] for name, size in sizes.items()
-        }
-    finally:
-        admin.close()
-
-
-def _refusal(topic: CleanedTopic, what: str, advice: str) -> TopicRefused:
-    return TopicRefused(f"the topic `{topic.topic}` {what}; {advice}")
+def _first_offsets(brokers: Brokers, topics: Sequence[CleanedTopic]) -> dict[str, list[int]]:
+    """Where each topic's partitions begin."""
+    sizes = brokers.partitions(topic.topic for topic in topics)
+    places = [(name, number) for name, size in sizes.items() for number in range(size)]
+    firsts = brokers.offsets(places, "earliest")
+    return {name: [firsts[name, number] for number in range(size)] for name, size in sizes.items()}

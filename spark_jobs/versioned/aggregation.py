@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from spark_jobs.versioned.functions import as_group, as_value, of_step
-from spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
-from spark_jobs.versioned.state import Buckets, TaskState
-from spark_jobs.versioned.tables import Change, Plain, Storage, StoredTable, Table
+from headrace.spark_jobs.versioned.functions import as_group, as_value, of_step
+from headrace.spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
+from headrace.spark_jobs.versioned.state import Buckets, TaskState
+from headrace.spark_jobs.versioned.tables import Change, Plain, Storage, StoredTable, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from spark_jobs.versioned.arrival import Arrival
-    from spark_jobs.versioned.history import VersionedStore
+    from headrace.spark_jobs.versioned.arrival import Arrival
+    from headrace.spark_jobs.versioned.history import VersionedStore
 
     Regroup = Callable[[bytes, bytes], tuple[bytes, bytes] | None]
     """The group of a row and its value there, None where it is in no group."""

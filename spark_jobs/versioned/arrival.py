@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
-from contracts.record import NO_TIME_MS, Record
-from spark_jobs.versioned.functions import StepFailed
-from spark_jobs.versioned.records import Records
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.spark_jobs.versioned.functions import StepFailed
+from headrace.spark_jobs.versioned.records import Records
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from spark_jobs.versioned.state import TaskState
+    from headrace.spark_jobs.versioned.state import TaskState
 
 
 _LONG_MAX = (1 << 63) - 1

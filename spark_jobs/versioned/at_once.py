@@ -14,10 +14,10 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.versioned.layout import decode_version_columns, encode_version_columns
-from spark_jobs.versioned.records import are_present, objects
-from spark_jobs.versioned.state import row_name
-from spark_jobs.versioned.versions import (
+from headrace.spark_jobs.versioned.layout import decode_version_columns, encode_version_columns
+from headrace.spark_jobs.versioned.records import are_present, objects
+from headrace.spark_jobs.versioned.state import row_name
+from headrace.spark_jobs.versioned.versions import (
     BEFORE,
     NOTHING,
     Asks,
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from spark_jobs.versioned.functions import StepFailed
-    from spark_jobs.versioned.records import Integers, Objects
-    from spark_jobs.versioned.state import TaskState
+    from headrace.spark_jobs.versioned.functions import StepFailed
+    from headrace.spark_jobs.versioned.records import Integers, Objects
+    from headrace.spark_jobs.versioned.state import TaskState
 
 _NONE = pa.array([], pa.large_binary())
 

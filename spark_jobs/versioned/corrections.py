@@ -12,16 +12,16 @@ from bisect import bisect_left, insort
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from spark_jobs.versioned.layout import decode_held, encode_held
-from spark_jobs.versioned.state import Buckets
+from headrace.spark_jobs.versioned.layout import decode_held, encode_held
+from headrace.spark_jobs.versioned.state import Buckets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from contracts.record import Record
-    from spark_jobs.versioned.arrival import Arrival
-    from spark_jobs.versioned.state import TaskState
-    from spark_jobs.versioned.tables import Table
+    from headrace.contracts.record import Record
+    from headrace.spark_jobs.versioned.arrival import Arrival
+    from headrace.spark_jobs.versioned.state import TaskState
+    from headrace.spark_jobs.versioned.tables import Table
 
 _time_of = attrgetter("timestamp_ms")
 

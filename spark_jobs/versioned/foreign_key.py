@@ -16,18 +16,18 @@ from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from contracts.record import Record
-from spark_jobs.versioned.functions import as_value, of_step
-from spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
-from spark_jobs.versioned.state import Buckets, TaskState
-from spark_jobs.versioned.tables import Change, StoredTable, Table
+from headrace.contracts.record import Record
+from headrace.spark_jobs.versioned.functions import as_value, of_step
+from headrace.spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
+from headrace.spark_jobs.versioned.state import Buckets, TaskState
+from headrace.spark_jobs.versioned.tables import Change, StoredTable, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from spark_jobs.versioned.arrival import Arrival
-    from spark_jobs.versioned.history import Version, VersionedStore
-    from spark_jobs.versioned.table_table import Joiner
+    from headrace.spark_jobs.versioned.arrival import Arrival
+    from headrace.spark_jobs.versioned.history import Version, VersionedStore
+    from headrace.spark_jobs.versioned.table_table import Joiner
 
 MARK_BYTES = 16
 

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contracts.errors import StateCorrupt
-from spark_jobs.versioned.layout import (
+from headrace.contracts.errors import StateCorrupt
+from headrace.spark_jobs.versioned.layout import (
     HeldRow,
     decode_held,
     decode_slices,
     encode_held,
     encode_slices,
 )
-from spark_jobs.versioned.records import Records
+from headrace.spark_jobs.versioned.records import Records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from contracts.record import Record
-    from spark_jobs.versioned.state import TaskState
+    from headrace.contracts.record import Record
+    from headrace.spark_jobs.versioned.state import TaskState
 
 ARRIVAL_MAX = (1 << 32) - 1
 

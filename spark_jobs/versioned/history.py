@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from contracts.record import NO_TIME_MS, Record
-from spark_jobs.versioned.at_once import Answers, HistoryAtOnce, LookUps, NewVersions
-from spark_jobs.versioned.layout import History, decode_versions, encode_versions
-from spark_jobs.versioned.records import are_present
-from spark_jobs.versioned.state import Buckets, TaskState
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.spark_jobs.versioned.at_once import Answers, HistoryAtOnce, LookUps, NewVersions
+from headrace.spark_jobs.versioned.layout import History, decode_versions, encode_versions
+from headrace.spark_jobs.versioned.records import are_present
+from headrace.spark_jobs.versioned.state import Buckets, TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

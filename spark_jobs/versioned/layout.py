@@ -34,8 +34,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contracts.errors import StateCorrupt, StateLayoutNewer
-from contracts.record import Headers, Record
+from headrace.contracts.errors import StateCorrupt, StateLayoutNewer
+from headrace.contracts.record import Headers, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

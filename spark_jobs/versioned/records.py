@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
-from contracts.record import Record
-from spark_jobs.versioned.layout import NO_OFFSET
+from headrace.contracts.record import Record
+from headrace.spark_jobs.versioned.layout import NO_OFFSET
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

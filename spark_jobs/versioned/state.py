@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from zlib import crc32
 
-from spark_jobs.versioned.layout import decode_numbers, encode_numbers
+from headrace.spark_jobs.versioned.layout import decode_numbers, encode_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from spark_jobs.versioned.arrival import Arrival
+    from headrace.spark_jobs.versioned.arrival import Arrival
 
 Entry = TypeVar("Entry")
 

@@ -22,26 +22,26 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pyarrow as pa
 
-from contracts.errors import TopologyRefused
-from contracts.record import NO_TIME_MS
-from spark_jobs.versioned.arrival import Arrivals
-from spark_jobs.versioned.at_once import Answers, LookUps
-from spark_jobs.versioned.corrections import Correction, Corrections
-from spark_jobs.versioned.grace import HeldRecords, Leaving
-from spark_jobs.versioned.records import Records, are_present
-from spark_jobs.versioned.tables import Derived, Source
-from spark_jobs.versioned.turns import Turns
+from headrace.contracts.errors import TopologyRefused
+from headrace.contracts.record import NO_TIME_MS
+from headrace.spark_jobs.versioned.arrival import Arrivals
+from headrace.spark_jobs.versioned.at_once import Answers, LookUps
+from headrace.spark_jobs.versioned.corrections import Correction, Corrections
+from headrace.spark_jobs.versioned.grace import HeldRecords, Leaving
+from headrace.spark_jobs.versioned.records import Records, are_present
+from headrace.spark_jobs.versioned.tables import Derived, Source
+from headrace.spark_jobs.versioned.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from contracts.record import Record
-    from spark_jobs.versioned.arrival import Arrival
-    from spark_jobs.versioned.functions import StepFailed
-    from spark_jobs.versioned.state import TaskState
-    from spark_jobs.versioned.tables import Table
+    from headrace.contracts.record import Record
+    from headrace.spark_jobs.versioned.arrival import Arrival
+    from headrace.spark_jobs.versioned.functions import StepFailed
+    from headrace.spark_jobs.versioned.state import TaskState
+    from headrace.spark_jobs.versioned.tables import Table
 
 SLICES_PER_GRACE = 16
 PROGRESS_SLICE_MS = 60_000

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from spark_jobs.versioned.functions import as_value, of_step
-from spark_jobs.versioned.history import Version
-from spark_jobs.versioned.tables import Change
+from headrace.spark_jobs.versioned.functions import as_value, of_step
+from headrace.spark_jobs.versioned.history import Version
+from headrace.spark_jobs.versioned.tables import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from contracts.record import Record
-    from spark_jobs.versioned.arrival import Arrival
-    from spark_jobs.versioned.history import VersionedStore
-    from spark_jobs.versioned.state import TaskState
-    from spark_jobs.versioned.tables import Table
+    from headrace.contracts.record import Record
+    from headrace.spark_jobs.versioned.arrival import Arrival
+    from headrace.spark_jobs.versioned.history import VersionedStore
+    from headrace.spark_jobs.versioned.state import TaskState
+    from headrace.spark_jobs.versioned.tables import Table
 
     Joiner = Callable[[bytes | None, bytes | None], bytes | None]
     """What becomes of a left and a right value; the missing side of an outer join is None."""

@@ -15,11 +15,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from contracts.errors import TopologyRefused
-from spark_jobs.versioned.at_once import NewVersions
-from spark_jobs.versioned.functions import as_value, each_answer, of_step
-from spark_jobs.versioned.history import LATEST, REJECTED, PlainStore, Store, VersionedStore
-from spark_jobs.versioned.records import are_present
+from headrace.contracts.errors import TopologyRefused
+from headrace.spark_jobs.versioned.at_once import NewVersions
+from headrace.spark_jobs.versioned.functions import as_value, each_answer, of_step
+from headrace.spark_jobs.versioned.history import (
+    LATEST,
+    REJECTED,
+    PlainStore,
+    Store,
+    VersionedStore,
+)
+from headrace.spark_jobs.versioned.records import are_present
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,11 +33,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from contracts.record import Record
-    from spark_jobs.versioned.arrival import Arrival, Arrivals
-    from spark_jobs.versioned.at_once import Answers, LookUps
-    from spark_jobs.versioned.history import Version
-    from spark_jobs.versioned.state import TaskState
+    from headrace.contracts.record import Record
+    from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
+    from headrace.spark_jobs.versioned.at_once import Answers, LookUps
+    from headrace.spark_jobs.versioned.history import Version
+    from headrace.spark_jobs.versioned.state import TaskState
 
 
 class Plain(NamedTuple):

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from spark_jobs.versioned.arrival import in_turn
-from spark_jobs.versioned.at_once import Answers
-from spark_jobs.versioned.functions import StepFailed, each_answer
+from headrace.spark_jobs.versioned.arrival import in_turn
+from headrace.spark_jobs.versioned.at_once import Answers
+from headrace.spark_jobs.versioned.functions import StepFailed, each_answer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from contracts.record import Record
-    from spark_jobs.versioned.arrival import Arrival, Arrivals
-    from spark_jobs.versioned.corrections import Correction, Corrections
-    from spark_jobs.versioned.records import Records
-    from spark_jobs.versioned.tables import Table
+    from headrace.contracts.record import Record
+    from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
+    from headrace.spark_jobs.versioned.corrections import Correction, Corrections
+    from headrace.spark_jobs.versioned.records import Records
+    from headrace.spark_jobs.versioned.tables import Table
 
 _LOWEST_MS = np.iinfo(np.int64).min
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from spark_jobs.versioned.records import Integers
+    from headrace.spark_jobs.versioned.records import Integers
 
     Mask = NDArray[np.bool_]
 

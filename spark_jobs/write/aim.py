@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from contracts.correction import CORRECTED_HEADER
-from contracts.topics import dead_topic_name
-from spark_jobs.headers import headers_with
-from spark_jobs.shapes import CHANGED, CORRECTED, DEAD, JOINED, LATE
+from headrace.contracts.correction import CORRECTED_HEADER
+from headrace.contracts.topics import dead_topic_name
+from headrace.spark_jobs.headers import headers_with
+from headrace.spark_jobs.shapes import CHANGED, CORRECTED, DEAD, JOINED, LATE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType
 
 ROWS_MAX = 20
@@ -22,3 +22,7 @@ class ConsoleSink:
         ]
         print(f"micro-batch {batch_id}")  # noqa: T201 - it was asked for
         frame.select(columns).show(ROWS_MAX, truncate=False)
+
+    def has_written(self, _spark: SparkSession, _query_id: str, _batch_id: int) -> bool:
+        """What was shown is shown again."""
+        return False

@@ -1,51 +1,113 @@
 """Rows to a Delta table, exactly once: the table's log knows which micro-batch came last.
 
+Rows stand one beside the other, each with its micro-batch as the column `batch`; or the last row of
+a key takes the place of all others, and a deleted key has none.
+
 The number of a micro-batch means something beside its checkpoint only, so the table remembers
 which checkpoint writes to it, as a property, from before the first row on.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql.types import StructType
 
-from contracts.errors import SinkOfAnotherQuery
-from spark_jobs.write.batch import query_id_of
+from headrace.contracts.errors import SinkOfAnotherQuery
+from headrace.spark_jobs.write.batch import query_id_of
 
 _PROPERTY = "headrace.query."
+_MODE = "headrace.mode"
+_APPEND, _UPSERT = "append", "upsert"
+_PLACES = ("task", "sequence", "batch")
+"""Columns that tables of earlier versions lack."""
+_WRITE = "spark.databricks.delta.write"
 
 
 class DeltaSink:
-    """Appends the micro-batches of one query to the table in a folder."""
+    """Writes the micro-batches of one query to the table in a folder."""
 
-    def __init__(self, query: str, folder: str) -> None:
+    def __init__(self, query: str, folder: str, *, upserts: bool = False) -> None:
         """The table is made by the first batch, if it is not there."""
         self._query = query
         self._folder = folder
+        self._mode = _UPSERT if upserts else _APPEND
         self._claimed = False
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
-        """Append a micro-batch, unless an earlier attempt did."""
+        """Write a micro-batch, unless an earlier attempt did."""
         query_id = query_id_of(frame)
+        frame = frame.withColumn("batch", F.lit(batch_id).cast("bigint"))
         if not self._claimed:
             self._claim(frame, query_id)
             self._claimed = True
+        if self._mode == _UPSERT:
+            self._merge(frame, query_id, batch_id)
+            return
         (
             frame.write.format("delta")
             .mode("append")
-            .option("txnAppId", f"{self._query}/{query_id}")
+            .option("txnAppId", self._writer(query_id))
             .option("txnVersion", batch_id)
             .save(self._folder)
         )
+
+    def _merge(self, frame: DataFrame, query_id: str, batch_id: int) -> None:
+        """Put the last row of each key; every row without one stays, for it replaces none."""
+        newest = Window.partitionBy("key").orderBy(F.col("sequence").desc())
+        numbered = frame.withColumn("_nth", F.row_number().over(newest))
+        last = numbered.where((F.col("_nth") == 1) | F.col("key").isNull()).drop("_nth")
+        spark = frame.sparkSession
+        noted = {"txnAppId": self._writer(query_id), "txnVersion": str(batch_id)}
+        for name, value in noted.items():
+            spark.conf.set(f"{_WRITE}.{name}", value)
+        try:
+            (
+                DeltaTable.forPath(spark, self._folder)
+                .alias("kept")
+                .merge(last.alias("new"), "kept.key = new.key")
+                .whenMatchedDelete("new.deleted")
+                .whenMatchedUpdateAll()
+                .whenNotMatchedInsertAll("NOT new.deleted")
+                .execute()
+            )
+        finally:
+            for name in noted:
+                spark.conf.unset(f"{_WRITE}.{name}")
+
+    def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
+        """Whether the table's log has a micro-batch."""
+        if not DeltaTable.isDeltaTable(spark, self._folder):
+            return False
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Delta tells it to Java alone)
+        session = spark._jsparkSession  # noqa: SLF001
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, self._folder)
+        last = log.unsafeVolatileSnapshot().transactions().get(self._writer(query_id))
+        return bool(last.isDefined()) and int(last.get()) >= batch_id
+
+    def _writer(self, query_id: str) -> str:
+        return f"{self._query}/{query_id}"
 
     def _claim(self, frame: DataFrame, query_id: str) -> None:
         """Note in the table whose it is, or refuse one of somebody else."""
         spark, name = frame.sparkSession, f"{_PROPERTY}{self._query}"
         make_table(spark, self._folder, frame.schema)
         table = DeltaTable.forPath(spark, self._folder)
-        known = table.detail().select("properties").collect()[0]["properties"].get(name)
+        properties = table.detail().select("properties").collect()[0]["properties"]
+        known = properties.get(name)
+        mode = properties.get(_MODE, _APPEND if known else self._mode)
+        if mode != self._mode:
+            message = (
+                f"{self._folder} was written with `mode: {mode}`, and its rows are not those that"
+                f" `{self._mode}` would have left; write `{mode}`, or give the job another folder"
+                " and checkpoint"
+            )
+            raise SinkOfAnotherQuery(message)
         if known is None:
+            _set_property(spark, self._folder, _MODE, self._mode)
             _set_property(spark, self._folder, name, query_id)
         elif known != query_id:
             message = (
@@ -54,6 +116,7 @@ class DeltaSink:
                 " folder to have everything written once more"
             )
             raise SinkOfAnotherQuery(message)
+        _add_places(spark, self._folder, frame, table.toDF().columns)
 
 
 def make_table(spark: SparkSession, folder: str, schema: StructType | str) -> None:
@@ -65,6 +128,16 @@ def make_table(spark: SparkSession, folder: str, schema: StructType | str) -> No
     spark.createDataFrame([], schema).write.format("delta").mode("ignore").save(folder)
 
 
+def _add_places(spark: SparkSession, folder: str, frame: DataFrame, there: list[str]) -> None:
+    for field in frame.schema.fields:
+        if field.name in _PLACES and field.name not in there:
+            added = f"{field.name} {field.dataType.simpleString()}"
+            spark.sql(f"ALTER TABLE delta.`{_quoted(folder)}` ADD COLUMNS ({added})")
+
+
+def _quoted(folder: str) -> str:
+    return folder.replace("`", "``")
+
+
 def _set_property(spark: SparkSession, folder: str, name: str, value: str) -> None:
-    quoted = folder.replace("`", "``")
-    spark.sql(f"ALTER TABLE delta.`{quoted}` SET TBLPROPERTIES ('{name}' = '{value}')")
+    spark.sql(f"ALTER TABLE delta.`{_quoted(folder)}` SET TBLPROPERTIES ('{name}' = '{value}')")

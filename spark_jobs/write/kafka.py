@@ -11,12 +11,26 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
-from contracts.topics import TopicSpec
-from spark_jobs.headers import packed_headers
-from spark_jobs.write.batch import query_id_of
-from spark_jobs.write.markers import Marker, last_marker, markers_topic
-from spark_jobs.write.topics import BATCH_BYTES, check_topics, ensure_markers
-from spark_jobs.write.transaction import TOLD_SCHEMA, Batch, Note, check_marker, writer_of
+from headrace.contracts.topics import TopicSpec
+from headrace.spark_jobs.headers import packed_headers
+from headrace.spark_jobs.write.batch import query_id_of
+from headrace.spark_jobs.write.digest import Digest, digests_of, row_hash
+from headrace.spark_jobs.write.markers import Marker, last_marker, markers_topic
+from headrace.spark_jobs.write.topics import (
+    BATCH_BYTES,
+    check_topics,
+    ensure_markers,
+    partitions_of_markers,
+)
+from headrace.spark_jobs.write.transaction import (
+    TOLD_SCHEMA,
+    Batch,
+    Note,
+    check_marker,
+    check_rows,
+    end_earlier,
+    writer_of,
+)
 
 COLUMNS = ("target", "key", "value", "timestamp_ms", "headers", *Note._fields)
 """What a frame needs: the topic, and the record.
@@ -47,6 +61,8 @@ class KafkaSink:
         topics: Mapping[TopicSpec, int],
         *,
         accepts_retention: bool = False,
+        options: str = "",
+        repeats: bool = True,
     ) -> None:
         """Nothing is asked of a broker before the first batch.
 
@@ -55,12 +71,16 @@ class KafkaSink:
             client: How to connect, in the words of librdkafka.
             topics: Where records may go, each with the partitions it gets if it is missing.
             accepts_retention: Whether they may delete by the brokers' default.
+            options: A digest of those with which rows are computed.
+            repeats: Whether a micro-batch that is computed again has the same rows, for sure.
         """
         self._query = query
         self._client = dict(client)
         self._topics = dict(topics)
         self._bytes_max = BATCH_BYTES
         self._accepts_retention = accepts_retention
+        self._options = options
+        self._repeats = repeats
         self._markers = 0
         """How many writers have a partition for their markers."""
 
@@ -74,11 +94,42 @@ class KafkaSink:
             self._bytes_max = checked.takes_bytes
             for warning in checked.warnings:
                 _log.warning("%s: %s", self._query, warning)
-        marker = Marker(query_id_of(frame), batch_id, writers)
-        batch = Batch(self._query, self._client, marker, self._bytes_max)
-        if self._markers < writers:
-            self._prepare(batch)
-        rows = frame.select(*COLUMNS).withColumn("headers", packed_headers())
+        marker = Marker(query_id_of(frame), batch_id, writers, self._options)
+        batch = Batch(self._query, self._client, marker, self._bytes_max, self._repeats)
+        rows = frame.select(*COLUMNS, row_hash()).withColumn("headers", packed_headers())
+        begun = self._prepare(batch) if self._markers < writers else {}
+        if not begun:
+            return self._write(batch, rows)
+        # All is compared before anything is written; computing it twice would take the steps twice.
+        rows.persist()
+        try:
+            now = digests_of(rows)
+            for writer, found in begun.items():
+                check_rows(self._query, writer, found, now.get(writer, Digest()))
+            return self._write(batch, rows)
+        finally:
+            rows.unpersist()
+
+    def wrote_otherwise(self, query_id: str, batch_id: int, options: str) -> bool:
+        """Whether anything of a micro-batch was written with other options than these.
+
+        What its driver left open is ended first, so that it cannot be committed behind this.
+        """
+        topic = markers_topic(self._query)
+        writers = partitions_of_markers(self._client, topic)
+        if not writers:
+            return False
+        wanted = Marker(query_id, batch_id, writers, options)
+        end_earlier(Batch(self._query, self._client, wanted), writers)
+        markers = [last_marker(self._client, topic, writer) for writer in range(writers)]
+        return any(
+            found is not None
+            and (found.query_id, found.batch) == (query_id, batch_id)
+            and found.options != options
+            for found in markers
+        )
+
+    def _write(self, batch: Batch, rows: DataFrame) -> Written:
         told = rows.mapInArrow(writer_of(batch), TOLD_SCHEMA).collect()
         counts = [row for row in told if row["records"] is not None]
         notes = [
@@ -87,10 +138,22 @@ class KafkaSink:
         records = sum(row["records"] for row in counts)
         return Written(records, sum(row["replayed"] for row in counts), notes)
 
-    def _prepare(self, batch: Batch) -> None:
+    def _prepare(self, batch: Batch) -> dict[int, Marker]:
+        """Make ready for writers; the markers of those that have written of this micro-batch."""
         topic = markers_topic(self._query)
         writers = ensure_markers(self._client, topic, batch.marker.writers)
         # A writer sees its own marker; that another number of them began a batch shows here alone.
-        for writer in range(writers):
-            check_marker(self._query, last_marker(self._client, topic, writer), batch.marker)
+        self._begun(batch, writers)
+        end_earlier(batch, writers)
         self._markers = max(writers, batch.marker.writers)
+        # What was about to be committed is there now.
+        return self._begun(batch, writers)
+
+    def _begun(self, batch: Batch, writers: int) -> dict[int, Marker]:
+        topic = markers_topic(self._query)
+        markers = [last_marker(self._client, topic, writer) for writer in range(writers)]
+        return {
+            writer: found
+            for writer, found in enumerate(markers)
+            if found is not None and check_marker(self._query, found, batch.marker)
+        }

@@ -4,7 +4,8 @@ A row stands in the transaction whose records it speaks of, so it is there if an
 
     key N, in partition N      writer N of the query
     value, JSON                {"query_id": of the checkpoint, "batch": number of the micro-batch,
-                                "writers": how many shared the batch}
+                                "writers": how many shared the batch, "options": a digest of the
+                                job's, "rows": how many it wrote, "keys": a digest of theirs}
 
 Each writer has a partition of its own. Once a writer has fenced its predecessors, no transaction
 is open there, so the last committed row is the truth, and it is never far from the end.
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from contracts.errors import KafkaUnreachable
+from headrace.contracts.errors import KafkaUnreachable
 
 WITHIN_S = 60.0
 """How long a broker may take to answer."""
@@ -33,6 +34,12 @@ class Marker(NamedTuple):
     """The id that Spark gave to the checkpoint."""
     batch: int
     writers: int
+    options: str = ""
+    """A digest of the options with which it was computed; empty where nobody said."""
+    rows: int | None = None
+    """How many it wrote; None where nobody can be sure of the same number again."""
+    keys: str = ""
+    """A digest of what they are: topics, keys and times, in whatever order."""
 
 
 def markers_topic(query: str) -> str:

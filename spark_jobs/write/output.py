@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from spark_jobs.shapes import CORRECTED
-from spark_jobs.write.aim import ROWS, Targets, aimed, rows_of
+from headrace.spark_jobs.shapes import CORRECTED
+from headrace.spark_jobs.write.aim import ROWS, Targets, aimed, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from spark_jobs.write.kafka import KafkaSink, Written
+    from headrace.spark_jobs.write.kafka import KafkaSink, Written
+
+
+OWN_COLUMNS = {"timestamp", "deleted", "corrected", "batch", "task", "sequence"}
+"""What a table says of each row beside its key; no field of a row may have such a name."""
 
 
 class Sink(Protocol):
@@ -23,6 +27,9 @@ class Sink(Protocol):
 
     def write(self, frame: DataFrame, batch_id: int) -> object:
         """Write a micro-batch, unless an earlier attempt did."""
+
+    def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
+        """Whether an earlier attempt at a micro-batch left anything."""
 
 
 class KafkaOutput:
@@ -39,6 +46,12 @@ class KafkaOutput:
     def write(self, results: DataFrame, batch_id: int) -> None:
         """Write a micro-batch."""
         self._tell(batch_id, self._kafka.write(aimed(results, self._targets), batch_id))
+
+    def wrote_otherwise(
+        self, _spark: SparkSession, query_id: str, batch_id: int, options: str
+    ) -> bool:
+        """Whether anything of a micro-batch was written with other options than these."""
+        return self._kafka.wrote_otherwise(query_id, batch_id, options)
 
 
 class TableOutput:
@@ -72,13 +85,27 @@ class TableOutput:
         finally:
             results.unpersist()
 
+    def wrote_otherwise(
+        self, spark: SparkSession, query_id: str, batch_id: int, options: str
+    ) -> bool:
+        """Whether anything of a micro-batch was written, and not surely with these options."""
+        asides = self._asides.wrote_otherwise(spark, query_id, batch_id, options)
+        return asides or self._sink.has_written(spark, query_id, batch_id)
+
 
 def columns(rows: DataFrame, row_schema: StructType, *, corrects: bool = False) -> DataFrame:
-    """Rows with a column for each field of their JSON; a deleted key has none of them filled."""
+    """Rows with a column for each field of their JSON; a deleted key has none of them filled.
+
+    All rows of a key are of one `task`, and the one with the highest `sequence` is the last. `key`
+    is the record's, also where a row has a field of that name.
+    """
     corrected = [(F.col("verdict") == CORRECTED).alias("corrected")] if corrects else []
+    places = F.col("task"), F.col("sequence")
+    own = [F.col("timestamp"), F.col("deleted"), *corrected, *places]
+    fields = [F.col("row")[name].alias(name) for name in row_schema.names if name.lower() != "key"]
     return (
         rows.withColumn("row", F.from_json(F.col("value").cast("string"), row_schema))
         .withColumn("deleted", F.col("value").isNull())
         .withColumn("timestamp", F.timestamp_millis("timestamp_ms"))
-        .select(F.col("key").cast("string"), "timestamp", "deleted", *corrected, "row.*")
+        .select(F.col("key").cast("string"), *own, *fields)
     )

@@ -10,8 +10,9 @@ from __future__ import annotations
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from contracts.errors import SinkOfAnotherQuery
-from spark_jobs.write.batch import query_id_of
+from headrace.contracts.errors import SinkOfAnotherQuery
+from headrace.spark_jobs.folder import Folder
+from headrace.spark_jobs.write.batch import query_id_of
 
 _PLACES = "checkpoint STRING, batch BIGINT"
 
@@ -31,8 +32,11 @@ class ParquetSink:
         if not self._checked:
             self._refuse_others(frame.sparkSession, query_id)
             self._checked = True
-        place = f"checkpoint={query_id}/batch={batch_id}"
-        frame.write.mode("overwrite").parquet(f"{self._folder}/{place}")
+        frame.write.mode("overwrite").parquet(f"{self._folder}/{_place(query_id, batch_id)}")
+
+    def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
+        """Whether a micro-batch has its folder."""
+        return bool(Folder(spark, self._folder).names(_place(query_id, batch_id)))
 
     def _refuse_others(self, spark: SparkSession, query_id: str) -> None:
         """Refuse a folder with rows of another checkpoint: they would all be there twice."""
@@ -49,3 +53,7 @@ class ParquetSink:
                 f" `{self._query}` another folder, or delete this one"
             )
             raise SinkOfAnotherQuery(message)
+
+
+def _place(query_id: str, batch_id: int) -> str:
+    return f"checkpoint={query_id}/batch={batch_id}"

@@ -18,10 +18,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from contracts.errors import KafkaUnreachable, TopicRefused
-from contracts.topic_rules import Setting, findings
-from contracts.topics import TopicSpec
-from spark_jobs.write.markers import WITHIN_S
+from headrace.contracts.errors import KafkaUnreachable, TopicRefused
+from headrace.contracts.topic_rules import Setting, findings
+from headrace.contracts.topics import TopicSpec
+from headrace.spark_jobs.write.markers import WITHIN_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,6 +92,13 @@ def ensure_markers(client: Mapping[str, str], topic: str, writers: int) -> int:
             _wait(admin.create_partitions([NewPartitions(topic, writers)]))
             _wait_for_leaders(admin, topic, writers)
         return have
+
+
+def partitions_of_markers(client: Mapping[str, str], topic: str) -> int:
+    """How many partitions the topic of markers has, none where nothing was written."""
+    with _kafka(f"the markers in `{topic}` cannot be read") as within_s:
+        found = AdminClient(dict(client)).list_topics(timeout=within_s).topics.get(topic)
+        return 0 if found is None else len(found.partitions)
 
 
 def _make(admin: AdminClient, topics: Mapping[str, tuple[int, dict[str, str]]]) -> None:

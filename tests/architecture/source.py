@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = ("contracts", "services", "spark_jobs")
-WRITTEN = (*SHIPPED, "docker", "tests", ".ci")
+SHIPPED = ("contracts", "services", "spark_jobs", "src")
+WRITTEN = (*SHIPPED, "docker", "docs", "tests", ".ci")
 """Folders that people write; the files beside them are written as well."""
-_TARGET = re.compile(r"((?:contracts|services|spark_jobs)[.\w]*):\w+")
+_TARGET = re.compile(r"(headrace[.\w]*):\w+")
 
 
 def path_of(file: Path) -> str:
@@ -57,8 +57,19 @@ def tree_of(file: Path) -> ast.Module:
 
 def module_name(file: Path) -> str:
     """The name that a file is imported by."""
-    parts = file.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    return ".".join(_without_init(imported_path(file).with_suffix("").parts))
+
+
+def imported_path(file: Path) -> Path:
+    """A file's place as Python and the wheel see it: our folders are one package there."""
+    top, *inside = file.relative_to(ROOT).parts
+    if top == "src":
+        return Path(*inside)
+    return Path("headrace", top, *inside) if top in SHIPPED else Path(top, *inside)
+
+
+def _without_init(parts: tuple[str, ...]) -> tuple[str, ...]:
+    return parts[:-1] if parts[-1] == "__init__" else parts
 
 
 @cache
@@ -76,7 +87,7 @@ def imports_of(file: Path) -> frozenset[str]:
 
 @cache
 def named_by(file: Path) -> frozenset[str]:
-    """The modules of ours that a module loads by name, as in `"services.cli.plan:plan"`."""
+    """The modules of ours that a module loads by name: `"headrace.services.cli.plan:plan"`."""
     texts_in = (node.value for node in ast.walk(tree_of(file)) if isinstance(node, ast.Constant))
     found = (_TARGET.fullmatch(text) for text in texts_in if isinstance(text, str))
     return frozenset(match[1] for match in found if match)

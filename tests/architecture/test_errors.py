@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from contracts import errors
+from headrace.contracts import errors
 from tests.architecture.source import SHIPPED, python_files, tree_of
 
 

@@ -19,26 +19,38 @@ from tests.architecture.source import (
 PYDANTIC = {"pydantic", "pydantic_core"}
 BARE = PYDANTIC | {"cyclopts", "orjson", "rich", "yaml"}
 """What comes without any extra."""
-OURS = {"contracts", "services", "spark_jobs", "tests"}
-PURE = ("contracts", "services.operators", "services.group", "spark_jobs.versioned")
+OURS = {"headrace", "tests"}
+PURE = (
+    "headrace.contracts",
+    "headrace.services.operators",
+    "headrace.services.group",
+    "headrace.spark_jobs.versioned",
+)
 COMMAND_LINE = PYDANTIC | {"cyclopts", "rich"}
 LIBRARIES: dict[str, set[str]] = {
-    "contracts": PYDANTIC,
-    "contracts.serde": PYDANTIC | {"orjson", "fastavro"},
-    "contracts.yaml_text": {"yaml"},
-    "services": set(),
-    "services.cli": COMMAND_LINE,
-    "services.observe": {"prometheus_client", "structlog"},
-    "services.runtime": {"aiokafka", "cramjam", "faust", "mode", "stamina", "structlog"},
-    "services.settings": PYDANTIC | {"pydantic_settings"},
-    "services.state.rocks": {"rocksdict"},
-    "spark_jobs": {"delta", "numpy", "pandas", "pyarrow", "pyspark"},
-    "spark_jobs.cli": COMMAND_LINE | {"py4j", "pyspark"},
-    "spark_jobs.jobs": PYDANTIC | {"pyspark"},
-    "spark_jobs.read": PYDANTIC | {"pyspark"},
-    "spark_jobs.observe": {"prometheus_client", "pyspark"},
-    "spark_jobs.versioned": {"numpy", "pyarrow"},
-    "spark_jobs.write": {"confluent_kafka", "delta", "pyarrow", "pyspark"},
+    "headrace.contracts": PYDANTIC,
+    "headrace.contracts.serde": PYDANTIC | {"orjson", "fastavro", "google"},
+    "headrace.contracts.yaml_text": {"yaml"},
+    "headrace": set(),
+    "headrace.pipeline": PYDANTIC,
+    "headrace.pytest_plugin": {"pytest"},
+    "headrace.testing.strategies": {"hypothesis"},
+    "headrace.services": set(),
+    "headrace.services.cli": COMMAND_LINE,
+    "headrace.services.observe": {"prometheus_client", "structlog"},
+    "headrace.services.admin": {"aiokafka"},
+    "headrace.services.kafka": {"aiokafka", "cramjam", "faust", "stamina"},
+    "headrace.services.runtime": {"aiokafka", "faust", "mode", "structlog"},
+    "headrace.services.settings": PYDANTIC | {"pydantic_settings"},
+    "headrace.services.state.rocks": {"rocksdict"},
+    "headrace.spark_jobs": {"delta", "numpy", "pandas", "pyarrow", "pyspark"},
+    "headrace.spark_jobs.cli": COMMAND_LINE | {"py4j", "pyspark"},
+    "headrace.spark_jobs.queries": PYDANTIC | {"pyspark", "sqlglot"},
+    "headrace.spark_jobs.jobs": PYDANTIC | {"pyspark"},
+    "headrace.spark_jobs.read": PYDANTIC | {"pyspark"},
+    "headrace.spark_jobs.observe": {"prometheus_client", "pyspark"},
+    "headrace.spark_jobs.versioned": {"numpy", "pyarrow"},
+    "headrace.spark_jobs.write": {"confluent_kafka", "delta", "pyarrow", "pyspark"},
     "tests.oracles": set(),
 }
 """The longest name that fits a module counts."""
@@ -47,7 +59,7 @@ WITHOUT_EXTRAS = """
 import sys
 sys.modules.update(dict.fromkeys(sys.argv[1].split(",")))
 sys.argv = ["headrace", "--help"]
-from services.cli import main
+from headrace.services.cli import main
 main()
 """
 
@@ -71,7 +83,9 @@ def test_folders_import_in_one_direction() -> None:
 def test_every_pure_folder_is_in_the_contract_of_pure_code() -> None:
     rules = project()["tool"]["importlinter"]["contracts"]
     guarded = next(rule["source_modules"] for rule in rules if rule["name"].startswith("Pure code"))
-    present = [name for name in PURE if (ROOT / name.replace(".", "/") / "__init__.py").exists()]
+    present = [
+        name for name in PURE if (ROOT / "src" / name.replace(".", "/") / "__init__.py").exists()
+    ]
     assert sorted(guarded) == sorted(present)
 
 

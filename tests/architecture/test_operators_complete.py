@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from contracts.policies import OPERATOR_KINDS
+from headrace.contracts.policies import OPERATOR_KINDS
 from tests.architecture.source import ROOT, tree_of
 from tests.bench.operators import BENCHES
 

@@ -23,7 +23,7 @@ from tests.architecture.source import (
 
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
-MAY_WAIT = ("services/runtime/", "services/observe/http.py")
+MAY_WAIT = ("services/kafka/", "services/runtime/", "services/admin/", "services/observe/http.py")
 NAMELESS = {"core", "utils", "util", "common", "helpers", "base", "misc"}
 # Spelt with brackets, or this file would find itself.
 UNFINISHED = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X]|HAC[K])\b")
@@ -67,7 +67,7 @@ def test_functions_are_short() -> None:
     assert long == []
 
 
-def test_only_the_runtime_waits() -> None:
+def test_only_the_edges_wait() -> None:
     waiting = {
         path_of(file)
         for file in python_files(*SHIPPED)
@@ -86,7 +86,9 @@ def test_every_module_is_imported_by_another() -> None:
     dead = [
         path_of(file)
         for file in _everything()
-        if file.name not in {"__init__.py", "__main__.py", "conftest.py"}
+        # What is public is imported by others.
+        if not path_of(file).startswith("src/")
+        and file.name not in {"__init__.py", "__main__.py", "conftest.py"}
         and not file.name.startswith("test_")
         and module_name(file) not in imported | started | named
     ]

@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.architecture.source import ROOT, SHIPPED, path_of, project, written_files
+from tests.architecture.source import ROOT, SHIPPED, imported_path, project, written_files
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,9 @@ def test_it_carries_every_file_of_the_three_packages_and_no_test(wheel: Path) ->
     with ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
     assert sorted(names) == sorted(
-        path_of(file) for file in written_files() if file.relative_to(ROOT).parts[0] in SHIPPED
+        imported_path(file).as_posix()
+        for file in written_files()
+        if file.relative_to(ROOT).parts[0] in SHIPPED
     )
 
 
@@ -40,5 +42,5 @@ def test_it_says_what_pyproject_says(wheel: Path) -> None:
     assert f"\nVersion: {stated['version']}\n" in metadata
     for extra in stated["optional-dependencies"]:
         assert f"\nProvides-Extra: {extra}\n" in metadata
-    assert "headrace = services.cli:main" in commands
+    assert "headrace = headrace.services.cli:main" in commands
     assert "LICENSE" in named

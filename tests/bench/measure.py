@@ -11,13 +11,13 @@ from pathlib import Path
 from time import process_time, sleep
 from typing import NamedTuple
 
-from contracts.policies import AnyOperator
-from contracts.record import Record
-from services.operators.chain import Chain
-from services.operators.operator import Batch
-from services.state.overlay import Overlay
-from services.state.rocks import RocksMemory, RocksStore
-from services.state.store import Store, Stretch
+from headrace.contracts.policies import AnyOperator
+from headrace.contracts.record import Record
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Batch
+from headrace.services.state.overlay import Overlay
+from headrace.services.state.rocks import RocksMemory, RocksStore
+from headrace.services.state.store import Store, Stretch
 from tests.bench.operators import Workload, records
 
 BATCH_RECORDS = 1_000

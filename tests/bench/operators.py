@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import NamedTuple
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
@@ -19,11 +19,12 @@ from contracts.policies import (
     DistinctPolicy,
     FilterPolicy,
     ReorderPolicy,
+    SamplePolicy,
     SuppressPolicy,
     TablePolicy,
     Tumbling,
 )
-from contracts.record import Record
+from headrace.contracts.record import Record
 
 _START_MS = 1_700_000_000_000
 _VALUE_BYTES = 100
@@ -98,6 +99,7 @@ BENCHES: dict[str, Workload] = {
     ),
     "table": Workload(lambda _: TablePolicy(), _few_keys),
     "filter": Workload(lambda _: FilterPolicy(where="value.amount >= 3"), _few_keys),
+    "sample": Workload(lambda _: SamplePolicy(every=10), _few_keys),
     "aggregate": Workload(
         lambda ids: AggregatePolicy(
             function="count", window=Tumbling(size_ms=ids, grace_ms=_LATE_MS_MAX)

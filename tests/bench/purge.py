@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from time import process_time
 
-from services.operators.rows import pack_time
-from services.state.rocks import RocksMemory, RocksStore
+from headrace.services.operators.rows import pack_time
+from headrace.services.state.rocks import RocksMemory, RocksStore
 
 _RECORDS = 2_000_000
 _INTERVAL_MS = 200_000

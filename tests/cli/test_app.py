@@ -7,10 +7,10 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from contracts.errors import YourFault
-from services.cli import main
-from services.cli.app import GROUP, OWN_COMMANDS, find_commands, load_command
-from services.cli.plan import plan
+from headrace.contracts.errors import YourFault
+from headrace.services.cli import main
+from headrace.services.cli.app import GROUP, OWN_COMMANDS, find_commands, load_command
+from headrace.services.cli.plan import plan
 
 
 def called(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | str | None:
@@ -30,8 +30,8 @@ def test_our_own_commands_can_be_loaded() -> None:
 @pytest.mark.parametrize(
     ("module", "requirement"),
     [
-        ("services.tests_only", "'headrace[sidecar]'"),
-        ("spark_jobs.tests_only", "'headrace[spark]'"),
+        ("headrace.services.tests_only", "'headrace[sidecar]'"),
+        ("headrace.spark_jobs.tests_only", "'headrace[spark]'"),
         ("tests_only", "a_library_that_is_not_there"),
     ],
 )
@@ -65,7 +65,7 @@ def test_a_missing_extra_ends_the_command_with_exit_code_2(
 
 def test_a_module_of_ours_that_is_missing_is_a_bug() -> None:
     with pytest.raises(ModuleNotFoundError):
-        load_command(EntryPoint("spin", "services.cli.absent:spin", GROUP))
+        load_command(EntryPoint("spin", "headrace.services.cli.absent:spin", GROUP))
 
 
 def test_help_lists_the_commands(

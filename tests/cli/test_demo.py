@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from contracts.record import Record
-from services.cli.demo.clicks import START_MS
-from services.cli.demo.command import made_streams
-from services.cli.demo.orders import END
+from headrace.contracts.record import Record
+from headrace.services.cli.demo.clicks import START_MS
+from headrace.services.cli.demo.command import made_streams
+from headrace.services.cli.demo.orders import END
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = 80
@@ -35,7 +35,7 @@ BROWSERS = [
 def called(page: Path) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, as narrow as a terminal may be."""
     return subprocess.run(
-        [sys.executable, "-m", "services.cli", "demo", "--page-file", str(page)],
+        [sys.executable, "-m", "headrace.services.cli", "demo", "--page-file", str(page)],
         cwd=ROOT,
         env={
             **os.environ,

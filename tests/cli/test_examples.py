@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from contracts.record import Record
-from contracts.window import WindowBounds, windowed_key
-from services.cli.pipeline_file import load_pipeline
-from services.operators.chain import Chain
-from services.operators.operator import Batch, Step
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
+from headrace.contracts.record import Record
+from headrace.contracts.window import WindowBounds, windowed_key
+from headrace.services.cli.pipeline_file import load_pipeline
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Batch, Step
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
 
 PIPELINES = Path(__file__).parents[2] / "docker" / "pipelines"
 MINUTE_MS = 60_000

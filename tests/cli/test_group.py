@@ -7,10 +7,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from contracts.hops import hops_of
-from services.cli.group import print_members
-from services.group.member import TaskId
-from services.group.view import GroupView, MemberView
+from headrace.contracts.hops import hops_of
+from headrace.services.cli.group import print_members
+from headrace.services.group.member import TaskId
+from headrace.services.group.view import GroupView, MemberView
 
 NAME = "headrace-consumer-2f1c9a52-6d3e-4a4b-9a53-0b9b8a1d7c11"
 HOPS = hops_of("clicks", "clicks.of-every-shop.in-every-country.raw", [])

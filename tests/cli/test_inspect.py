@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from contracts.errors import SettingsInvalid, StateOfAnotherPipeline
-from contracts.record import Headers, Record
-from contracts.window import WindowBounds, window_header, windowed_key
-from services.cli.inspect import inspect
-from services.cli.pipeline_file import load_pipeline
-from services.operators.chain import Chain
-from services.operators.operator import Batch
-from services.state.changelog import ABOUT, put_purged
-from services.state.partition import PartitionState
-from services.state.rocks import RocksMemory
-from services.state.stamps import stamp_of
+from headrace.contracts.errors import SettingsInvalid, StateOfAnotherPipeline
+from headrace.contracts.record import Headers, Record
+from headrace.contracts.window import WindowBounds, window_header, windowed_key
+from headrace.services.cli.inspect import inspect
+from headrace.services.cli.pipeline_file import load_pipeline
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Batch
+from headrace.services.state.changelog import ABOUT, put_purged
+from headrace.services.state.partition import PartitionState
+from headrace.services.state.rocks import RocksMemory
+from headrace.services.state.stamps import stamp_of
 
 START_MS = 1_700_000_000_000
 MEMORY = RocksMemory(8 << 20)
@@ -138,6 +138,7 @@ def test_machines_see_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str
         "changelog_position": 40,
         "changelog_first": None,
         "changelog_end": None,
+        "restored_at": None,
         "purged": 12,
         "is_whole": True,
         "operators": [

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.errors import PipelineInvalid
-from contracts.yaml_text import parse_yaml
-from services.cli.pipeline_file import FORM, load_pipeline
+from headrace.contracts.errors import PipelineInvalid
+from headrace.contracts.yaml_text import parse_yaml
+from headrace.services.cli.pipeline_file import FORM, load_pipeline
 
 WHOLE = """\
 pipeline: clicks

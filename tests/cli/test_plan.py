@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from contracts.pipeline import PipelineSpec
-from contracts.yaml_text import parse_yaml
-from services.cli.pipeline_file import FORM, load_pipeline
-from services.cli.plan import print_plan
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.yaml_text import parse_yaml
+from headrace.services.cli.pipeline_file import FORM, load_pipeline
+from headrace.services.cli.plan import print_plan
 
 ROOT = Path(__file__).parents[2]
 PIPELINES = sorted((ROOT / "docker" / "pipelines").glob("*.yaml"))
@@ -29,7 +29,7 @@ WRITTEN = {
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, in the folder of the code."""
     return subprocess.run(
-        [sys.executable, "-m", "services.cli", *words],
+        [sys.executable, "-m", "headrace.services.cli", *words],
         cwd=ROOT,
         env={**os.environ, "COLUMNS": "100", "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1"},
         capture_output=True,
@@ -135,7 +135,7 @@ def test_a_file_that_is_not_there() -> None:
 
 def test_a_terminal_without_unicode() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "services.cli", "plan", "docker/pipelines/chain.yaml"],
+        [sys.executable, "-m", "headrace.services.cli", "plan", "docker/pipelines/chain.yaml"],
         cwd=ROOT,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         capture_output=True,
@@ -202,6 +202,15 @@ def test_each_option_is_explained(operators: str, expected: list[str]) -> None:
     plan = planned(operators)
     for part in expected:
         assert part in plan
+
+
+def test_a_delay_is_explained_and_what_it_makes_of_idle() -> None:
+    source = {"topic": "raw", "max-delay": "1m"}
+    operators = [{"filter": {"where": "value > 1"}}]
+    document = {"pipeline": "p", "source": source, "operators": operators, "sink": {"topic": "c"}}
+    plan = " ".join(printed(PipelineSpec.model_validate(document)).split())
+    assert "max-delay: 1m a partition at its end is as far as the clock less that" in plan
+    assert "idle: never nobody guesses that a silent partition stays silent" in plan
 
 
 def test_warnings_are_numbered() -> None:

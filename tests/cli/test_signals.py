@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
 _STARTED_WITHIN_S = 120.0
 _FIRST = ["unshare", "--pid", "--fork"]
 _FIRST_OF_A_USER = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
-_AS_IF_FIRST = "import os; os.getpid = lambda: 1; from services.cli import main; main()"
-_NO_FIRST = "from services.cli import main; main()"
+_AS_IF_FIRST = "import os; os.getpid = lambda: 1; from headrace.services.cli import main; main()"
+_NO_FIRST = "from headrace.services.cli import main; main()"
 
 
 def first_process() -> list[str]:
@@ -50,7 +49,7 @@ def test_a_start_that_waits_for_a_broker_ends_at_once(file: Path, *, is_first: b
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         starting = subprocess.Popen(
             [*before, sys.executable, "-c", code, "run", str(file)],
-            cwd=ROOT,
+            cwd=file.parent,
             env={**os.environ, "HEADRACE_BOOTSTRAP_SERVERS": address},
             stderr=subprocess.PIPE,
             text=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     DeduplicatePolicy,
@@ -12,13 +12,14 @@ from contracts.policies import (
     FilterPolicy,
     Hopping,
     ReorderPolicy,
+    SamplePolicy,
     Session,
     SuppressPolicy,
     TablePolicy,
     Tumbling,
     Unlimited,
 )
-from services.cli.state_size import ROW_BYTES, Traffic, format_bytes, state_bytes_max
+from headrace.services.cli.state_size import ROW_BYTES, Traffic, format_bytes, state_bytes_max
 
 TRAFFIC = Traffic(records_per_second=10, record_bytes=50)
 WITH_RECORD = ROW_BYTES + 50
@@ -42,6 +43,7 @@ HOPPING = Hopping(size_ms=60_000, advance_ms=25_000, grace_ms=30_000)
         (SuppressPolicy(until="window-closes", window=MINUTE), 900 * WITH_RECORD),
         (TablePolicy(), None),
         (FilterPolicy(where="m:f"), None),
+        (SamplePolicy(every=10), None),
     ],
 )
 def test_the_bound_of_each_operator(policy: AnyOperator, expected: int | None) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from services.broker.kraft import PLAINTEXT, Endpoint, Listener
-from services.broker.ports import LOOPBACK, free_ports
+from headrace.services.broker.kraft import PLAINTEXT, Endpoint, Listener
+from headrace.services.broker.ports import LOOPBACK, free_ports
 from tests.kafka.fixtures import OwnKafka
 
 NOWHERE = "kafka.example.invalid"

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
-from contracts.rights import Right
-from services.broker.embedded import EmbeddedBroker
-from services.settings import Settings
+from headrace.contracts.rights import Right
+from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.services.settings import Settings
 from tests.kafka.fixtures import OwnKafka
 
 PASSWORD = "open-sesame"  # noqa: S105

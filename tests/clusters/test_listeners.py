@@ -7,9 +7,9 @@ import urllib.request
 
 import pytest
 
-from contracts.errors import KafkaUnreachable
-from services.runtime.reach import reachable
-from services.settings import Settings
+from headrace.contracts.errors import KafkaUnreachable
+from headrace.services.kafka.reach import reachable
+from headrace.services.settings import Settings
 from tests.clusters.addresses import NOWHERE, Addresses, broker_by_several
 from tests.kafka.fixtures import OwnKafka
 from tests.runtime.conftest import free_port

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from services.broker.kraft import Endpoint, Listener
-from services.broker.ports import LOOPBACK, free_ports
-from services.settings import Settings
+from headrace.services.broker.kraft import Endpoint, Listener
+from headrace.services.broker.ports import LOOPBACK, free_ports
+from headrace.services.settings import Settings
 from tests.kafka.fixtures import OwnKafka
 from tests.runtime.certificates import Authority
 from tests.runtime.expected import assert_cleaned, some_records

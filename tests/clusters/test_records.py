@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import pytest
 
-from contracts.errors import PipelineInvalid
-from contracts.record import Headers, Record
-from services.broker.embedded import EmbeddedBroker
-from services.cli.inspect import inspect
-from services.cli.pipeline_file import load_pipeline
-from services.cli.replay_dead import replay_dead
+from headrace.contracts.errors import PipelineInvalid
+from headrace.contracts.record import Headers, Record
+from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.services.cli.inspect import inspect
+from headrace.services.cli.pipeline_file import load_pipeline
+from headrace.services.cli.replay_dead import replay_dead
 from tests.clusters.writers import CODECS, WRITERS, Manner, Target, Writer
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import OwnKafka

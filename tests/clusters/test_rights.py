@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from contracts.errors import KafkaRefused
-from contracts.pipeline import PipelineSpec
-from contracts.record import Record
-from contracts.rights import Right, rights_of
-from services.cli.acls import acl_lines
-from services.runtime.topics import prepare_topics
-from services.settings import Settings
+from headrace.contracts.errors import KafkaRefused
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.record import Record
+from headrace.contracts.rights import Right, rights_of
+from headrace.services.cli.acls import acl_lines
+from headrace.services.kafka.topics import prepare_topics
+from headrace.services.settings import Settings
 from tests.clusters.guarded import Guarded, guarded_broker, rule_of
 from tests.kafka.clients import Clients
 from tests.kafka.fixtures import OwnKafka
@@ -190,7 +190,7 @@ def test_all_rights_that_are_missing_are_named_at_once(guarded: Guarded, prepare
         ("Read", "topic", "{0.source}"),
         ("Write", "topic", "{0.sink}"),
         ("Read", "group", "{0.name}"),
-        ("Write", "transactional-id", "{0.name}-{0.source}-*"),
+        ("Write", "transactional-id", "{0.name}/{0.source}/*"),
     ],
     ids=" ".join,
 )

@@ -15,11 +15,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from contracts.dead_letter import read_dead
-from contracts.decision import Reason
-from contracts.record import Record
-from services.broker.embedded import EmbeddedBroker
-from services.cli.replay_dead import replay_dead
+from headrace.contracts.dead_letter import read_dead
+from headrace.contracts.decision import Reason
+from headrace.contracts.record import Record
+from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.services.cli.replay_dead import replay_dead
 from tests.kafka.fixtures import OwnKafka
 from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
 

@@ -21,9 +21,9 @@ import pytest
 from confluent_kafka import Producer
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from contracts.record import Record
-from services.broker.jars import cache_folder, kafka_jars
-from services.broker.java import find_java
+from headrace.contracts.record import Record
+from headrace.services.broker.jars import cache_folder, kafka_jars
+from headrace.services.broker.java import find_java
 from tests.kafka.clients import fresh_name
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
-from services.broker.embedded import EmbeddedBroker
-from services.state.memory import MemoryStore
-from services.state.rocks import RocksMemory, RocksStore
+from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.rocks import RocksMemory, RocksStore
 from tests.conformance import sidecar_operators, versioned
 from tests.conformance.pipelines import OPERATORS
 from tests.conformance.sidecar.rules import why_not

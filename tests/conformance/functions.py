@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 
 THIS = "tests.conformance.functions"
 

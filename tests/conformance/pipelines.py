@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from contracts.time import format_duration_ms
+from headrace.contracts.time import format_duration_ms
 from tests.conformance.functions import THIS
 from tests.conformance.vectors import Vector
 

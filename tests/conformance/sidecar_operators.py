@@ -7,18 +7,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from contracts.decision import Reason
-from contracts.errors import HeadraceError
-from contracts.pipeline import PipelineSpec
-from contracts.policies import AnyOperator
-from contracts.record import Record
-from contracts.window import plain_key, window_of
-from services.operators.chain import Chain
-from services.operators.deduplicate import Deduplicate
-from services.operators.operator import Batch
-from services.operators.suppress import Suppress
-from services.state.overlay import Overlay
-from services.state.store import Store
+from headrace.contracts.decision import Reason
+from headrace.contracts.errors import HeadraceError
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.policies import AnyOperator
+from headrace.contracts.record import Record
+from headrace.contracts.window import plain_key, window_of
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.deduplicate import Deduplicate
+from headrace.services.operators.operator import Batch
+from headrace.services.operators.suppress import Suppress
+from headrace.services.state.overlay import Overlay
+from headrace.services.state.store import Store
 from tests.conformance.compare import Run, compare
 from tests.conformance.pipelines import operators_of
 from tests.conformance.vectors import Vector, is_record, record_of

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from contracts.policies import BufferPolicy, SuppressPolicy
-from contracts.record import Record
-from services.operators.operator import Batch
-from services.operators.suppress import Suppress
-from services.operators.updates import BufferSamples
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
-from spark_jobs.versioned.arrival import Arrival
-from spark_jobs.versioned.history import Version, VersionedStore
-from spark_jobs.versioned.tables import Change, Table, refuse_suppress
+from headrace.contracts.policies import BufferPolicy, SuppressPolicy
+from headrace.contracts.record import Record
+from headrace.services.operators.operator import Batch
+from headrace.services.operators.suppress import Suppress
+from headrace.services.operators.updates import BufferSamples
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
+from headrace.spark_jobs.versioned.arrival import Arrival
+from headrace.spark_jobs.versioned.history import Version, VersionedStore
+from headrace.spark_jobs.versioned.tables import Change, Table, refuse_suppress
 
 ANSWERS = {"emit": "emit-early", "shutdown": "shut-down"}
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 
 Vector = dict[str, Any]
 FORMAT = 1

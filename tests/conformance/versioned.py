@@ -10,22 +10,27 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from contracts.errors import TopologyRefused
-from contracts.record import Record
-from spark_jobs.versioned.aggregation import (
+from headrace.contracts.errors import TopologyRefused
+from headrace.contracts.record import Record
+from headrace.spark_jobs.versioned.aggregation import (
     Aggregated,
     Aggregation,
     count,
     reduce,
     sum_of,
 )
-from spark_jobs.versioned.arrival import Arrival, dropped_records, lateness, observe_lateness
-from spark_jobs.versioned.foreign_key import ForeignKeyJoin
-from spark_jobs.versioned.history import LATEST, REJECTED, Version, VersionedStore
-from spark_jobs.versioned.state import MemoryRows, TaskState
-from spark_jobs.versioned.stream_table import Matches, StreamTableJoin
-from spark_jobs.versioned.table_table import TableTableJoin
-from spark_jobs.versioned.tables import (
+from headrace.spark_jobs.versioned.arrival import (
+    Arrival,
+    dropped_records,
+    lateness,
+    observe_lateness,
+)
+from headrace.spark_jobs.versioned.foreign_key import ForeignKeyJoin
+from headrace.spark_jobs.versioned.history import LATEST, REJECTED, Version, VersionedStore
+from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
+from headrace.spark_jobs.versioned.stream_table import Matches, StreamTableJoin
+from headrace.spark_jobs.versioned.table_table import TableTableJoin
+from headrace.spark_jobs.versioned.tables import (
     Derived,
     Filtered,
     Plain,

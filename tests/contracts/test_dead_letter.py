@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.dead_letter import (
+from headrace.contracts.dead_letter import (
     EXCEPTION_HEADER,
     REPLAYS_HEADER,
     DeadLetter,
@@ -18,8 +18,8 @@ from contracts.dead_letter import (
     replay_headers,
     replays,
 )
-from contracts.decision import Reason
-from contracts.record import Headers, Record
+from headrace.contracts.decision import Reason
+from headrace.contracts.record import Headers, Record
 
 OURS = [EXCEPTION_HEADER, "__streams.errors.topic", "headrace.reason", REPLAYS_HEADER]
 NAMES = st.text() | st.sampled_from(OURS)

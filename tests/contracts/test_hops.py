@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from contracts.hops import FIRST_HOP, hops_of
-from contracts.policies import AnyOperator, DeduplicatePolicy, ReorderPolicy, TablePolicy
-from contracts.topology import with_names
+from headrace.contracts.hops import FIRST_HOP, hops_of
+from headrace.contracts.policies import (
+    AnyOperator,
+    DeduplicatePolicy,
+    FilterPolicy,
+    ReorderPolicy,
+    TablePolicy,
+)
+from headrace.contracts.topology import with_names
 
-REORDER, TABLE = ReorderPolicy(grace_ms=1), TablePolicy()
+REORDER, NO_GRACE, TABLE = ReorderPolicy(grace_ms=1), ReorderPolicy(grace_ms=0), TablePolicy()
+FILTER = FilterPolicy(where="value.n > 1")
 BY_KEY = DeduplicatePolicy(by="key", interval_ms=1)
 BY_ID = DeduplicatePolicy(by="id", id="header.id", interval_ms=1)
 AGAIN = DeduplicatePolicy(by="id", id="value.id", interval_ms=1, name="again", store="again")
@@ -38,7 +45,7 @@ def test_an_id_over_all_partitions_needs_another() -> None:
         (
             "deduplicate",
             "p-deduplicate-repartition",
-            ["deduplicate", "table"],
+            ["deduplicate-merge", "deduplicate", "table"],
             "p-deduplicate-changelog",
             None,
         ),
@@ -56,7 +63,7 @@ def test_each_further_one_is_one_hop_more() -> None:
     assert [hop[2] for hop in shape(BY_ID, REORDER, AGAIN)] == [
         [],
         ["deduplicate", "reorder"],
-        ["again"],
+        ["again-merge", "again"],
     ]
 
 
@@ -70,3 +77,15 @@ def test_a_hop_ends_by_the_id_of_the_operator_behind_it() -> None:
     assert (second.end.operator, second.end.id) == ("again", "value.id")
     assert second.topic == first.end.topic.name
     assert last.end is None
+
+
+def test_what_goes_by_time_behind_a_repartition_gets_one_order() -> None:
+    def behind(*operators: AnyOperator) -> list[str]:
+        return shape(*operators)[-1][2]
+
+    assert behind(BY_ID, FILTER) == ["deduplicate", "filter"]
+    assert behind(BY_ID, FILTER, REORDER) == ["deduplicate", "filter", "reorder"]
+    assert behind(BY_ID, TABLE) == ["deduplicate", "deduplicate-merge", "table"]
+    assert behind(BY_ID, NO_GRACE) == ["deduplicate", "deduplicate-merge", "reorder"]
+    # What a reorder did before lasts.
+    assert behind(REORDER, BY_ID) == ["deduplicate-merge", "deduplicate"]

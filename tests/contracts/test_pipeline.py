@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from contracts.pipeline import PipelineSpec, Sink, Source, Topic
-from contracts.policies import (
+from headrace.contracts.pipeline import PipelineSpec, Sink, Source, Topic
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     DeduplicatePolicy,

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from contracts.errors import PipelineInvalid
-from contracts.pipeline import PipelineSpec, Sink, Source, Topic
-from contracts.pipeline_text import EXAMPLES, read_pipeline
-from contracts.policies import OPERATOR_KINDS, WINDOW_KINDS, BufferPolicy
-from contracts.problem_text import Places, show
+from headrace.contracts.errors import PipelineInvalid
+from headrace.contracts.pipeline import PipelineSpec, Sink, Source, Topic
+from headrace.contracts.pipeline_text import EXAMPLES, read_pipeline
+from headrace.contracts.policies import OPERATOR_KINDS, WINDOW_KINDS, BufferPolicy
+from headrace.contracts.problem_text import Places, show
 
 JARGON = re.compile(
     r"Input should|Field required|Value error|Extra inputs|valid dictionary|instance of|type="

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.progress import (
+from headrace.contracts.progress import (
     LAYOUT,
+    MILESTONE_OFFSETS,
     PIPELINE_KEY,
     CleanedBy,
     Progress,
     cleaned_by_row,
+    milestone_of,
+    milestone_row,
     progress_row,
     read_cleaned_by,
     read_progress,
@@ -31,6 +34,7 @@ BEFORE_IT_NAMED_A_RECORD = (
         b'"source_offset":1099511627776}'
     ),
 )
+GOLDEN_IDLE = b"12", GOLDEN_PROGRESS[1][:-1] + b',"is_idle":true}'
 OF_A_LATER_VERSION = b"12", GOLDEN_PROGRESS[1][:-1] + b',"more":[1]}'
 GOLDEN_CLEANED_BY = (
     b"pipeline",
@@ -43,12 +47,23 @@ GOLDEN_CLEANED_BY = (
 
 def test_rows_are_written_byte_for_byte_as_ever() -> None:
     assert progress_row(PROGRESS) == GOLDEN_PROGRESS
+    assert progress_row(PROGRESS._replace(is_idle=True)) == GOLDEN_IDLE
     assert cleaned_by_row(CLEANED_BY) == GOLDEN_CLEANED_BY
+
+
+def test_a_milestone_is_the_same_under_a_key_of_its_own() -> None:
+    key, value = milestone_row(PROGRESS)
+    assert (key, value) == (b"12@21990232", GOLDEN_PROGRESS[1])
+    assert read_progress(key, value) == PROGRESS
+    assert milestone_of(PROGRESS._replace(cleaned_offset=MILESTONE_OFFSETS - 1)) == 0
+    assert milestone_of(PROGRESS._replace(cleaned_offset=MILESTONE_OFFSETS)) == 1
+    assert milestone_of(PROGRESS._replace(cleaned_offset=None)) == 0
 
 
 def test_rows_come_back_as_they_were() -> None:
     assert read_progress(*GOLDEN_PROGRESS) == PROGRESS
     assert read_progress(*BEFORE_IT_NAMED_A_RECORD) == PROGRESS._replace(cleaned_offset=None)
+    assert read_progress(*GOLDEN_IDLE) == PROGRESS._replace(is_idle=True)
     assert read_progress(*OF_A_LATER_VERSION) == PROGRESS
     nothing = PROGRESS._replace(cleaned_offset=None)
     assert read_progress(*progress_row(nothing)) == nothing
@@ -57,7 +72,17 @@ def test_rows_come_back_as_they_were() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [(None, b"{}"), (b"3", None), (b"", b"{}"), (b"-1", b"{}"), (b"x", b"{}"), GOLDEN_CLEANED_BY],
+    [
+        (None, b"{}"),
+        (b"3@", b"{}"),
+        (b"3@x", b"{}"),
+        (b"@3", b"{}"),
+        (b"3", None),
+        (b"", b"{}"),
+        (b"-1", b"{}"),
+        (b"x", b"{}"),
+        GOLDEN_CLEANED_BY,
+    ],
 )
 def test_what_is_no_progress_is_told_apart(key: bytes | None, value: bytes | None) -> None:
     assert read_progress(key, value) is None

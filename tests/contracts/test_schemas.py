@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 
-from contracts.policies import OPERATOR_KINDS, WINDOW_KINDS
-from contracts.schemas import SCHEMA_FILE, pipeline_schema
+from headrace.contracts.policies import OPERATOR_KINDS, WINDOW_KINDS
+from headrace.contracts.schemas import SCHEMA_FILE, pipeline_schema
 
 
 def test_the_schema_that_is_checked_in_is_the_newest() -> None:
-    checked_in = (files("contracts.schemas") / SCHEMA_FILE).read_text()
-    command = f"python -m contracts.schemas > contracts/schemas/{SCHEMA_FILE}"
+    checked_in = (files("headrace.contracts.schemas") / SCHEMA_FILE).read_text()
+    command = f"python -m headrace.contracts.schemas > contracts/schemas/{SCHEMA_FILE}"
     assert checked_in == pipeline_schema(), f"run: {command}"
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.errors import RecordUndecodable, SelectorInvalid
-from contracts.record import Headers, Record
-from contracts.selector_text import parse_selector, parse_where
-from contracts.selectors import (
+from headrace.contracts.errors import RecordUndecodable, SelectorInvalid
+from headrace.contracts.record import Headers, Record
+from headrace.contracts.selector_text import parse_selector, parse_where
+from headrace.contracts.selectors import (
     load_function,
     load_object,
     predicate,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.errors import RecordUndecodable
-from contracts.serde.json import Json, decode_json, decode_json_field, encode_json
+from headrace.contracts.errors import RecordUndecodable
+from headrace.contracts.serde.json import Json, decode_json, decode_json_field, encode_json
 
 SCALARS = st.one_of(
     st.none(),

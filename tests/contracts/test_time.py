@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.errors import DurationInvalid, SizeInvalid
-from contracts.time import TIME_MS_MAX, format_duration_ms, parse_duration_ms, parse_size_bytes
+from headrace.contracts.errors import DurationInvalid, SizeInvalid
+from headrace.contracts.time import (
+    TIME_MS_MAX,
+    format_duration_ms,
+    parse_duration_ms,
+    parse_size_bytes,
+)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from contracts.pipeline import PipelineSpec
-from contracts.topic_rules import Setting, findings, settings_to_make, source_warnings
-from contracts.topics import (
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.topic_rules import Setting, findings, settings_to_make, source_warnings
+from headrace.contracts.topics import (
     TopicSpec,
     changelog_topic,
     cleaned_topic,
@@ -22,6 +22,7 @@ from contracts.topics import (
 FOR_EVER = str((1 << 63) - 1)
 DEFAULTS = {
     "cleanup.policy": "delete",
+    "delete.retention.ms": "86400000",
     "retention.ms": "604800000",
     "retention.bytes": "-1",
     "message.timestamp.type": "CreateTime",
@@ -91,6 +92,14 @@ def test_who_accepts_the_brokers_default_is_warned(bound: dict[str, str]) -> Non
     for topic in INTERNAL:
         judged = _judge(topic, bound, chosen=False, accepts_retention=True)
         assert "refused" in [verdict for verdict, _ in judged]
+
+
+def test_a_changelog_that_forgets_deletions_before_a_copy_is_distrusted_is_refused() -> None:
+    ((verdict, sentence),) = _judge(CHANGELOG, {"delete.retention.ms": "3600000"})
+    assert verdict == "refused"
+    assert "forgets after 1h what was deleted" in sentence
+    assert sentence.endswith("set its delete.retention.ms to 86400000")
+    assert _judge(CHANGELOG, {"delete.retention.ms": "86400001"}) == []
 
 
 def test_a_changelog_that_deletes_by_age_as_well_as_compacts_is_refused() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.pipeline import PipelineSpec, Sink, Source
-from contracts.policies import DeduplicatePolicy, FilterPolicy, ReorderPolicy
-from contracts.topics import DECISIONS_RETENTION_MS, decisions_topic
+from headrace.contracts.pipeline import PipelineSpec, Sink, Source
+from headrace.contracts.policies import DeduplicatePolicy, FilterPolicy, ReorderPolicy
+from headrace.contracts.topics import DECISIONS_RETENTION_MS, decisions_topic
 
 SPEC = PipelineSpec(
     pipeline="clicks",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.window import (
+from headrace.contracts.window import (
     WINDOW_HEADER,
     WindowBounds,
     parse_window,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from contracts.dead_letter import DeadLetter, read_dead
-from contracts.decision import Decision, Reason, Verdict
-from contracts.record import Record
-from services.emit.asides import dead_records, decision_records, late_records
-from services.operators.operator import Aside
+from headrace.contracts.dead_letter import DeadLetter, read_dead
+from headrace.contracts.decision import Decision, Reason, Verdict
+from headrace.contracts.record import Record
+from headrace.services.emit.asides import dead_records, decision_records, late_records
+from headrace.services.operators.operator import Aside
 
 RECORD = Record(b"\xff", None, 7, (("h", None), ("h", b"")), "raw", 3, 41)
 MADE = RECORD._replace(offset=None, timestamp_ms=9)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from contracts.pipeline import PipelineSpec
-from services.operators.chain import Chain
-from services.operators.operator import Batch
-from services.state.changelog import (
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Batch
+from headrace.services.state.changelog import (
     ABOUT,
     ChangelogRecord,
     Position,
@@ -22,9 +22,9 @@ from services.state.changelog import (
     put_stamp,
     records_of,
 )
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
-from services.state.stamps import stamp_of
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
+from headrace.services.state.stamps import stamp_of
 from tests.formats.states import STATES
 
 FOLDER = Path(__file__).parent / "changelog"
@@ -59,7 +59,7 @@ def written_today() -> list[ChangelogRecord]:
     (hop,) = SPEC.hops()
     overlay = Overlay(MemoryStore(), SPEC.pipeline)
     about = overlay.view(ABOUT)
-    put_stamp(about, stamp_of(SPEC, hop))
+    put_stamp(about, stamp_of(SPEC, hop, f"{12:032x}", 4, 6))
     chain = Chain(hop.operators, overlay.view)
     chain.process(Batch.of(STATES["reorder"].before))
     chain.save()

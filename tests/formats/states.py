@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
@@ -27,14 +27,14 @@ from contracts.policies import (
     Unlimited,
     Window,
 )
-from contracts.record import Headers, Record
-from contracts.topology import with_names
-from contracts.window import WindowBounds, window_header
-from services.operators.chain import Chain
-from services.operators.operator import Batch
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
-from services.state.store import Stretch
+from headrace.contracts.record import Headers, Record
+from headrace.contracts.topology import with_names
+from headrace.contracts.window import WindowBounds, window_header
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Batch
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
+from headrace.services.state.store import Stretch
 
 FOLDER = Path(__file__).parent / "sidecar"
 PIPELINE = "golden"

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from contracts.record import Record
-from services.state.changelog import ABOUT, Position, read_position, read_purged, read_stamp
-from services.state.partition import PartitionState
-from services.state.rocks import RocksMemory
-from services.state.stamps import check_stamp, stamp_of
+from headrace.contracts.record import Record
+from headrace.services.state.changelog import (
+    ABOUT,
+    Position,
+    read_position,
+    read_purged,
+    read_stamp,
+)
+from headrace.services.state.partition import PartitionState
+from headrace.services.state.rocks import RocksMemory
+from headrace.services.state.stamps import check_stamp, stamp_of
 from tests.formats.changelogs import (
     CLEANED,
     POSITION,

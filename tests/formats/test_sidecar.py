@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import StateCorrupt, StateLayoutNewer
-from contracts.record import Record
-from services.operators.rows import RECORD_FORMAT, decode_record, encode_records
-from services.operators.updates import UPDATE_FORMAT
-from services.state import layout
-from services.state.overlay import Overlay
+from headrace.contracts.errors import StateCorrupt, StateLayoutNewer
+from headrace.contracts.record import Record
+from headrace.services.operators.rows import RECORD_FORMAT, decode_record, encode_records
+from headrace.services.operators.updates import UPDATE_FORMAT
+from headrace.services.state import layout
+from headrace.services.state.overlay import Overlay
 from tests.formats.states import (
     FOLDER,
     PIPELINE,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import product
 
-from contracts.record import Record
-from services.operators.rows import pack_time
-from services.operators.updates import Update, decode_update, encode_updates
-from services.operators.weight import replaced_weight, update_weights
+from headrace.contracts.record import Record
+from headrace.services.operators.rows import pack_time
+from headrace.services.operators.updates import Update, decode_update, encode_updates
+from headrace.services.operators.weight import replaced_weight, update_weights
 
 _VALUES = (None, b"", b"old", b"another")
 

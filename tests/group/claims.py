@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from services.group.assign import assign
-from services.group.member import AT_ONCE_MS, NEVER_MS, Member, Rules, Share, TaskId
+from headrace.services.group.assign import assign
+from headrace.services.group.member import AT_ONCE_MS, NEVER_MS, Member, Rules, Share, TaskId
 
 TASKS = [TaskId(0, 0), TaskId(0, 1), TaskId(0, 2), TaskId(1, 0), TaskId(1, 1)]
 tasks = st.frozensets(st.sampled_from(TASKS))

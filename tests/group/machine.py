@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from services.group.member import Rules
+from headrace.services.group.member import Rules
 from tests.group.simulation import Folder, Worker, World, some
 
 WORKERS_MAX = 6

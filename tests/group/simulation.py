@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor
 
-from contracts.hops import Hop
-from contracts.topics import changelog_topic
-from services.group.holdings import Holdings, Step
-from services.group.learner import READY, Action, State
-from services.group.member import Rules, Share, TaskId
-from services.group.round import Instance, describe, hear, lead
+from headrace.contracts.hops import Hop
+from headrace.contracts.topics import changelog_topic
+from headrace.services.group.holdings import Holdings, Step
+from headrace.services.group.learner import READY, Action, State
+from headrace.services.group.member import Rules, Share, TaskId
+from headrace.services.group.round import Instance, describe, hear, lead
 
 ROUNDS_MAX = 150
 OWNERS = (State.ACTIVATING, State.ACTIVE, State.REVOKING)

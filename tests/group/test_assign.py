@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from services.group.assign import assign
-from services.group.member import AT_ONCE_MS, NEVER_MS, Member, Rules, Share, TaskId
+from headrace.services.group.assign import assign
+from headrace.services.group.member import AT_ONCE_MS, NEVER_MS, Member, Rules, Share, TaskId
 from tests.group.claims import check_any_claims, groups, rules
 
 HOP = frozenset({0})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from services.group.holdings import Holdings, Step
-from services.group.learner import Action, ImpossibleTransition, State
-from services.group.member import Share, TaskId
+from headrace.services.group.holdings import Holdings, Step
+from headrace.services.group.learner import Action, ImpossibleTransition, State
+from headrace.services.group.member import Share, TaskId
 
 ONE, TWO, THREE = TaskId(0, 1), TaskId(0, 2), TaskId(0, 3)
 

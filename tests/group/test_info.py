@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.errors import MemberForeign
-from services.group.info import (
+from headrace.contracts.errors import MemberForeign
+from headrace.services.group.info import (
+    FIRST_VERSION,
     INFO_VERSION,
+    ORIGINS_SINCE,
     AssignmentInfo,
     Endpoint,
     GroupError,
@@ -23,8 +25,8 @@ from services.group.info import (
     unpack_assignment_info,
     unpack_subscription_info,
 )
-from services.group.member import AT_ONCE_MS, TaskId
-from services.group.wire import Partition
+from headrace.services.group.member import AT_ONCE_MS, TaskId
+from headrace.services.group.wire import Partition
 
 # By hand, after the fields that Kafka Streams wrote as version 4.
 SUBSCRIPTION_OF_THE_PROPOSAL = (
@@ -48,6 +50,8 @@ SUBSCRIPTION_INFO = SubscriptionInfo(
     endpoint=Endpoint("h", 8080),
     joined_at_ms=1_001,
     reason="hi",
+    version=4,
+    latest_supported=4,
 )
 ASSIGNMENT_OF_THE_PROPOSAL = (
     "00000004 00000004"
@@ -66,6 +70,8 @@ ASSIGNMENT_INFO = AssignmentInfo(
     promoted=frozenset(),
     next_rebalance_ms=600_000,
     by_host={Endpoint("h", 8080): frozenset({Partition("t", 1)})},
+    version=4,
+    latest_supported=4,
 )
 
 int32 = st.integers(0, 2**31 - 1)
@@ -73,7 +79,7 @@ tasks = st.frozensets(st.builds(TaskId, int32, int32), max_size=4)
 names = st.text("abc.-", min_size=1, max_size=8)
 endpoints = st.builds(Endpoint, names, st.integers(0, 65_535))
 partitions = st.frozensets(st.builds(Partition, names, int32), max_size=4)
-versions = st.integers(INFO_VERSION, 2**31 - 1)
+versions = st.integers(FIRST_VERSION, 2**31 - 1)
 subscription_infos = st.builds(
     SubscriptionInfo,
     client=st.binary(min_size=16, max_size=16),
@@ -209,4 +215,6 @@ def test_who_writes_a_newer_version_is_told() -> None:
 
 
 def test_the_numbers_are_the_proposals() -> None:
-    assert (INFO_VERSION, AT_ONCE_MS, GroupError.VERSION_PROBING) == (4, 0, 2)
+    assert (FIRST_VERSION, AT_ONCE_MS, GroupError.VERSION_PROBING) == (4, 0, 2)
+    # Since 5 all know where a record of a repartition topic came from; it adds no field.
+    assert INFO_VERSION == ORIGINS_SINCE == 5

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from services.group.learner import (
+from headrace.services.group.learner import (
     FOLLOWING,
     OWNING,
     READY,

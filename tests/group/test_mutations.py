@@ -16,13 +16,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from services.group import assign, holdings, places, standbys
-from services.group.claims import Claims, read_claims
-from services.group.holdings import Holdings, Step
-from services.group.learner import Action, Event, State, step
-from services.group.member import AT_ONCE_MS, NEVER_MS, Member, Rules, TaskId
-from services.group.places import Seats
-from services.group.quotas import Stakes, find_quotas
+from headrace.services.group import assign, holdings, places, standbys
+from headrace.services.group.claims import Claims, read_claims
+from headrace.services.group.holdings import Holdings, Step
+from headrace.services.group.learner import Action, Event, State, step
+from headrace.services.group.member import AT_ONCE_MS, NEVER_MS, Member, Rules, TaskId
+from headrace.services.group.places import Seats
+from headrace.services.group.quotas import Stakes, find_quotas
 from tests.group import claims, test_assign, test_simulation, test_standbys
 from tests.group.machine import Group
 

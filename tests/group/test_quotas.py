@@ -10,7 +10,7 @@ from math import ceil, floor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.group.quotas import Stakes, find_quotas
+from headrace.services.group.quotas import Stakes, find_quotas
 
 Table = dict[int, dict[str, int]]
 counts = st.lists(st.integers(0, 3), min_size=3, max_size=3)

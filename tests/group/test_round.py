@@ -6,12 +6,17 @@ from struct import pack
 
 import pytest
 
-from contracts.errors import MemberForeign
-from services.group.holdings import Holdings
-from services.group.info import INFO_VERSION, Endpoint
-from services.group.member import Rules, Share, TaskId
-from services.group.round import Instance, describe, hear, lead
-from services.group.wire import Partition, Subscription, pack_subscription, unpack_subscription
+from headrace.contracts.errors import MemberForeign
+from headrace.services.group.holdings import Holdings
+from headrace.services.group.info import INFO_VERSION, Endpoint
+from headrace.services.group.member import Rules, Share, TaskId
+from headrace.services.group.round import Instance, describe, hear, lead
+from headrace.services.group.wire import (
+    Partition,
+    Subscription,
+    pack_subscription,
+    unpack_subscription,
+)
 from tests.group.simulation import hops_of
 
 HOPS = hops_of(2)

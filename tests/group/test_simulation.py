@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.group.member import Rules
+from headrace.services.group.member import Rules
 from tests.group.machine import Group
 from tests.group.simulation import Worker, World
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.group.member import TaskId
-from services.group.standbys import Hosts, keep_copies
+from headrace.services.group.member import TaskId
+from headrace.services.group.standbys import Hosts, keep_copies
 
 NAMES = "vwxyz"
 TASKS = [TaskId(0, partition) for partition in range(5)]

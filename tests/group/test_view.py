@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.errors import MemberForeign
-from services.group.holdings import Holdings
-from services.group.info import INFO_VERSION
-from services.group.member import Rules, Share, TaskId
-from services.group.round import MEMBER_CALLED, Instance, Joining, describe, lead
-from services.group.view import Described, view_of
-from services.group.wire import Subscription, pack_subscription
+from headrace.contracts.errors import MemberForeign
+from headrace.services.group.holdings import Holdings
+from headrace.services.group.info import INFO_VERSION
+from headrace.services.group.member import Rules, Share, TaskId
+from headrace.services.group.round import MEMBER_CALLED, Instance, Joining, describe, lead
+from headrace.services.group.view import Described, view_of
+from headrace.services.group.wire import Subscription, pack_subscription
 from tests.group.simulation import hops_of
 
 HOPS = hops_of(2)

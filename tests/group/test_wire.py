@@ -10,8 +10,8 @@ from aiokafka.coordinator.protocol import ConsumerProtocol
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.errors import MemberForeign
-from services.group.wire import (
+from headrace.contracts.errors import MemberForeign
+from headrace.services.group.wire import (
     Assignment,
     Partition,
     Subscription,

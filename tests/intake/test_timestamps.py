@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.dead_letter import INTAKE
-from contracts.decision import Reason
-from contracts.pipeline import Source
-from contracts.record import Headers, Record
-from contracts.time import EVENT_TIME_MS_MAX
-from services.intake.timestamps import Timestamps
-from services.operators.operator import Aside, Batch
+from headrace.contracts.dead_letter import INTAKE
+from headrace.contracts.decision import Reason
+from headrace.contracts.pipeline import Source
+from headrace.contracts.record import Headers, Record
+from headrace.contracts.time import EVENT_TIME_MS_MAX
+from headrace.services.intake.timestamps import Timestamps
+from headrace.services.operators.operator import Aside, Batch
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -120,6 +120,15 @@ def test_headers_that_cannot_be_kept_are_dead_at_the_door(headers: Headers, why:
     assert batch == Batch([good], [1])
     assert [(aside.cause, aside.record) for aside in dead] == [(0, bad)]
     assert why in dead[0].detail
+
+
+def test_what_is_taken_from_the_future_is_counted_where_nobody_asked_for_more() -> None:
+    hour_ms = 3_600_000
+    records = [record(NOW_MS + hour_ms), record(NOW_MS + hour_ms + 1), record(EVENT_TIME_MS_MAX)]
+    for guard, ahead in ((None, 2), (2 * hour_ms, 0)):
+        timestamps = Timestamps(source(max_future_ms=guard))
+        timestamps.take(records, NOW_MS)
+        assert timestamps.ahead == ahead
 
 
 def test_what_is_taken_and_what_is_dead_is_counted_by_reason() -> None:

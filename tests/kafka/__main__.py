@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from contracts.errors import HeadraceError
-from services.broker.jars import kafka_jars, kafka_version
-from services.broker.prepare import prepare
+from headrace.contracts.errors import HeadraceError
+from headrace.services.broker.jars import kafka_jars, kafka_version
+from headrace.services.broker.prepare import prepare
 from tests.kafka.tools import POM
 
 

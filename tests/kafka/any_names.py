@@ -9,7 +9,7 @@ from itertools import cycle
 from aiokafka import AIOKafkaProducer
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 
 _BATCH_BYTES = 1 << 20
 

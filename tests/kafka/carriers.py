@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from services.broker.jars import VERSIONS
+from headrace.services.broker.jars import VERSIONS
 from tests.kafka.containers import docker_answers, has_image
 
 PROCESS = "process"

@@ -17,13 +17,15 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     InvalidReplicationFactorError,
     for_code,
 )
+from aiokafka.protocol.metadata import MetadataRequest
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 
 FOREVER = {"retention.ms": "-1"}
 """For topics whose records tell of long ago: Kafka deletes by the records' own time."""
@@ -55,8 +57,15 @@ class Clients:
     def make_topic(
         self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None
     ) -> str:
-        """Make a topic, and return its name once every partition has a leader."""
-        return asyncio.run(self._make_topic(name, partitions, dict(settings or {})))
+        """Make a topic, and return its name once every broker knows each partition's leader."""
+        # Replicas as the broker has it; aiokafka takes that only with assignments, empty ones too.
+        asyncio.run(self._make_topic(name, partitions, dict(settings or {}), {}))
+        return name
+
+    def make_topic_on(self, broker: int, name: str, settings: Mapping[str, str]) -> str:
+        """Make a topic of one partition that one broker alone has."""
+        asyncio.run(self._make_topic(name, 1, dict(settings), {0: [broker]}))
+        return name
 
     def produce(self, topic: str, records: Iterable[Record]) -> None:
         """Write records where they say: partition, timestamp, headers, nulls and all; acked."""
@@ -103,17 +112,28 @@ class Clients:
         """The topics that there are, Kafka's own left out."""
         return asyncio.run(self._topics())
 
-    async def _make_topic(self, name: str, partitions: int, settings: dict[str, str]) -> str:
-        # Replicas as the broker has it; aiokafka takes that only with assignments, empty ones too.
-        wanted = NewTopic(name, partitions, -1, replica_assignments={}, topic_configs=settings)
+    async def _make_topic(
+        self, name: str, partitions: int, settings: dict[str, str], replicas: dict[int, list[int]]
+    ) -> None:
+        count = -1 if replicas else partitions
+        wanted = NewTopic(name, count, -1, replica_assignments=replicas, topic_configs=settings)
         async with AsyncExitStack() as stack:
             admin = await self._admin(stack)
             async with asyncio.timeout(WITHIN_S):
                 while not await _made(admin, wanted):  # noqa: ASYNC110
                     await asyncio.sleep(_ASK_AGAIN_S)
-                while not await _has_leaders(admin, name, partitions):  # noqa: ASYNC110
-                    await asyncio.sleep(_ASK_AGAIN_S)
-        return name
+            await self._wait_for_leaders(name, partitions)
+
+    async def _wait_for_leaders(self, topic: str, partitions: int) -> None:
+        """Ask each broker: one that made a topic may know of it before its neighbours do."""
+        client = AIOKafkaClient(bootstrap_servers=self.servers, **self.security)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(client.close)
+            await client.bootstrap()
+            async with asyncio.timeout(WITHIN_S):
+                for broker in client.cluster.brokers():
+                    while not await _has_leaders(client, broker.nodeId, topic, partitions):  # noqa: ASYNC110
+                        await asyncio.sleep(_ASK_AGAIN_S)
 
     async def _topics(self) -> set[str]:
         async with AsyncExitStack() as stack:
@@ -234,8 +254,9 @@ async def _made(admin: AIOKafkaAdminClient, wanted: NewTopic) -> bool:
     return True
 
 
-async def _has_leaders(admin: AIOKafkaAdminClient, name: str, partitions: int) -> bool:
-    (described,) = await admin.describe_topics([name])
+async def _has_leaders(client: AIOKafkaClient, broker: int, topic: str, partitions: int) -> bool:
+    answer = await client.send(broker, MetadataRequest([topic], allow_auto_topic_creation=False))
+    (described,) = answer.to_object()["topics"]
     leaders = [one["leader"] for one in described["partitions"]]
     return len(leaders) == partitions and min(leaders) >= 0
 

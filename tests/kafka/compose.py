@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 from testcontainers.core.container import DockerContainer
 
-from services.broker.metadata import known_brokers
-from services.broker.ports import LOOPBACK, free_ports
+from headrace.services.broker.metadata import known_brokers
+from headrace.services.broker.ports import LOOPBACK, free_ports
 from tests.kafka.clients import Clients
 from tests.kafka.containers import owned, owned_network, owned_volume, publish
 

@@ -22,10 +22,10 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
-from services.broker.embedded import LIGHT_JAVA
-from services.broker.kraft import Endpoint, Node, as_environment, properties
-from services.broker.metadata import known_brokers
-from services.broker.ports import LOOPBACK, free_ports
+from headrace.services.broker.embedded import LIGHT_JAVA
+from headrace.services.broker.kraft import Endpoint, Node, as_environment, properties
+from headrace.services.broker.metadata import known_brokers
+from headrace.services.broker.ports import LOOPBACK, free_ports
 
 # Testcontainers' reaper is one more image to pull. What it is for, `sweep` does.
 testcontainers_config.ryuk_disabled = True

@@ -17,8 +17,8 @@ from typing import Protocol
 
 import pytest
 
-from services.broker.embedded import EmbeddedBroker
-from services.broker.kraft import Listener
+from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.services.broker.kraft import Listener
 from tests.kafka.carriers import PROCESS, carriers, container_image
 from tests.kafka.clients import Clients
 from tests.kafka.containers import container_brokers, sweep

@@ -14,10 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from services.broker.embedded import EmbeddedBroker
-from services.broker.metadata import known_brokers
+from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.services.broker.metadata import known_brokers
 
 _ANSWER_WITHIN_S = 5.0
+_HEAP_MIB = 512
+"""It has thousands of partitions when a whole run is near its end, and no room left in 128."""
 
 
 @contextmanager
@@ -55,7 +57,7 @@ def _running(address: Path) -> str:
 
 
 def _start(folder: Path) -> EmbeddedBroker:
-    broker = EmbeddedBroker(folder / f"by-{os.getpid()}")
+    broker = EmbeddedBroker(folder / f"by-{os.getpid()}", heap_mib=_HEAP_MIB)
     broker.start()
     return broker
 

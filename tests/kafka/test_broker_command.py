@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from contracts.record import Record
-from services.broker.jars import VERSION_VARIABLE, VERSIONS, kafka_version
-from services.broker.ports import free_ports
+from headrace.contracts.record import Record
+from headrace.services.broker.jars import VERSION_VARIABLE, VERSIONS, kafka_version
+from headrace.services.broker.ports import free_ports
 from tests.kafka.clients import FOREVER, Clients
 
 ANNOUNCED = re.compile(r"Kafka (\S+) listens at (\S+); its data are in (\S+)\. Ctrl-C stops it\.")

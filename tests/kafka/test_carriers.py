@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from aiokafka.errors import MessageSizeTooLargeError
 
-from contracts.record import Record
-from services.broker.metadata import known_brokers
+from headrace.contracts.record import Record
+from headrace.services.broker.metadata import known_brokers
 from tests.kafka.clients import FOREVER, Clients
 from tests.kafka.fixtures import KafkaCarrier
 

@@ -8,7 +8,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
-from contracts.record import Headers, Record
+from headrace.contracts.record import Headers, Record
 from tests.kafka.clients import FOREVER, fresh_name
 from tests.kafka.fixtures import SharedKafka
 

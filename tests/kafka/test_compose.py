@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from testcontainers.core.container import DockerContainer
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 from tests.kafka.clients import Clients
 from tests.kafka.compose import WITHIN_S, composing, wait_until_healthy
 

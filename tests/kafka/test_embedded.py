@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import BrokerFailed, PortTaken
-from contracts.record import Record
-from services.broker.embedded import EmbeddedBroker
+from headrace.contracts.errors import BrokerFailed, PortTaken
+from headrace.contracts.record import Record
+from headrace.services.broker.embedded import EmbeddedBroker
 from tests.bench.processes import stat_of
 from tests.kafka.clients import FOREVER, Clients, fresh_name
 from tests.kafka.fixtures import OwnKafka
@@ -82,7 +82,7 @@ def test_it_listens_on_this_machine_only(kafka_own: OwnKafka) -> None:
 def test_it_dies_with_whoever_started_it(tmp_path: Path) -> None:
     script = (
         "import pathlib, sys, time\n"
-        "from services.broker.embedded import EmbeddedBroker\n"
+        "from headrace.services.broker.embedded import EmbeddedBroker\n"
         "broker = EmbeddedBroker(pathlib.Path(sys.argv[1]))\n"
         "broker.start()\n"
         "print(broker.brokers[0].pid, flush=True)\n"

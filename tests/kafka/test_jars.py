@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import BrokerFailed, ProgramMissing, SettingsInvalid
-from services.broker.jars import POM, VERSIONS, cache_folder, kafka_jars
+from headrace.contracts.errors import BrokerFailed, ProgramMissing, SettingsInvalid
+from headrace.services.broker.jars import POM, VERSIONS, cache_folder, kafka_jars
 
 MAVEN = """#!/bin/sh
 echo called >> "{calls}"
@@ -63,7 +63,11 @@ def test_two_processes_fetch_once(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = _put_maven(tmp_path, monkeypatch, callers=2)
-    command = [sys.executable, "-c", "from services.broker.jars import kafka_jars; kafka_jars()"]
+    command = [
+        sys.executable,
+        "-c",
+        "from headrace.services.broker.jars import kafka_jars; kafka_jars()",
+    ]
     both = [subprocess.Popen(command) for _ in range(2)]
     assert [one.wait() for one in both] == [0, 0]
     assert calls.read_text() == "called\n"

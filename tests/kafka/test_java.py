@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import ProgramMissing
-from services.broker.java import find_java
+from headrace.contracts.errors import ProgramMissing
+from headrace.services.broker.java import find_java
 from tests.fake_java import put_java
 
 

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64decode
 
 import pytest
 
-from services.broker.kraft import (
+from headrace.services.broker.kraft import (
     CLUSTER_ID,
     Endpoint,
     Node,

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from select import select
 
-from services.broker.metadata import known_brokers
+from headrace.services.broker.metadata import known_brokers
 from tests.kafka.sharing import shared_broker
 
 # Says where the broker is, uses it until its input ends, and says when it is through.

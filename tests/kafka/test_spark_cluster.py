@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from testcontainers.core.container import DockerContainer
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 from tests.kafka.compose import WITHIN_S, Composed, composing, wait_until, wait_until_healthy
 from tests.spark.driver import QUICK_JAVA
 from tests.spark.kill import problems_of

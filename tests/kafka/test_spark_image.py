@@ -6,14 +6,14 @@ import json
 
 from testcontainers.core.container import DockerContainer
 
-from spark_jobs.connectors import CONNECTORS
+from headrace.spark_jobs.connectors import CONNECTORS
 from tests.kafka.carriers import SPARK
 from tests.kafka.containers import owned
 
 TOO_MUCH = ("cc", "gcc", "g++", "make", "javac", "pip", "pip3.11")
 LOOK = r"""
 import importlib.metadata, json, os, pathlib, re, shutil, sys
-from spark_jobs.connectors import packages
+from headrace.spark_jobs.connectors import packages
 jars = [jar.name for jar in pathlib.Path(os.environ["SPARK_HOME"], "jars").iterdir()]
 names = [re.sub(r"-\d[\w.]*\.jar$", "", name) for name in jars]
 folders = [sys.prefix, os.environ["SPARK_HOME"], "/jobs", "/usr/bin", "/shared", os.getcwd()]

@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from services.broker.embedded import LIGHT_JAVA
-from services.broker.jars import kafka_jars, kafka_version
-from services.broker.java import find_java
+from headrace.services.broker.embedded import LIGHT_JAVA
+from headrace.services.broker.jars import kafka_jars, kafka_version
+from headrace.services.broker.java import find_java
 
 POM = Path(__file__).with_name("tools.xml")
 _GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

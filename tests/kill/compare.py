@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 from tests.kill.expected import Leaving
 
 Content = tuple[object, ...]

@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from contracts.hops import Hop
-from contracts.pipeline import PipelineSpec
+from headrace.contracts.hops import Hop
+from headrace.contracts.pipeline import PipelineSpec
 from tests.kill import state
 from tests.kill.workers import Worker
 
 Place = tuple[str, int]
 _SHOWS_WITHIN_S = 1.0
+_KNOWN_WITHIN_S = 30.0
 _ASK_AGAIN_S = 0.1
 
 
@@ -41,6 +42,7 @@ class Disks:
         """Take note of every database that is ahead of what is committed."""
         reached = dict(self._reached(worker))
         self.looked += len(reached)
+        self._wait_until_known()
         give_up_at = time.monotonic() + _SHOWS_WITHIN_S
         ahead = self._ahead(reached)
         while ahead and time.monotonic() < give_up_at:
@@ -51,6 +53,12 @@ class Disks:
                 f"the disk of {worker.name} has {topic}/{partition} up to {has} after a kill, and"
                 f" committed is {committed}"
             )
+
+    def _wait_until_known(self) -> None:
+        """A coordinator that was struck as well may know of no group for a while."""
+        give_up_at = time.monotonic() + _KNOWN_WITHIN_S
+        while not self._committed() and time.monotonic() < give_up_at:
+            time.sleep(_ASK_AGAIN_S)
 
     def _ahead(self, reached: Mapping[Place, int]) -> dict[Place, tuple[int, int]]:
         committed = self._committed()

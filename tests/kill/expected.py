@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from contracts.hops import Hop
-from contracts.record import Headers, Record
+from headrace.contracts.hops import Hop
+from headrace.contracts.record import Headers, Record
 from tests.kill.stream import POISON_MS
 from tests.properties.compose import expected_of_chain
 

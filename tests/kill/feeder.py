@@ -16,7 +16,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 from tests.kill.stream import Portion
 
 _BATCH_BYTES = 256 << 10
@@ -28,9 +28,18 @@ class Feeder:
     """A thread that feeds a topic until it is stopped."""
 
     def __init__(
-        self, servers: str, topic: str, portions: Iterator[Portion], records_per_s: int
+        self,
+        servers: str,
+        topic: str,
+        portions: Iterator[Portion],
+        records_per_s: int,
+        codec: str | None = None,
+        *,
+        transacts: bool = True,
     ) -> None:
-        """Nothing is sent before `start`."""
+        """Nothing is sent before `start`; without transactions everything counts."""
+        self._transacts = transacts
+        self._codec = codec
         self._records_per_s = records_per_s
         self._servers = servers
         self._topic = topic
@@ -68,8 +77,11 @@ class Feeder:
         due_at = time.monotonic()
         try:
             for portion in self._portions:
+                if not self._transacts:
+                    portion = portion._replace(fate="plain", ends=True)  # noqa: PLW2901
                 await self._send_whatever_comes(portion)
-                if self._stopping.is_set() and portion.fate != "plain" and portion.ends:
+                is_outside = portion.fate == "plain" and self._transacts
+                if self._stopping.is_set() and portion.ends and not is_outside:
                     return
                 due_at += len(portion.records) / self._records_per_s
                 await asyncio.sleep(max(0.0, due_at - time.monotonic()))
@@ -126,6 +138,7 @@ class Feeder:
             "acks": "all",
             "enable_idempotence": True,
             "max_batch_size": _BATCH_BYTES,
+            "compression_type": self._codec,
         }
 
     async def _disconnect(self) -> None:

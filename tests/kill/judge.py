@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from contracts.dead_letter import INTAKE, read_dead
-from contracts.decision import Reason
-from contracts.hops import Hop
-from contracts.pipeline import PipelineSpec
-from contracts.record import Record
+from headrace.contracts.dead_letter import INTAKE, read_dead
+from headrace.contracts.decision import Reason
+from headrace.contracts.hops import Hop
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.record import Record
 from tests.kill.compare import Difference, compare
 from tests.kill.expected import Answer, Leaving, answer_of
 from tests.kill.readings import Readings

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aiokafka.record.memory_records import MemoryRecords
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 
 NEVER_FULL = {
     "segment.ms": "604800000",

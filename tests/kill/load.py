@@ -14,7 +14,7 @@ from itertools import islice
 
 from aiokafka import AIOKafkaProducer
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 from tests.kill.feeder import send
 from tests.kill.stream import POISON_MS, Stream
 

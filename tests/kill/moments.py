@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from contracts.pipeline import PipelineSpec
+from headrace.contracts.pipeline import PipelineSpec
 from tests.kill.segments import Tail
 from tests.kill.workers import Worker
 

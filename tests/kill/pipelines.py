@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from contracts.pipeline import PipelineSpec, Sink, Source
-from contracts.policies import (
+from headrace.contracts.pipeline import PipelineSpec, Sink, Source
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
@@ -34,8 +34,11 @@ class Case(NamedTuple):
     spec: PipelineSpec
     records_per_s: int
     """How much is fed: its oracle looks at everything again for every record."""
-    row_life_ms: int
-    """So long after its time, at most, a row of its state still counts."""
+    row_life_ms: int | None
+    """So long after its time, at most, a row of its state still counts.
+
+    None where nobody knows: rows that only the changelog or only the disk has are not judged then.
+    """
 
 
 def _case(name: str, records_per_s: int, row_life_ms: int, *operators: AnyOperator) -> Case:

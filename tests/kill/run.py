@@ -37,7 +37,7 @@ _SHOWN = 5
 Tell = Callable[[str], None]
 
 
-class _States(NamedTuple):
+class States(NamedTuple):
     """The state of every partition, and what is wrong with its rows."""
 
     states: list[state.PartitionStates]
@@ -52,13 +52,13 @@ def run(folder: Path, options: Options, tell: Tell) -> Report:
     stream = Stream(RAW, PARTITIONS, options.seed)
     with World(folder, case, PARTITIONS, options.guarantee) as world:
         struck = _feed_and_strike(world, stream, options, tell)
-        _drain(world)
+        drain(world)
         tell("drained and stopped; reading state")
-        states = _read_states(world)
+        states = read_states(world)
         tell("last words")
         world.start_workers()
         world.clients.produce(RAW, stream.last_words())
-        _drain(world)
+        drain(world)
         readings = read_everything(world.clients, case.spec, world.data)
         aborts = _aborts(world)
         tell("judging")
@@ -84,12 +84,13 @@ def _feed_and_strike(world: World, stream: Stream, options: Options, tell: Tell)
     return chaos.struck
 
 
-def _drain(world: World) -> None:
+def drain(world: World) -> None:
+    """Until all that there is was read and committed; then nobody runs."""
     world.wait_until_drained(_DRAINED_WITHIN_S)
     world.stop_workers()
 
 
-def _judged(world: World, options: Options, states: _States, readings: Readings) -> Report:
+def _judged(world: World, options: Options, states: States, readings: Readings) -> Report:
     spec = world.case.spec
     answers = answers_of(spec, readings, world.partitions)
     difference = judge(spec, readings, answers, exactly_once=options.exactly_once)
@@ -113,15 +114,15 @@ def _judged(world: World, options: Options, states: _States, readings: Readings)
             *difference.problems,
             *world.disks.problems,
             *states.problems,
-            *_going_on(world, states, readings, answers),
+            *going_on(world, states, readings, answers),
         ],
     )
 
 
-def _read_states(world: World) -> _States:
+def read_states(world: World) -> States:
     """The state of every partition, from the changelog and from disk, and how their rows differ."""
     spec = world.case.spec
-    states = _States([], [], 0)
+    states = States([], [], 0)
     for hop in spec.hops():
         changelog = read_topic(world.clients, hop.changelog.name).committed
         for partition in range(world.partitions):
@@ -143,9 +144,10 @@ def _read_states(world: World) -> _States:
     return states
 
 
-def _going_on(world: World, states: _States, readings: Readings, answers: Answers) -> Iterator[str]:
+def going_on(world: World, states: States, readings: Readings, answers: Answers) -> Iterator[str]:
+    """What operators over the states that were read go on to, and should not."""
     for one in states.states:
-        source = readings.records(one.hop.topic, one.partition)
+        source = readings.as_sent(one.hop.topic, one.partition)
         answer = answers[one.hop.name, one.partition]
         for problem in state.going_on_problems(world.case.spec, one, source, answer):
             yield f"{one.hop.name}/{one.partition}: {problem}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from services.broker.embedded import EmbeddedBroker
+from headrace.services.broker.embedded import EmbeddedBroker
 from tests.kafka.clients import Clients
 from tests.kill.load import Load
 from tests.kill.pipelines import CASES, CLEANED, RAW
@@ -74,7 +74,7 @@ def soak(
 def _started(folder: Path, file: Path, servers: str, stack: ExitStack) -> list[Worker]:
     settings = {
         "HEADRACE_BOOTSTRAP_SERVERS": servers,
-        "HEADRACE_MEMORY": "128MiB",
+        "HEADRACE_MEMORY": "256MiB",
         "HEADRACE_LOG_FORMAT": "json",
     }
     workers = [Worker(f"worker-{number}", folder, file, settings) for number in range(2)]

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from contracts.record import Record, offset_of
+from headrace.contracts.record import Record, offset_of
 from tests.kill.expected import Leaving
 from tests.kill.stream import NUMBER_HEADER
 from tests.properties.compose import identity_of

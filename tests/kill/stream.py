@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 
 BASE_MS = 1_700_000_000_000
 POISON_MS = 4_102_444_800_000
@@ -43,11 +43,20 @@ class Portion(NamedTuple):
 class Stream:
     """An endless stream over some partitions."""
 
-    def __init__(self, topic: str, partitions: int, seed: int) -> None:
-        """The same seed gives the same stream."""
+    def __init__(
+        self,
+        topic: str,
+        partitions: int,
+        seed: int,
+        *,
+        quiet: Sequence[int] = (),
+        behind_ms: Mapping[int, int] | None = None,
+    ) -> None:
+        """The same seed gives the same stream; quiet partitions have nothing but last words."""
         self._topic = topic
         self._random = random.Random(f"stream {seed}")
-        self._times_ms = [BASE_MS] * partitions
+        self._times_ms = [BASE_MS - (behind_ms or {}).get(one, 0) for one in range(partitions)]
+        self._speaking = [one for one in range(partitions) if one not in quiet]
         self._earlier: list[deque[Record]] = [deque(maxlen=_REPEATABLE) for _ in range(partitions)]
         self._next = 0
         self._fate: Fate = "committed"
@@ -60,7 +69,7 @@ class Stream:
         A transaction that is open holds up whoever reads behind it; so one or two partitions take
         part in it, and the others flow.
         """
-        everywhere = range(len(self._times_ms))
+        everywhere = self._speaking
         while True:
             if self._left == 0:
                 self._fate = "aborted" if self._random.random() < 0.3 else "committed"

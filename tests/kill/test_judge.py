@@ -8,12 +8,12 @@ from itertools import islice
 
 import pytest
 
-from contracts.dead_letter import INTAKE, DeadLetter, dead_headers
-from contracts.decision import Reason
-from contracts.record import Record
-from services.operators.chain import Chain
-from services.operators.operator import Batch
-from services.state.changelog import (
+from headrace.contracts.dead_letter import INTAKE, DeadLetter, dead_headers
+from headrace.contracts.decision import Reason
+from headrace.contracts.record import Record
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Batch
+from headrace.services.state.changelog import (
     ABOUT,
     CHANGELOG,
     Position,
@@ -21,8 +21,8 @@ from services.state.changelog import (
     put_purged,
     records_of,
 )
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
 from tests.kill import state
 from tests.kill.compare import Difference, compare
 from tests.kill.expected import Leaving, itself

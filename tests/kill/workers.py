@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from contracts.errors import InstanceFenced, KafkaUnreachable
-from services.broker import leash
+from headrace.contracts.errors import InstanceFenced, KafkaUnreachable
+from headrace.services.broker import leash
 
 _ROOT = Path(__file__).parents[2]
 _STOPPED_WITHIN_S = 40.0
@@ -52,7 +52,7 @@ class Worker:
         if self._process is not None:
             return
         self._life_begins_at = self.log.stat().st_size
-        command = [sys.executable, "-m", "services.cli", "run", str(self._pipeline)]
+        command = [sys.executable, "-m", "headrace.services.cli", "run", str(self._pipeline)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", leash.__file__, str(os.getpid()), *command],
@@ -141,6 +141,18 @@ class Worker:
             return []
         partitions: list[str] = json.loads(said[start:end])["partitions"]
         return partitions
+
+    def running(self) -> set[str]:
+        """The partitions that run, by all that it has said in this life; none if it has ended."""
+        running: set[str] = set()
+        for line in self._said_in_this_life().decode(errors="replace").splitlines():
+            event = _event(line)
+            if event == _RUNNING:
+                said = json.loads(line)
+                running.add(f"{said['topic']}/{said['partition']}")
+            elif event == _RELEASED:
+                running -= set(json.loads(line)["partitions"])
+        return running if self.pid is not None else set()
 
     def _latest(self, event: str) -> int:
         """Where in its log it last said this, in this life; -1 if it never did."""

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 import yaml
-from aiokafka.errors import CoordinatorLoadInProgressError, GroupCoordinatorNotAvailableError
+from aiokafka.errors import (
+    CoordinatorLoadInProgressError,
+    GroupCoordinatorNotAvailableError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NotCoordinatorForGroupError,
+)
 
-from contracts.pipeline import PipelineSpec
-from contracts.record import offset_of
-from services.broker.embedded import EmbeddedBroker
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.record import offset_of
+from headrace.services.broker.embedded import EmbeddedBroker
 from tests.kafka.clients import Clients
 from tests.kill.disk import Disks
 from tests.kill.kept import NEVER_FULL
@@ -27,7 +33,15 @@ _TRANSACTION_S = 1.5
 """The broker looks every half second which transactions have lasted too long."""
 _ASK_AGAIN_S = 0.2
 _FAR_FUTURE_MS = str((1 << 63) - 1)
-_BROKER = {
+_NOT_YET = (
+    CoordinatorLoadInProgressError,
+    GroupCoordinatorNotAvailableError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NotCoordinatorForGroupError,
+)
+"""What a broker answers, or does not, that has just started or is about to."""
+BROKER = {
     # A zombie is one only when the group has given it up: let that be soon.
     "group.min.session.timeout.ms": "1000",
     # Changelogs are compacted while the run lasts, so that a restore meets what compaction left.
@@ -40,15 +54,24 @@ _BROKER = {
 class World:
     """All that a run needs; leave it, and nothing of it runs any more."""
 
-    def __init__(self, folder: Path, case: Case, partitions: int, guarantee: str) -> None:
-        """Everything stays in this folder."""
+    def __init__(
+        self,
+        folder: Path,
+        case: Case,
+        partitions: int,
+        guarantee: str,
+        *,
+        broker: EmbeddedBroker | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        """Everything stays in this folder; `broker` is not started, `more` are settings."""
         self.folder = folder
         self.case = case
         self.partitions = partitions
         self.session_s = _SESSION_S
         self.nap_s = _NAP_S
         self.broker_kills = 0
-        self.broker = EmbeddedBroker(folder / "kafka", properties=_BROKER)
+        self.broker = broker or EmbeddedBroker(folder / "kafka", properties=BROKER)
         self.data = self.broker.brokers[0].folder / "data"
         """The broker's own files."""
         self.moments = Moments(self.data, case.spec, partitions)
@@ -61,8 +84,9 @@ class World:
             "HEADRACE_SESSION_TIMEOUT": _milliseconds(_SESSION_S),
             "HEADRACE_HEARTBEAT_INTERVAL": "300ms",
             "HEADRACE_TRANSACTION_TIMEOUT": _milliseconds(_TRANSACTION_S),
-            "HEADRACE_MEMORY": "64MiB",
+            "HEADRACE_MEMORY": "256MiB",
             "HEADRACE_LOG_FORMAT": "json",
+            **(more or {}),
         }
 
         def worker(name: str, commit_interval: str) -> Worker:
@@ -81,7 +105,7 @@ class World:
     @property
     def clients(self) -> Clients:
         """Clients of the broker."""
-        return Clients(self.broker.bootstrap_servers)
+        return Clients(self.broker.plain_servers)
 
     def __enter__(self) -> Self:
         """Start the broker, and make the source; the workers are still to be started."""
@@ -117,18 +141,30 @@ class World:
         self.broker.kill()
         self.broker.start()
 
-    def wait_until_reading(self, within_s: float) -> None:
-        """Until every partition of the source was committed once."""
-        sources = [(RAW, partition) for partition in range(self.partitions)]
+    def wait_until_reading(
+        self, within_s: float, partitions: Collection[int] | None = None
+    ) -> None:
+        """Until every partition of the source, or each of these, was committed once."""
+        expected = range(self.partitions) if partitions is None else partitions
+        sources = [(RAW, partition) for partition in expected]
         self._wait(lambda: set(sources) <= self._committed().keys(), "the first commits", within_s)
 
     def wait_until_drained(self, within_s: float) -> None:
-        """Until all that can be read was read, hop by hop, and committed."""
+        """Until all that can be read was read, hop by hop, and committed; and who owns it has it.
+
+        A quiet partition has nothing to be read, and its owner may still be about to restore it.
+        """
         for hop in self.case.spec.hops():
             # What was deleted of a topic between two hops was read before.
             records = self.clients.consume_all(hop.topic)
             last = {(hop.topic, record.partition): offset_of(record) for record in records}
             self._wait(partial(self._is_past, last), f"the end of {hop.topic}", within_s)
+        topics = [hop.topic for hop in self.case.spec.hops()]
+        places = {f"{topic}/{number}" for topic in topics for number in range(self.partitions)}
+        self._wait(lambda: self._running() >= places, "all partitions to run", within_s)
+
+    def _running(self) -> set[str]:
+        return set().union(*(worker.running() for worker in self.everybody))
 
     def _is_past(self, last: Mapping[tuple[str, int], int]) -> bool:
         committed = self._committed()
@@ -137,7 +173,7 @@ class World:
     def _committed(self) -> dict[tuple[str, int], int]:
         try:
             return self.clients.committed_offsets(self.case.spec.pipeline)
-        except (CoordinatorLoadInProgressError, GroupCoordinatorNotAvailableError):
+        except _NOT_YET:
             return {}  # a broker that has just started does not know its groups yet
 
     def _wait(self, is_so: Callable[[], bool], what: str, within_s: float) -> None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGES = {"sidecar": "services", "spark": "spark_jobs"}
+PACKAGES = {"sidecar": "headrace.services", "spark": "headrace.spark_jobs"}
 COMMANDS = {
     "sidecar": ("demo", "group", "inspect", "replay-dead", "reset", "run"),
     "spark": ("spark",),
@@ -28,7 +28,7 @@ sink: {topic: clicks.cleaned}
 
 def problems(extras: list[str]) -> Iterator[str]:
     """Whatever is not as it should be with these extras alone."""
-    for package in ("contracts", *(PACKAGES[extra] for extra in extras)):
+    for package in ("headrace.contracts", *(PACKAGES[extra] for extra in extras)):
         yield from _imports(package)
     Path("clicks.yaml").write_text(_PIPELINE, "utf-8")
     yield from _unless(0, "", "--help")

@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from services.broker.jars import cache_folder
-from tests.machines.steps import ROOT, Step, is_time_left, run, write_table
+from headrace.services.broker.jars import cache_folder
+from tests.machines.steps import NOT_RUN, ROOT, Step, is_time_left, run, write_table
 
 _PACKAGES = "make,python3,python3-venv"
 _WITH_JAVA = ("openjdk-17-jre-headless", "maven")
@@ -87,8 +87,8 @@ def run_bare(arguments: list[str]) -> bool:
         parser.error(f"no machine is called {', '.join(sorted(unknown))}")
     ran = {name: _run_on(name, MACHINES[name]) for name in chosen if is_time_left()}
     rows = [
-        (MACHINES[name].told, f"`make {MACHINES[name].command}`", _outcome(MACHINES[name], step))
-        for name, step in ran.items()
+        (machine.told, f"`make {machine.command}`", _outcome(machine, ran.get(name)))
+        for name, machine in MACHINES.items()
     ]
     head = ("what is peculiar", "command", "outcome")
     write_table(options.results, "bare", _INTRODUCTION, head, rows)
@@ -113,7 +113,9 @@ def _run_on(name: str, machine: Machine) -> Step:
     return step
 
 
-def _outcome(machine: Machine, step: Step) -> str:
+def _outcome(machine: Machine, step: Step | None) -> str:
+    if step is None:
+        return NOT_RUN
     if machine.command == "test" or not step.is_well:
         return step.cell
     return f"a sentence that names {machine.lacks}" if machine.lacks else "works"

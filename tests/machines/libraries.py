@@ -24,6 +24,7 @@ _OF_THE_CHECKOUT = (
     "--ignore=tests/versioned/test_semantics.py",
 )
 _SPARK_TESTS = (
+    "tests/queries/test_sql.py",
     "tests/versioned",
     "tests/spark/test_operators.py",
     "tests/spark/test_write_kafka.py",

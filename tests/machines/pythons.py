@@ -37,12 +37,13 @@ def run_pythons(arguments: list[str]) -> bool:
     """Run as the command line says; whether all is well."""
     parser = argparse.ArgumentParser(prog="tests.machines pythons", description=__doc__)
     parser.add_argument("--results", type=Path, help="where the table is written")
-    parser.add_argument("--but", default="", help="a version that `make test` has just run on")
+    parser.add_argument("--but", nargs="*", default=[], help="versions that are run on elsewhere")
     options = parser.parse_args(arguments)
     found = interpreters()
-    ran = [_run_on(one) for one in in_order([one for one in found if one.name != options.but])]
-    ran.sort(key=lambda one: one.interpreter.version)
-    write_table(options.results, "pythons", _INTRODUCTION, _HEAD, _rows(ran))
+    ran = [_run_on(one) for one in in_order([one for one in found if one.name not in options.but])]
+    left_out = [Ran(one, {}) for one in found if one.name in options.but]
+    rows = _rows(sorted([*ran, *left_out], key=lambda one: one.interpreter.version))
+    write_table(options.results, "pythons", _INTRODUCTION, _HEAD, rows)
     _say_which(found, ran, options.but)
     return all(step.is_well for one in ran for step in one.steps.values())
 
@@ -82,12 +83,12 @@ def _rows(ran: list[Ran]) -> Iterator[list[str]]:
         yield [one.interpreter.name, one.interpreter.whose, *cells]
 
 
-def _say_which(found: list[Interpreter], ran: list[Ran], but: str) -> None:
+def _say_which(found: list[Interpreter], ran: list[Ran], but: list[str]) -> None:
     """The last line: which Pythons there are, and which were not run on."""
     here = ", ".join(one.name for one in found) or "none"
     sentences = [f"Found Python {here}{' alone' if len(found) == 1 else ''}"]
     if but:
-        sentences.append(f"{but} is what `make test` ran on")
+        sentences.append(f"not asked for: {', '.join(but)}")
     if lacking := missing(found):
         sentences.append(f"not found: {', '.join(lacking)}")
     if left_out := [one.interpreter.name for one in ran if not _is_whole(one)]:

@@ -84,7 +84,9 @@ def write_table(
     file = folder / f"{name}.md"
     before = file.read_text("utf-8").splitlines() if file.exists() else []
     kept = {_name(line): line for line in before if line.startswith("| ")}
-    kept |= {_name(line): line for line in lines if NOT_RUN not in line}
+    for line in lines:
+        if NOT_RUN not in line or _name(line) not in kept:
+            kept[_name(line)] = line
     for line in top:
         kept.pop(_name(line), None)
     page = [introduction, "", *top, *kept.values(), ""]

@@ -69,9 +69,14 @@ def test_what_was_not_run_keeps_its_row(tmp_path: Path) -> None:
     head = ("Python", "whose", "tests")
     write_table(tmp_path, "page", "# Page", head, [("3.11", "a", "1 passed"), ("3.12", "b", "2")])
     write_table(
-        tmp_path, "page", "# Page", head, [("3.12", "b", "3 passed"), ("3.11", "a", NOT_RUN)]
+        tmp_path,
+        "page",
+        "# Page",
+        head,
+        [("3.12", "b", "3 passed"), ("3.11", "a", NOT_RUN), ("3.13", "c", NOT_RUN)],
     )
     assert (tmp_path / "page.md").read_text() == (
         "# Page\n\n| Python | whose | tests |\n| --- | --- | --- |\n"
         "| 3.11 | a | 1 passed |\n| 3.12 | b | 3 passed |\n"
+        "| 3.13 | c | not run |\n"
     )

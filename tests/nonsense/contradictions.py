@@ -179,6 +179,7 @@ JOB_CONTRADICTIONS: tuple[Contradiction, ...] = (
     lambda document: document.update({"shuffle-partitions": 0}),
     lambda document: document.update({"shuffle-partitions": 10**12}),
     lambda document: document.update({"dead-partitions": 10**12}),
+    lambda document: document.update({"bytes-per-batch": "0B"}),
     lambda document: document.update({"records-per-batch": 0}),
     lambda document: document.update({"records-per-batch": 10**30}),
     lambda document: document.update({"reader": {"subscribe": "other"}}),

@@ -18,7 +18,7 @@ KIND_OF: Mapping[str, str] = {
         ("grace", "interval", "limit", "size", "advance", "gap", "difference"), "duration"
     ),
     **dict.fromkeys(("retention", "idle", "max-future", "every"), "optional duration"),
-    "bytes": "size",
+    **dict.fromkeys(("bytes", "bytes-per-batch"), "size"),
     **dict.fromkeys(
         ("records", "partitions", "tasks", "shuffle-partitions", "dead-partitions"), "count"
     ),

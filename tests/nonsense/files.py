@@ -16,7 +16,7 @@ from random import Random
 from typing import NamedTuple
 from unittest.mock import patch
 
-from services.cli import main
+from headrace.services.cli import main
 from tests.nonsense import right
 from tests.nonsense.faults import FAULTS
 from tests.nonsense.modules import write_modules

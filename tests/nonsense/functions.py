@@ -6,7 +6,7 @@ import math
 from typing import Any, NoReturn
 from zlib import crc32
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 
 _MANY = 10**6
 

@@ -15,18 +15,18 @@ from hashlib import blake2b
 from itertools import islice
 from typing import NamedTuple
 
-from contracts.dead_letter import NAMES_HEADER, read_dead
-from contracts.pipeline import PipelineSpec
-from contracts.record import Headers, Record
-from services.emit.asides import dead_records
-from services.intake.timestamps import Timestamps
-from services.operators.careful import is_of_a_record
-from services.operators.chain import Chain
-from services.operators.operator import Aside, Batch, Step
-from services.state.changelog import records_of
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
-from services.state.store import Store
+from headrace.contracts.dead_letter import NAMES_HEADER, read_dead
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.record import Headers, Record
+from headrace.services.emit.asides import dead_records
+from headrace.services.intake.timestamps import Timestamps
+from headrace.services.operators.careful import is_of_a_record
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Aside, Batch, Step
+from headrace.services.state.changelog import records_of
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
+from headrace.services.state.store import Store
 from tests.nonsense.records import NOW_MS, shown
 
 

@@ -8,9 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
-from contracts.dead_letter import EXCEPTION_HEADER, PARTITION_HEADER, REPLAYS_HEADER, TOPIC_HEADER
-from contracts.record import Headers, Record
-from contracts.window import WINDOW_HEADER
+from headrace.contracts.dead_letter import (
+    EXCEPTION_HEADER,
+    PARTITION_HEADER,
+    REPLAYS_HEADER,
+    TOPIC_HEADER,
+)
+from headrace.contracts.record import Headers, Record
+from headrace.contracts.window import WINDOW_HEADER
 
 TOPIC = "nonsense.raw"
 NOW_MS = 1 << 40

@@ -193,6 +193,7 @@ _JOB_OPTIONS: Document = {
     "shuffle-partitions": (1, 4),
     "every": _DURATIONS,
     "records-per-batch": (1, 100_000),
+    "bytes-per-batch": ("1MiB", "2GiB"),
     "reader": ({"kafka.security.protocol": "SSL"}, {}),
     "writer": ({"security.protocol": "SSL"},),
     "spark": ({"spark.driver.memory": "1g"},),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from contracts.pipeline import PipelineSpec
+from headrace.contracts.pipeline import PipelineSpec
 from tests.nonsense import functions
 from tests.nonsense.records import TOPIC
 
@@ -148,6 +148,8 @@ def _chains() -> Named:
             _FINAL,
         ],
         "a table filtered": [{"table": {}}, {"filter": {"where": f"{_HERE}:nonsense"}}],
+        "a table sampled": [{"table": {}}, {"sample": {"every": 2}}],
+        "a sample": [{"sample": {"every": 2}}, _DEDUPLICATE],
         "a table counted": [
             {"table": {}},
             {"aggregate": {"function": "sum", "of": "value.a"}},

@@ -5,15 +5,16 @@ from __future__ import annotations
 import resource
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from contracts.pipeline import PipelineSpec
-from contracts.record import Record
-from services.state.rocks import RocksMemory, RocksStore
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.record import Record
+from headrace.services.state.rocks import RocksMemory, RocksStore
 from tests.nonsense.judge import Outcome, differences, run
 from tests.nonsense.records import stream
 from tests.nonsense.shapes import shapes
@@ -54,10 +55,13 @@ def judged(seed: int, records_each: int) -> Iterator[Judged]:
         yield Judged(name, records_each, dead, redone, time.monotonic() - begun, complaints)
 
 
-def report(seed: int, count: int) -> str:
-    """So many records, shared by all pipelines: a table, and every complaint."""
-    each = -(-count // len(shapes()))
-    rows = list(judged(seed, each))
+def report(seeds: Sequence[int], count: int) -> str:
+    """So many records, shared by all pipelines and seeds: a table, and every complaint."""
+    each = -(-count // (len(shapes()) * len(seeds)))
+    rows = [
+        reduce(_together, of_one)
+        for of_one in zip(*(judged(one, each) for one in seeds), strict=True)
+    ]
     complaints = [f"{row.name}: {said}" for row in rows for said in row.complaints]
     total = sum(row.records for row in rows)
     peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -66,7 +70,7 @@ def report(seed: int, count: int) -> str:
         f" cuts, and over RocksDB. At most {peak_mib} MiB were in use."
     )
     lines = [
-        f"# {total} records, seed {seed}: {len(complaints)} complaints",
+        f"# {total} records, seeds {', '.join(map(str, seeds))}: {len(complaints)} complaints",
         "",
         how,
         "",
@@ -75,6 +79,18 @@ def report(seed: int, count: int) -> str:
         *map(_line, rows),
     ]
     return "\n".join([*lines, *complaints])
+
+
+def _together(one: Judged, other: Judged) -> Judged:
+    """One pipeline with two seeds."""
+    return Judged(
+        one.name,
+        one.records + other.records,
+        one.dead + other.dead,
+        one.redone + other.redone,
+        one.seconds + other.seconds,
+        one.complaints + other.complaints,
+    )
 
 
 def _one_stream(

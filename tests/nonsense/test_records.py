@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from contracts.decision import Reason
-from contracts.record import Record
-from services.operators.chain import Chain
-from services.operators.operator import Aside, Batch, Step
+from headrace.contracts.decision import Reason
+from headrace.contracts.record import Record
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Aside, Batch, Step
 from tests.nonsense import streams
 from tests.nonsense.chance import fresh_seed
 from tests.nonsense.judge import Outcome, differences, run

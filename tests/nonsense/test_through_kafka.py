@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from contracts.dead_letter import read_dead
-from contracts.record import Headers, Record
+from headrace.contracts.dead_letter import read_dead
+from headrace.contracts.record import Headers, Record
 from tests.kafka.any_names import produce_any_names
 from tests.nonsense import functions
 from tests.nonsense.chance import fresh_seed

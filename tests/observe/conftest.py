@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from services.observe.logs import LIBRARIES
+from headrace.services.observe.logs import LIBRARIES
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def logging_as_it_was() -> Iterator[None]:
     handlers, level = list(root.handlers), root.level
     yield
     root.handlers[:], root.level = handlers, level
-    for name in (*LIBRARIES, "services"):
+    for name in (*LIBRARIES, "headrace"):
         logging.getLogger(name).setLevel(logging.NOTSET)
     logging.captureWarnings(capture=False)
     structlog.reset_defaults()

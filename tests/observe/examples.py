@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from contracts.decision import Reason
-from contracts.policies import (
+from headrace.contracts.decision import Reason
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
@@ -16,11 +16,11 @@ from contracts.policies import (
     SuppressPolicy,
     Tumbling,
 )
-from contracts.record import Record
-from contracts.topology import with_names, with_windows
-from services.observe.histogram import COMMIT_RECORDS, COMMIT_SECONDS, Histogram
-from services.observe.metrics import Metrics
-from services.observe.snapshot import (
+from headrace.contracts.record import Record
+from headrace.contracts.topology import with_names, with_windows
+from headrace.services.observe.histogram import COMMIT_RECORDS, COMMIT_SECONDS, Histogram
+from headrace.services.observe.metrics import Metrics
+from headrace.services.observe.snapshot import (
     CopySnapshot,
     StateMemory,
     TaskSnapshot,
@@ -28,10 +28,10 @@ from services.observe.snapshot import (
     lateness_snapshot,
     operator_snapshot,
 )
-from services.operators.chain import Chain, Lateness
-from services.operators.operator import Batch
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
+from headrace.services.operators.chain import Chain, Lateness
+from headrace.services.operators.operator import Batch
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
 
 WINDOW = Tumbling(size_ms=10_000, grace_ms=1_000)
 WHOLE_CHAIN: tuple[AnyOperator, ...] = (
@@ -62,7 +62,9 @@ def task(partition: int = 3, **fields: Any) -> TaskSnapshot:
         taken_records=0,
         taken_bytes=0,
         guarded_records=0,
+        repeated_records=0,
         intake_dead={},
+        intake_ahead=0,
         lateness=Lateness(),
         operators=(),
         progress_ms=None,
@@ -150,10 +152,14 @@ def busy_worker() -> WorkerSnapshot:
         taken_records=63,
         taken_bytes=1_234,
         guarded_records=2,
+        repeated_records=1,
         intake_dead={Reason.UNDECODABLE: 1},
+        intake_ahead=2,
         progress_ms=54_000,
         restored_records=10,
         restore_ms=500,
+        waits_for=5,
+        skew_ms=61_500,
     )
     restoring = task(
         4,

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 
-from services.observe.http import Server, serve
-from services.observe.pages import Page
+from headrace.services.observe.http import Server, serve
+from headrace.services.observe.pages import Page
 
 HOST = "127.0.0.1"
 PATIENCE_S = 60.0

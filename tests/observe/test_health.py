@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.observe.health import Health, Watchdog, live, ready
-from services.observe.snapshot import TaskSnapshot, WorkerSnapshot, WorkerState
+from headrace.services.observe.health import Health, Watchdog, live, ready
+from headrace.services.observe.snapshot import TaskSnapshot, WorkerSnapshot, WorkerState
 from tests.observe.examples import task, worker
 
 RUNNING = task(1)

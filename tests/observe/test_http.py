@@ -13,13 +13,13 @@ from io import StringIO
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from contracts.errors import PortTaken, SettingsInvalid
-from services.observe import logs
-from services.observe.health import Watchdog
-from services.observe.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, serve
-from services.observe.metrics import Metrics
-from services.observe.pages import PLAIN, Answer, pages
-from services.observe.snapshot import WorkerSnapshot
+from headrace.contracts.errors import PortTaken, SettingsInvalid
+from headrace.services.observe import logs
+from headrace.services.observe.health import Watchdog
+from headrace.services.observe.http import CONNECTIONS_MAX, HEAD_BYTES_MAX, serve
+from headrace.services.observe.metrics import Metrics
+from headrace.services.observe.pages import PLAIN, Answer, pages
+from headrace.services.observe.snapshot import WorkerSnapshot
 from tests.observe.examples import busy_worker, task, worker
 from tests.observe.serving import HOST, ask, connect, everything, say, serving
 

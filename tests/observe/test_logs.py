@@ -18,10 +18,16 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.errors import RecordUndecodable, StateUnavailable
-from contracts.record import Record
-from services.observe.logs import LIBRARIES, Format, Level, configure, logger
-from services.observe.redaction import WITHHELD, describe, plain, plain_fields, traceback_text
+from headrace.contracts.errors import RecordUndecodable, StateUnavailable
+from headrace.contracts.record import Record
+from headrace.services.observe.logs import LIBRARIES, Format, Level, configure, logger
+from headrace.services.observe.redaction import (
+    WITHHELD,
+    describe,
+    plain,
+    plain_fields,
+    traceback_text,
+)
 
 CUSTOMER = "customer-7"
 KEY, VALUE = CUSTOMER.encode(), b'{"card":"4111-1111"}'
@@ -50,13 +56,15 @@ def logged(log: Callable[[], object], level: Level = "info") -> dict[str, Any]:
 
 
 def test_an_event_is_one_line_with_its_fields_in_order() -> None:
-    line = logged(lambda: logger("services.x").info("The worker runs.", partitions=3, hop="state"))
+    line = logged(
+        lambda: logger("headrace.services.x").info("The worker runs.", partitions=3, hop="state")
+    )
     assert list(line) == ["time", "level", "logger", "event", "partitions", "hop"]
     assert line["time"].endswith("Z")
     del line["time"]
     assert line == {
         "level": "info",
-        "logger": "services.x",
+        "logger": "headrace.services.x",
         "event": "The worker runs.",
         "partitions": 3,
         "hop": "state",
@@ -81,7 +89,7 @@ def test_what_libraries_log_has_the_same_form() -> None:
 )
 def test_auto_is_text_on_a_terminal(log_format: Format, stream: StringIO, *, is_json: bool) -> None:
     configure(log_format, "info", stream)
-    logger("services.x").info("The worker runs.", partitions=3)
+    logger("headrace.services.x").info("The worker runs.", partitions=3)
     assert stream.getvalue().startswith("{") == is_json
     assert "The worker runs." in stream.getvalue()
 
@@ -90,21 +98,21 @@ def test_text_has_colours_on_a_terminal_alone() -> None:
     terminal, file = Terminal(), StringIO()
     for stream in (terminal, file):
         configure("text", "info", stream)
-        logger("services.x").info("The worker runs.", partitions=3)
+        logger("headrace.services.x").info("The worker runs.", partitions=3)
     assert "\x1b[" in terminal.getvalue()
     assert "\x1b[" not in file.getvalue()
-    assert "[services.x] partitions=3" in file.getvalue()
+    assert "[headrace.services.x] partitions=3" in file.getvalue()
 
 
 def test_a_broken_line_does_not_begin_another_event() -> None:
     stream = StringIO()
     configure("text", "info", stream)
-    logger("services.x").info("The worker runs.", name="a\n2026-01-01 [error] b")
+    logger("headrace.services.x").info("The worker runs.", name="a\n2026-01-01 [error] b")
     assert stream.getvalue().count("\n") == 1
 
 
 def test_configuring_again_changes_everything_and_doubles_nothing() -> None:
-    log, before, after = logger("services.x"), StringIO(), StringIO()
+    log, before, after = logger("headrace.services.x"), StringIO(), StringIO()
     configure("json", "debug", before)
     log.debug("First.")
     for _ in range(3):
@@ -132,7 +140,7 @@ def test_libraries_are_kept_quiet_by_their_levels(level: Level, libraries: str) 
     configure("json", level, StringIO())
     for name in (*LIBRARIES, "faust.worker", "aiokafka.consumer.fetcher", "mode.services"):
         assert logging.getLogger(name).getEffectiveLevel() == logging.getLevelName(libraries)
-    assert logging.getLogger("services.x").getEffectiveLevel() == logging.getLevelName(
+    assert logging.getLogger("headrace.services.x").getEffectiveLevel() == logging.getLevelName(
         level.upper()
     )
 
@@ -146,7 +154,7 @@ def test_no_log_record_is_made_below_the_level(monkeypatch: pytest.MonkeyPatch) 
         raise AssertionError(message)
 
     monkeypatch.setattr(logging, "_logRecordFactory", refuse)
-    logger("services.x").debug("Nobody sees this.")
+    logger("headrace.services.x").debug("Nobody sees this.")
     for name in LIBRARIES:
         logging.getLogger(f"{name}.x").info("Nor this.")
     with pytest.raises(AssertionError):
@@ -163,7 +171,9 @@ def test_no_log_record_is_made_below_the_level(monkeypatch: pytest.MonkeyPatch) 
     ],
 )  # fmt: skip
 def test_fields_that_are_called_like_secrets_are_withheld(name: str) -> None:
-    line = logged(lambda: logger("services.x").info("The worker runs.", **{name: CUSTOMER}))
+    line = logged(
+        lambda: logger("headrace.services.x").info("The worker runs.", **{name: CUSTOMER})
+    )
     assert line[name] == WITHHELD
     assert plain_fields({name: CUSTOMER}) == {name: WITHHELD}
 
@@ -247,8 +257,12 @@ def problem_of_a_record() -> Exception:
 
 ONE = "one is %s"
 LOUD: dict[str, Callable[[Exception], None]] = {
-    "ours": lambda p: logger("services.x").error("A batch failed.", exc_info=p, record=RECORD),
-    "ours, named like it": lambda p: logger("services.x").error("A batch failed.", problem=p),
+    "ours": lambda p: logger("headrace.services.x").error(
+        "A batch failed.", exc_info=p, record=RECORD
+    ),
+    "ours, named like it": lambda p: logger("headrace.services.x").error(
+        "A batch failed.", problem=p
+    ),
     "argument": lambda p: logging.getLogger("faust").error("Agent crashed: %r", p),
     "mapping": lambda p: logging.getLogger("mode").error("%(key)s %(why)r", {"key": KEY, "why": p}),
     "traceback": lambda p: logging.getLogger("faust").error("Agent crashed", exc_info=p),

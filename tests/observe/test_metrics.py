@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from contracts.decision import Reason
-from contracts.policies import DeduplicatePolicy, SuppressPolicy
-from contracts.record import Record
-from services.observe.metrics import Metrics
-from services.observe.metrics_page import page
-from services.observe.names import HISTOGRAMS, OPERATOR, TASK, WORKER, Metric
-from services.observe.snapshot import TaskSnapshot
-from services.operators.chain import Lateness
+from headrace.contracts.decision import Reason
+from headrace.contracts.policies import DeduplicatePolicy, SuppressPolicy
+from headrace.contracts.record import Record
+from headrace.services.observe.metrics import Metrics
+from headrace.services.observe.metrics_page import page
+from headrace.services.observe.names import HISTOGRAMS, OPERATOR, TASK, WORKER, Metric
+from headrace.services.observe.snapshot import TaskSnapshot
+from headrace.services.operators.chain import Lateness
 from tests.observe.examples import Ran, busy_worker, clicks, page_of, task, worker
 
 GOLDEN = Path(__file__).with_name("metrics.txt")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from services.observe.repeats import AGAIN_AFTER_S, Repeats
+from headrace.services.observe.repeats import AGAIN_AFTER_S, Repeats
 
 
 def said(name: str, message: str) -> logging.LogRecord:
@@ -55,7 +55,10 @@ def test_another_message_or_logger_is_heard_at_once() -> None:
 
 def test_what_we_say_ourselves_is_never_held_back() -> None:
     repeats, _ = filtering()
-    assert all(repeats.filter(said("services.runtime.task", "running on %s")) for _ in range(3))
+    assert all(
+        repeats.filter(said("headrace.services.runtime.task.task", "running on %s"))
+        for _ in range(3)
+    )
 
 
 def test_messages_that_are_all_different_do_not_fill_memory() -> None:

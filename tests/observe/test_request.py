@@ -7,7 +7,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.observe.request import Malformed, Request, read_head
+from headrace.services.observe.request import Malformed, Request, read_head
 
 LINES = st.sampled_from(
     [

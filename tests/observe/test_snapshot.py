@@ -6,8 +6,8 @@ from typing import get_args
 
 import pytest
 
-from contracts.decision import Reason
-from contracts.policies import (
+from headrace.contracts.decision import Reason
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
@@ -15,12 +15,13 @@ from contracts.policies import (
     DistinctPolicy,
     FilterPolicy,
     ReorderPolicy,
+    SamplePolicy,
     SuppressPolicy,
     TablePolicy,
 )
-from contracts.record import NO_TIME_MS
-from services.observe.histogram import Histogram, HistogramSnapshot
-from services.observe.snapshot import OperatorKind, OperatorSnapshot
+from headrace.contracts.record import NO_TIME_MS
+from headrace.services.observe.histogram import Histogram, HistogramSnapshot
+from headrace.services.observe.snapshot import OperatorKind, OperatorSnapshot
 from tests.observe.examples import WINDOW, Ran, clicks
 
 POLICIES: tuple[AnyOperator, ...] = (
@@ -29,6 +30,7 @@ POLICIES: tuple[AnyOperator, ...] = (
     DistinctPolicy(window=WINDOW),
     TablePolicy(),
     FilterPolicy(where="value.page > 3"),
+    SamplePolicy(every=2),
     AggregatePolicy(function="count", window=WINDOW),
     SuppressPolicy(until="time-limit", limit_ms=30_000),
 )
@@ -47,7 +49,7 @@ def test_every_operator_has_a_snapshot(policy: AnyOperator) -> None:
     assert (seen.name, seen.kind) == (policy.kind, policy.kind)
     assert seen.counts.taken == 20
     assert seen.counts.balance() == 0
-    has_time = policy.kind not in {"table", "filter"}
+    has_time = policy.kind not in {"table", "filter", "sample"}
     assert seen.stream_time_ms == (18_000 if has_time else None)
 
 

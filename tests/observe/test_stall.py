@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.observe.snapshot import TaskSnapshot, WorkerSnapshot
-from services.observe.stall import UNSEEN_S_MAX, Phase, Stall, Watched, stalls, watch
+from headrace.services.observe.snapshot import TaskSnapshot, WorkerSnapshot
+from headrace.services.observe.stall import UNSEEN_S_MAX, Phase, Stall, Watched, stalls, watch
 from tests.observe.examples import task, worker
 
 TIMEOUT_S = 60.0
@@ -88,8 +88,16 @@ def test_what_moves_now_and_then_is_not_stuck(phase: Phase) -> None:
         task(position=99),  # a marker of a transaction, and nothing behind it
         task(committed=90),  # the same, uncommitted
         task(end=None, readable_end=None),  # nobody knows
+        task(waiting_records=5, awaits_schema=True),  # a registry is away
     ],
-    ids=["quiet", "open transaction", "marker", "uncommitted marker", "unknown end"],
+    ids=[
+        "quiet",
+        "open transaction",
+        "marker",
+        "uncommitted marker",
+        "unknown end",
+        "registry away",
+    ],
 )
 def test_where_nothing_is_to_be_done_nothing_is_stuck(idle: TaskSnapshot) -> None:
     assert after(1_000, idle) == ()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contracts.policies import AnyOperator
-from contracts.record import Headers, Record
-from contracts.topology import with_names
-from services.operators.chain import Chain
-from services.operators.operator import Batch, Step
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
-from services.state.store import Store
+from headrace.contracts.policies import AnyOperator
+from headrace.contracts.record import Headers, Record
+from headrace.contracts.topology import with_names
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Batch, Step
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
+from headrace.services.state.store import Store
 
 PIPELINE = "operators"
 FAR_MS = 1 << 40

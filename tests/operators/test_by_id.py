@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from contracts.decision import Reason
-from contracts.policies import DeduplicatePolicy, FilterPolicy, ReorderPolicy
-from contracts.record import Record
+from headrace.contracts.decision import Reason
+from headrace.contracts.policies import DeduplicatePolicy, FilterPolicy, ReorderPolicy
+from headrace.contracts.record import Record
 from tests.operators.service import FAR_MS, Service, left, record
 
 BY_ID = DeduplicatePolicy(by="id", id="value.id", interval_ms=1_000)

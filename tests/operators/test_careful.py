@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.decision import Reason
-from contracts.errors import StateUnavailable
-from services.operators.careful import Stage
-from services.operators.operator import Batch, Counts, Operator, Step, View
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
+from headrace.contracts.decision import Reason
+from headrace.contracts.errors import StateUnavailable
+from headrace.services.operators.careful import Stage
+from headrace.services.operators.operator import Batch, Counts, Operator, Step, View
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
 from tests.operators.service import PIPELINE, record
 
 

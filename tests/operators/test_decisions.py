@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.decision import Decision, Reason, Verdict
-from contracts.policies import (
+from headrace.contracts.decision import Decision, Reason, Verdict
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
@@ -25,13 +25,13 @@ from contracts.policies import (
     Tumbling,
     Unlimited,
 )
-from contracts.record import Record
-from contracts.topology import with_names
-from contracts.window import WindowBounds, window_header
-from services.operators.chain import build_operator
-from services.operators.operator import Batch, Operator
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
+from headrace.contracts.record import Record
+from headrace.contracts.topology import with_names
+from headrace.contracts.window import WindowBounds, window_header
+from headrace.services.operators.chain import build_operator
+from headrace.services.operators.operator import Batch, Operator
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
 from tests.operators.service import PIPELINE, Service, record
 from tests.properties import strategies
 

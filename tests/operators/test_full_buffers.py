@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.decision import Verdict
-from contracts.policies import (
+from headrace.contracts.decision import Verdict
+from headrace.contracts.policies import (
     AnyOperator,
     BufferPolicy,
     FilterPolicy,
@@ -13,8 +13,8 @@ from contracts.policies import (
     SuppressPolicy,
     TablePolicy,
 )
-from contracts.record import Record
-from services.operators.operator import Failure
+from headrace.contracts.record import Record
+from headrace.services.operators.operator import Failure
 from tests.operators.service import Service, left, record
 
 SHUT_DOWN = BufferPolicy(records=2, when_full="shut-down")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
@@ -16,10 +16,10 @@ from contracts.policies import (
     Tumbling,
     retention_needed_ms,
 )
-from contracts.record import Record
-from contracts.topology import with_names
-from services.operators.held_windows import give_back, may_share
-from services.operators.time_windows import has_rows
+from headrace.contracts.record import Record
+from headrace.contracts.topology import with_names
+from headrace.services.operators.windows.held_windows import give_back, may_share
+from headrace.services.operators.windows.time_windows import has_rows
 from tests.operators.service import FAR_MS, Service, left, record
 from tests.properties import strategies
 from tests.properties.strategies import MORE

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.decision import Reason, Verdict
-from contracts.policies import BufferPolicy, DeduplicatePolicy, ReorderPolicy
-from services.operators.operator import Batch
-from services.operators.reorder import NO_CAUSE, Reorder
+from headrace.contracts.decision import Reason, Verdict
+from headrace.contracts.policies import BufferPolicy, DeduplicatePolicy, ReorderPolicy
+from headrace.services.operators.operator import NO_CAUSE, Batch
+from headrace.services.operators.reorder import Reorder
 from tests.operators.service import Service, left, record
 
 POLICY = ReorderPolicy(grace_ms=50, idle_ms=1_000, late="topic")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.decision import Reason, Verdict
-from contracts.policies import (
+from headrace.contracts.decision import Reason, Verdict
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     DeduplicatePolicy,
@@ -17,7 +17,7 @@ from contracts.policies import (
     Tumbling,
     Window,
 )
-from services.operators.operator import Aside
+from headrace.services.operators.operator import Aside
 from tests.operators.service import Service, left, record
 
 CLOSED: tuple[Window, ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     DeduplicatePolicy,
@@ -19,13 +19,13 @@ from contracts.policies import (
     Unlimited,
     Window,
 )
-from contracts.record import NO_TIME_MS, Record
-from contracts.topology import with_names, with_windows
-from services.operators.chain import Chain
-from services.operators.operator import Batch
-from services.operators.progress import progress_ms
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.contracts.topology import with_names, with_windows
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Batch
+from headrace.services.operators.progress import progress_ms
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
 
 REORDER = ReorderPolicy(grace_ms=10, idle_ms=1)
 LIMIT = SuppressPolicy(until="time-limit", limit_ms=20)

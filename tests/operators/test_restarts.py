@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
@@ -23,7 +23,7 @@ from contracts.policies import (
     Tumbling,
     Window,
 )
-from contracts.record import Record
+from headrace.contracts.record import Record
 from tests.operators.service import FAR_MS, Service, left, record
 from tests.properties import strategies
 from tests.properties.strategies import MORE
@@ -51,7 +51,7 @@ parts = st.lists(strategies.records(size_max=10), min_size=3, max_size=3)
 def _drop_often() -> Iterator[None]:
     """What left is swept away after a few items, so that a sweep too many shows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("services.operators.sweep.SWEEP_AFTER_ROWS", 3)
+        patch.setattr("headrace.services.operators.sweep.SWEEP_AFTER_ROWS", 3)
         yield
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.decision import Reason
-from contracts.policies import (
+from headrace.contracts.decision import Reason
+from headrace.contracts.policies import (
     AggregatePolicy,
     DeduplicatePolicy,
     FilterPolicy,
@@ -16,7 +16,7 @@ from contracts.policies import (
     Unlimited,
     Window,
 )
-from contracts.record import Record
+from headrace.contracts.record import Record
 from tests.operators.service import Service, left, record
 
 HERE = f"{__name__}:"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
@@ -16,8 +16,8 @@ from contracts.policies import (
     TablePolicy,
     Tumbling,
 )
-from contracts.record import Headers, Record
-from contracts.window import WindowBounds, window_header, windowed_key
+from headrace.contracts.record import Headers, Record
+from headrace.contracts.window import WindowBounds, window_header, windowed_key
 from tests.operators.service import FAR_MS, Service, left, record
 
 MEGABYTE = b"\x01k" * (1 << 19)

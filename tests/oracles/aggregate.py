@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contracts.policies import Hopping, Session, Sliding, Tumbling, Unlimited, Window
-from contracts.record import NO_TIME_MS, Record
-from contracts.window import UNLIMITED_END_MS, WindowBounds
+from headrace.contracts.policies import Hopping, Session, Sliding, Tumbling, Unlimited, Window
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.contracts.window import UNLIMITED_END_MS, WindowBounds
 from tests.oracles import sliding
 from tests.oracles.expected import Expected, Output
 

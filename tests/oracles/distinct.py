@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contracts.policies import Session, Tumbling
-from contracts.record import NO_TIME_MS, Record
-from contracts.window import WindowBounds
+from headrace.contracts.policies import Session, Tumbling
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.contracts.window import WindowBounds
 from tests.oracles.expected import Expected, Output
 
 if TYPE_CHECKING:

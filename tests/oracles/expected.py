@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from contracts.record import Headers, Record
-    from contracts.window import WindowBounds
+    from headrace.contracts.record import Headers, Record
+    from headrace.contracts.window import WindowBounds
 
 
 class Output(NamedTuple):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contracts.record import NO_TIME_MS, Record
+from headrace.contracts.record import NO_TIME_MS, Record
 from tests.oracles.expected import Expected
 
 if TYPE_CHECKING:

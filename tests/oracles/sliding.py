@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from contracts.record import NO_TIME_MS, Record
-from contracts.window import WindowBounds
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.contracts.window import WindowBounds
 from tests.oracles.expected import Expected, Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from contracts.policies import Sliding
+    from headrace.contracts.policies import Sliding
 
     Fold = Callable[[Sequence[Record]], bytes | None]
 

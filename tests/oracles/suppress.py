@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from contracts.policies import Session, Sliding, Unlimited, Window
-from contracts.record import NO_TIME_MS, Record
-from contracts.window import WINDOW_HEADER
+from headrace.contracts.policies import Session, Sliding, Unlimited, Window
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.contracts.window import WINDOW_HEADER
 from tests.oracles.expected import Expected, Update
 
 if TYPE_CHECKING:

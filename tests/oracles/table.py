@@ -9,7 +9,7 @@ from tests.oracles.expected import Expected
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from contracts.record import Record
+    from headrace.contracts.record import Record
 
 
 def table(records: Sequence[Record]) -> Expected:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from contracts.policies import Hopping, Session, Sliding, Tumbling, Window
-from contracts.record import Record
-from contracts.window import WindowBounds, windowed_key
+from headrace.contracts.policies import Hopping, Session, Sliding, Tumbling, Window
+from headrace.contracts.record import Record
+from headrace.contracts.window import WindowBounds, windowed_key
 from tests.conformance.vectors import load
 from tests.oracles.aggregate import Function, aggregate
 from tests.oracles.deduplicate import deduplicate

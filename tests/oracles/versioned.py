@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 
 Row = tuple[bytes, int]
 """A value and its timestamp."""

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
     DeduplicatePolicy,
     DistinctPolicy,
     FilterPolicy,
+    MergePolicy,
     ReorderPolicy,
+    SamplePolicy,
     SuppressPolicy,
     TablePolicy,
 )
-from contracts.record import Record
-from contracts.window import window_of
+from headrace.contracts.record import Record
+from headrace.contracts.window import window_of
 from tests.oracles.aggregate import aggregate
 from tests.oracles.deduplicate import deduplicate
 from tests.oracles.distinct import distinct
 from tests.oracles.expected import Expected, Update
 from tests.oracles.filter import filter_events, filter_updates
 from tests.oracles.reorder import reorder
+from tests.oracles.sample import sample
 from tests.oracles.suppress import UNBOUNDED, Bounds, until_time_limit, until_window_closes
 from tests.oracles.table import table
 from tests.properties.functions import FUNCTIONS
@@ -55,7 +58,7 @@ def _hands_on_olds(policy: AnyOperator, olds: Olds) -> bool:
     """Whether what is behind sees old values; a final result is the first of its window."""
     if isinstance(policy, SuppressPolicy):
         return olds is not None and policy.until == "time-limit"
-    if isinstance(policy, FilterPolicy):
+    if isinstance(policy, FilterPolicy | SamplePolicy):
         return olds is not None
     return isinstance(policy, TablePolicy | AggregatePolicy)
 
@@ -65,6 +68,9 @@ def expected_of(policy: AnyOperator, records: Sequence[Record], olds: Olds = Non
     match policy:
         case ReorderPolicy():
             return _expected_of_reorder(policy, records)
+        case MergePolicy():
+            message = "a merge is judged with its lanes, in test_merge.py"
+            raise AssertionError(message)
         case DeduplicatePolicy():
             forward_late = policy.late == "forward"
             return deduplicate(
@@ -77,14 +83,22 @@ def expected_of(policy: AnyOperator, records: Sequence[Record], olds: Olds = Non
             return distinct(records, policy.window)
         case TablePolicy():
             return table(records)
-        case FilterPolicy():
-            if olds is None:
-                return filter_events(records, is_two_or_more)
-            return filter_updates(records, olds, is_two_or_more)
+        case FilterPolicy() | SamplePolicy():
+            return _expected_to_pass(policy, records, olds)
         case AggregatePolicy():
             return aggregate(records, FUNCTIONS[policy.function], policy.window)
         case SuppressPolicy():
             return _expected_of_suppress(policy, records, olds)
+
+
+def _expected_to_pass(
+    policy: FilterPolicy | SamplePolicy, records: Sequence[Record], olds: Olds
+) -> Expected:
+    if isinstance(policy, SamplePolicy):
+        return sample(records, policy.every, olds)
+    if olds is None:
+        return filter_events(records, is_two_or_more)
+    return filter_updates(records, olds, is_two_or_more)
 
 
 def identity_of(record: Record, by: str) -> object | None:

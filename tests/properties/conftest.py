@@ -11,5 +11,5 @@ import pytest
 def _drop_often() -> Iterator[None]:
     """What left is swept away after a few items, so that a sweep too many shows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("services.operators.sweep.SWEEP_AFTER_ROWS", 3)
+        patch.setattr("headrace.services.operators.sweep.SWEEP_AFTER_ROWS", 3)
         yield

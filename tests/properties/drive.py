@@ -13,13 +13,13 @@ from functools import partial
 from itertools import chain as chained
 from typing import Protocol
 
-from contracts.policies import AnyOperator
-from contracts.record import Record
-from services.operators.chain import Chain, build_operator
-from services.operators.operator import Batch, Step
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
-from services.state.store import Store
+from headrace.contracts.policies import AnyOperator
+from headrace.contracts.record import Record
+from headrace.services.operators.chain import Chain, build_operator
+from headrace.services.operators.operator import Batch, Step
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
+from headrace.services.state.store import Store
 from tests.oracles.expected import Expected, Output
 from tests.properties.strategies import Stop
 
@@ -70,9 +70,14 @@ class WholeChain:
         self, policies: Sequence[AnyOperator], overlay: Overlay, *, carefully: bool = False
     ) -> None:
         """Build every operator over its part of the store."""
-        self._chain = Chain(policies, overlay.view)
-        self.process = partial(self._chain.process, carefully=carefully)
-        self.save = self._chain.save
+        self.take(Chain(policies, overlay.view), carefully=carefully)
+
+    def take(self, chain: Chain, *, carefully: bool) -> None:
+        """Be this chain."""
+        self._chain = chain
+        self.process = partial(chain.process, carefully=carefully)
+        self.advance = partial(chain.advance, carefully=carefully)
+        self.save = chain.save
 
     def held(self) -> int:
         """How many records are held now, by all operators."""
@@ -176,6 +181,17 @@ class Drive:
         self._check_laws(step, end - first)
         self.outcome.take(step, first)
         self.outcome.held, self.outcome.taken = self.subject.held(), end
+
+    def advance(self, time_ms: int) -> list[Output]:
+        """The source is as far as that by the clock; what leaves because of it."""
+        assert isinstance(self.subject, WholeChain)
+        before = len(self.outcome.outputs)
+        step = self.subject.advance(time_ms)
+        assert self.subject.imbalance() == 0, "records were lost or invented"
+        if step is not None:
+            self.outcome.take(step, self.outcome.taken)
+        self.outcome.held = self.subject.held()
+        return self.outcome.outputs[before:]
 
     def _check_laws(self, step: Step, size: int) -> None:
         causes = step.forwarded.causes

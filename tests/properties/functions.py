@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 from tests.oracles.aggregate import Function
 
 

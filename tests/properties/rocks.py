@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import settings
 
-from contracts.record import Record
-from services.state.memory import MemoryStore
-from services.state.rocks import RocksMemory, RocksStore
-from services.state.store import Store
+from headrace.contracts.record import Record
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.rocks import RocksMemory, RocksStore
+from headrace.services.state.store import Store
 from tests.properties.drive import Build, run
 from tests.properties.strategies import Stop
 

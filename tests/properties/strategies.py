@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from contracts.policies import BufferPolicy, Hopping, Session, Sliding, Tumbling, Unlimited
-from contracts.record import Headers, Record
+from headrace.contracts.policies import BufferPolicy, Hopping, Session, Sliding, Tumbling, Unlimited
+from headrace.contracts.record import Headers, Record
 
 if TYPE_CHECKING:
-    from contracts.policies import Window
+    from headrace.contracts.policies import Window
 
 TOPIC = "input"
 FAR_FUTURE_MS = 1 << 40

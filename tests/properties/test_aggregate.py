@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.policies import AggregatePolicy, Session, Window
-from contracts.record import Record
+from headrace.contracts.policies import AggregatePolicy, Session, Window
+from headrace.contracts.record import Record
 from tests.oracles.aggregate import aggregate
 from tests.properties import strategies
 from tests.properties.drive import assert_agree, operator_of, run

@@ -8,11 +8,11 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contracts.record import Record
-from spark_jobs.versioned.at_once import LookUps, NewVersions
-from spark_jobs.versioned.history import REJECTED, VersionedStore
-from spark_jobs.versioned.records import objects
-from spark_jobs.versioned.state import MemoryRows, TaskState
+from headrace.contracts.record import Record
+from headrace.spark_jobs.versioned.at_once import LookUps, NewVersions
+from headrace.spark_jobs.versioned.history import REJECTED, VersionedStore
+from headrace.spark_jobs.versioned.records import objects
+from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from tests.properties.strategies import MORE
 
 BUCKETS = 3

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.policies import AnyOperator
-from contracts.record import Record
+from headrace.contracts.policies import AnyOperator
+from headrace.contracts.record import Record
 from tests.properties import strategies
 from tests.properties.drive import Outcome, chain_of, run
 from tests.properties.strategies import Stop

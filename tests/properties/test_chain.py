@@ -5,17 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
+    BufferPolicy,
     DeduplicatePolicy,
     FilterPolicy,
     ReorderPolicy,
     SuppressPolicy,
     TablePolicy,
 )
-from contracts.record import Record
-from contracts.topology import with_names
+from headrace.contracts.record import Record
+from headrace.contracts.topology import with_names
 from tests.properties import strategies
 from tests.properties.compose import expected_of_chain
 from tests.properties.drive import chain_of, run
@@ -95,6 +96,26 @@ def _check(policies: Chain, records: list[Record], plan: list[Stop]) -> None:
     end = len(records) if expected.failure is None else expected.failure
     assert sorted(i for i in outcome.late if i < end) == sorted(i for i in expected.late if i < end)
     assert sorted(i for i in outcome.dead if i < end) == sorted(i for i in expected.dead if i < end)
+
+
+def test_what_an_operator_before_lets_go_at_once_stays_in_order() -> None:
+    """Two that leave a suppress for one cause, the first of them late for the reorder."""
+    times_ms = (637, 640, 642, 645, 647, 650, 652)
+    records = [Record(b"b", None, at_ms, (), "input", 0, None) for at_ms in times_ms]
+    records += [
+        Record(b"a", b"2", 655, (), "input", 0, 7),
+        Record(b"b", None, 647, (), "input", 0, None),
+        Record(b"a", b"2", 660, (), "input", 0, 9),
+    ]
+    suppress = SuppressPolicy(
+        name="suppress",
+        store="suppress",
+        until="time-limit",
+        limit_ms=5,
+        buffer=BufferPolicy(records=3, when_full="emit-early"),
+    )
+    reorder = ReorderPolicy(name="reorder", store="reorder", grace_ms=1)
+    _check((suppress, reorder), records, [])
 
 
 @MORE

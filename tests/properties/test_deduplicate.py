@@ -7,8 +7,8 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.policies import DeduplicatePolicy
-from contracts.record import Record
+from headrace.contracts.policies import DeduplicatePolicy
+from headrace.contracts.record import Record
 from tests.properties import strategies
 from tests.properties.compose import expected_of
 from tests.properties.drive import assert_agree, operator_of, run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.policies import DistinctPolicy, Session, Tumbling
-from contracts.record import Record
+from headrace.contracts.policies import DistinctPolicy, Session, Tumbling
+from headrace.contracts.record import Record
 from tests.oracles.distinct import distinct
 from tests.properties import strategies
 from tests.properties.drive import assert_agree, operator_of, run

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     DeduplicatePolicy,
@@ -19,9 +19,9 @@ from contracts.policies import (
     Tumbling,
     Unlimited,
 )
-from contracts.record import Record
-from contracts.time import TIME_MS_MAX
-from contracts.topology import with_names
+from headrace.contracts.record import Record
+from headrace.contracts.time import TIME_MS_MAX
+from headrace.contracts.topology import with_names
 from tests.properties import strategies
 from tests.properties.compose import expected_of
 from tests.properties.drive import operator_of, run

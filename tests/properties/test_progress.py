@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
@@ -30,14 +30,14 @@ from contracts.policies import (
     Unlimited,
     Window,
 )
-from contracts.record import NO_TIME_MS, Record
-from contracts.topology import with_names, with_windows
-from services.operators.chain import Chain
-from services.operators.operator import Batch, Step
-from services.operators.progress import progress_ms
-from services.operators.reorder import Reorder
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.contracts.topology import with_names, with_windows
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Batch, Step
+from headrace.services.operators.progress import progress_ms
+from headrace.services.operators.reorder import Reorder
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
 
 GRACE_MS = 10
 REORDER = ReorderPolicy(grace_ms=GRACE_MS, idle_ms=1)

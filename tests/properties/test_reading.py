@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.policies import AnyOperator
-from contracts.record import Record
-from services.operators.chain import Chain
-from services.operators.deduplicate import Deduplicate
-from services.operators.lifespan import clock_ms
-from services.operators.operator import Batch
-from services.operators.reading import read_key, read_rows
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
+from headrace.contracts.policies import AnyOperator
+from headrace.contracts.record import Record
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.deduplicate import Deduplicate
+from headrace.services.operators.lifespan import clock_ms
+from headrace.services.operators.operator import Batch
+from headrace.services.operators.reading import read_key, read_rows
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
 from tests.properties import strategies
 from tests.properties.drive import PIPELINE
 from tests.properties.test_chain import event_chains, final_results, table_chains

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contracts.policies import BufferPolicy, ReorderPolicy
-from contracts.record import Record
+from headrace.contracts.policies import BufferPolicy, ReorderPolicy
+from headrace.contracts.record import Record
 from tests.properties import strategies
 from tests.properties.compose import expected_of
 from tests.properties.drive import assert_agree, assert_holds, operator_of, run

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contracts.policies import BufferPolicy, SuppressPolicy
-from contracts.record import Record
-from contracts.window import WindowBounds, window_header
-from services.operators.suppress import Suppress
-from services.state.memory import MemoryStore
+from headrace.contracts.policies import BufferPolicy, SuppressPolicy
+from headrace.contracts.record import Record
+from headrace.contracts.window import WindowBounds, window_header
+from headrace.services.operators.suppress import Suppress
+from headrace.services.state.memory import MemoryStore
 from tests.properties import strategies
 from tests.properties.compose import expected_of
 from tests.properties.drive import Drive, OneOperator, assert_agree, assert_holds, operator_of, run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from contracts.policies import TablePolicy
-from contracts.record import Record
+from headrace.contracts.policies import TablePolicy
+from headrace.contracts.record import Record
 from tests.oracles.table import table
 from tests.properties import strategies
 from tests.properties.drive import assert_agree, operator_of, run

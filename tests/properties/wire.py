@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from contracts.record import Record
-from contracts.window import window_header, windowed_key
+from headrace.contracts.record import Record
+from headrace.contracts.window import window_header, windowed_key
 from tests.oracles.expected import Expected, Output
 
 

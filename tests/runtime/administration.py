@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from services.runtime.cluster import Cluster, connected
-from services.settings import Settings
+from headrace.services.kafka.cluster import Cluster, connected
+from headrace.services.settings import Settings
 from tests.runtime.sidecar import Pipeline
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.broker.ports import free_ports
+from headrace.services.broker.ports import free_ports
 from tests.runtime.sidecar import MakePipeline, making_pipelines
 
 

@@ -13,7 +13,7 @@ from threading import Event, Thread
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from contracts.record import Record, offset_of
+from headrace.contracts.record import Record, offset_of
 from tests.properties.compose import expected_of_chain
 from tests.runtime.sidecar import Content, Offsets, Pipeline, contents, record
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 
-from services.broker.embedded import EmbeddedBroker
-from services.settings import Settings
+from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.services.settings import Settings
 from tests.kafka.clients import Clients
 from tests.kafka.fixtures import OwnKafka
 from tests.runtime.certificates import Authority

@@ -27,11 +27,11 @@ from typing import Protocol
 import yaml
 from aiokafka.errors import KafkaError
 
-from contracts.hops import FIRST_HOP
-from contracts.pipeline import PipelineSpec
-from contracts.progress import Progress, read_progress
-from contracts.record import Headers, Record, offset_of
-from services.cli import main
+from headrace.contracts.hops import FIRST_HOP
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.progress import Progress, read_progress
+from headrace.contracts.record import Headers, Record, offset_of
+from headrace.services.cli import main
 from tests.bench.processes import stat_of
 from tests.kafka.clients import Clients, fresh_name
 
@@ -40,7 +40,7 @@ WITHIN_S = 180.0
 _ASK_AGAIN_S = 0.05
 _SETTINGS = {
     "commit_interval": "50ms",
-    "memory": "16MiB",
+    "memory": "192MiB",
     # The broker's least: a test that kills an instance waits for so long.
     "session_timeout": "6s",
     "heartbeat_interval": "200ms",
@@ -58,15 +58,19 @@ class Sidecar:
         instance: str,
         settings: Mapping[str, str],
         files_max: tuple[int, int] | None = None,
+        code: Path | None = None,
     ) -> None:
-        """Start it; it may open so many files, and raise that to so many."""
+        """Start it; it may open so many files, and raise that to so many.
+
+        Another version of the program is started from a folder with its code.
+        """
         self.log_file = pipeline.folder / f"{fresh_name(instance)}.log"
         self.log_file.touch()
         given = {"instance_id": instance, **_SETTINGS, **settings}
-        environment = {**_plain_environment(), **_variables(pipeline, given)}
+        environment = variables_of(pipeline, given)
         words = ["run", str(pipeline.file)]
         self._process = _NURSERY.Process(
-            target=_headrace, args=(words, environment, self.log_file, files_max), daemon=True
+            target=_headrace, args=(words, environment, self.log_file, files_max, code), daemon=True
         )
         self._process.start()
 
@@ -133,6 +137,7 @@ def _headrace(
     environment: dict[str, str],
     log_file: Path,
     files_max: tuple[int, int] | None,
+    code: Path | None,
 ) -> None:
     """The command, in a process of its own, in the folder of its log."""
     if files_max is not None:
@@ -141,6 +146,11 @@ def _headrace(
     os.dup2(log, sys.stdout.fileno())
     os.dup2(log, sys.stderr.fileno())
     os.chdir(log_file.parent)
+    if code is not None:
+        # It is of a time when its folders were packages of their own.
+        found = f"import sys; sys.path.insert(0, {str(code)!r})"
+        own = f"{found}; from services.cli import main; main()"
+        os.execve(sys.executable, [sys.executable, "-P", "-c", own, *words], environment)  # noqa: S606
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["headrace", *words]
@@ -149,7 +159,7 @@ def _headrace(
 
 # A process that has imported everything is forked for each sidecar: a start takes a second less.
 _NURSERY = multiprocessing.get_context("forkserver")
-_NURSERY.set_forkserver_preload([__name__, "services.cli.run"])
+_NURSERY.set_forkserver_preload([__name__, "headrace.services.cli.run"])
 
 
 class Pipeline:
@@ -378,10 +388,8 @@ _ANY_RECORD = {
 }
 
 
-def _plain_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
-
-
-def _variables(pipeline: Pipeline, settings: Mapping[str, str]) -> dict[str, str]:
+def variables_of(pipeline: Pipeline, settings: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which a pipeline runs with these settings."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
     given = {"bootstrap_servers": pipeline.servers, **settings}
-    return {f"HEADRACE_{name.upper()}": value for name, value in given.items()}
+    return plain | {f"HEADRACE_{name.upper()}": value for name, value in given.items()}

@@ -11,9 +11,9 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 
-from contracts.record import Record
-from services.runtime import seams
-from services.runtime.fetched import Fetched, Records
+from headrace.contracts.record import Record
+from headrace.services.kafka import filling
+from headrace.services.runtime.input.fetched import Fetched, Records
 from tests.kafka.any_names import builder_of
 
 HEADERS = (("a", b"1"), ("a", None), ("\u00e9", b""))
@@ -25,7 +25,7 @@ RECORDS = [
 
 def _filled(limit_bytes: int, start: int) -> tuple[bytes, int]:
     batch = BatchBuilder(limit_bytes, 0, is_transactional=False)
-    end = seams.fill(batch, RECORDS, start)
+    end = filling.fill(batch, RECORDS, start)
     batch.close()
     return bytes(batch._build()), end  # noqa: SLF001 - what a producer calls
 
@@ -90,7 +90,7 @@ def test_a_record_without_a_time_keeps_none(times_ms: list[int]) -> None:
     start = 0
     while start < len(records):
         batch = BatchBuilder(1 << 20, 0, is_transactional=False)
-        start = seams.fill(batch, records, start)
+        start = filling.fill(batch, records, start)
         batch.close()
         built = bytes(batch._build())  # noqa: SLF001 - what a producer calls
         read += [one.timestamp_ms for one in _read(Records, built)]

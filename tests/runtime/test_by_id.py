@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contracts.dead_letter import read_dead
-from contracts.progress import read_cleaned_by
-from contracts.record import Record
-from contracts.topics import repartition_topic
+from headrace.contracts.dead_letter import read_dead
+from headrace.contracts.progress import read_cleaned_by
+from headrace.contracts.record import Record
+from headrace.contracts.topics import repartition_topic
 from tests.runtime.administration import settings_of
 from tests.runtime.sidecar import Content, MakePipeline, Pipeline, contents, record
 

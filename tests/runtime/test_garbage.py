@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.runtime import garbage
+from headrace.services.runtime.machine import garbage
 
 
 class Cycle:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.runtime.coordinator import PROTOCOL
+from headrace.services.kafka.coordinator import PROTOCOL
 from tests.kafka.tools import describe_group
 from tests.runtime.expected import some_records
 from tests.runtime.sidecar import MakePipeline, wait_until

@@ -8,8 +8,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from services.runtime.cluster import connected
-from services.settings import Settings
+from headrace.services.kafka.cluster import connected
+from headrace.services.settings import Settings
 from tests.kafka.clients import FOREVER, fresh_name
 from tests.kafka.fixtures import SharedKafka
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from services.broker.embedded import EmbeddedBroker
+from headrace.services.broker.embedded import EmbeddedBroker
 from tests.kafka.fixtures import OwnKafka
 from tests.runtime.expected import (
     REORDER_AND_DEDUPLICATE,

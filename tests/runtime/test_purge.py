@@ -10,10 +10,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import TopicPartition
 
-from contracts.topics import changelog_topic, repartition_topic
-from services.runtime.cluster import connected
-from services.runtime.purge import Purges
-from services.settings import Settings
+from headrace.contracts.topics import changelog_topic, repartition_topic
+from headrace.services.kafka.cluster import connected
+from headrace.services.runtime.changelog.purge import Purges
+from headrace.services.settings import Settings
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.runtime.administration import administer
@@ -116,7 +116,7 @@ def test_a_repartition_topic_keeps_what_is_not_committed_alone(make_pipeline: Ma
 def test_a_topic_that_cannot_be_purged_holds_up_no_other_and_is_tried_again(
     kafka: SharedKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.runtime.purge.EVERY_S", 0.05)
+    monkeypatch.setattr("headrace.services.runtime.changelog.purge.EVERY_S", 0.05)
     # Brokers let nobody delete records of a topic that is compacted alone.
     refusing = kafka.clients.make_topic(fresh_name("a"), 1, {"cleanup.policy": "compact"})
     other = kafka.clients.make_topic(fresh_name("b"), 1, {"retention.ms": "-1"})
@@ -159,7 +159,7 @@ async def allow_deletion(servers: str, topic: str) -> None:
 def test_a_stop_does_not_wait_for_a_broker_that_is_gone(
     free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.runtime.purge._LAST_WITHIN_S", 0.2)
+    monkeypatch.setattr("headrace.services.runtime.changelog.purge._LAST_WITHIN_S", 0.2)
     purges = Purges(Settings(bootstrap_servers=f"127.0.0.1:{free_port}"))
     partition = TopicPartition("repartition", 0)
     purges.let_go(partition, 3)

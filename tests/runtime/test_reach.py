@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from contracts.errors import KafkaRefused, KafkaUnreachable, SettingsInvalid
-from services.runtime.reach import reachable
-from services.runtime.security import (
+from headrace.contracts.errors import KafkaRefused, KafkaUnreachable, SettingsInvalid
+from headrace.services.kafka.reach import reachable
+from headrace.services.kafka.security import (
     client_options,
 )
-from services.settings import Settings
+from headrace.services.settings import Settings
 from tests.kafka.fixtures import OwnKafka
 from tests.runtime.certificates import Authority
 from tests.runtime.secured import PASSWORD, Secured, keystore, secured_broker

@@ -17,11 +17,11 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import InconsistentGroupProtocolError
 
-from contracts.errors import MemberForeign, TopicRefused
-from services.cli.group import group
-from services.group.view import Described
-from services.runtime.cluster import connected
-from services.settings import Settings
+from headrace.contracts.errors import MemberForeign, TopicRefused
+from headrace.services.cli.group import group
+from headrace.services.group.view import Described
+from headrace.services.kafka.cluster import connected
+from headrace.services.settings import Settings
 from tests.kafka.fixtures import OwnKafka
 from tests.runtime.expected import (
     REORDER_AND_DEDUPLICATE,

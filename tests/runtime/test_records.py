@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from contracts.dead_letter import DeadLetter, read_dead
-from contracts.decision import Reason
-from contracts.progress import LAYOUT, CleanedBy, Progress, read_cleaned_by
-from contracts.record import Record, offset_of
+from headrace.contracts.dead_letter import DeadLetter, read_dead
+from headrace.contracts.decision import Reason
+from headrace.contracts.progress import LAYOUT, CleanedBy, Progress, read_cleaned_by
+from headrace.contracts.record import Record, offset_of
 from tests.oracles.reorder import reorder
 from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
 

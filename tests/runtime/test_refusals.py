@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.state.rocks import RocksMemory, RocksStore
+from headrace.services.state.rocks import RocksMemory, RocksStore
 from tests.runtime.administration import administer
 from tests.runtime.expected import assert_cleaned, some_records
 from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar
@@ -81,12 +81,11 @@ def test_a_changelog_that_lost_records_is_refused_where_no_state_has_them(
 def test_a_changelog_that_was_made_anew_is_refused(make_pipeline: MakePipeline) -> None:
     pipeline = used(make_pipeline)
     changelog = f"{pipeline.name}-state-changelog"
-    (end,) = pipeline.clients.end_offsets(changelog).values()
     administer(pipeline, lambda cluster: cluster.delete([changelog]))
+    # The state on disk is of the one that is gone, and is put aside.
     assert refusal(pipeline) == (
-        f"the changelog {changelog}/0 was truncated or made anew: it ends at offset 0, and the"
-        f" state was written up to {end - 1}; bring the topic back, or begin anew with"
-        " `headrace reset`"
+        f"this pipeline has reached offset 200 of {pipeline.source}/0, and its changelog is empty:"
+        " it was deleted; bring it back, or begin anew with `headrace reset`"
     )
 
 
@@ -106,8 +105,9 @@ def test_a_source_that_was_made_anew_is_refused(make_pipeline: MakePipeline) -> 
     administer(pipeline, lambda cluster: cluster.delete([pipeline.source]))
     pipeline.clients.make_topic(pipeline.source)
     assert refusal(pipeline) == (
-        f"{pipeline.source}/0 ends at offset 0, and the state has reached 200: the topic was made"
-        " anew; begin anew with `headrace reset`, or bring the topic back"
+        f"`{pipeline.source}` was deleted and made anew since this state was written, so its"
+        " offsets mean other records now; begin anew with `headrace reset`, which reads all that"
+        " is there, or bring the topic back"
     )
 
 

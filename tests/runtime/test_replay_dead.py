@@ -10,27 +10,28 @@ from threading import Event
 from typing import NamedTuple
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from contracts.dead_letter import (
+from headrace.contracts.dead_letter import (
     REPLAYS_HEADER,
     DeadLetter,
     dead_headers,
     read_dead,
     replay_headers,
 )
-from contracts.decision import Reason
-from contracts.errors import GroupBusy
-from contracts.pipeline import PipelineSpec
-from contracts.record import Record
-from services.cli.pipeline_file import load_pipeline
-from services.cli.replay_dead import replay_dead
-from services.runtime.cluster import Ends, connected
-from services.runtime.replay_dead import Choice, Fate, Tally, put_back
-from services.runtime.replay_place import Place
-from services.settings import Settings
+from headrace.contracts.decision import Reason
+from headrace.contracts.errors import GroupBusy
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.record import Record
+from headrace.services.admin.replay_dead import Choice, Fate, Tally, put_back
+from headrace.services.admin.replay_place import Place
+from headrace.services.cli.pipeline_file import load_pipeline
+from headrace.services.cli.replay_dead import replay_dead
+from headrace.services.kafka.cluster import Ends, connected
+from headrace.services.settings import Settings
 from tests.kafka.clients import Clients, fresh_name
-from tests.kafka.fixtures import SharedKafka
+from tests.kafka.fixtures import OwnKafka, SharedKafka
 from tests.observe.conftest import logging_as_it_was
 from tests.runtime.sidecar import MakePipeline, contents, record
 
@@ -112,6 +113,10 @@ class Dying(NamedTuple):
 
 @pytest.fixture
 def dying(kafka: SharedKafka, tmp_path: Path) -> Dying:
+    return _dying(kafka, tmp_path)
+
+
+def _dying(kafka: SharedKafka, tmp_path: Path) -> Dying:
     name = fresh_name("dying")
     file = tmp_path / "pipeline.yaml"
     file.write_text(PIPELINE.format(name=name))
@@ -237,6 +242,29 @@ def test_a_second_replay_stops_the_first_and_each_letter_goes_back_once(dying: D
             first.result()
     assert Counter(int(one.key or b"") for one in dying.back(10_000)) == Counter(range(10_000))
     assert dying.replay() == {}
+
+
+def test_what_an_outage_left_open_of_an_earlier_replay_is_ended(
+    kafka_own: OwnKafka, tmp_path: Path
+) -> None:
+    # Such a broker does not ask whether a transaction has a partition, and never tells it the end.
+    broker = kafka_own({"transaction.partition.verification.enable": "false"})
+    dying = _dying(SharedKafka(broker.bootstrap_servers), tmp_path)
+
+    async def forget_a_partition() -> None:
+        name = f"{dying.spec.pipeline}.replay-dead"
+        producer = AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, transactional_id=name
+        )
+        async with producer, producer.transaction():
+            await producer.send_and_wait(dying.source, b"told", partition=0)
+            forgotten = TopicPartition(dying.source, 1)
+            producer._txn_manager._txn_partitions.add(forgotten)  # noqa: SLF001
+            await producer.send_and_wait(dying.source, b"forgotten", partition=1)
+
+    asyncio.run(forget_a_partition())
+    assert dying.replay() == {}
+    assert [one.value for one in dying.clients.consume_all(dying.source)] == [b"told", b"forgotten"]
 
 
 def test_a_replay_that_is_interrupted_is_taken_up_again(dying: Dying) -> None:

@@ -12,13 +12,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from contracts.errors import GroupBusy, StateUnavailable
-from contracts.pipeline import PipelineSpec
-from contracts.record import Record
-from services.cli.pipeline_file import load_pipeline
-from services.cli.reset import reset
-from services.runtime.topics import prepare_topics
-from services.settings import Settings
+from headrace.contracts.errors import GroupBusy, StateUnavailable
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.record import Record
+from headrace.services.cli.pipeline_file import load_pipeline
+from headrace.services.cli.reset import reset
+from headrace.services.kafka.topics import prepare_topics
+from headrace.services.settings import Settings
 from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.runtime.sidecar import MakePipeline, record

@@ -116,3 +116,22 @@ def test_a_count_goes_on_wherever_its_results_stand(make_pipeline: MakePipeline)
     (result,) = pipeline.cleaned()
     assert (int.from_bytes(result.value or b"", "big"), result.timestamp_ms) == (6, 2)
     assert sidecar.stop() == 0
+
+
+def test_the_log_of_one_that_was_killed_is_read_before_it_joins(
+    make_pipeline: MakePipeline,
+) -> None:
+    """To read it holds the interpreter, and a member's heartbeats."""
+    pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)
+    pipeline.produce(some_records(300, 1, value_bytes=LARGE))
+    killed = pipeline.start()
+    pipeline.wait_until_done()
+    killed.kill()
+    logs = {log.name: log.stat().st_size for log in pipeline.folder_of().glob("*.log")}
+    assert sum(logs.values()) > LARGE
+    sidecar = pipeline.start()
+    sidecar.wait_for("joining the group")
+    assert not logs.keys() & {log.name for log in pipeline.folder_of().glob("*.log")}
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    assert_cleaned(pipeline)

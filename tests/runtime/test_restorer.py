@@ -6,16 +6,21 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
-from contracts.errors import StateCorrupt, StateTruncated
-from contracts.record import Record, offset_of
-from services.runtime.restorer import Restorer
-from services.runtime.security import client_options
-from services.settings import Settings
+from headrace.contracts.errors import StateCorrupt, StateTruncated
+from headrace.contracts.record import Record, offset_of
+from headrace.services.kafka.records import record_of
+from headrace.services.kafka.security import client_options
+from headrace.services.runtime.changelog.restorer import Restorer, Take
+from headrace.services.settings import Settings
+from headrace.services.state.changelog import POSITION, Restoration
+from headrace.services.state.partition import PartitionState
+from headrace.services.state.rocks import RocksMemory
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.runtime.sidecar import record
@@ -38,7 +43,7 @@ async def restoring(kafka: SharedKafka) -> AsyncIterator[Restorer]:
     """A restorer that has not failed."""
     failures: list[BaseException] = []
     settings = Settings(bootstrap_servers=kafka.bootstrap_servers)
-    restorer = Restorer(client_options(settings, "restore"), "read_committed", failures.append)
+    restorer = Restorer(client_options(settings, "restore"), failures.append)
     await restorer.start()
     try:
         yield restorer
@@ -64,10 +69,11 @@ class Taken:
         self.offsets: list[int] = []
         self.threads: set[str] = set()
 
-    def __call__(self, records: list[Record]) -> None:
+    def __call__(self, records: list[Record], _counts_before: int) -> int:
         """Take the next ones."""
         self.offsets += map(offset_of, records)
         self.threads.add(threading.current_thread().name)
+        return 0
 
 
 def test_each_partition_is_read_from_its_position_to_its_end(
@@ -97,10 +103,11 @@ def test_who_is_cancelled_is_handed_nothing_any_more(kafka: SharedKafka, changel
     is_called, may_return, has_returned = threading.Event(), threading.Event(), threading.Event()
     other = Taken()
 
-    def take(_records: list[Record]) -> None:
+    def take(_records: list[Record], _counts_before: int) -> int:
         assert not has_returned.is_set()
         is_called.set()
         may_return.wait()
+        return 0
 
     async def act(restorer: Restorer) -> None:
         first = TopicPartition(changelog, 0)
@@ -125,7 +132,7 @@ def test_a_row_that_cannot_be_taken_fails_its_own_partition_alone(
 ) -> None:
     other = Taken()
 
-    def take(_records: list[Record]) -> None:
+    def take(_records: list[Record], _counts_before: int) -> int:
         message = "not a row"
         raise StateCorrupt(message)
 
@@ -140,6 +147,59 @@ def test_a_row_that_cannot_be_taken_fails_its_own_partition_alone(
 
     with_restorer(kafka, act)
     assert other.offsets == list(range(1_000))
+
+
+def test_an_end_far_behind_its_rows_is_looked_for_and_not_waited_for(
+    kafka: SharedKafka, tmp_path: Path
+) -> None:
+    # As compaction leaves it: rows of many commits, the end of the last; and behind it a torn one.
+    rows = [_row(number, bytes(1_000)) for number in range(20_000)]
+    torn = [_row(number, b"torn") for number in range(300)]
+    topic = kafka.clients.make_topic(fresh_name("changelog"), 1, {"retention.ms": "-1"})
+    kafka.clients.produce(topic, [*rows, record(POSITION, bytes(16), 1_000), *torn])
+    place = TopicPartition(topic, 0)
+    waited: list[int] = []
+
+    def taking(restoration: Restoration, upto: int) -> Take:
+        def take(records: list[Record], counts_before: int) -> int:
+            if offset_of(records[0]) >= upto:
+                message = "cut off"
+                raise StateCorrupt(message)
+            waited.append(restoration.take(map(record_of, records), counts_before))
+            return waited[-1]
+
+        return take
+
+    async def act(restorer: Restorer) -> None:
+        for upto in (10_000, 100_000):
+            state = PartitionState(tmp_path / "0", "clicks", RocksMemory(16 << 20), 0)
+            restoration, start = state.restoration(), state.changelog_position
+            restoring = restorer.restore(place, start, taking(restoration, upto), is_last=True)
+            if upto == 10_000:
+                with pytest.raises(StateCorrupt, match="cut off"):
+                    await restoring
+                # It was told what counts, and goes on there.
+                assert state.changelog_position >= 4_000
+                assert state.position is None
+            else:
+                assert start >= 4_000
+                assert await restoring == 20_301
+                state.check_whole("c/0")
+                assert (state.changelog_position, state.position) == (20_001, 0)
+                view = state.overlay.view("r")
+                found = dict(view.range(view.prefix, view.prefix + b"\xff"))
+                assert set(found.values()) == {bytes(1_000)}
+                assert len(found) == 20_000
+                assert len(restoration.left_open()) == 300
+            state.close()
+
+    with_restorer(kafka, act)
+    # What waits at most, and what one fetch may bring on top.
+    assert max(waited) < 20 << 20
+
+
+def _row(number: int, row: bytes) -> Record:
+    return record(b"\x01r%d" % number, row, 1_000)
 
 
 def test_what_is_open_is_not_read_and_not_taken_for_truncated(kafka: SharedKafka) -> None:

@@ -1,7 +1,7 @@
 """What we lean on inside of Faust and aiokafka is still there, and is all in one table.
 
 After an upgrade this says what moved, instead of a sidecar that loses records in some way of its
-own. After a change of ours it says what the table in `services/runtime/seams.py` does not name.
+own. After a change of ours it says what the table in `services/kafka/seams.py` does not name.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.errors import KafkaConnectionError
 
-import services.runtime
-from services.runtime import seams
+import headrace.services
+from headrace.services.kafka import seams
 from tests.architecture.source import project
 from tests.runtime.certificates import Authority
 
 FOREIGN = ("aiokafka", "asyncio", "faust", "mode")
+SEARCHED = ("headrace.services.kafka.", "headrace.services.runtime.", "headrace.services.admin.")
 MADE_FOR_EVERY_CLASS = {"_abc_impl", "_is_protocol", "logger"}
 NAMES = [(path, name) for path, names in seams.PRIVATE_NAMES.items() for name in names]
 SIGNATURES = {
+    "aiokafka.client.AIOKafkaClient": {"_on_connection_closed": "self, conn, reason"},
     "aiokafka.conn.AIOKafkaConnection": {"close": "self, reason=, exc="},
     "aiokafka.consumer.AIOKafkaConsumer": {"start": "self", "stop": "self"},
     "aiokafka.consumer.fetcher.PartitionRecords": {
@@ -58,6 +60,7 @@ SIGNATURES = {
         "request_rejoin": "self",
         "reset_generation": "self",
     },
+    "aiokafka.producer.sender.Sender": {"_maybe_wait_for_pid": "self"},
     "aiokafka.producer.transaction_manager.TransactionManager": {"consumer_group_to_add": "self"},
     "faust.App": {
         "_create_directories": "self",
@@ -157,8 +160,10 @@ def test_every_function_that_is_described_is_in_the_table() -> None:
 
 def uses() -> Iterator[Use]:
     """Everything foreign and private that the runtime calls, sets or overrides."""
-    for info in pkgutil.iter_modules(services.runtime.__path__):
-        module = importlib.import_module(f"{services.runtime.__name__}.{info.name}")
+    for info in pkgutil.walk_packages(headrace.services.__path__, "headrace.services."):
+        if info.ispkg or not info.name.startswith(SEARCHED):
+            continue
+        module = importlib.import_module(info.name)
         tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
         yield from _uses_of_others(info.name, tree)
         for node in ast.walk(tree):

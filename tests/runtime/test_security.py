@@ -12,15 +12,15 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 from yarl import URL
 
-from services.runtime.cluster import connected
-from services.runtime.reach import reachable
-from services.runtime.security import (
+from headrace.services.kafka.cluster import connected
+from headrace.services.kafka.reach import reachable
+from headrace.services.kafka.security import (
     client_options,
     consumer_options,
     faust_brokers,
     faust_credentials,
 )
-from services.settings import Settings
+from headrace.services.settings import Settings
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import OwnKafka
 from tests.runtime.secured import PASSWORD, Secured, secured_broker

@@ -8,9 +8,9 @@ import time
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from contracts.dead_letter import read_dead
-from contracts.decision import Reason
-from contracts.record import Record
+from headrace.contracts.dead_letter import read_dead
+from headrace.contracts.decision import Reason
+from headrace.contracts.record import Record
 from tests.runtime.administration import administer
 from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
 

@@ -1,15 +1,19 @@
-"""Which partition an id leads to: the one that Kafka's own clients would take."""
+"""Which partition an id leads to: the one of Kafka's own clients; and what is told of time."""
 
 from __future__ import annotations
 
 import pytest
 
-from contracts.decision import Reason
-from contracts.hops import Repartition
-from contracts.record import Record
-from contracts.topics import repartition_topic
-from services.operators.operator import Batch
-from services.runtime.exits import Spread
+from headrace.contracts.decision import Reason
+from headrace.contracts.hops import Hop, Repartition
+from headrace.contracts.origin import AWAKE, IDLE, SourceTime, read_origin, read_times
+from headrace.contracts.record import Record
+from headrace.contracts.topics import changelog_topic, repartition_topic
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Aside, Batch
+from headrace.services.runtime.output.spread import SAY_AGAIN_S, Spread
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
 
 COUNTS = (1, 2, 3, 7, 12, 64)
 KAFKAS_PARTITIONS = {
@@ -28,8 +32,42 @@ KAFKAS_PARTITIONS = {
 HOME = 1
 
 
-def spread_by(selector: str) -> Spread:
-    return Spread(Repartition(repartition_topic("p", "once"), "once", selector))
+class Clock:
+    """A clock that is moved by hand."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        """What it shows."""
+        return self.now_s
+
+
+class Readers:
+    """All of this version, or not yet."""
+
+    says_origins = True
+
+
+def spread_by(
+    selector: str, over: int, home: int = HOME, clock: Clock | None = None
+) -> tuple[Chain, Spread]:
+    end = Repartition(repartition_topic("p", "once"), "once", selector)
+    hop = Hop("state", "raw", (), changelog_topic("p", "state"), end)
+    chain = Chain((), Overlay(MemoryStore(), "p").view)
+    return chain, Spread(hop, home, chain, Readers(), over, clock or Clock())
+
+
+def by_partition(
+    spread_and_chain: tuple[Chain, Spread], batch: Batch
+) -> tuple[dict[int, list[Record]], list[Aside]]:
+    """Where records go, without what is said of where they came from."""
+    chain, spread = spread_and_chain
+    chain.process(batch)
+    parts, dead = spread.by_partition(batch, spread.over)
+    return {
+        to: [one._replace(headers=one.headers[:-1]) for one in part.records]
+        for to, part in parts.items()
+    }, dead
 
 
 def of_id(identity: bytes | None, value: bytes | None = b"v", offset: int = 0) -> Record:
@@ -39,7 +77,7 @@ def of_id(identity: bytes | None, value: bytes | None = b"v", offset: int = 0) -
 @pytest.mark.parametrize(("place", "partitions"), list(enumerate(COUNTS)))
 def test_an_id_leads_where_kafkas_own_clients_lead_a_key(place: int, partitions: int) -> None:
     records = [of_id(identity) for identity in KAFKAS_PARTITIONS]
-    spread, dead = spread_by("header.id").by_partition(Batch.of(records), partitions, HOME)
+    spread, dead = by_partition(spread_by("header.id", partitions), Batch.of(records))
     expected: dict[int, list[Record]] = {}
     for record, of_counts in zip(records, KAFKAS_PARTITIONS.values(), strict=True):
         expected.setdefault(of_counts[place], []).append(record)
@@ -48,25 +86,81 @@ def test_an_id_leads_where_kafkas_own_clients_lead_a_key(place: int, partitions:
 
 
 def test_who_has_no_id_stays_at_home() -> None:
-    spread, dead = spread_by("header.id").by_partition(Batch.of([of_id(None)]), 4, HOME)
+    spread, dead = by_partition(spread_by("header.id", 4), Batch.of([of_id(None)]))
     assert (spread, dead) == ({HOME: [of_id(None)]}, [])
 
 
 def test_home_is_a_partition_that_there_is() -> None:
-    spread, _ = spread_by("header.id").by_partition(Batch.of([of_id(None)]), 2, 5)
+    spread, _ = by_partition(spread_by("header.id", 2, home=5), Batch.of([of_id(None)]))
     assert list(spread) == [1]
 
 
 def test_records_of_a_partition_stay_in_order() -> None:
     records = [of_id(b"1", b"%d" % at, at) for at in range(5)]
-    spread, _ = spread_by("header.id").by_partition(Batch.of(records), 2, HOME)
+    spread, _ = by_partition(spread_by("header.id", 2), Batch.of(records))
     assert spread == {1: records}
 
 
 def test_an_id_that_cannot_be_read_is_dead_and_names_its_cause() -> None:
     good, poison = of_id(None, b'{"id":"1"}'), of_id(None, b'{"id":')
     batch = Batch([good, poison, good], [4, 7, 9])
-    spread, (aside,) = spread_by("value.id").by_partition(batch, 2, HOME)
+    spread, (aside,) = by_partition(spread_by("value.id", 2), batch)
     assert spread == {1: [good, good]}
     assert (aside.cause, aside.operator, aside.record) == (7, "once", poison)
     assert aside.reason is Reason.UNDECODABLE
+
+
+def test_a_record_says_where_it_came_from_and_how_far_its_partition_was() -> None:
+    chain, spread = spread_by("header.id", 2)
+    records = [of_id(b"1", offset=at)._replace(timestamp_ms=ms) for at, ms in ((7, 50), (8, 40))]
+    chain.process(Batch.of(records))
+    (part,) = spread.by_partition(Batch.of(records), 2)[0].values()
+    said = [read_origin(one.headers) for one in part.records]
+    assert said == [(HOME, 7, 50), (HOME, 8, 50)]
+
+
+def test_who_was_given_no_record_is_told_the_time_once_a_second() -> None:
+    clock = Clock()
+    chain, spread = spread_by("header.id", 3, clock=clock)
+
+    def told(state: int = AWAKE, *, urgent_before_ms: int = -1) -> dict[int, SourceTime]:
+        said = spread.rows(3, state, urgent_before_ms=urgent_before_ms)
+        rows = {to: read_times(row) for to, row in said}
+        return {to: times[0] for to, times in rows.items() if times}
+
+    def read(at_ms: int) -> None:
+        batch = Batch.of([of_id(b"1")._replace(timestamp_ms=at_ms)])
+        chain.process(batch)
+        spread.by_partition(batch, 3)
+
+    read(50)
+    assert told() == dict.fromkeys((1, 2), SourceTime(HOME, 50, AWAKE))
+    read(60)
+    assert told() == {}
+    assert not spread.owes(3, urgent_before_ms=50)
+    assert spread.owes(3, urgent_before_ms=51)
+    clock.now_s += SAY_AGAIN_S
+    assert spread.owes(3, urgent_before_ms=-1)
+    assert told() == dict.fromkeys((1, 2), SourceTime(HOME, 60, AWAKE))
+    assert not spread.owes(3, urgent_before_ms=99)
+    read(70)
+    assert told(urgent_before_ms=60) == {}
+    assert told(urgent_before_ms=61) == dict.fromkeys((1, 2), SourceTime(HOME, 70, AWAKE))
+    assert told(IDLE) == dict.fromkeys((0, 1, 2), SourceTime(HOME, 70, IDLE))
+    assert told(IDLE) == {}
+
+
+def test_nobody_is_told_what_one_of_an_older_version_would_pass_on() -> None:
+    chain, _ = spread_by("header.id", 2)
+    readers = Readers()
+    readers.says_origins = False
+    end = Repartition(repartition_topic("p", "once"), "once", "header.id")
+    hop = Hop("state", "raw", (), changelog_topic("p", "state"), end)
+    spread = Spread(hop, HOME, chain, readers, 2)
+    batch = Batch.of([of_id(b"1")])
+    chain.process(batch)
+    (part,) = spread.by_partition(batch, 2)[0].values()
+    assert part.records == batch.records
+    assert list(spread.rows(2, IDLE, urgent_before_ms=99)) == []
+    readers.says_origins = True
+    assert spread.owes(2, urgent_before_ms=-1)

@@ -9,8 +9,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from services.runtime import seams
-from services.state.changelog import POSITION
+from headrace.services.kafka import seams
+from headrace.services.state.changelog import POSITION
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import OwnKafka, SharedKafka
 from tests.runtime.sidecar import MakePipeline, record

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from contracts.errors import HeadraceError, TokenRefused, TokenUnavailable
-from services.runtime.tokens import TokenProvider
+from headrace.contracts.errors import HeadraceError, TokenRefused, TokenUnavailable
+from headrace.services.kafka.tokens import TokenProvider
 from tests.runtime.token_server import CLIENT, SECRET, TokenServer, token_server
 
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from contracts.errors import TopicRefused
-from contracts.pipeline import PipelineSpec
-from contracts.record import Record
-from contracts.topic_rules import Setting
-from services.runtime.cluster import Ends, connected
-from services.runtime.topics import PreparedTopics, prepare_topics
-from services.settings import Settings
+from headrace.contracts.errors import TopicRefused
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.record import Record
+from headrace.contracts.topic_rules import Setting
+from headrace.services.kafka.cluster import Ends, connected
+from headrace.services.kafka.topics import PreparedTopics, prepare_topics
+from headrace.services.settings import Settings
 from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import OwnKafka, SharedKafka
 

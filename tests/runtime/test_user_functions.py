@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contracts.dead_letter import read_dead
-from contracts.decision import Reason
+from headrace.contracts.dead_letter import read_dead
+from headrace.contracts.decision import Reason
 from tests.runtime.sidecar import MakePipeline, contents, record
 
 MODULE = """

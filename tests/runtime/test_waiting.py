@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from aiokafka.structs import TopicPartition
 
-from contracts.record import size_bytes
-from services.runtime.binding import Batch
-from services.runtime.worker import Worker
+from headrace.contracts.record import size_bytes
+from headrace.services.runtime.input.binding import Batch
+from headrace.services.runtime.machine.budget import RECORD_BYTES, Shares
+from headrace.services.runtime.worker import Worker
 from tests.runtime.sidecar import record
 
 SOURCE = TopicPartition("clicks.raw", 0)
@@ -24,8 +25,9 @@ def batch(count: int, value_bytes: int) -> Batch:
 
 def has_enough(waiting: int, waiting_bytes: int, more: Batch) -> bool:
     """Whether a task for which so much waits needs no more behind this batch."""
-    task = SimpleNamespace(waiting=waiting, waiting_bytes=waiting_bytes)
-    work = SimpleNamespace(waiting_records_max=100, waiting_bytes_max=1_000)
+    inbox = SimpleNamespace(records=waiting, size_bytes=waiting_bytes)
+    task = SimpleNamespace(inbox=inbox)
+    work = SimpleNamespace(shares=Shares(0, 100 * RECORD_BYTES, 0, 0))
     # A whole worker has a thread and a loop of its own, which this does not ask for.
     worker: Any = SimpleNamespace(tasks={SOURCE: task}, work=work)
     return Worker.has_enough_with(worker, more)
@@ -37,9 +39,9 @@ def has_enough(waiting: int, waiting_bytes: int, more: Batch) -> bool:
         (0, 0, batch(99, 1), False),
         (0, 0, batch(100, 1), True),
         (50, 0, batch(50, 1), True),
-        (0, 0, batch(1, 998), False),
-        (0, 0, batch(1, 999), True),
-        (1, 600, batch(1, 399), True),
+        (0, 0, batch(1, 99 * RECORD_BYTES - 2), False),
+        (0, 0, batch(1, 99 * RECORD_BYTES - 1), True),
+        (1, 60 * RECORD_BYTES, batch(1, 38 * RECORD_BYTES - 1), True),
     ],
 )
 def test_no_more_is_read_behind_a_batch_that_is_enough(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from services.observe.names import TASK, WORKER
-from services.settings import Settings, variable
+from headrace.services.observe.names import TASK, WORKER
+from headrace.services.settings import Settings, variable
 
 PAGE = Path(__file__).parents[2] / "contracts/semantics/rebalancing.md"
 _SETTING = re.compile(r"^\| `(HEADRACE_\w+)` \| (\d+) \|", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Every table of every page is true: record by record, and, where nothing restarts, at once."""
+"""Every table of every page is true: record by record, at once, cut and crashed."""
 
 from __future__ import annotations
 
@@ -6,59 +6,34 @@ from pathlib import Path
 
 import pytest
 
-from contracts.policies import OPERATOR_KINDS
-from services.state.memory import MemoryStore
-from tests.properties.drive import Drive, Outcome, chain_of
-from tests.semantics.scenario import FAILED, Leaving, Scenario, leaving, read_scenarios
+from headrace.contracts.policies import OPERATOR_KINDS
+from headrace.testing.running import play
+from headrace.testing.scenarios import Scenario, differences, load_scenarios, problems
 
 PAGES = Path(__file__).parents[2] / "contracts" / "semantics"
-NAMES = sorted([*OPERATOR_KINDS, "chain"])
+NAMES = sorted([*OPERATOR_KINDS, "chain", "max_delay", "testing"])
 SCENARIOS = {
-    f"{name}.md:{line}": scenario
+    f"{name}.md:{scenario.line}": scenario
     for name in NAMES
-    for line, scenario in read_scenarios((PAGES / f"{name}.md").read_text("utf-8"))
+    for scenario in load_scenarios(PAGES / f"{name}.md")
 }
-AT_ONCE = {place: scenario for place, scenario in SCENARIOS.items() if not scenario.restarts}
+AT_ONCE = {place: scenario for place, scenario in SCENARIOS.items() if scenario.records_alone}
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-def test_record_by_record(scenario: Scenario) -> None:
-    drive = _drive(scenario)
-    cause = 0
-    for row in scenario.rows:
-        if row.record is None:
-            drive.restart()
-            continue
-        drive.process(1)
-        assert _leaves(scenario, drive.outcome, cause) == row.leaves, f"line {row.line}"
-        cause += 1
+def test_record_by_record_cut_and_crashed(scenario: Scenario) -> None:
+    wrong = problems(scenario)
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("scenario", AT_ONCE.values(), ids=AT_ONCE)
 def test_as_one_batch(scenario: Scenario) -> None:
-    drive = _drive(scenario)
-    drive.process(len(scenario.rows))
-    for cause, row in enumerate(scenario.rows):
-        assert _leaves(scenario, drive.outcome, cause) == row.leaves, f"line {row.line}"
-
-
-def _drive(scenario: Scenario) -> Drive:
-    records = [row.record for row in scenario.rows if row.record is not None]
-    return Drive(chain_of(scenario.operators), records, MemoryStore())
-
-
-def _leaves(scenario: Scenario, outcome: Outcome, cause: int) -> list[Leaving]:
-    """All that left because of one record."""
-    records = [row.record for row in scenario.rows if row.record is not None]
-    leaves = [
-        leaving("", output.key, output.value, (output.timestamp_ms, output.headers))
-        for output in outcome.outputs
-        if output.cause == cause
-    ]
-    for side, causes in (("late:", outcome.late), ("dead:", outcome.dead)):
-        if cause in causes:
-            key, value, timestamp_ms, headers, *_ = records[cause]
-            leaves.append(leaving(side, key, value, (timestamp_ms, headers)))
-    if outcome.failure == cause:
-        leaves.append(Leaving(FAILED))
-    return leaves
+    result = play(
+        scenario.spec,
+        scenario.rows,
+        partitions=scenario.partitions,
+        has_intake=scenario.has_intake,
+        at_once=True,
+    )
+    wrong = list(differences(scenario.rows, result))
+    assert not wrong, "\n".join(wrong)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import SettingsInvalid
-from contracts.servers import servers
-from services.settings import Settings, read_settings, variable
+from headrace.contracts.errors import SettingsInvalid
+from headrace.contracts.servers import servers
+from headrace.services.settings import Settings, read_settings, variable
 
 SECRET = "rosebud-4711"  # noqa: S105  # the secret that must never come out
 
@@ -37,7 +37,7 @@ def test_nothing_set_is_the_defaults() -> None:
     assert settings.bootstrap_servers == "127.0.0.1:9092"
     assert settings.guarantee == "exactly-once"
     assert settings.http_port is None
-    assert settings.memory_bytes == 512 * 1024 * 1024
+    assert settings.memory_bytes is None
 
 
 def test_a_variable_is_written_as_in_a_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +188,7 @@ IN_CLEAR = (
     "would send the secret in clear to another machine; write https://, or set"
     " HEADRACE_OAUTH_PLAIN_HTTP to true where the way there is safe"
 )
+ADDRESS = "is not the address of one registry, such as https://host:8081, without its user"
 OAUTH = {"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "OAUTHBEARER"}
 CLIENT = {"OAUTH_TOKEN_URL": "https://a/b", "OAUTH_CLIENT_ID": "c", "OAUTH_CLIENT_SECRET": SECRET}
 
@@ -248,6 +249,34 @@ CLIENT = {"OAUTH_TOKEN_URL": "https://a/b", "OAUTH_CLIENT_ID": "c", "OAUTH_CLIEN
         (
             {"SECURITY_PROTOCOL": "SSL", "SSL_KEY_PASSWORD": SECRET},
             ["SSL_KEY_PASSWORD: does nothing without a key; set HEADRACE_SSL_KEY_FILE"],
+        ),
+        (
+            {"SCHEMA_REGISTRY_USERNAME": "a", "SCHEMA_REGISTRY_PASSWORD": SECRET},
+            [
+                f"SCHEMA_REGISTRY_{name}: does nothing without a registry;"
+                " set HEADRACE_SCHEMA_REGISTRY_URL"
+                for name in ("PASSWORD", "USERNAME")
+            ],
+        ),
+        (
+            {"SCHEMA_REGISTRY_URL": "https://a:8081", "SCHEMA_REGISTRY_PASSWORD": SECRET},
+            ["SCHEMA_REGISTRY_USERNAME: is missing; a password needs a user"],
+        ),
+        (
+            {"SCHEMA_REGISTRY_URL": "http://a:8081", "SCHEMA_REGISTRY_CA_FILE": __file__},
+            ["SCHEMA_REGISTRY_CA_FILE: does nothing without TLS; write https:// in the address"],
+        ),
+        (
+            {"SCHEMA_REGISTRY_URL": "http://a:8081", "SCHEMA_REGISTRY_USERNAME": "a"},
+            ["SCHEMA_REGISTRY_URL: would send a password in clear elsewhere; write https://"],
+        ),
+        (
+            {"SCHEMA_REGISTRY_URL": f"https://a:{SECRET}@b"},
+            [f"SCHEMA_REGISTRY_URL: {ADDRESS}"],
+        ),
+        (
+            {"SCHEMA_REGISTRY_URL": "https://a:8081,https://b:8081"},
+            [f"SCHEMA_REGISTRY_URL: {ADDRESS}"],
         ),
         (
             {"HEARTBEAT_INTERVAL": "10s"},

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
-from services.broker.embedded import LIGHT_JAVA
+from headrace.services.broker.embedded import LIGHT_JAVA
 
 WITHIN_S = 400.0
 QUICK_JAVA = " ".join(LIGHT_JAVA)

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from contracts.record import Record
-from spark_jobs.session import open_session
+from headrace.contracts.record import Record
+from headrace.spark_jobs.session import open_session
 from tests.spark.driver import QUICK_JAVA
 
 SCHEMA = (

@@ -22,12 +22,12 @@ from threading import Event, Thread
 
 import yaml
 
-from contracts.record import Record
-from services.broker.embedded import EmbeddedBroker
-from spark_jobs.cli.job_file import load_job
-from spark_jobs.jobs.run import start
-from spark_jobs.session import open_session
-from spark_jobs.write.kafka import Written
+from headrace.contracts.record import Record
+from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.spark_jobs.cli.job_file import load_job
+from headrace.spark_jobs.jobs.run import queries
+from headrace.spark_jobs.session import open_session
+from headrace.spark_jobs.write.kafka import Written
 from tests.kafka.clients import Clients, fresh_name
 from tests.runtime.sidecar import MakePipeline, Pipeline, making_pipelines
 from tests.spark.driver import QUICK_JAVA, Driver
@@ -45,6 +45,11 @@ OPERATORS = (
     f"reorder: {{grace: {GRACE_MS}ms, late: topic}}",
     "deduplicate: {by: key+id, id: header.id, interval: 1h}",
 )
+QUERY = """
+    SELECT o.key AS product, order_id, quantity, price_cents,
+        try_multiply(quantity, price_cents) AS total_cents
+    FROM orders o JOIN prices FOR SYSTEM_TIME AS OF o.time AS p ON o.key = p.key
+"""
 CHUNK = 20
 FEED_EVERY_S = 0.5
 STRIKE_WITHIN_STARTS = 1.5
@@ -78,29 +83,38 @@ class World:
         return self.folder / "delta"
 
     def write_jobs(self) -> list[Path]:
-        """A file for each of the two jobs."""
-        sinks: dict[str, dict[str, object]] = {
-            self.name: {"kafka": {"topic": self.name, "partitions": PARTITIONS}},
-            f"{self.name}-table": {"delta": {"folder": str(self.delta)}},
-        }
+        """A file for each of the two jobs: one of headrace's to Kafka, and SQL to a table."""
+        orders, prices = (
+            {"topic": one.sink, "pipeline": one.name} for one in (self.orders, self.prices)
+        )
+        jobs: list[dict[str, object]] = [
+            {
+                "job": "orders-prices",
+                "inputs": {"orders": orders, "prices": prices},
+                "retention": "365d",
+                **self._job(self.name, {"kafka": {"topic": self.name, "partitions": PARTITIONS}}),
+            },
+            {
+                "query": QUERY,
+                "streams": {"orders": {**orders, "schema": "order_id STRING, quantity BIGINT"}},
+                "tables": {
+                    "prices": {**prices, "schema": "price_cents BIGINT", "retention": "365d"}
+                },
+                **self._job(f"{self.name}-table", {"delta": {"folder": str(self.delta)}}),
+            },
+        ]
         files = []
-        for name, sink in sinks.items():
-            file = self.folder / f"{name}.yaml"
-            file.write_text(yaml.safe_dump(self._job(name, sink)))
+        for job in jobs:
+            file = self.folder / f"{job['name']}.yaml"
+            file.write_text(yaml.safe_dump(job))
             files.append(file)
         return files
 
     def _job(self, name: str, sink: dict[str, object]) -> dict[str, object]:
-        inputs = {"prices": self.prices, "orders": self.orders}
         return {
-            "job": "orders-prices",
             "name": name,
             "servers": self.servers,
             "checkpoint": str(self.folder / f"{name}-checkpoint"),
-            "inputs": {
-                side: {"topic": one.sink, "pipeline": one.name} for side, one in inputs.items()
-            },
-            "retention": "365d",
             "tasks": 4,
             "shuffle-partitions": 2,
             "sink": sink,
@@ -135,9 +149,9 @@ def run_jobs(files: list[Path], *, once: bool) -> None:
         shuffle_partitions=config.shuffle_partitions,
         settings=config.spark,
     )
-    queries = [start(spark, *each, once=once, tell=_tell) for each in loaded]
+    running = [query for each in loaded for query in queries(spark, *each, once=once, tell=_tell)]
     print(_STARTED, flush=True)
-    for query in queries:
+    for query in running:
         query.awaitTermination()
     spark.stop()
 

@@ -15,7 +15,7 @@ from datetime import UTC
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from contracts.record import Headers, Record
+from headrace.contracts.record import Headers, Record
 from tests.oracles.versioned import joined_on_time
 
 GRACE_MS = 2_000

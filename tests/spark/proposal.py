@@ -13,18 +13,20 @@ import fastavro
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from contracts.errors import HeadraceError
-from contracts.progress import LAYOUT, CleanedBy, Progress, cleaned_by_row, progress_row
-from contracts.record import Record
-from contracts.topics import cleaned_topic, progress_topic
-from spark_jobs.connectors import CONNECTORS
-from spark_jobs.operators.frames import Hearing, Spread
-from spark_jobs.operators.operate import operate
-from spark_jobs.operators.topology import LookUp, Topic
-from spark_jobs.read.decode import AvroValue, checked, decoded
-from spark_jobs.read.topics import CleanedTopic, Source, read_cleaned
-from spark_jobs.session import open_session
-from spark_jobs.versioned.tables import Versioned
+from headrace.contracts.errors import HeadraceError
+from headrace.contracts.progress import LAYOUT, CleanedBy, Progress, cleaned_by_row, progress_row
+from headrace.contracts.record import Record
+from headrace.contracts.topics import cleaned_topic, progress_topic
+from headrace.spark_jobs.connectors import CONNECTORS
+from headrace.spark_jobs.operators.frames import Hearing, Spread
+from headrace.spark_jobs.operators.operate import operate
+from headrace.spark_jobs.operators.topology import LookUp, Topic
+from headrace.spark_jobs.read.decode import AvroValue, checked, decoded
+from headrace.spark_jobs.read.source import Source
+from headrace.spark_jobs.read.topics import read_cleaned
+from headrace.spark_jobs.read.written_by import CleanedTopic
+from headrace.spark_jobs.session import open_session
+from headrace.spark_jobs.versioned.tables import Versioned
 from tests.kafka.clients import Clients, fresh_name
 from tests.spark.frames import SCHEMA
 
@@ -112,7 +114,8 @@ class _Proposal:
             grace_ms=10 if name == "grace" else None,
             release="progress" if by_progress else "stream-time",
         )
-        hearing = Hearing(cleaned.progress, cleaned.partitions, cleaned.begins)
+        names = {each.input: each.topic for each in topics}
+        hearing = Hearing(cleaned.progress, cleaned.partitions, names, cleaned.begins)
         return self._joined(operate(join, cleaned.records, Spread("partition"), hearing), name)
 
     def _joined(self, results: DataFrame, name: str) -> list[str]:

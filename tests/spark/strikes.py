@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
@@ -13,9 +14,10 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from contracts.record import Record
-from spark_jobs.headers import encode_headers
-from spark_jobs.session import open_session
+from headrace.contracts.record import Record
+from headrace.spark_jobs.headers import encode_headers
+from headrace.spark_jobs.session import open_session
+from headrace.spark_jobs.write.digest import ROW_HASH
 from tests.spark.driver import QUICK_JAVA, kill_session
 
 WRITERS = 3
@@ -31,7 +33,7 @@ _COLUMNS = [
 ]
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _IN_A_FILE = pa.schema([*_COLUMNS, ("headers", _HEADERS)])
-_ON_ITS_WAY = pa.schema([*_COLUMNS, ("headers", pa.string())])
+_ON_ITS_WAY = pa.schema([*_COLUMNS, ("headers", pa.string()), (ROW_HASH, pa.int64())])
 Moment = Literal["in the middle", "behind"]
 
 
@@ -60,7 +62,11 @@ def write_batch_file(folder: Path, number: int, records: list[tuple[str, Record]
 
 def record_table(records: list[tuple[str, Record]]) -> pa.RecordBatch:
     """Records as a writer gets them."""
-    rows = [_row(topic, one) | {"headers": encode_headers(one.headers)} for topic, one in records]
+    rows = [
+        _row(topic, one)
+        | {"headers": encode_headers(one.headers), ROW_HASH: hash((topic, one.key, one[2]))}
+        for topic, one in records
+    ]
     return pa.RecordBatch.from_pylist(rows, _ON_ITS_WAY)
 
 
@@ -78,6 +84,7 @@ def run_query(
     *,
     checkpoint: str = "checkpoint",
     connectors: Sequence[str] = (),
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Go through the files of a folder, a micro-batch each, and die where the strike says.
 
@@ -87,13 +94,14 @@ def run_query(
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = open_session(
         "strikes",
-        master="local[1]",
+        master=settings.get("spark.master", "local[1]"),
         shuffle_partitions=WRITERS,
         settings={
             "spark.ui.enabled": "false",
             "spark.driver.memory": "1g",
             "spark.driver.extraJavaOptions": QUICK_JAVA,
             "spark.databricks.delta.snapshotPartitions": "1",
+            **settings,
         },
         connectors=connectors,
     )

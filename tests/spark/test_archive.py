@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from subprocess import run
 
-from spark_jobs.home import class_archive, prepared_home
+from headrace.spark_jobs.home import class_archive, prepared_home
 
 _ARCHIVED_MIN = 5_000
 _START = """
-from spark_jobs.session import open_session
+from headrace.spark_jobs.session import open_session
 
 open_session("archived", master="local[1]").stop()
 """

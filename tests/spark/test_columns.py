@@ -10,17 +10,17 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.record import Headers, Record
-from spark_jobs.headers import decode_headers, encode_headers
-from spark_jobs.operators.columns import (
+from headrace.contracts.record import Headers, Record
+from headrace.spark_jobs.headers import decode_headers, encode_headers
+from headrace.spark_jobs.operators.columns import (
     ANSWER,
     PROGRESS,
     RECORD,
     ROW,
     take,
 )
-from spark_jobs.operators.messages import received, sent
-from spark_jobs.versioned.arrival import merge
+from headrace.spark_jobs.operators.messages import received, sent
+from headrace.spark_jobs.versioned.arrival import merge
 
 COLUMNS = (
     "task", "kind", "input", "lane", "place", "topic", "partition", "offset", "timestamp_ms",

@@ -33,7 +33,7 @@ def _state_of_worker(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
     for _ in batches:
         # Nothing that this module imports would bring it.
         state = {
-            "imported": "spark_jobs.write.transaction" in sys.modules,
+            "imported": "headrace.spark_jobs.write.transaction" in sys.modules,
             "frozen": gc.get_freeze_count(),
         }
         yield pa.RecordBatch.from_pylist([state])

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.dead_letter import DeadLetter, read_dead
-from contracts.decision import Reason
-from contracts.errors import RecordFailed, StateUnavailable
-from contracts.record import Record
-from spark_jobs.headers import decode_headers
-from spark_jobs.operators.columns import PART, RECORD, ROWS_SCHEMA
-from spark_jobs.operators.messages import received, sent
-from spark_jobs.operators.opened import Opened
-from spark_jobs.operators.processor import TaskProcessor
-from spark_jobs.operators.results import Results
-from spark_jobs.operators.stages import FoldedStep
-from spark_jobs.operators.topology import (
+from headrace.contracts.dead_letter import DeadLetter, read_dead
+from headrace.contracts.decision import Reason
+from headrace.contracts.errors import RecordFailed, StateUnavailable
+from headrace.contracts.record import Record
+from headrace.spark_jobs.headers import decode_headers
+from headrace.spark_jobs.operators.columns import PART, RECORD, ROWS_SCHEMA
+from headrace.spark_jobs.operators.messages import received, sent
+from headrace.spark_jobs.operators.opened import Opened
+from headrace.spark_jobs.operators.processor import TaskProcessor
+from headrace.spark_jobs.operators.results import Results
+from headrace.spark_jobs.operators.stages import FoldedStep
+from headrace.spark_jobs.operators.topology import (
     AggregateStep,
     FilterStep,
     ForeignKeyStep,
@@ -34,11 +34,12 @@ from spark_jobs.operators.topology import (
     Topic,
     Topology,
 )
-from spark_jobs.shapes import CHANGED, CORRECTED, DEAD, JOINED
-from spark_jobs.versioned.aggregation import Aggregation, read_long, sum_of, write_long
-from spark_jobs.versioned.arrival import Arrival, Arrivals
-from spark_jobs.versioned.state import MemoryRows, TaskState
-from spark_jobs.versioned.tables import Plain, Versioned
+from headrace.spark_jobs.shapes import CHANGED, CORRECTED, DEAD, JOINED
+from headrace.spark_jobs.versioned.aggregation import Aggregation, read_long, sum_of, write_long
+from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
+from headrace.spark_jobs.versioned.heard import Expected
+from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
+from headrace.spark_jobs.versioned.tables import Plain, Versioned
 from tests.spark.test_processor import Rows
 
 FIRST, SECOND, STREAM = 0, 1, 2
@@ -139,7 +140,7 @@ def told_of(topology: Topology, taken: Sequence[Arrival], cut_at: Sequence[int])
     told = Told([], [])
     bounds = sorted({0, len(taken), *(cut for cut in cut_at if cut < len(taken))})
     for start, end in pairwise(bounds):
-        processor = TaskProcessor(lambda _task: topology, {}, {}, {}, buckets=2)
+        processor = TaskProcessor(lambda _task: topology, Expected(), {}, {}, buckets=2)
         processor.init(rows)  # type: ignore[arg-type]
         frames = processor.handleInputRows((0,), iter([_frame(taken[start:end], start)]), None)
         for row in pd.concat(frames).to_dict("records"):
@@ -243,7 +244,7 @@ def test_a_step_that_fails_by_itself_is_found_in_smaller_pieces() -> None:
 
 
 def test_a_job_that_is_to_stop_says_at_which_record() -> None:
-    processor = TaskProcessor(lambda _task: TABLES["mapped"], {}, {}, {}, stops=True)
+    processor = TaskProcessor(lambda _task: TABLES["mapped"], Expected(), {}, {}, stops=True)
     processor.init(Rows())  # type: ignore[arg-type]
     frames = processor.handleInputRows((0,), iter([_frame([_one(b"1"), _one(b"0")], 0)]), None)
     with pytest.raises(RecordFailed, match=r"in the step `map`, at t0/0 offset 0; mend it, or"):
@@ -257,7 +258,7 @@ def test_no_record_is_to_blame_for_a_store_that_does_not_answer() -> None:
                 raise OSError
             return super().getValue(key)
 
-    processor = TaskProcessor(lambda _task: TABLES["mapped"], {}, {}, {})
+    processor = TaskProcessor(lambda _task: TABLES["mapped"], Expected(), {}, {})
     processor.init(Silent())  # type: ignore[arg-type]
     with pytest.raises(StateUnavailable):
         list(processor.handleInputRows((0,), iter([_frame([_one(b"1")], 0)]), None))

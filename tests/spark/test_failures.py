@@ -11,17 +11,18 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from contracts.dead_letter import read_dead
-from contracts.decision import Reason
-from contracts.errors import (
+from headrace.contracts.dead_letter import read_dead
+from headrace.contracts.decision import Reason
+from headrace.contracts.errors import (
     HeadraceError,
     KafkaRefused,
     KafkaUnreachable,
+    SettingsInvalid,
     SinkOfAnotherQuery,
     TopicRefused,
 )
-from services.broker.embedded import EmbeddedBroker
-from spark_jobs.cli.failure import error_of
+from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.spark_jobs.cli.failure import error_of
 from tests.architecture.source import ROOT
 from tests.kafka.clients import Clients
 from tests.kafka.fixtures import OwnKafka, SharedKafka
@@ -31,6 +32,8 @@ from tests.runtime.sidecar import wait_until
 from tests.spark.test_own_job import told
 
 __all__ = ["free_port"]
+
+OURS = ROOT / "src/headrace/spark_jobs"
 
 IMPATIENT = """\
 tasks: 1
@@ -54,7 +57,7 @@ class StockJob:
         more: str = "",
     ) -> None:
         """Write its files, with a piece of its Python replaced, and more in its YAML."""
-        write_files("README.md", folder)
+        write_files("spark_jobs/OWN_JOBS.md", folder)
         self._folder = folder
         self._replace("stock.yaml", "127.0.0.1:9092", servers, more=IMPATIENT + more)
         self._replace("stock.py", *python)
@@ -203,13 +206,14 @@ def test_a_broker_that_goes_away_and_records_that_went_unread(
 def test_an_error_of_ours_is_found_inside_of_sparks() -> None:
     text = (
         "[STREAM_FAILED] Query terminated: Traceback (most recent call last):\n"
-        "contracts.errors.KafkaUnreachable: no broker\n\nThe above exception was ...\n"
-        "contracts.errors.SinkOfAnotherQuery: `q` has written with another checkpoint\n at java"
+        "headrace.contracts.errors.KafkaUnreachable: no broker\n\nThe above exception was ...\n"
+        "headrace.contracts.errors.SinkOfAnotherQuery: `q` has written with another checkpoint\n"
+        " at java"
     )
     ours = found(text)
     assert isinstance(ours, SinkOfAnotherQuery)
     assert str(ours) == "`q` has written with another checkpoint"
-    assert isinstance(found("contracts.errors.KafkaUnreachable: x"), KafkaUnreachable)
+    assert isinstance(found("headrace.contracts.errors.KafkaUnreachable: x"), KafkaUnreachable)
 
 
 @pytest.mark.parametrize(
@@ -241,9 +245,9 @@ def test_a_time_that_sparks_source_cannot_hold_is_told() -> None:
     [
         "java.lang.ArithmeticException: long overflow",
         "java.lang.OutOfMemoryError: heap",
-        "contracts.errors.Surprise: x",
+        "headrace.contracts.errors.Surprise: x",
         "org.apache.kafka.common.errors.RecordTooLargeException: 1 MB",
-        f'Traceback:\n  File "{ROOT}/spark_jobs/write/kafka.py", line 1, in write\nKeyError: 1\n',
+        f'Traceback:\n  File "{OURS}/write/kafka.py", line 1, in write\nKeyError: 1\n',
         'Traceback:\n  File "/x/site-packages/pandas/a.py", line 1, in read\nKeyError: 1\n',
     ],
 )
@@ -251,5 +255,24 @@ def test_a_bug_keeps_its_traceback(text: str) -> None:
     assert found(text) is None
 
 
+def test_executors_of_another_python_are_told() -> None:
+    ours = found(
+        "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in"
+        " worker has different version: 3.12 than that in driver: 3.11, PySpark cannot run with"
+    )
+    assert isinstance(ours, SettingsInvalid)
+    assert str(ours).startswith("the executors run Python 3.12 and this driver runs 3.11; give")
+
+
 def found(text: str) -> HeadraceError | None:
     return error_of(RuntimeError(text), "broker:9092")
+
+
+def test_a_checkpoint_of_other_topics_is_told_as_that() -> None:
+    spark = RuntimeError(
+        "set the source option failOnDataLoss to false.\nReason: Partitions Set(a-0, a-1) have been"
+        " deleted. SQLSTATE: XXKST"
+    )
+    ours = error_of(spark, "here:9092")
+    assert isinstance(ours, TopicRefused)
+    assert "has read a-0, a-1, and no input has that any more" in str(ours)

@@ -8,8 +8,8 @@ from subprocess import run
 
 import pytest
 
-from spark_jobs import home
-from spark_jobs.java import java_program
+from headrace.spark_jobs import home
+from headrace.spark_jobs.java import java_program
 
 
 @pytest.fixture(autouse=True)

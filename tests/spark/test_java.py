@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import ProgramMissing
-from spark_jobs.java import check_java
+from headrace.contracts.errors import ProgramMissing
+from headrace.spark_jobs.java import check_java
 from tests.fake_java import put_java
 
 
@@ -61,7 +61,7 @@ def test_who_prepares_a_machine_is_told_by_one_sentence(
     put_java(tmp_path / "bin", "25.0.3")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     done = subprocess.run(
-        [sys.executable, "-m", "spark_jobs"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "headrace.spark_jobs"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
     assert done.stdout == ""

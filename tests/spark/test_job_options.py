@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from contracts.correction import CORRECTED_HEADER
-from contracts.record import Record
-from contracts.topics import cleaned_topic
+from headrace.contracts.correction import CORRECTED_HEADER
+from headrace.contracts.record import Record
+from headrace.contracts.topics import cleaned_topic
 from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.spark.driver import Driver

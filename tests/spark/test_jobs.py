@@ -12,22 +12,22 @@ from typing import Any, Literal
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from contracts.errors import StateUnavailable
-from contracts.record import Headers, Record
-from contracts.window import WindowBounds, window_header, windowed_key
-from spark_jobs.jobs.bulk import join_as_of, latest
-from spark_jobs.jobs.inputs import Inputs
-from spark_jobs.jobs.run import find_job, format_of
-from spark_jobs.observe.state import read_state
-from spark_jobs.operators.frames import Hearing, Spread
-from spark_jobs.operators.operate import operate
-from spark_jobs.operators.topology import LookUp, Topic
-from spark_jobs.read.decode import checked
-from spark_jobs.read.schema import schema_of
-from spark_jobs.versioned.tables import Versioned
-from spark_jobs.write.aim import Targets, aimed
-from spark_jobs.write.kafka import COLUMNS as KAFKA_COLUMNS
-from spark_jobs.write.output import columns
+from headrace.contracts.errors import StateUnavailable
+from headrace.contracts.record import Headers, Record
+from headrace.contracts.window import WindowBounds, window_header, windowed_key
+from headrace.spark_jobs.jobs.bulk import join_as_of, latest
+from headrace.spark_jobs.jobs.inputs import Inputs
+from headrace.spark_jobs.jobs.run import find_job, format_of
+from headrace.spark_jobs.observe.state import read_state
+from headrace.spark_jobs.operators.frames import Hearing, Spread
+from headrace.spark_jobs.operators.operate import operate
+from headrace.spark_jobs.operators.topology import LookUp, Topic
+from headrace.spark_jobs.read.decode import checked
+from headrace.spark_jobs.read.schema import schema_of
+from headrace.spark_jobs.versioned.tables import Versioned
+from headrace.spark_jobs.write.aim import Targets, aimed
+from headrace.spark_jobs.write.kafka import COLUMNS as KAFKA_COLUMNS
+from headrace.spark_jobs.write.output import columns
 from tests.oracles.versioned import joined_on_time, latest_rows
 from tests.spark.frames import (
     Row,
@@ -175,6 +175,50 @@ def test_a_count_outside_of_its_limits_is_an_alert(run_job: Callable[..., dict[s
     }
 
 
+def test_a_count_that_goes_elsewhere_has_its_whole_key(spark: SparkSession, tmp_path: Path) -> None:
+    def count(key: bytes, start_ms: int, at_ms: int, value: bytes, offset: int) -> Row:
+        window = WindowBounds("tumbling", start_ms, start_ms + 100)
+        headers = (window_header(window),)
+        return 1, Record(windowed_key(key, window), value, at_ms, headers, "1", 0, offset)
+
+    eight = (2).to_bytes(8, "big")
+    sent = [
+        count(b"k", 0, 5_000_000, eight, 0),
+        count(b"dead", 200, 5_000_000, b"nine bytes", 1),
+        count(b"late", 300, 5_000, eight, 2),
+        (1, Record(b"short", b"no count of eight bytes", 5_000_000, (), "1", 0, 3)),
+        (0, Record(b"k", b'{"least": 3, "most": null}', 4_999_000, (), "0", 0, 0)),
+    ]
+    job = find_job("count-alerts")
+    config = job.Config.model_validate(
+        {
+            "job": "count-alerts",
+            "name": "it",
+            "servers": "here:1",
+            "checkpoint": "unused",
+            "inputs": {one: {"topic": one} for one in ("limits", "counts")},
+            "sink": {"console": {}},
+            "retention": "1s",
+            "tasks": 1,
+        }
+    )
+    formats = {1: format_of(job, "counts")}
+    frame = stream_rows(spark, write_rows(tmp_path / "in", sent))
+    inputs = Inputs(["limits", "counts"], checked(frame, formats), Hearing(None, {0: 0, 1: 0}), {})
+    found: list[tuple[str, bytes]] = []
+
+    def take(frame: DataFrame, _batch: int) -> None:
+        elsewhere = frame.where("verdict IN ('dead', 'late')").select("verdict", "key").collect()
+        found.extend((row["verdict"], bytes(row["key"])) for row in elsewhere)
+
+    writer = job.transform(inputs, config).writeStream.foreachBatch(take).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    whole = {one.key for _, one in sent}
+    assert {key for _, key in found} <= whole, found
+    assert ("dead", sent[1][1].key) in found
+    assert ("dead", b"short") in found
+
+
 def history(seed: int) -> list[Row]:
     """Prices and orders over the same time, with ties, tombstones, and nulls of all kinds."""
     chance = random.Random(seed)
@@ -274,18 +318,34 @@ def test_each_verdict_goes_where_it_belongs(spark: SparkSession) -> None:
 
 def test_rows_become_columns_and_tombstones_become_deletions(spark: SparkSession) -> None:
     values = (b'{"orders": 2, "revenue_cents": 5}', None)
-    rows = [(b"x", 1_500, value) for value in values]
-    frame = spark.createDataFrame(rows, "key BINARY, timestamp_ms BIGINT, value BINARY")
+    rows = [(b"x", 1_500, value, 3, number) for number, value in enumerate(values)]
+    frame = spark.createDataFrame(
+        rows, "key BINARY, timestamp_ms BIGINT, value BINARY, task INT, sequence BIGINT"
+    )
     found = columns(frame, schema_of(find_job("revenue-by-segment").Row)).collect()
     assert [
         (row["key"], row["timestamp"].microsecond, row["deleted"], row["orders"]) for row in found
     ] == [("x", 500_000, False, 2), ("x", 500_000, True, None)]
+    assert [(row["task"], row["sequence"]) for row in found] == [(3, 0), (3, 1)]
+
+
+def test_a_table_of_alerts_has_one_key(spark: SparkSession) -> None:
+    rows = [(b"x", 1_500, b'{"key": "y", "count": 2}', 3, 1)]
+    frame = spark.createDataFrame(
+        rows, "key BINARY, timestamp_ms BIGINT, value BINARY, task INT, sequence BIGINT"
+    )
+    table = columns(frame, schema_of(find_job("count-alerts").Row))
+    assert len(set(table.columns)) == len(table.columns)
+    assert [(row["key"], row["count"]) for row in table.collect()] == [("x", 2)]
 
 
 def test_a_table_says_which_rows_are_corrections(spark: SparkSession) -> None:
-    rows = [(verdict, b"x", 1_500, b'{"price_cents": 5}') for verdict in ("joined", "corrected")]
+    rows = [
+        (verdict, b"x", 1_500, b'{"price_cents": 5}', 3, 1) for verdict in ("joined", "corrected")
+    ]
     frame = spark.createDataFrame(
-        rows, "verdict STRING, key BINARY, timestamp_ms BIGINT, value BINARY"
+        rows,
+        "verdict STRING, key BINARY, timestamp_ms BIGINT, value BINARY, task INT, sequence BIGINT",
     )
     table = columns(frame, schema_of(find_job("orders-prices").Row), corrects=True)
     assert [(row["corrected"], row["price_cents"]) for row in table.collect()] == [

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import JobInvalid
-from spark_jobs.cli.job_file import load_job
-from spark_jobs.cli.spark import submit_command
-from spark_jobs.connectors import CONNECTORS, packages
-from spark_jobs.jobs.config import inputs_of
-from spark_jobs.jobs.run import JOBS, find_job, topics_of
-from spark_jobs.read.schema import schema_of
+from headrace.contracts.errors import JobInvalid
+from headrace.spark_jobs.cli.job_file import load_job
+from headrace.spark_jobs.cli.spark import submit_command
+from headrace.spark_jobs.connectors import CONNECTORS, packages
+from headrace.spark_jobs.jobs.config import inputs_of
+from headrace.spark_jobs.jobs.run import JOBS, find_job, topics_of
+from headrace.spark_jobs.read.schema import schema_of
 
 GOOD = """\
 job: orders-prices

@@ -5,7 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.versioned.aggregation import greatest, least, numbers_of, read_long, write_long
+from headrace.spark_jobs.versioned.aggregation import (
+    greatest,
+    least,
+    numbers_of,
+    read_long,
+    write_long,
+)
 
 longs = st.integers(-(1 << 63), (1 << 63) - 1)
 

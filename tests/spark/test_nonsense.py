@@ -13,10 +13,17 @@ from pydantic import BaseModel
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from contracts.dead_letter import read_dead
-from contracts.record import Record
-from spark_jobs.read.decode import AvroValue, CountValue, Format, JsonValue, checked, decoded
-from spark_jobs.read.schema import schema_of
+from headrace.contracts.dead_letter import read_dead
+from headrace.contracts.record import Record
+from headrace.spark_jobs.read.decode import (
+    AvroValue,
+    CountValue,
+    Format,
+    JsonValue,
+    checked,
+    decoded,
+)
+from headrace.spark_jobs.read.schema import schema_of
 from tests.nonsense.chance import fresh_seed
 from tests.nonsense.records import stream
 from tests.spark.frames import read_rows, small_session, write_rows

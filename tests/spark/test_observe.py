@@ -7,12 +7,17 @@ import urllib.request
 
 import pytest
 
-from services.broker.ports import free_ports
-from spark_jobs.observe.listener import Listener
-from spark_jobs.observe.metrics import LOOPBACK, Metrics
-from spark_jobs.write.kafka import Written
-from spark_jobs.write.transaction import Note
+from headrace.services.broker.ports import free_ports
+from headrace.spark_jobs.observe.listener import Listener
+from headrace.spark_jobs.observe.metrics import LOOPBACK, Metrics
+from headrace.spark_jobs.observe.state import StateRow, waits_of
+from headrace.spark_jobs.observe.waits import lowest_of
+from headrace.spark_jobs.versioned.heard import Heard, Told
+from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
+from headrace.spark_jobs.write.kafka import Written
+from headrace.spark_jobs.write.transaction import Note
 
+PLACES = ("prices.cleaned:3", "orders.cleaned:0", "input 1")
 PROGRESS = {
     "inputRowsPerSecond": 120.0,
     "processedRowsPerSecond": 240.0,
@@ -27,9 +32,24 @@ PROGRESS = {
 }
 
 
+class Clock:
+    """Seconds that a test sets."""
+
+    now_s = 1_000.0
+
+    def __call__(self) -> float:
+        """What it shows."""
+        return self.now_s
+
+
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics("priced")
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def metrics(clock: Clock) -> Metrics:
+    return Metrics("priced", clock)
 
 
 def count(task: int, name: str, number: int) -> Note:
@@ -78,3 +98,80 @@ def test_the_page_is_served_on_this_machine(metrics: Metrics) -> None:
     metrics.set("up", "Whether the query runs.", 1)
     with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics") as answer:
         assert 'headrace_spark_up{query="priced"} 1.0' in answer.read().decode().splitlines()
+
+
+def _lowest(task: int, place: str | None, progress_ms: int | None, held: int) -> Note:
+    return Note("lowest", place, task, progress_ms, held)
+
+
+def test_who_holds_records_back_is_shown_since_when(metrics: Metrics, clock: Clock) -> None:
+    prices, orders, _ = PLACES
+    metrics.tell(1, Written(0, 0, [_lowest(0, prices, 5_000, 7), _lowest(1, prices, 5_000, 3)]))
+    clock.now_s = 1_030.0
+    metrics.tell(2, Written(0, 0, [_lowest(0, prices, 5_000, 9)]))
+    labels = '{partition="3",query="priced",topic="prices.cleaned"}'
+    page = metrics.page().splitlines()
+    assert f"headrace_spark_held_back_records{labels} 12.0" in page
+    assert f"headrace_spark_held_back_since_seconds{labels} 1000.0" in page
+    assert f"headrace_spark_lowest_progress_seconds{labels} 5.0" in page
+    metrics.tell(3, Written(0, 0, [_lowest(task, orders, 6_000, 1) for task in range(2)]))
+    page = metrics.page().splitlines()
+    assert not [line for line in page if 'topic="prices.cleaned"' in line]
+    labels = '{partition="0",query="priced",topic="orders.cleaned"}'
+    assert f"headrace_spark_held_back_since_seconds{labels} 1030.0" in page
+    metrics.tell(4, Written(0, 0, [_lowest(task, None, None, 0) for task in range(2)]))
+    assert not [line for line in metrics.page().splitlines() if 'topic="orders.cleaned"' in line]
+
+
+def test_the_log_says_who_holds_records_back_if_it_lasts(
+    metrics: Metrics, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = []
+    metrics.tell(1, Written(0, 0, [_lowest(0, PLACES[0], 5_000, 0), _lowest(1, None, None, 0)]))
+    for now_s in range(1_000, 1_600):
+        clock.now_s = float(now_s)
+        if now_s == 1_050:
+            metrics.tell(2, Written(0, 0, [_lowest(0, PLACES[0], 5_000, 7)]))
+        with caplog.at_level(logging.WARNING):
+            metrics.say_who_is_waited_for()
+        said += [(now_s, each.getMessage()) for each in caplog.records]
+        caplog.clear()
+    assert [now_s for now_s, _ in said] == [1_060, 1_120, 1_240, 1_480]
+    assert said[0][1].startswith(
+        "priced: 7 records wait, 60 s by now, for partition 3 of `prices.cleaned`,"
+        " which is at 1970-01-01T00:00:05.000+00:00; see whether its sidecar runs"
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ([(PLACES[0], 5), (PLACES[1], None)], "of which nothing was told yet"),
+        (
+            [(PLACES[0], 5), (PLACES[1], -1)],
+            "of `orders.cleaned`, which has nothing yet",
+        ),
+        ([(PLACES[2], 5), (PLACES[1], 6)], "input 1, which is at 1970-01-01T00:00:00.005+00:00"),
+        ([(PLACES[0], 1 << 62)], "which is at 4611686018427387904 ms"),
+    ],
+)
+def test_the_lowest_of_several_is_named(told: list[tuple[str, int | None]], said: str) -> None:
+    assert str(lowest_of(told)).endswith(said)
+
+
+def test_a_checkpoint_says_for_whom_its_tasks_wait() -> None:
+    rows = []
+    for task, told in enumerate([{"a:0": 5_000}, {"a:0": 5_000, "a:1": 7}]):
+        state = TaskState(MemoryRows())
+        state.numbers["join:held:records"] = 4
+        heard = Heard(state, ["a:0", "a:1"], {})
+        for place, progress_ms in told.items():
+            heard.tell(place, Told(progress_ms, None))
+        state.save()
+        row = state.rows.get(HEADER)
+        assert row is not None
+        rows.append(StateRow(0, task, HEADER, "numbers", len(row), "", row))
+    both, last = ("\n".join(waits_of(some)) for some in (rows, rows[1:]))
+    assert both.startswith("operator 0 holds 8 records, and waits for partition 1 of `a`, of which")
+    assert last.startswith("operator 0 holds 4 records, and waits for partition 1 of `a`, which is")
+    assert last.endswith("at 1970-01-01T00:00:00.007+00:00")

@@ -14,18 +14,24 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from contracts.dead_letter import read_dead
-from contracts.decision import Reason
-from contracts.errors import TopologyRefused
-from contracts.record import Headers, Record
-from spark_jobs.operators.frames import Hearing, Spread
-from spark_jobs.operators.operate import operate
-from spark_jobs.operators.pairs import left_of, paired, right_of
-from spark_jobs.operators.topology import AggregateStep, ForeignKeyStep, JoinStep, LookUp, Topic
-from spark_jobs.operators.windows import JoinWindow, join_streams, late_rows
-from spark_jobs.read.decode import JsonValue, checked, decoded
-from spark_jobs.versioned.aggregation import read_long, sum_of
-from spark_jobs.versioned.tables import Plain, Versioned
+from headrace.contracts.dead_letter import read_dead
+from headrace.contracts.decision import Reason
+from headrace.contracts.errors import TopologyRefused
+from headrace.contracts.record import Headers, Record
+from headrace.spark_jobs.operators.frames import Hearing, Spread
+from headrace.spark_jobs.operators.operate import operate
+from headrace.spark_jobs.operators.pairs import left_of, paired, right_of
+from headrace.spark_jobs.operators.topology import (
+    AggregateStep,
+    ForeignKeyStep,
+    JoinStep,
+    LookUp,
+    Topic,
+)
+from headrace.spark_jobs.operators.windows import JoinWindow, join_streams, late_rows
+from headrace.spark_jobs.read.decode import JsonValue, checked, decoded
+from headrace.spark_jobs.versioned.aggregation import read_long, sum_of
+from headrace.spark_jobs.versioned.tables import Plain, Versioned
 from tests.spark.frames import Row, small_session, stream_rows, write_rows
 
 LEFT, RIGHT = 0, 1

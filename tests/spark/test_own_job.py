@@ -1,14 +1,15 @@
-"""A job of one's own: the README's, as its reader runs it, and handed to executors elsewhere."""
+"""A job of one's own: the page's, as its reader runs it, and handed to executors elsewhere."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.pages import run_there, write_files
@@ -18,18 +19,32 @@ from tests.spark.proposal import MASTER
 HERE = ["headrace", "spark", "stock.yaml", "--once"]
 
 
-@pytest.fixture(params=["here", "elsewhere"])
+@pytest.fixture(params=["here", "elsewhere", "in a package"])
 def command(request: pytest.FixtureRequest) -> list[str]:
     """The command that runs the job; on two executors, which must be sent its module."""
-    return HERE if request.param == "here" else [*HERE, "--master", MASTER, "--print"]
+    return [*HERE, "--master", MASTER, "--print"] if request.param == "elsewhere" else HERE
 
 
-def test_the_job_of_the_readme_adds_up_what_warehouses_have(
-    kafka: SharedKafka, tmp_path: Path, command: list[str]
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder with the job's files; once its module lies in a package that is called as ours."""
+    write_files("spark_jobs/OWN_JOBS.md", tmp_path)
+    if request.node.callspec.params["command"] == "in a package":
+        package = tmp_path / "services"
+        package.mkdir()
+        (package / "__init__.py").touch()
+        (tmp_path / "stock.py").rename(package / "stock.py")
+        file = tmp_path / "stock.yaml"
+        text = file.read_text().replace("job: stock", "job: services.stock")
+        file.write_text(re.sub(r"spark: .*\n", "", text))
+    return tmp_path
+
+
+def test_the_job_of_the_page_adds_up_what_warehouses_have(
+    kafka: SharedKafka, folder: Path, command: list[str]
 ) -> None:
     name = fresh_name("stock")
-    write_files("README.md", tmp_path)
-    file = tmp_path / "stock.yaml"
+    file = folder / "stock.yaml"
     text = file.read_text().replace("127.0.0.1:9092", kafka.bootstrap_servers)
     for mine in ("name: stock", "stock.cleaned", "stock.total"):
         text = text.replace(mine, mine.replace("stock", name))
@@ -48,9 +63,9 @@ def test_the_job_of_the_readme_adds_up_what_warehouses_have(
             record(b"south/screw", b"many", 2_000),
         ],
     )
-    printed = run_there(command, tmp_path)
+    printed = run_there(command, folder)
     if "--print" in command:
-        run_there(shlex.split(printed), tmp_path)
+        run_there(shlex.split(printed), folder)
     totals = {one.key: one.value for one in kafka.clients.consume_all(f"{name}.total")}
     assert totals == {b"bolt": b'{"pieces":17}', b"nut": b'{"pieces":0}'}
     dead = kafka.clients.consume_all(f"{name}.cleaned.dead")

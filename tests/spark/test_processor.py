@@ -7,11 +7,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from spark_jobs.operators.columns import ROWS_SCHEMA
-from spark_jobs.operators.processor import TaskProcessor
-from spark_jobs.operators.topology import LookUp, Topic
-from spark_jobs.shapes import DEAD, REACHED
-from spark_jobs.versioned.tables import Versioned
+from headrace.spark_jobs.operators.columns import ROWS_SCHEMA
+from headrace.spark_jobs.operators.processor import TaskProcessor
+from headrace.spark_jobs.operators.topology import LookUp, Topic
+from headrace.spark_jobs.shapes import DEAD, REACHED
+from headrace.spark_jobs.versioned.heard import Expected
+from headrace.spark_jobs.versioned.tables import Versioned
 
 JOIN = LookUp("join", Topic("table", 0, Versioned(1_000)), stream=1, release="progress")
 NUMBERS = {"int", "bigint"}
@@ -50,9 +51,9 @@ def _frame(**said: object) -> pd.DataFrame:
 @pytest.mark.parametrize("heard", [{0: 0, 1: 0}, {0: 1, 1: 0}])
 @pytest.mark.parametrize("verdict", [DEAD, REACHED])
 def test_a_batch_of_nothing_but_rows_that_pass_through(heard: dict[int, int], verdict: str) -> None:
-    processor = TaskProcessor(lambda _task: JOIN, heard, {}, {})
+    processor = TaskProcessor(lambda _task: JOIN, Expected(heard, {0: "t"}), {}, {})
     processor.init(Rows())  # type: ignore[arg-type]
-    aside = f'{{"verdict": "{verdict}", "reason": "undecodable"}}'
+    aside = f'{{"verdict": "{verdict}", "reason": "undecodable", "number": 0}}'
     row = _frame(topic="t", key=b"k", value=b"{", offset=7, aside=aside)
     told = pd.concat(processor.handleInputRows((0,), iter([row]), None))
     assert list(told["verdict"]).count(DEAD) == (verdict == DEAD)

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from contracts.record import Record
-from spark_jobs.operators.frames import Hearing, Spread
-from spark_jobs.operators.operate import operate
-from spark_jobs.operators.topology import AggregateStep, LookUp, Step, Topic
-from spark_jobs.versioned.aggregation import Aggregation
-from spark_jobs.versioned.tables import Versioned
+from headrace.contracts.record import Record
+from headrace.spark_jobs.operators.frames import Hearing, Spread
+from headrace.spark_jobs.operators.operate import operate
+from headrace.spark_jobs.operators.topology import AggregateStep, LookUp, Step, Topic
+from headrace.spark_jobs.versioned.aggregation import Aggregation
+from headrace.spark_jobs.versioned.tables import Versioned
 from tests.spark.frames import Row, collect_stream, small_session, stream_rows, write_rows
 
 PRICES, ORDERS = 0, 1
@@ -72,7 +72,7 @@ class Inputs:
         reader = self._spark.readStream.schema(PROGRESS_SCHEMA)
         progress = reader.parquet(str(self._folder / "progress"))
         join = LookUp("join", self._table, stream=ORDERS, join="left", release="progress")
-        hearing = Hearing(progress, {PRICES: 1, ORDERS: 1})
+        hearing = Hearing(progress, {PRICES: 1, ORDERS: 1}, dict(enumerate(TOPICS)))
         results = operate(join, records, Spread(tasks=3), hearing)
         found = collect_stream(results, self._folder / "checkpoint", "key", "value", "table_value")
         return sorted(found)

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field, create_model
 
-from contracts.errors import SchemaRefused
-from spark_jobs.read.schema import schema_of
+from headrace.contracts.errors import SchemaRefused
+from headrace.spark_jobs.read.schema import schema_of
 
 
 class Kind(StrEnum):

@@ -6,11 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from contracts.errors import StateOfOtherOptions, TopologyRefused
-from spark_jobs.operators.frames import Spread
-from spark_jobs.operators.stamp import keep_options
-from spark_jobs.operators.topology import LookUp, MapStep, Topic, Topology, options_of, verify
-from spark_jobs.versioned.tables import Plain, Versioned
+from headrace.contracts.errors import StateOfOtherOptions, TopologyRefused
+from headrace.spark_jobs.operators.frames import Spread
+from headrace.spark_jobs.operators.stamp import input_option, keep_options
+from headrace.spark_jobs.operators.topology import (
+    LookUp,
+    MapStep,
+    Topic,
+    Topology,
+    options_of,
+    verify,
+)
+from headrace.spark_jobs.versioned.tables import Plain, Versioned
 
 PRICES = Topic("prices", 0, Versioned(60_000))
 PRICED = LookUp("priced", PRICES, stream=1, grace_ms=10_000)
@@ -52,6 +59,15 @@ def test_a_longer_retention_brings_nothing_back() -> None:
     numbers["prices:time_ms"] = 300_000
     keep_options(numbers, options_of(longer))
     assert numbers["prices:forgotten_ms"] == 240_000
+
+
+def test_another_topic_is_refused_and_one_that_was_not_written_down_is_taken() -> None:
+    older, renamed = _first(PRICED), {input_option(0, "prices"): 1, input_option(1, "renamed"): 1}
+    inputs = {input_option(0, "prices"): 1, input_option(1, "orders"): 1}
+    assert keep_options(older, options_of(PRICED) | inputs) == []
+    assert keep_options(older, options_of(PRICED) | inputs) == []
+    with pytest.raises(StateOfOtherOptions, match="input 1 of this job was the topic `orders`"):
+        keep_options(older, options_of(PRICED) | renamed)
 
 
 def test_another_join_of_a_stream_is_taken() -> None:

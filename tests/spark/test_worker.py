@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from spark_jobs.worker import forget_jars, settle, without_jars
+from headrace.spark_jobs.worker import forget_jars, settle, without_jars
 
 
 def test_jars_leave_the_path_and_what_python_remembers_of_them(

@@ -8,15 +8,25 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
-from contracts.errors import InstanceFenced, SinkOfAnotherQuery, TopicRefused
-from contracts.record import Headers, Record
-from contracts.topics import cleaned_topic, late_topic
-from spark_jobs.write.kafka import KafkaSink
-from spark_jobs.write.markers import Marker, last_marker, markers_topic
-from spark_jobs.write.topics import check_topics, ensure_markers
-from spark_jobs.write.transaction import Batch, check_marker, write_rows
+from headrace.contracts.errors import InstanceFenced, SinkOfAnotherQuery, TopicRefused
+from headrace.contracts.record import Headers, Record
+from headrace.contracts.topics import cleaned_topic, late_topic
+from headrace.spark_jobs.write.digest import Digest
+from headrace.spark_jobs.write.gathered import Gathered
+from headrace.spark_jobs.write.kafka import KafkaSink
+from headrace.spark_jobs.write.markers import Marker, last_marker, markers_topic
+from headrace.spark_jobs.write.topics import check_topics, ensure_markers
+from headrace.spark_jobs.write.transaction import (
+    Batch,
+    check_marker,
+    commit_rows,
+    end_earlier,
+    timeout_ms_of,
+    write_rows,
+)
 from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.spark.driver import KILLED, Driver, dying_order
@@ -132,14 +142,94 @@ def test_a_driver_never_sees_what_it_started_die_before_it() -> None:
     assert dying_order([12, 300, 400], leader=300, caller=300) == [12, 400, 300]
 
 
+def digest_of(*numbers: int) -> Digest:
+    digest = Digest()
+    for table in tables(*numbers)("any"):
+        digest.taken(table)
+    return digest
+
+
 def test_a_writer_that_was_overtaken_commits_nothing(batch: Batch, kafka: SharedKafka) -> None:
     def overtaken() -> Iterator[pa.RecordBatch]:
         yield from tables(1)(batch.query)
         assert write_rows(batch, 0, tables(1)(batch.query)) == (RECORDS, 0)
 
     with pytest.raises(InstanceFenced, match="another driver runs this query"):
-        write_rows(batch, 0, overtaken())
+        commit_rows(batch, 0, overtaken(), digest_of(1))
     assert said(kafka.clients.consume_all(batch.query)) == said(a_batch(1))
+
+
+def test_a_copy_of_a_task_that_was_slower_writes_nothing(batch: Batch, kafka: SharedKafka) -> None:
+    def copied() -> Iterator[pa.RecordBatch]:
+        yield from tables(1)(batch.query)
+        assert write_rows(batch, 0, tables(1)(batch.query)) == (RECORDS, 0)
+
+    assert write_rows(batch, 0, copied()) == (RECORDS, RECORDS)
+    assert said(kafka.clients.consume_all(batch.query)) == said(a_batch(1))
+
+
+def test_no_transaction_is_open_while_rows_are_computed(batch: Batch, kafka: SharedKafka) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from tables(1, 2)(batch.query)
+        assert kafka.clients.consume_all(batch.query, read_committed=False) == []
+        message = "the step before"
+        raise ArithmeticError(message)
+
+    with pytest.raises(ArithmeticError, match="the step before"):
+        write_rows(batch, 0, failing())
+    assert kafka.clients.consume_all(batch.query) == []
+
+
+def test_a_write_that_fails_leaves_no_transaction_open(batch: Batch, kafka: SharedKafka) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from tables(1)(batch.query)
+        assert len(kafka.clients.consume(batch.query, 1, read_committed=False)) > 0
+        message = "the disk"
+        raise ArithmeticError(message)
+
+    with pytest.raises(ArithmeticError, match="the disk") as caught:
+        commit_rows(batch, 0, failing(), digest_of(1))
+    assert not hasattr(caught.value, "__notes__")
+    assert kafka.clients.consume_all(batch.query) == []
+
+
+def test_a_transaction_may_stand_open_for_a_minute_and_longer_where_there_is_more_to_write() -> (
+    None
+):
+    assert [timeout_ms_of(size_bytes) for size_bytes in (0, 50 << 20, 120 << 20, 9 << 30)] == [
+        60_000,
+        60_000,
+        122_880,
+        900_000,
+    ]
+
+
+@pytest.mark.parametrize("in_memory_bytes", [1, 64 << 20])
+def test_rows_wait_in_memory_or_on_disk(in_memory_bytes: int) -> None:
+    with Gathered(in_memory_bytes) as gathered:
+        added = [*tables(1, 2, 3)("any")]
+        for table in (added[0][:0], *added, added[0][:0]):
+            gathered.add(table)
+        assert gathered.size_bytes > sum(table.nbytes for table in added)
+        assert [*gathered.tables()] == added
+    with Gathered() as nothing:
+        assert [*nothing.tables()] == []
+
+
+def test_what_a_driver_left_open_is_ended_by_the_next(batch: Batch, kafka: SharedKafka) -> None:
+    left = Producer(
+        {
+            **batch.client,
+            "transactional.id": f"{batch.query}-0",
+            "transaction.timeout.ms": 900_000,
+        }
+    )
+    left.init_transactions()
+    left.begin_transaction()
+    left.produce(batch.query, b"never committed")
+    left.flush()
+    end_earlier(batch, 1)
+    assert kafka.clients.consume_all(batch.query) == []
 
 
 def test_batches_are_as_large_as_a_topic_takes(kafka: SharedKafka) -> None:
@@ -168,7 +258,9 @@ def test_order_stays_and_a_marker_is_found_behind_aborted_ones(
     aborted = [Record(b"0", b"{}", 1, (), "", 0, None)] * 100
     kafka.clients.produce_aborted(markers_topic(batch.query), aborted, fresh_name("other"))
     found = last_marker(batch.client, markers_topic(batch.query), 0)
-    assert found == batch.marker
+    assert found is not None
+    assert found._replace(rows=None, keys="") == batch.marker
+    assert found.rows == RECORDS
     written = kafka.clients.consume_all(batch.query)
     assert [one.timestamp_ms for one in written] == [one.timestamp_ms for one in a_batch(3)]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
-from contracts.record import Record
-from spark_jobs.connectors import CONNECTORS
-from spark_jobs.write.delta import DeltaSink
-from spark_jobs.write.parquet import ParquetSink
+from headrace.contracts.record import Record
+from headrace.spark_jobs.connectors import CONNECTORS
+from headrace.spark_jobs.write.delta import DeltaSink
+from headrace.spark_jobs.write.parquet import ParquetSink
 from tests.spark.driver import KILLED, Driver
 from tests.spark.strikes import Strike, run_query, write_batch_file
 from tests.spark.tables import live_files

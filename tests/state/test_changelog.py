@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contracts.errors import StateCorrupt
-from contracts.record import Record
-from services.state.changelog import (
+from headrace.contracts.errors import StateCorrupt
+from headrace.contracts.record import Record
+from headrace.services.state.changelog import (
     ABOUT,
     CHANGELOG,
     POSITION,
+    RESTORED_AT,
     ChangelogRecord,
     Position,
     Restoration,
     Stamp,
+    is_being_restored,
     put_position,
     put_stamp,
+    reached,
     read_cleaned,
     read_position,
     read_purged,
@@ -27,9 +30,9 @@ from services.state.changelog import (
     records_of,
     rewrite,
 )
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay, StoreView
-from services.state.store import Store
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay, StoreView
+from headrace.services.state.store import Store, Stretch
 
 STORES = ("", "a", "ab", "\u00e9")
 KEYS = (b"", b"k", b"kk", b"\x00", b"\xff")
@@ -126,6 +129,16 @@ def written(lives: Iterable[Step]) -> Writer:
     return writer
 
 
+def compacted(log: Sequence[Record], upto: int) -> list[Record]:
+    """What compaction leaves that works from the front, and knows nothing from an offset on."""
+    newest = {record.key: record.offset for record in log if (record.offset or 0) < upto}
+    return [
+        record
+        for record in log
+        if (record.offset or 0) >= upto or newest[record.key] == record.offset
+    ]
+
+
 def restored(log: Sequence[Record], cut: Iterable[int], store: Store | None = None) -> Overlay:
     """What is restored of a changelog that comes in batches of these sizes, and then the rest."""
     overlay = Overlay(MemoryStore() if store is None else store, "pipeline")
@@ -162,15 +175,8 @@ def test_compaction_takes_nothing_away_once_what_was_torn_is_written_again(
     lives: list[Step], changed: Changes, cut: list[int], data: st.DataObject
 ) -> None:
     writer = written([*lives, Step(changed, None, 0)])
-    newest = {record.key: record.offset for record in writer.log}
     upto = data.draw(st.integers(0, last_offset(writer.log) + 1))
-    # Compaction works from the front, and leaves what it did not come to.
-    compacted = [
-        record
-        for record in writer.log
-        if (record.offset or 0) >= upto or newest[record.key] == record.offset
-    ]
-    assert rows_of(restored(compacted, cut)) == writer.truth
+    assert rows_of(restored(compacted(writer.log, upto), cut)) == writer.truth
 
 
 @given(steps)
@@ -180,6 +186,96 @@ def test_what_is_left_open_is_what_stands_behind_the_last_commit(lives: list[Ste
     restoration.take(writer.log)
     torn = {record.key for record in writer.log if (record.offset or 0) >= writer.closed_at}
     assert set(restoration.left_open()) == torn
+
+
+class CutOff(MemoryStore):
+    """Whoever writes to it dies at some write; what was written before is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes_left = -1
+
+    def write(self, drops: Sequence[Stretch], *rows: Mapping[bytes, bytes | None]) -> None:
+        """Write, or die."""
+        if self.writes_left == 0:
+            raise InterruptedError
+        self.writes_left -= 1
+        super().write(drops, *rows)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _take_little_at_once() -> Iterator[None]:
+    """Three rows at most, where more than a commit counts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.services.state.changelog.PIECE_BYTES", 600)
+        yield
+
+
+@given(steps, changes, cuts, st.lists(st.integers(0, 6), max_size=4), st.data())
+def test_who_is_told_what_counts_takes_it_in_pieces_and_goes_on_where_it_was_cut_off(
+    lives: list[Step],
+    changed: Changes,
+    cut: list[int],
+    deaths: list[int],
+    data: st.DataObject,
+) -> None:
+    writer = written([*lives, Step(changed, None, 0), *lives])
+    left = compacted(writer.log, data.draw(st.integers(0, writer.closed_at)))
+    store = CutOff()
+    for writes_left in [*deaths, -1]:
+        store.writes_left = writes_left
+        overlay = Overlay(store, "pipeline")
+        restoration, start = Restoration(overlay), reached(overlay)
+        rest = [record for record in left if (record.offset or 0) >= start]
+        # Who goes on knows by the mark what counts, and need not look again.
+        is_told = not is_being_restored(overlay)
+        try:
+            for size in [*cut, len(rest)]:
+                restoration.take(rest[:size], writer.closed_at if is_told else 0)
+                rest = rest[size:]
+        except InterruptedError:
+            whole = overlay.position(CHANGELOG) == writer.closed_at
+            assert is_being_restored(overlay) or not reached(overlay) or whole
+    assert not is_being_restored(overlay)
+    assert overlay.position(RESTORED_AT) is None
+    assert rows_of(overlay) == writer.truth
+    assert overlay.position(CHANGELOG) == writer.closed_at
+    torn = {record.key for record in writer.log if (record.offset or 0) >= writer.closed_at}
+    assert set(restoration.left_open()) == torn
+
+
+def test_what_counts_waits_for_nothing_and_is_no_state_before_its_end() -> None:
+    writer = written([Step({("a", b"%d" % at): b"row"}, None, 0) for at in range(1000)])
+    left = compacted(writer.log, writer.closed_at)
+    # The rows, and one end behind all of them.
+    assert len(left) == 1001
+    overlay = Overlay(MemoryStore(), "pipeline")
+    restoration = Restoration(overlay)
+    for start in range(0, 1000, 10):
+        assert restoration.take(left[start : start + 10], writer.closed_at) == 0
+        assert is_being_restored(overlay)
+        assert overlay.position(CHANGELOG) is None
+        assert reached(overlay) == last_offset(left[: start + 10]) + 1
+    restoration.take(left[1000:], writer.closed_at)
+    assert not is_being_restored(overlay)
+    assert rows_of(overlay) == writer.truth
+
+
+def test_an_end_that_was_compacted_away_meanwhile_is_not_taken_for_reached() -> None:
+    writer = written([Step({("a", b"k"): b"old", ("a", b"other"): b"row"}, None, 0)])
+    looked_at = writer.closed_at
+    log = [record for record in writer.log if record.key not in {POSITION, b"\x01ak"}]
+    writer.live(Step({("a", b"k"): b"new"}, None, 0))
+    later = [record for record in writer.log if (record.offset or 0) >= looked_at]
+    overlay = Overlay(MemoryStore(), "pipeline")
+    restoration = Restoration(overlay)
+    restoration.take(log, looked_at)
+    assert is_being_restored(overlay)
+    assert restoration.take(later[:1], looked_at) > 0
+    assert is_being_restored(overlay)
+    restoration.take(later[1:], looked_at)
+    assert not is_being_restored(overlay)
+    assert rows_of(overlay) == writer.truth
 
 
 def test_nothing_is_a_changelog_too() -> None:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.errors import StateCorrupt, StateLayoutNewer, StateOfAnotherPipeline
-from services.state import layout
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay, StoreView
-from services.state.store import Store
+from headrace.contracts.errors import StateCorrupt, StateLayoutNewer, StateOfAnotherPipeline
+from headrace.services.state import layout
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay, StoreView
+from headrace.services.state.store import Store
 
 ALL = (b"", b"\xff" * 8)
 
@@ -209,7 +209,7 @@ def test_restored_rows_are_in_the_store_at_once() -> None:
     store = MemoryStore()
     overlay = Overlay(store, "clicks")
     ids, held = overlay.view("ids").prefix, overlay.view("held").prefix
-    overlay.take_up({ids + b"a": b"4", held + b"a": b"2", ids + b"b": None}, "changelog", 5)
+    overlay.take_up({ids + b"a": b"4", held + b"a": b"2", ids + b"b": None}, {"changelog": 5})
     again = Overlay(store, "clicks")
     assert rows_of(again.view("ids")) == {"a": b"4"}
     assert rows_of(again.view("held")) == {"a": b"2"}

@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from contracts.errors import StateLayoutNewer, StateLocked, StateOfAnotherPipeline
-from contracts.record import NO_TIME_MS
-from contracts.topics import TOMBSTONES_KEPT_MS
-from services.state import layout
-from services.state.changelog import Stamp, records_of
-from services.state.partition import PartitionState
-from services.state.rocks import RocksMemory, RocksStore
+from headrace.contracts.errors import (
+    StateCorrupt,
+    StateLayoutNewer,
+    StateLocked,
+    StateOfAnotherPipeline,
+)
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.contracts.topics import TOMBSTONES_KEPT_MS
+from headrace.services.state import layout
+from headrace.services.state.changelog import POSITION, Stamp, records_of
+from headrace.services.state.partition import PartitionState
+from headrace.services.state.rocks import RocksMemory, RocksStore
 
 NOW_MS = 1_700_000_000_000
 STAMP = Stamp(1, "clicks", "raw", [{"kind": "table", "name": "table"}])
@@ -94,6 +99,49 @@ def test_a_stamp_that_is_the_same_is_not_written_again(folder: Path) -> None:
         assert records_of(state.overlay) == []
         state.stamp_with(STAMP._replace(topic="other"))
         assert [key for key, _ in records_of(state.overlay)] == [b"\x00stamp"]
+
+
+def test_a_database_of_another_changelog_is_put_aside_and_said(folder: Path) -> None:
+    with opened_of(folder, "one") as state:
+        # It was there before anybody wrote down whose it is, and is taken.
+        assert (state.rebuilt_because, row_of(state)) == (None, b"row")
+        state.keep_up(NOW_MS)
+    with opened_of(folder, "one") as state:
+        assert (state.rebuilt_because, row_of(state)) == (None, b"row")
+    for changelog in ("two", "three"):
+        with opened_of(folder, changelog) as state:
+            assert is_new(state)
+            assert state.rebuilt_because is not None
+            assert f"{folder}.aside, and may be deleted" in state.rebuilt_because
+            put(state, changelog.encode())
+            state.commit(7, NOW_MS)
+    with opened(folder.with_name("0.aside")) as state:
+        assert row_of(state) == b"two"
+    with opened_of(folder, None) as state:
+        assert (state.rebuilt_because, row_of(state)) == (None, b"three")
+
+
+@contextmanager
+def opened_of(folder: Path, changelog_id: str | None) -> Iterator[PartitionState]:
+    state = PartitionState(folder, "clicks", RocksMemory(8 << 20), NOW_MS, changelog_id)
+    try:
+        yield state
+    finally:
+        state.close()
+
+
+def test_what_is_restored_by_halves_goes_on_there_and_is_no_state(folder: Path) -> None:
+    rows = [Record(b"\x05tablekey", b"later", 0, (), "changelog", 0, at) for at in (7, 8)]
+    with opened(folder) as state:
+        state.restoration().take(rows[:1], counts_before=10)
+    with opened(folder) as state:
+        assert state.changelog_position == 8
+        with pytest.raises(StateCorrupt, match=r"whole at offset 10 of the changelog c/0, which"):
+            state.check_whole("c/0")
+        end = Record(POSITION, b"\x00" * 16, 0, (), "changelog", 0, 9)
+        state.restoration().take([rows[1], end])
+        state.check_whole("c/0")
+        assert (state.changelog_position, state.position, row_of(state)) == (10, 0, b"later")
 
 
 @pytest.mark.parametrize("name", ["CURRENT", "MANIFEST", "CURRENT gone"])

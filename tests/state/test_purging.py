@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.errors import StateCorrupt
-from contracts.policies import (
+from headrace.contracts.errors import StateCorrupt
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
@@ -27,12 +27,12 @@ from contracts.policies import (
     Unlimited,
     Window,
 )
-from contracts.record import NO_TIME_MS, Record
-from contracts.topology import with_names
-from contracts.window import WindowBounds, window_header
-from services.operators.chain import Chain
-from services.operators.operator import Batch, Step
-from services.state.changelog import (
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.contracts.topology import with_names
+from headrace.contracts.window import WindowBounds, window_header
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Batch, Step
+from headrace.services.state.changelog import (
     ABOUT,
     CHANGELOG,
     Position,
@@ -44,9 +44,9 @@ from services.state.changelog import (
     read_stamp,
     records_of,
 )
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
-from services.state.purging import Purging
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
+from headrace.services.state.purging import Purging
 from tests.properties import strategies
 from tests.properties.drive import PIPELINE, Drive, chain_of, run
 from tests.properties.strategies import MORE, TOPIC, Stop
@@ -110,8 +110,8 @@ EVERY = tuple(map(with_names, BY_TIME + BY_WALKING))
 def _soon() -> Iterator[None]:
     """A few rows are worth a sweep, and a few records are worth a walk."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("services.operators.sweep.SWEEP_AFTER_ROWS", 3)
-        patch.setattr("services.state.purging.WALK_FROM_RECORDS", 4)
+        patch.setattr("headrace.services.operators.sweep.SWEEP_AFTER_ROWS", 3)
+        patch.setattr("headrace.services.state.purging.WALK_FROM_RECORDS", 4)
         yield
 
 

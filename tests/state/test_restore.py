@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.policies import (
+from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
@@ -25,10 +25,10 @@ from contracts.policies import (
     Unlimited,
     Window,
 )
-from contracts.record import Record, offset_of
-from contracts.topology import with_names
-from services.operators.operator import Batch
-from services.state.changelog import (
+from headrace.contracts.record import Record, offset_of
+from headrace.contracts.topology import with_names
+from headrace.services.operators.operator import Batch
+from headrace.services.state.changelog import (
     ABOUT,
     ChangelogRecord,
     Position,
@@ -36,9 +36,9 @@ from services.state.changelog import (
     put_position,
     records_of,
 )
-from services.state.memory import MemoryStore
-from services.state.overlay import Overlay
-from services.state.store import Store
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
+from headrace.services.state.store import Store
 from tests.properties import strategies
 from tests.properties.drive import PIPELINE, Drive, chain_of, run
 from tests.properties.strategies import MORE, Stop
@@ -81,7 +81,7 @@ chains = st.sampled_from(CHAINS).map(with_names)
 def _drop_often() -> Iterator[None]:
     """What left is swept away after a few items: a sweep is in no changelog."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("services.operators.sweep.SWEEP_AFTER_ROWS", 3)
+        patch.setattr("headrace.services.operators.sweep.SWEEP_AFTER_ROWS", 3)
         yield
 
 

@@ -14,7 +14,7 @@ from shutil import copytree
 
 import pytest
 
-from contracts.errors import (
+from headrace.contracts.errors import (
     HeadraceError,
     StateCorrupt,
     StateLayoutNewer,
@@ -22,9 +22,9 @@ from contracts.errors import (
     StateOfAnotherPipeline,
     StateUnavailable,
 )
-from services.state import layout
-from services.state.overlay import Overlay
-from services.state.rocks import RocksMemory, RocksStore
+from headrace.services.state import layout
+from headrace.services.state.overlay import Overlay
+from headrace.services.state.rocks import RocksMemory, RocksStore
 
 ROOT = Path(__file__).parents[2]
 ALL = (b"", b"\xff")
@@ -35,7 +35,7 @@ DAMAGES = 60
 OPEN = """
 import sys
 from pathlib import Path
-from services.state.rocks import RocksMemory, RocksStore
+from headrace.services.state.rocks import RocksMemory, RocksStore
 store = RocksStore(Path(sys.argv[1]), RocksMemory(8 << 20))
 """
 HOLD = OPEN + "print('open', flush=True)\nsys.stdin.read()"
@@ -52,6 +52,30 @@ while True:
     number += 1
 """
 )
+STALL = (
+    OPEN
+    + """
+from threading import Event, Thread
+row = {b"row": b"old"}
+store.write([], row)
+store.flush()
+# One file is too many from now on, and nobody merges it.
+options = {"level0_file_num_compaction_trigger": "100"}
+for name in ("slowdown", "stop"):
+    options[f"level0_{name}_writes_trigger"] = "1"
+store._database.set_options(options)
+writer = Thread(target=store.write, args=([], {b"row": b"new"}))
+writer.start()
+for _ in range(20):
+    Event().wait(0.01)
+print("runs on", store.get_many([b"row"]), writer.is_alive(), flush=True)
+store._database.set_options({name: "1000" for name in options})
+writer.join()
+print("written", store.get_many([b"row"]), flush=True)
+store.close()
+"""
+)
+WITHIN_S = 60
 
 
 def opened(path: Path) -> RocksStore:
@@ -306,6 +330,19 @@ def test_a_killed_process_loses_nothing_that_it_committed(tmp_path: Path, last: 
     assert position in {committed[-1], committed[-1] + 1}
     assert set(rows.values()) == ({b"%d" % position * 100} if rows else set())
     assert len(rows) == (0 if position == -1 else 1_000)
+
+
+def test_a_write_that_stalls_lets_the_interpreter_go(path: Path) -> None:
+    # While RocksDB itself waits, nothing of the process runs; only from outside it can be ended.
+    done = subprocess.run(
+        [sys.executable, "-c", STALL, path],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=WITHIN_S,
+        check=True,
+    )
+    assert done.stdout.splitlines() == ["runs on [b'old'] True", "written [b'new']"]
 
 
 def test_all_databases_together_stay_within_their_memory(tmp_path: Path) -> None:

@@ -9,17 +9,22 @@ from typing import Any
 
 import pytest
 
-from contracts.errors import StateLayoutNewer, StateOfAnotherPipeline, StateOfOtherOptions
-from contracts.pipeline import PipelineSpec
-from contracts.record import Record
-from services.operators.chain import Chain
-from services.operators.operator import Batch
-from services.operators.time_windows import has_rows
-from services.state.changelog import Stamp
-from services.state.layout import OPERATORS_VERSION
-from services.state.partition import PartitionState
-from services.state.rocks import RocksMemory
-from services.state.stamps import carry_over, check_stamp, stamp_of
+from headrace.contracts.errors import (
+    StateLayoutNewer,
+    StateOfAnotherPipeline,
+    StateOfOtherOptions,
+    StateRefused,
+)
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.record import Record
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Batch
+from headrace.services.operators.windows.time_windows import has_rows
+from headrace.services.state.changelog import Stamp
+from headrace.services.state.layout import OPERATORS_VERSION
+from headrace.services.state.partition import PartitionState
+from headrace.services.state.rocks import RocksMemory
+from headrace.services.state.stamps import carry_over, check_stamp, stamp_of
 
 Operator = Mapping[str, Mapping[str, Any]]
 
@@ -311,3 +316,34 @@ def test_what_is_somebody_elses_is_refused(state: PartitionState) -> None:
     state.stamp_with(stamp(reorder())._replace(layout=OPERATORS_VERSION + 1))
     with pytest.raises(StateLayoutNewer, match="upgrade headrace"):
         check_stamp(state, stamp(reorder()))
+
+
+def with_topics(of: Stamp, **known: Any) -> Stamp:
+    """A stamp that says other things of its topics."""
+    return of._replace(**known)
+
+
+KNOWN = {"topic_id": "1", "partitions": 4, "spread_over": 6}
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "sentence"),
+    [
+        ("topic_id", "2", "`raw` was deleted and made anew since this state was written"),
+        ("partitions", 5, "`raw` had 4 partitions when this state was written, and has 5 now"),
+        ("spread_over", 5, "spread by id over 6 partitions, and the repartition topic has 5 now"),
+    ],
+)
+def test_topics_that_are_not_what_they_were_are_refused(
+    state: PartitionState, name: str, other: object, sentence: str
+) -> None:
+    now = with_topics(stamp(reorder()), **KNOWN)
+    for unknown in (with_topics(now, **{name: None}), now):
+        # What nobody knew before is taken, and known from then on.
+        assert check_stamp(state, now) == []
+        state.stamp_with(unknown)
+    with pytest.raises(StateRefused, match=sentence) as refused:
+        check_stamp(state, with_topics(now, **{name: other}))
+    assert refused.value.exit_code == 4
+    assert "headrace reset" in str(refused.value)
+    assert check_stamp(state, with_topics(now, **{name: None})) == []

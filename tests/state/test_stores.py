@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.errors import StateUnavailable
-from services.state.memory import MemoryStore
-from services.state.rocks import RocksMemory, RocksStore
-from services.state.store import Store, Stretch
+from headrace.contracts.errors import StateUnavailable
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.rocks import RocksMemory, RocksStore
+from headrace.services.state.store import Store, Stretch
 
 ALL: Stretch = (b"", b"\xff" * 8)
 _MEMORY = RocksMemory(8 << 20)

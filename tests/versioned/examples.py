@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from contracts.record import Headers, Record
-from spark_jobs.versioned.arrival import Arrival
-from spark_jobs.versioned.state import MemoryRows
+from headrace.contracts.record import Headers, Record
+from headrace.spark_jobs.versioned.arrival import Arrival
+from headrace.spark_jobs.versioned.state import MemoryRows
 
 FIRST, SECOND = 0, 1
 

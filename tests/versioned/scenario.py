@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from contracts.time import parse_duration_ms
-from spark_jobs.versioned.history import LATEST, REJECTED
+from headrace.contracts.time import parse_duration_ms
+from headrace.spark_jobs.versioned.history import LATEST, REJECTED
 from tests.conformance.versioned import run_vector
 
 BATCH_SIZES = (1, 3, 1000)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_jobs.versioned.functions import StepFailed, as_value, of_step
+from headrace.spark_jobs.versioned.functions import StepFailed, as_value, of_step
 
 
 def leave(_value: bytes) -> bytes:

@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.versioned.heard import WAITING_MAX, Heard, place_of
-from spark_jobs.versioned.state import MemoryRows, TaskState
+from headrace.contracts.progress import (
+    MILESTONE_OFFSETS,
+    Progress,
+    milestone_of,
+    milestone_row,
+    progress_row,
+)
+from headrace.spark_jobs.versioned.heard import (
+    WAITING_MAX,
+    Expected,
+    Heard,
+    Told,
+    Waiting,
+    pack_told,
+    place_of,
+    silent_place,
+    unpack_told,
+)
+from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
+from tests.oracles.progress import Place, Row, passed
 
 PLACES = [place_of("prices", 0), place_of("orders.cleaned", 11)]
+_Idle = tuple[str, int, int | None, int | None]
 
 
 class Task:
     """A task that is opened anew for each batch."""
 
-    def __init__(self, expected: int = 1, begins: dict[str, int] | None = None) -> None:
+    def __init__(self, *expected: str, begins: dict[str, int] | None = None) -> None:
         self.rows = MemoryRows()
-        self._expected = expected
+        self.expected = expected or PLACES[:1]
         self._begins = begins or {}
 
-    def batch(self, read: dict[str, int], told: list[tuple[str, int, int | None]]) -> int | None:
+    def batch(
+        self, read: Mapping[str, int], told: Sequence[tuple[str, int, int | None] | _Idle]
+    ) -> int | None:
         """What counts after so much was read, and these rows were told."""
         state = TaskState(self.rows)
-        heard = Heard(state, self._expected, self._begins)
+        heard = Heard(state, self.expected, self._begins)
         for place, offset in read.items():
             heard.read_up_to(place, offset)
-        for row in told:
-            heard.tell(*row)
+        for place, progress_ms, names, *idle in told:
+            heard.tell(place, Told(progress_ms, names, *idle))
         state.save()
         return heard.progress_ms()
 
@@ -63,24 +86,112 @@ def test_records_that_were_deleted_are_not_waited_for() -> None:
 
 def test_nothing_counts_before_all_places_have_told() -> None:
     one, other = PLACES
-    task = Task(expected=2)
+    task = Task(one, other)
     assert task.batch({one: 4}, [(one, 10, 4)]) is None
     assert task.batch({}, [(other, 7, 0)]) is None
     assert task.batch({other: 0}, []) == 7
 
 
-def test_of_many_rows_some_wait_and_the_last_among_them() -> None:
+def test_a_place_that_is_gone_holds_nobody_back() -> None:
+    one, other = PLACES
+    before = Task(one, other, silent_place(1))
+    assert before.batch({one: 4, other: 9}, [(one, 10, 4), (other, 7, 8)]) is None
+    before.expected = (one, place_of("orders.renamed", 0))
+    assert before.batch({}, [(place_of("orders.renamed", 0), 20, None)]) == 10
+    state = TaskState(before.rows)
+    assert not [name for name in state.numbers if "orders.cleaned" in name or "input" in name]
+
+
+def test_a_partition_that_a_topic_gets_later_is_waited_for() -> None:
     (place, _), task = PLACES, Task()
-    rows: list[tuple[str, int, int | None]] = [(place, at, at) for at in range(10 * WAITING_MAX)]
-    assert task.batch({}, rows) is None
-    state = TaskState(task.rows)
-    waiting = [name for name in state.numbers if name.startswith("waiting:")]
+    assert task.batch({place: 4}, [(place, 10, 4)]) == 10
+    later = place_of("prices", 1)
+    assert task.batch({}, [(later, 3, 5), (place, 20, 4)]) is None
+    assert task.batch({later: 5}, []) == 3
+    assert task.batch({}, [(place_of("others", 0), 1, None)]) == 3, "nobody asked for it"
+
+
+def test_by_partition_a_task_waits_for_its_own() -> None:
+    expected = Expected({0: 4, 1: 4, 2: 0}, {0: "a", 1: "b"}, by_partition=True)
+    assert expected.places(3) == {"a:3", "b:3", "input 2"}
+    assert Expected({0: 2}, {0: "a"}).places(3) == {"a:0", "a:1"}
+
+
+def test_an_idle_partition_is_left_out_until_it_speaks_again() -> None:
+    one, other = PLACES
+    task = Task(one, other)
+    assert task.batch({one: 4}, [(one, 10, 4)]) is None
+    assert task.batch({}, [(other, -1, None, -1)]) == 10, "an empty one, at once"
+    assert task.batch({}, [(other, 5, 2)]) == -1, "it has records that are still to be read"
+    assert task.batch({other: 2}, []) == 5
+
+
+def test_an_idle_row_waits_for_the_record_that_it_names() -> None:
+    one, other = PLACES
+    task = Task(one, other)
+    rows: list[tuple[str, int, int | None, int]] = [(other, 7, 4, 90)]
+    assert task.batch({one: 4}, [(one, 10, 4), *rows]) is None
+    assert task.batch({other: 3}, []) is None
+    assert task.batch({other: 4}, []) == 10
+    assert task.batch({}, [(one, 10, 4, 60)]) == 91, "all are idle: all that came has passed"
+    assert task.batch({one: 5}, []) == 10, "a record of it was read, though no row speaks of it"
+    assert task.batch({}, [(one, 40, 5)]) == 40
+
+
+def test_records_that_were_deleted_do_not_wake_a_partition() -> None:
+    one, other = PLACES
+    task = Task(one, other, begins={other: 9})
+    assert task.batch({one: 4}, [(one, 10, 4), (other, 7, 6, 90)]) == 10
+    assert task.batch({}, [(one, 10, 4, 100)]) == 101
+
+
+def test_of_many_rows_some_wait_evenly_and_the_last_among_them() -> None:
+    """A reader far behind lets go as it reads: at x percent of what was written, of about x."""
+    (place, _), task = PLACES, Task()
+    rows = 100_000
+    told: list[tuple[str, int, int | None]] = [(place, at, at) for at in range(rows)]
+    for start in range(0, rows, 7_000):
+        assert task.batch({}, told[start : start + 7_000]) is None
+    waiting = [name for name in TaskState(task.rows).numbers if name.startswith("waiting:")]
     assert len(waiting) <= WAITING_MAX
-    last = 10 * WAITING_MAX - 1
-    for offset in range(0, last, 50):
+    behind = []
+    for offset in range(0, rows, 500):
         counts = task.batch({place: offset}, [])
         assert counts is None or counts <= offset
-    assert task.batch({place: last}, []) == last
+        behind.append(offset - (counts or 0))
+    assert max(behind) <= rows / 16
+    assert task.batch({place: rows - 1}, []) == rows - 1
+
+
+def test_packed_rows_come_back_as_they_were() -> None:
+    rows = [Told(-1, None, -1), Told(1 << 62, 1 << 61), Told(5, 0, 7)]
+    assert unpack_told(pack_told(rows)) == rows
+    assert unpack_told(pack_told([])) == []
+
+
+told_rows = st.lists(
+    st.builds(Told, st.integers(0, 9), st.none())
+    | st.builds(Told, st.integers(0, 9), st.integers(0, 9), st.none() | st.integers(0, 9)),
+    max_size=8,
+)
+
+
+@given(told_rows, st.integers(-1, 9))
+def test_rows_that_were_collapsed_say_what_they_said_one_by_one(
+    rows: list[Told], read: int
+) -> None:
+    together = Waiting()
+    for row in rows:
+        together.add(row)
+    place = PLACES[0]
+    found = []
+    for said in (rows, unpack_told(pack_told(together.rows()))):
+        heard = Heard(TaskState(MemoryRows()), [place], {})
+        heard.read_up_to(place, read)
+        for row in said:
+            heard.tell(place, row)
+        found.append(heard.progress_ms())
+    assert found[0] == found[1]
 
 
 transactions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=12)
@@ -108,3 +219,62 @@ def test_what_counts_was_read_and_what_was_read_counts(
         due = [at_ms for at_ms, last in rows[:told] if last is None or last < position]
         assert counts == (max(due) if due else None)
     assert counts == progress_ms
+
+
+commits = st.tuples(
+    st.sampled_from(range(3)), st.integers(0, 3), st.integers(0, 9), st.booleans(), st.booleans()
+)
+"""Whose, how many records, how much further, whether it falls asleep behind it; a restart."""
+
+
+@given(st.lists(st.tuples(commits, st.tuples(*[st.integers(0, 4)] * 3)), max_size=30))
+def test_partitions_that_go_quiet_and_wake_agree_with_the_oracle(
+    lives: list[tuple[tuple[int, int, int, bool, bool], tuple[int, int, int]]],
+) -> None:
+    """Whatever was read and told so far, and in whatever proportion: the minimum of those awake."""
+    places = [place_of("topic", number) for number in range(3)]
+    task = Task(*places)
+    written = [Place() for _ in places]
+    all_rows: list[list[Row]] = [[] for _ in places]
+    ends = [0] * len(places)
+    for (number, records, further_ms, falls_asleep, _), take in lives:
+        ends[number] += records
+        rows = all_rows[number]
+        progress_ms = (rows[-1].progress_ms if rows else 0) + further_ms
+        named = ends[number] - 1 if ends[number] else None
+        rows.append(Row(progress_ms, named, None))
+        if falls_asleep:
+            rows.append(Row(progress_ms, named, progress_ms + 3))
+        told = []
+        for place, one, each, end, size in zip(places, written, all_rows, ends, take, strict=True):
+            one.read = min(end - 1, one.read + size)
+            more = each[len(one.told) : len(one.told) + size]
+            one.told += more
+            told += [(place, *row) for row in more]
+        read = {
+            place: one.read for place, one in zip(places, written, strict=True) if one.read >= 0
+        }
+        assert task.batch(read, told) == passed(written)
+
+
+def test_a_reader_far_behind_a_compacted_topic_lets_go_as_it_reads() -> None:
+    """Compaction has left the last row of each key: a milestone each, and the end."""
+    offsets, stretch = 50 * MILESTONE_OFFSETS, MILESTONE_OFFSETS // 100
+    compacted: dict[bytes, Progress] = {}
+    said = 0
+    for offset in range(0, offsets, stretch):
+        progress = Progress(0, offset, offset, "raw", offset, offset)
+        rows = [progress_row(progress)[0]]
+        if milestone_of(progress) > said:
+            said = milestone_of(progress)
+            rows.append(milestone_row(progress)[0])
+        compacted |= dict.fromkeys(rows, progress)
+    assert len(compacted) == offsets // MILESTONE_OFFSETS
+    (place, _), task = PLACES, Task()
+    kept = sorted(compacted.values(), key=lambda one: one.progress_ms)
+    assert task.batch({}, [(place, one.progress_ms, one.cleaned_offset) for one in kept]) is None
+    for percent in range(10, 101, 10):
+        read = offsets * percent // 100
+        let_go = task.batch({place: read}, [])
+        assert let_go is not None
+        assert read - let_go <= 2 * MILESTONE_OFFSETS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.versioned.history import (
+from headrace.spark_jobs.versioned.history import (
     LATEST,
     REJECTED,
     PlainStore,
@@ -12,8 +12,8 @@ from spark_jobs.versioned.history import (
     VersionedStore,
     forgotten_name,
 )
-from spark_jobs.versioned.layout import decode_versions
-from spark_jobs.versioned.state import MemoryRows, TaskState
+from headrace.spark_jobs.versioned.layout import decode_versions
+from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from tests.versioned.examples import CountedRows, record
 
 FAR_MS = (1 << 62) - 1

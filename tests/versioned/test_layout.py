@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.errors import StateCorrupt, StateLayoutNewer
-from contracts.record import Record
-from spark_jobs.versioned import layout
+from headrace.contracts.errors import StateCorrupt, StateLayoutNewer
+from headrace.contracts.record import Record
+from headrace.spark_jobs.versioned import layout
 
 GOLDEN = Path(__file__).parents[1] / "formats" / "versioned"
 FAR_MS = (1 << 63) - 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 from tests.conformance.vectors import Vector, load
 from tests.oracles.versioned import Arrived, History, stream_table
 

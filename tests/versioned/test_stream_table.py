@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contracts.errors import StateCorrupt, TopologyRefused
-from contracts.record import Record
-from spark_jobs.operators.topology import FilterStep, LookUp, Topic, verify
-from spark_jobs.versioned.grace import ARRIVAL_MAX, Leaving
-from spark_jobs.versioned.layout import decode_held
-from spark_jobs.versioned.state import MemoryRows, TaskState
-from spark_jobs.versioned.stream_table import Matches, StreamTableJoin
-from spark_jobs.versioned.tables import (
+from headrace.contracts.errors import StateCorrupt, TopologyRefused
+from headrace.contracts.record import Record
+from headrace.spark_jobs.operators.topology import FilterStep, LookUp, Topic, verify
+from headrace.spark_jobs.versioned.grace import ARRIVAL_MAX, Leaving
+from headrace.spark_jobs.versioned.layout import decode_held
+from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
+from headrace.spark_jobs.versioned.stream_table import Matches, StreamTableJoin
+from headrace.spark_jobs.versioned.tables import (
     Derived,
     Filtered,
     Plain,

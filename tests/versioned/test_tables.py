@@ -6,9 +6,15 @@ from typing import Literal
 
 import pytest
 
-from contracts.errors import TopologyRefused
-from spark_jobs.versioned.aggregation import Aggregated, Aggregation, read_long, reduce, sum_of
-from spark_jobs.versioned.arrival import (
+from headrace.contracts.errors import TopologyRefused
+from headrace.spark_jobs.versioned.aggregation import (
+    Aggregated,
+    Aggregation,
+    read_long,
+    reduce,
+    sum_of,
+)
+from headrace.spark_jobs.versioned.arrival import (
     Arrival,
     Lateness,
     dropped_records,
@@ -16,11 +22,16 @@ from spark_jobs.versioned.arrival import (
     merge,
     observe_lateness,
 )
-from spark_jobs.versioned.foreign_key import Answering, ForeignKeyJoin, Resolving, Subscribing
-from spark_jobs.versioned.history import PlainStore, Version
-from spark_jobs.versioned.state import MemoryRows, TaskState
-from spark_jobs.versioned.table_table import TableTableJoin
-from spark_jobs.versioned.tables import (
+from headrace.spark_jobs.versioned.foreign_key import (
+    Answering,
+    ForeignKeyJoin,
+    Resolving,
+    Subscribing,
+)
+from headrace.spark_jobs.versioned.history import PlainStore, Version
+from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
+from headrace.spark_jobs.versioned.table_table import TableTableJoin
+from headrace.spark_jobs.versioned.tables import (
     Derived,
     Filtered,
     Plain,

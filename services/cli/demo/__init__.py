@@ -7,6 +7,6 @@ report    all of it as tables for the terminal
 page      the same as a page with plots
 """
 
-from services.cli.demo.command import demo
+from headrace.services.cli.demo.command import demo
 
 __all__ = ["demo"]

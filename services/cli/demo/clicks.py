@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 
 TOPIC = "clicks.raw"
 CLEANED = "clicks.cleaned"

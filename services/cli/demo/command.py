@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from contracts.record import Record
-from services.cli.demo import clicks, orders
-from services.cli.demo.counted import Journeys, counts, fate, read_journeys
-from services.cli.demo.page import Shown, page
-from services.cli.demo.priced import in_time_order, read_alerts, read_priced
-from services.cli.demo.report import (
+from headrace.contracts.record import Record
+from headrace.services.cli.demo import clicks, orders
+from headrace.services.cli.demo.counted import Journeys, counts, fate, read_journeys
+from headrace.services.cli.demo.page import Shown, page
+from headrace.services.cli.demo.priced import in_time_order, read_alerts, read_priced
+from headrace.services.cli.demo.report import (
     alerts_table,
     counts_table,
     journeys_table,
@@ -24,9 +24,14 @@ from services.cli.demo.report import (
     sum_table,
     totals_table,
 )
-from services.cli.demo.running import broker, has_spark, run_jobs, sidecar, wait_until
-from services.runtime.records import committed_offsets, make_topic, read_records, write_records
-from services.settings import Settings
+from headrace.services.cli.demo.running import broker, has_spark, run_jobs, sidecar, wait_until
+from headrace.services.kafka.records import (
+    committed_offsets,
+    make_topic,
+    read_records,
+    write_records,
+)
+from headrace.services.settings import Settings
 
 PAGE = Path(gettempdir(), "headrace-demo.html")
 

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from contracts.decision import Reason, Verdict
-from contracts.record import Record
-from contracts.topics import decisions_topic
-from contracts.window import plain_key, window_of
-from services.cli.demo.clicks import CLEANED, OPERATORS, START_MS, TOPIC
-from services.runtime.records import read_records
-from services.settings import Settings
+from headrace.contracts.decision import Reason, Verdict
+from headrace.contracts.record import Record
+from headrace.contracts.topics import decisions_topic
+from headrace.contracts.window import plain_key, window_of
+from headrace.services.cli.demo.clicks import CLEANED, OPERATORS, START_MS, TOPIC
+from headrace.services.kafka.records import read_records
+from headrace.services.settings import Settings
 
 
 class Decided(NamedTuple):

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any, NamedTuple
 
-from contracts.record import Record
-from services.cli.demo.clicks import CLEANED as COUNTS
-from services.cli.demo.clicks import PIPELINE as CLICKS_PIPELINE
-from services.cli.demo.clicks import START_MS
+from headrace.contracts.record import Record
+from headrace.services.cli.demo.clicks import CLEANED as COUNTS
+from headrace.services.cli.demo.clicks import PIPELINE as CLICKS_PIPELINE
+from headrace.services.cli.demo.clicks import START_MS
 
 ORDERS, PRICES, LIMITS = "orders.raw", "prices.raw", "limits"
 PRICED, PRICED_RAW, ALERTS = "orders.priced", "orders.priced-at-once", "alerts"

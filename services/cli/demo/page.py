@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from services.cli.demo.counted import Count
-from services.cli.demo.plots import clicks_plot, counts_plot, legend, price_plot
-from services.cli.demo.priced import Alert, Priced, money
+from headrace.services.cli.demo.counted import Count
+from headrace.services.cli.demo.plots import clicks_plot, counts_plot, legend, price_plot
+from headrace.services.cli.demo.priced import Alert, Priced, money
 
 _FATES = {
     "fate-counted": "counted",

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from services.cli.demo.counted import Count
-from services.cli.demo.priced import Alert, Priced, money
+from headrace.services.cli.demo.counted import Count
+from headrace.services.cli.demo.priced import Alert, Priced, money
 
 _WIDTH, _HEIGHT, _MARGIN = 720, 240, 44
 _TICKS = 6

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from contracts.record import Record
-from services.cli.demo.clicks import START_MS
-from services.cli.demo.orders import ALERTS, END, PRICED, PRICED_RAW
-from services.runtime.records import read_records
-from services.settings import Settings
+from headrace.contracts.record import Record
+from headrace.services.cli.demo.clicks import START_MS
+from headrace.services.cli.demo.orders import ALERTS, END, PRICED, PRICED_RAW
+from headrace.services.kafka.records import read_records
+from headrace.services.settings import Settings
 
 
 class Priced(NamedTuple):

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from contracts.decision import Reason, Verdict
-from contracts.record import Record
-from services.cli.demo.clicks import CLEANED, OPERATORS, START_MS
-from services.cli.demo.counted import Count, Decided, Journeys, fates
-from services.cli.demo.priced import Alert, Priced, money
+from headrace.contracts.decision import Reason, Verdict
+from headrace.contracts.record import Record
+from headrace.services.cli.demo.clicks import CLEANED, OPERATORS, START_MS
+from headrace.services.cli.demo.counted import Count, Decided, Journeys, fates
+from headrace.services.cli.demo.priced import Alert, Priced, money
 
 _STYLES = {
     Verdict.FORWARDED: "green",

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from contracts.errors import DemoFailed
-from services.broker.embedded import EmbeddedBroker
-from services.broker.prepare import prepare
-from services.settings import Settings, read_settings
+from headrace.contracts.errors import DemoFailed
+from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.services.broker.prepare import prepare
+from headrace.services.settings import Settings, read_settings
 
 _WITHIN_S = 300.0
 _JOB_WITHIN_S = 600.0
@@ -53,7 +53,7 @@ def sidecar(pipeline: Path, settings: Settings) -> Iterator[subprocess.Popen[byt
         # A session of the shortest kind: who was killed is missed sooner.
         "HEADRACE_SESSION_TIMEOUT": "6s",
     }
-    command = [sys.executable, "-m", "services.cli", "run", str(pipeline)]
+    command = [sys.executable, "-m", "headrace.services.cli", "run", str(pipeline)]
     process = subprocess.Popen(command, env=environment)  # noqa: S603 - our own command
     try:
         yield process
@@ -93,7 +93,7 @@ def run_jobs(files: Sequence[Path]) -> None:
 def _job(file: Path) -> tuple[subprocess.Popen[bytes], Path]:
     log = file.with_suffix(".log")
     words = ["spark", str(file), "--once", "--master", _CORES]
-    command = [sys.executable, "-m", "services.cli", *words]
+    command = [sys.executable, "-m", "headrace.services.cli", *words]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output)  # noqa: S603 - our own
     return process, log

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from services.broker.embedded import EmbeddedBroker
+from headrace.services.broker.embedded import EmbeddedBroker
 from tests.bench.race.chart import race_chart
 from tests.bench.race.figures import rows
 from tests.bench.race.options import Options, read_options

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import GroupCoordinatorNotAvailableError
 
-from contracts.topics import cleaned_topic
+from headrace.contracts.topics import cleaned_topic
 from tests.bench.race.source import PARTITIONS
 
 Ends = Callable[[], Awaitable[Mapping[int, int]]]

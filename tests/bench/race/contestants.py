@@ -116,7 +116,9 @@ def _told(job: Job, **more: str) -> dict[str, str]:
     return {f"RACE_{name}": value for name, value in told.items()}
 
 
-def _streams(threads: int) -> Callable[[Job], Command]:
+def _streams(
+    threads: int = 1, collector: str = "G1", cache: str = "as it comes"
+) -> Callable[[Job], Command]:
     def command(job: Job) -> Command:
         guarantee = {
             "exactly-once": "exactly_once_v2",
@@ -126,8 +128,9 @@ def _streams(threads: int) -> Callable[[Job], Command]:
             job,
             GUARANTEE=guarantee,
             THREADS=str(threads),
+            CACHE=cache,
         )
-        return Command(environments.streams_command(), told)
+        return Command(environments.streams_command(collector), told)
 
     return command
 
@@ -166,14 +169,29 @@ CONTESTANTS = {
             "streams",
             "Kafka Streams, 1 thread",
             _ALL,
-            _streams(1),
+            _streams(),
+            environments.build_streams,
+        ),
+        Contestant(
+            "streams-parallel",
+            "Kafka Streams, 1 thread, Parallel collector",
+            _ALL,
+            _streams(collector="Parallel"),
+            environments.build_streams,
+        ),
+        Contestant(
+            "streams-cache",
+            "Kafka Streams, 1 thread, cache turned over",
+            # Where the output stays the same; deduplicate comes without a cache, the count with.
+            frozenset({"deduplicate", "windowed-count"}),
+            _streams(cache="turned over"),
             environments.build_streams,
         ),
         Contestant(
             "streams-2",
             "Kafka Streams, 2 threads",
             _ALL,
-            _streams(2),
+            _streams(threads=2),
             environments.build_streams,
         ),
         Contestant(

@@ -13,9 +13,9 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from contracts.errors import ProgramMissing
-from services.broker.jars import cache_folder
-from services.broker.java import find_java
+from headrace.contracts.errors import ProgramMissing
+from headrace.services.broker.jars import cache_folder
+from headrace.services.broker.java import find_java
 
 _PEERS = Path(__file__).parents[1] / "peers"
 _STREAMS = _PEERS / "streams"
@@ -30,11 +30,11 @@ def build_streams() -> None:
     _made(_classes(), _compile)
 
 
-def streams_command() -> list[str]:
-    """Java with its own defaults, and a log of warnings."""
+def streams_command(collector: str) -> list[str]:
+    """Java with its own defaults but for the garbage collector, and a log of warnings."""
     path = f"{_classes()}:{_jars()}/*"
     warnings = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-    return [str(find_java().path), warnings, "-classpath", path, "Race"]
+    return [str(find_java().path), f"-XX:+Use{collector}GC", warnings, "-classpath", path, "Race"]
 
 
 def build_quix() -> None:

@@ -20,10 +20,12 @@ class Figures(NamedTuple):
     start_up_seconds: float
     """Until the first commit was seen."""
     measured_records: int
-    per_cpu_second: float | None
-    per_second: float | None
-    second_half_per_cpu_second: float | None
-    """The same from the middle of the input on, when compilers that work meanwhile are done."""
+    steady_per_cpu_second: float | None
+    """From the middle of the input on, when compilers that work meanwhile are done."""
+    steady_per_second: float | None
+    whole_per_cpu_second: float | None
+    """From the first commit on."""
+    whole_per_second: float | None
     resident_bytes: int
     outputs: int
     checksum: str
@@ -35,9 +37,9 @@ class Row(NamedTuple):
     contestant: str
     operator: str
     guarantee: str
-    per_cpu_second: Spread | None
-    per_second: Spread | None
-    second_half_per_cpu_second: Spread | None
+    steady_per_cpu_second: Spread | None
+    steady_per_second: Spread | None
+    whole_per_cpu_second: Spread | None
     start_up_seconds: float
     resident_bytes: int
 
@@ -61,16 +63,15 @@ def figures(label: Label, watched: Watched, outcome: Outcome) -> Figures:
     first = next(sample for sample in samples if sample.committed > 0)
     middle = next(sample for sample in samples if sample.committed >= last.committed // 2)
     written = next(sample for sample in samples if sample is last or _is_out(sample, outcome))
-    records = last.committed - first.committed
+    records, steady = (last.committed - begun.committed for begun in (first, middle))
     return Figures(
         *label,
         start_up_seconds=first.seconds,
         measured_records=records,
-        per_cpu_second=_per(records, last.cpu_seconds - first.cpu_seconds),
-        per_second=_per(records, written.seconds - first.seconds),
-        second_half_per_cpu_second=_per(
-            last.committed - middle.committed, last.cpu_seconds - middle.cpu_seconds
-        ),
+        steady_per_cpu_second=_per(steady, last.cpu_seconds - middle.cpu_seconds),
+        steady_per_second=_per(steady, written.seconds - middle.seconds),
+        whole_per_cpu_second=_per(records, last.cpu_seconds - first.cpu_seconds),
+        whole_per_second=_per(records, written.seconds - first.seconds),
         resident_bytes=watched.resident_bytes,
         outputs=outcome.count,
         checksum=f"{outcome.checksum:016x}",
@@ -87,9 +88,9 @@ def rows(runs: Sequence[Figures]) -> Iterator[Row]:
             contestant,
             operator,
             guarantee,
-            _spread([run.per_cpu_second for run in group]),
-            _spread([run.per_second for run in group]),
-            _spread([run.second_half_per_cpu_second for run in group]),
+            _spread([run.steady_per_cpu_second for run in group]),
+            _spread([run.steady_per_second for run in group]),
+            _spread([run.whole_per_cpu_second for run in group]),
             median(run.start_up_seconds for run in group),
             max(run.resident_bytes for run in group),
         )

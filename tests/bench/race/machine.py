@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from services.broker.jars import kafka_version
+from headrace.services.broker.jars import kafka_version
 
 _PEERS = Path(__file__).parents[1] / "peers"
 _LIBRARIES = ("faust-streaming", "aiokafka", "rocksdict")

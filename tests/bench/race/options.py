@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.race.contestants import CONTESTANTS, OPERATORS
+from tests.bench.race.contestants import CONTESTANTS, GUARANTEES, OPERATORS, Guarantee
 
 LATENCY, RESTORE = "latency", "restore"
 EVENTS = ("copy", *OPERATORS, LATENCY, RESTORE)
@@ -21,6 +21,7 @@ class Options:
     command: str
     only: list[str]
     peers: list[str]
+    guarantees: list[Guarantee]
     records: int
     keys: int
     rounds: int
@@ -39,8 +40,9 @@ def read_options() -> Options:
     )
     parser.add_argument("--only", nargs="+", choices=EVENTS, default=EVENTS)
     parser.add_argument("--peers", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--keys", type=int, default=300_000)
+    parser.add_argument("--guarantees", nargs="+", choices=GUARANTEES, default=list(GUARANTEES))
+    parser.add_argument("--records", type=int, default=3_000_000)
+    parser.add_argument("--keys", type=int, default=900_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--commit-interval-ms", type=int, default=200)
     parser.add_argument("--latency-seconds", type=int, default=20)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tests.bench.race.cluster import opened
-from tests.bench.race.contestants import CONTESTANTS
+from tests.bench.race.contestants import CONTESTANTS, Guarantee
 from tests.bench.race.figures import Figures
 from tests.bench.race.heats import Heat, Track, heats
 from tests.bench.race.latency import Latency, latency
@@ -23,7 +24,11 @@ _IN_RESTORE = ("headrace", "streams")
 
 async def race(options: Options, bootstrap_servers: str, folder: Path) -> Results:
     """Everything that the options name."""
-    contestants = [CONTESTANTS[name] for name in options.peers]
+    contestants = [
+        replace(CONTESTANTS[name], guarantees=guarantees)
+        for name in options.peers
+        if (guarantees := _both(CONTESTANTS[name].guarantees, options.guarantees))
+    ]
     for contestant in contestants:
         contestant.prepare()
     before = load()
@@ -79,7 +84,7 @@ async def _loads(track: Track, names: list[str]) -> dict[str, int]:
             loads[name] = loads["headrace"]
         else:
             whole = await track.run(_latency_heat(name, "latency"), _LATENCY_COMMIT_INTERVAL_MS)
-            loads[name] = int(whole.per_second or 0) // 2
+            loads[name] = int(whole.steady_per_second or 0) // 2
     return loads
 
 
@@ -100,8 +105,12 @@ async def _restores(track: Track, options: Options) -> AsyncIterator[Restore]:
             await track.forget(job)
 
 
+def _both(known: tuple[Guarantee, ...], wanted: Sequence[Guarantee]) -> tuple[Guarantee, ...]:
+    return tuple(one for one in known if one in wanted)
+
+
 def _line(run: Figures) -> str:
-    rates = (run.per_cpu_second, run.per_second)
+    rates = (run.steady_per_cpu_second, run.steady_per_second)
     told = " ".join(f"{rate:>10,.0f}" if rate is not None else f"{'-':>10}" for rate in rates)
     who = f"{run.round} {run.operator} {run.contestant} {run.guarantee}"
     return f"{who:<50}{told}   load {load()}"

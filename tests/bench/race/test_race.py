@@ -9,13 +9,13 @@ from xml.dom import minidom
 import pytest
 import yaml
 
-from contracts.pipeline import PipelineSpec
-from contracts.policies import AnyOperator
-from contracts.record import Record
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.policies import AnyOperator
+from headrace.contracts.record import Record
 from tests.bench.race.chart import race_chart
 from tests.bench.race.cluster import opened
 from tests.bench.race.contestants import CONTESTANTS, OPERATORS, ORDERED, pipeline_text
-from tests.bench.race.figures import figures, rows
+from tests.bench.race.figures import Figures, figures, rows
 from tests.bench.race.heats import Heat, Track, heats
 from tests.bench.race.machine import busy_shares
 from tests.bench.race.outcome import (
@@ -25,6 +25,8 @@ from tests.bench.race.outcome import (
     check_same,
     fingerprint,
 )
+from tests.bench.race.report import report
+from tests.bench.race.results import Circumstances, Results
 from tests.bench.race.source import PARTITIONS, Source, sent
 from tests.bench.race.worker import Sample, Watched
 from tests.kafka.fixtures import SharedKafka
@@ -135,15 +137,15 @@ def test_a_run_counts_from_its_first_commit_to_its_last() -> None:
     label = ("bare", "copy", "exactly-once", 0)
     run = figures(label, Watched(samples, resident_bytes=1), outcome)
     assert (run.start_up_seconds, run.measured_records) == (2.0, 1_000)
-    assert (run.per_cpu_second, run.per_second) == (500.0, 500.0)
-    assert run.second_half_per_cpu_second == 500.0
-    slower = run._replace(per_cpu_second=250.0)
+    assert (run.whole_per_cpu_second, run.whole_per_second) == (500.0, 500.0)
+    assert (run.steady_per_cpu_second, run.steady_per_second) == (500.0, 500.0)
+    slower = run._replace(steady_per_cpu_second=250.0)
     (row,) = rows([run, slower])
-    assert row.per_cpu_second == (375.0, 250.0, 500.0)
+    assert row.steady_per_cpu_second == (375.0, 250.0, 500.0)
 
 
 def test_the_chart_is_an_image_with_a_bar_for_each_row() -> None:
-    samples = [Sample(1.0, 1.0, 1, _ends(1)), Sample(2.0, 2.0, 9, _ends(9))]
+    samples = [Sample(float(at), float(at), 4 * at, _ends(4 * at)) for at in (1, 2, 3)]
     run = figures(("bare", "copy", "exactly-once", 0), Watched(samples, 1), Outcome())
     drawn = race_chart(list(rows([run, run._replace(contestant="headrace")])))
     # What is parsed here was made here.
@@ -158,3 +160,26 @@ def test_how_busy_the_machine_is_counts_from_the_last_question(tmp_path: Path) -
     stat.write_text("cpu  65 0 20 20 15 0 0 0\ncpu0 1 1 1 1\n")
     assert next(busy) == pytest.approx(0.25)
     assert next(busy) == 0.0
+
+
+def test_a_ratio_is_to_the_fastest_streams_and_its_worst_round_is_named() -> None:
+    samples = [Sample(float(at), float(at), 4 * at, _ends(4 * at)) for at in (1, 2, 3)]
+    run = figures(("headrace", "suppress", "exactly-once", 0), Watched(samples, 1), Outcome())
+
+    def at(contestant: str, number: int, rate: float) -> Figures:
+        return run._replace(
+            contestant=contestant, round=number, steady_per_cpu_second=rate, steady_per_second=rate
+        )
+
+    runs = [
+        *(at("headrace", 0, 60.0), at("headrace", 1, 60.0)),
+        *(at("streams", 0, 10.0), at("streams", 1, 10.0)),
+        *(at("streams-parallel", 0, 20.0), at("streams-parallel", 1, 40.0)),
+    ]
+    row = next(line for line in report(_results(runs)).splitlines() if "| headrace |" in line)
+    assert [cell.strip() for cell in row.split("|")][4:6] == ["2.0x", "1.5x"]
+
+
+def _results(runs: list[Figures]) -> Results:
+    circumstances = Circumstances("python", {}, {}, ["", ""], 1, 1, 1, 1)
+    return Results(circumstances, runs, [], [])

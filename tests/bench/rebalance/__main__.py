@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from aiokafka.errors import KafkaError
 
-from services.broker.embedded import EmbeddedBroker
+from headrace.services.broker.embedded import EmbeddedBroker
 from tests.bench.rebalance.contestants import (
     Contest,
     Worker,

@@ -81,9 +81,9 @@ def headrace(contest: Contest, worker: str) -> Worker:
         "HEADRACE_STANDBYS": str(contest.standbys),
         "HEADRACE_MAX_WARMUP_REPLICAS": str(PARTITIONS),
         "HEADRACE_LOG_FORMAT": "text",
-        "HEADRACE_MEMORY": "64MiB",
+        "HEADRACE_MEMORY": "512MiB",
     }
-    return _start(contest, worker, ["services.cli", "run", str(file)], environment)
+    return _start(contest, worker, ["headrace.services.cli", "run", str(file)], environment)
 
 
 def faust(contest: Contest, worker: str) -> Worker:

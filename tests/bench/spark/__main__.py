@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow.dataset as ds
 
-from services.broker.embedded import EmbeddedBroker
+from headrace.services.broker.embedded import EmbeddedBroker
 from tests.bench.race import environments
 from tests.bench.race.machine import load
 from tests.bench.spark.report import TITLES, Run, report, spark_chart
@@ -135,6 +135,7 @@ def _streams(guarantee: str, size: Size, servers: str, folder: Path) -> tuple[Wa
         "COMMIT_INTERVAL_MS": "1000",
         "RETENTION_MS": str(RETENTION_MS),
         "THREADS": "2",
+        "CACHE": "as it comes",
     }
     goal = size.facts + size.versions
 
@@ -143,7 +144,7 @@ def _streams(guarantee: str, size: Size, servers: str, folder: Path) -> tuple[Wa
 
     environment = {f"RACE_{each}": value for each, value in told.items()}
     watched = watch(
-        environments.streams_command(), environment, folder.with_suffix(".log"), is_done
+        environments.streams_command("G1"), environment, folder.with_suffix(".log"), is_done
     )
     return watched, digest(read_rows(servers, name))
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from contracts.record import Record
+from headrace.contracts.record import Record
 from tests.conformance.pipelines import Operators, operators_of
 from tests.conformance.vectors import Vector, is_record, record_of
 

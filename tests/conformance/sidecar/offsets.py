@@ -7,9 +7,9 @@ offset's place; what is committed are the broker's own offsets.
 
 from __future__ import annotations
 
-from contracts.record import Record
-from services.intake.timestamps import Timestamps
-from services.operators.operator import Aside, Batch
+from headrace.contracts.record import Record
+from headrace.services.intake.timestamps import Timestamps
+from headrace.services.operators.operator import Aside, Batch
 from tests.conformance.sidecar.groups import OFFSET_HEADER
 
 

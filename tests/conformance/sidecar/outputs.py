@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from contracts.record import Record
-from contracts.window import WindowBounds, window_header, windowed_key
+from headrace.contracts.record import Record
+from headrace.contracts.window import WindowBounds, window_header, windowed_key
 from tests.conformance.sidecar.groups import OFFSET_HEADER, Share
 from tests.conformance.vectors import bytes_of
 

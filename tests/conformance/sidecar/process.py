@@ -13,14 +13,18 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from services.cli import main
-from services.settings import PREFIX
+from headrace.services.cli import main
+from headrace.services.settings import PREFIX
 
 _ENDS_WITHIN_S = 120.0
 _SHOWN_CHARACTERS_MAX = 400
 _forked = multiprocessing.get_context("forkserver")
 _forked.set_forkserver_preload(
-    ["services.cli.run", "tests.conformance.functions", "tests.conformance.sidecar.offsets"]
+    [
+        "headrace.services.cli.run",
+        "tests.conformance.functions",
+        "tests.conformance.sidecar.offsets",
+    ]
 )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from contracts.record import NO_TIME_MS, Record
+from headrace.contracts.record import NO_TIME_MS, Record
 from tests.conformance.compare import Run, compare
 from tests.conformance.functions import is_whole
 from tests.conformance.sidecar.groups import PLACE_HEADER, Share

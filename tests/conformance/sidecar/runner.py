@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from services.runtime.cluster import connected
-from services.settings import Settings
+from headrace.services.kafka.cluster import connected
+from headrace.services.settings import Settings
 from tests.conformance.sidecar.groups import Group, grouped
 from tests.conformance.sidecar.trial import Broker, Manner, Trial
 from tests.conformance.vectors import Vector

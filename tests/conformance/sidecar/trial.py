@@ -13,12 +13,12 @@ from typing import NamedTuple
 import yaml
 from aiokafka.structs import TopicPartition
 
-from contracts.errors import BufferFull, YourFault
-from contracts.pipeline import PipelineSpec
-from contracts.record import Record, offset_of
-from services.cli.pipeline_file import load_pipeline
-from services.runtime.cluster import Cluster
-from services.runtime.new_topic import NewTopic
+from headrace.contracts.errors import BufferFull, YourFault
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.record import Record, offset_of
+from headrace.services.cli.pipeline_file import load_pipeline
+from headrace.services.kafka.cluster import Cluster
+from headrace.services.kafka.new_topic import NewTopic
 from tests.conformance.sidecar import outputs, releases
 from tests.conformance.sidecar.groups import OFFSET_HEADER, PLACE_HEADER, Group, Share
 from tests.conformance.sidecar.process import Sidecar

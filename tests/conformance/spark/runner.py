@@ -18,11 +18,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from contracts.errors import TopologyRefused
-from spark_jobs.operators.frames import Hearing, Spread
-from spark_jobs.operators.operate import operate_each
-from spark_jobs.operators.topology import LookUp, Topic, Topology, verify
-from spark_jobs.shapes import CHANGED, COUNT, JOINED
+from headrace.contracts.errors import TopologyRefused
+from headrace.spark_jobs.operators.frames import Hearing, Spread
+from headrace.spark_jobs.operators.operate import operate_each
+from headrace.spark_jobs.operators.topology import LookUp, Topic, Topology, verify
+from headrace.spark_jobs.shapes import CHANGED, COUNT, JOINED
 from tests.conformance.compare import Run, compare
 from tests.conformance.spark.batches import SCHEMA, cut, write_batches
 from tests.conformance.spark.topologies import topology_of
@@ -35,6 +35,8 @@ CUTS = (1, 5, 16)
 _SEED = 20_261_121
 _LIKE = LookUp("like", Topic("table", 0), stream=1, release="progress")
 _BATCHES_SPREAD = 5
+_PARTITIONS_MAX = 10_000
+"""A task is a partition, and waits for its own alone."""
 _Told = dict[int, dict[int, list[dict[str, Any]]]]
 """Rows by task, then by micro-batch."""
 _MEETING_ELSEWHERE = ("fk_join", "table_aggregate")
@@ -216,9 +218,8 @@ class _Query:
         )
         records = frame.where(F.col("progress_ms").isNull()).drop("progress_ms")
         progress = frame.where(F.col("progress_ms").isNotNull())
-        results = operate_each(
-            self._of_task, self._like, records, self._spread, Hearing(progress, {0: 1})
-        )
+        hearing = Hearing(progress, {0: _PARTITIONS_MAX}, {0: "all"})
+        results = operate_each(self._of_task, self._like, records, self._spread, hearing)
         query = (
             results.writeStream.foreachBatch(self._see)
             .option("checkpointLocation", str(self._folder / "checkpoint"))

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from services.operators.updates import BufferSamples
-from spark_jobs.operators.opened import Opened
-from spark_jobs.operators.results import Collected, Results
-from spark_jobs.operators.topology import (
+from headrace.services.operators.updates import BufferSamples
+from headrace.spark_jobs.operators.opened import Opened
+from headrace.spark_jobs.operators.results import Collected, Results
+from headrace.spark_jobs.operators.topology import (
     AggregateStep,
     FilterStep,
     ForeignKeyStep,
@@ -22,10 +22,10 @@ from spark_jobs.operators.topology import (
     Topic,
     Topology,
 )
-from spark_jobs.shapes import CHANGED
-from spark_jobs.versioned.history import VersionedStore
-from spark_jobs.versioned.state import TaskState
-from spark_jobs.versioned.tables import Table, refuse_global
+from headrace.spark_jobs.shapes import CHANGED
+from headrace.spark_jobs.versioned.history import VersionedStore
+from headrace.spark_jobs.versioned.state import TaskState
+from headrace.spark_jobs.versioned.tables import Table, refuse_global
 from tests.conformance.suppressed import Suppressed, SuppressedState
 from tests.conformance.vectors import Vector
 from tests.conformance.versioned import (
@@ -42,7 +42,7 @@ from tests.conformance.versioned import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spark_jobs.versioned.arrival import Arrivals
+    from headrace.spark_jobs.versioned.arrival import Arrivals
 
 
 def topology_of(vector: Vector) -> Topology:

@@ -8,7 +8,7 @@ from time import monotonic, process_time
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from services.state.rocks import RocksMemory, RocksStore
+from headrace.services.state.rocks import RocksMemory, RocksStore
 from tests.bench.peers.settings import setting
 
 _FETCH_BYTES = 4 << 20

@@ -46,9 +46,10 @@ final class Deduplicate implements Processor<byte[], byte[], byte[], byte[]> {
     }
 
     private static StoreBuilder<KeyValueStore<Bytes, byte[]>> store(String name) {
-        return Stores.keyValueStoreBuilder(
+        StoreBuilder<KeyValueStore<Bytes, byte[]>> store = Stores.keyValueStoreBuilder(
                 Stores.persistentKeyValueStore(name), Serdes.Bytes(), Race.BYTES)
             .withLoggingEnabled(Map.of());
+        return Race.cacheIsTurnedOver() ? store.withCachingEnabled() : store;
     }
 
     @Override

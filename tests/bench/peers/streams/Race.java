@@ -73,6 +73,10 @@ public final class Race {
         return Long.parseLong(setting(name));
     }
 
+    static boolean cacheIsTurnedOver() {
+        return setting("CACHE").equals("turned over");
+    }
+
     static String setting(String name) {
         String value = System.getenv("RACE_" + name);
         if (value == null) {

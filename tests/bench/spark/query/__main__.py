@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from contracts.topics import cleaned_topic
-from spark_jobs.jobs.bulk import join_as_of, read_range
-from spark_jobs.operators.frames import Spread
-from spark_jobs.operators.operate import operate
-from spark_jobs.operators.topology import LookUp, Topic
-from spark_jobs.read.topics import CleanedTopic, Source, read_cleaned
-from spark_jobs.session import open_session
-from spark_jobs.shapes import JOINED
-from spark_jobs.versioned.tables import Versioned
-from spark_jobs.write.aim import Targets
-from spark_jobs.write.kafka import KafkaSink
-from spark_jobs.write.output import KafkaOutput
+from headrace.contracts.topics import cleaned_topic
+from headrace.spark_jobs.jobs.bulk import join_as_of, read_range
+from headrace.spark_jobs.operators.frames import Spread
+from headrace.spark_jobs.operators.operate import operate
+from headrace.spark_jobs.operators.topology import LookUp, Topic
+from headrace.spark_jobs.read.source import Source
+from headrace.spark_jobs.read.topics import read_cleaned
+from headrace.spark_jobs.read.written_by import CleanedTopic
+from headrace.spark_jobs.session import open_session
+from headrace.spark_jobs.shapes import JOINED
+from headrace.spark_jobs.versioned.tables import Versioned
+from headrace.spark_jobs.write.aim import Targets
+from headrace.spark_jobs.write.kafka import KafkaSink
+from headrace.spark_jobs.write.output import KafkaOutput
 from tests.bench.spark import native
 from tests.bench.spark.topics import PARTITIONS, RETENTION_MS, Size
 

@@ -1,0 +1,72 @@
+"""Avro as JSON: what a selector finds in a value that a schema describes.
+
+Whole numbers, texts, lists, maps and records are what they are; an enum is its symbol, a union what
+is chosen. Bytes are base64 text. Times in milliseconds are whole numbers; finer ones are ISO 8601
+text, and so are dates. A decimal is text, since it may be more than a double holds.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from io import BytesIO
+from typing import Any
+
+from fastavro import parse_schema, schemaless_reader
+
+from headrace.contracts.serde.json import Json
+
+_PLAIN = frozenset({type(None), bool, int, float, str})
+_AS_WRITTEN = frozenset({"timestamp-millis", "uuid"})
+"""What needs no other type: whole numbers, and text."""
+
+
+def avro_reader(text: str, referred: Sequence[str] = ()) -> Callable[[bytes], Json]:
+    """What reads values of a schema, which may name types of the schemas that it refers to."""
+    named: dict[str, Any] = {}
+    for one in referred:
+        parse_schema(_plainer(json.loads(one)), named_schemas=named)
+    schema = parse_schema(_plainer(json.loads(text)), named_schemas=named)
+
+    def read(body: bytes) -> Json:
+        stream = BytesIO(body)
+        found = schemaless_reader(stream, schema)
+        left = len(body) - stream.tell()
+        if left:
+            message = f"{left} bytes are left behind it"
+            raise ValueError(message)
+        return _json(found)
+
+    return read
+
+
+def _plainer(schema: Any) -> Any:
+    """The same, with numbers and texts left as they are written."""
+    if isinstance(schema, dict):
+        left_out = "logicalType" if schema.get("logicalType") in _AS_WRITTEN else None
+        kept = {key: one for key, one in schema.items() if key != left_out}
+        return {key: one if key == "default" else _plainer(one) for key, one in kept.items()}
+    return [_plainer(one) for one in schema] if isinstance(schema, list) else schema
+
+
+def _json(found: Any) -> Json:
+    if type(found) in _PLAIN:
+        plain: Json = found
+        return plain
+    match found:
+        case dict():
+            return {str(name): _json(one) for name, one in found.items()}
+        case list() | tuple():
+            return [_json(one) for one in found]
+        case bytes():
+            return b64encode(found).decode()
+        case datetime() | date() | time():
+            return found.isoformat()
+        case Decimal():
+            return str(found)
+        case _:
+            message = f"{type(found).__name__} has no word in JSON"
+            raise TypeError(message)

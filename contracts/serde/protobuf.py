@@ -1,0 +1,124 @@
+"""Protobuf as JSON: what a selector finds in a message that a registered file describes.
+
+Fields have the names of the file. Whole numbers are numbers, of 64 bits as well; an enum is the
+name of its value, or the number where it has none; bytes are base64 text. A field of the type
+`google.protobuf.Timestamp` is ISO 8601 text, and a wrapper what it wraps. What has no presence and
+was not set is its default, as the language has it; what has presence and was not set is null.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence
+from typing import Any
+
+from google.protobuf import descriptor_pb2, duration_pb2, timestamp_pb2, wrappers_pb2
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+from headrace.contracts.serde.json import Json
+
+_WELL_KNOWN = (timestamp_pb2, wrappers_pb2, duration_pb2)
+_TIMESTAMP = "google.protobuf.Timestamp"
+_WRAPPED = frozenset(wrappers_pb2.DESCRIPTOR.message_types_by_name)
+_PACKAGE = "google.protobuf"
+_CONTINUES, _SEVEN_BITS = 0x80, 0x7F
+
+
+def protobuf_reader(text: str, referred: Mapping[str, str]) -> Callable[[bytes], Json]:
+    """What reads messages of a file, given as its descriptor, that imports others by name."""
+    pool = DescriptorPool()
+    for module in _WELL_KNOWN:
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    known = {module.DESCRIPTOR.name for module in _WELL_KNOWN}
+    for name, one in referred.items():
+        if name not in known:
+            pool.Add(_file(one, name))
+    file = _file(text, "headrace.registered.proto")
+    pool.Add(file)
+    messages = pool.FindFileByName(file.name).message_types_by_name
+    top = [messages[one.name] for one in file.message_type]
+    classes: dict[tuple[int, ...], Any] = {}
+
+    def read(body: bytes) -> Json:
+        indexes, start = _message_indexes(body)
+        if indexes not in classes:
+            classes[indexes] = GetMessageClass(_chosen(top, indexes))
+        return _json(classes[indexes].FromString(body[start:]))
+
+    return read
+
+
+def _file(text: str, name: str) -> Any:
+    # In a registry it is called "default"; an import calls it by the name of the reference.
+    file = descriptor_pb2.FileDescriptorProto.FromString(b64decode(text, validate=True))
+    file.name = name
+    return file
+
+
+def _message_indexes(body: bytes) -> tuple[tuple[int, ...], int]:
+    """Which message it is, from the outermost inwards, and where it begins."""
+    count, place = _zigzag(body, 0)
+    indexes = []
+    for _ in range(count):
+        index, place = _zigzag(body, place)
+        indexes.append(index)
+    return tuple(indexes) or (0,), place
+
+
+def _zigzag(body: bytes, place: int) -> tuple[int, int]:
+    """A number as Avro and Kafka's clients write it, and what comes behind."""
+    number = shift = 0
+    while True:
+        byte = body[place]
+        place += 1
+        number |= (byte & _SEVEN_BITS) << shift
+        if not byte & _CONTINUES:
+            return (number >> 1) ^ -(number & 1), place
+        shift += 7
+
+
+def _chosen(top: list[Any], indexes: tuple[int, ...]) -> Any:
+    descriptor, messages = None, top
+    for index in indexes:
+        if not 0 <= index < len(messages):
+            message = f"its file has no message {'.'.join(map(str, indexes))}"
+            raise ValueError(message)
+        descriptor = messages[index]
+        # The order of the file; the mapping by name has another one.
+        messages = list(descriptor.nested_types)
+    return descriptor
+
+
+def _json(message: Any) -> Json:
+    descriptor = message.DESCRIPTOR
+    if descriptor.full_name == _TIMESTAMP:
+        text: str = message.ToJsonString()
+        return text
+    if descriptor.name in _WRAPPED and descriptor.file.package == _PACKAGE:
+        return _one(descriptor.fields_by_name["value"], message.value)
+    return {field.name: _field(message, field) for field in descriptor.fields}
+
+
+def _field(message: Any, field: Any) -> Json:
+    if field.has_presence and not message.HasField(field.name):
+        return None
+    found = getattr(message, field.name)
+    if isinstance(found, MutableMapping):
+        value = field.message_type.fields_by_name["value"]
+        return {str(key): _one(value, found[key]) for key in found}
+    if isinstance(found, MutableSequence):
+        return [_one(field, one) for one in found]
+    return _one(field, found)
+
+
+def _one(field: Any, found: Any) -> Json:
+    if field.message_type is not None:
+        return _json(found)
+    if field.enum_type is not None:
+        named = field.enum_type.values_by_number.get(found)
+        return int(found) if named is None else str(named.name)
+    if isinstance(found, bytes):
+        return b64encode(found).decode()
+    plain: Json = found
+    return plain

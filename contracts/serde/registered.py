@@ -1,0 +1,124 @@
+"""Values whose schema stands in a registry: Confluent's wire format.
+
+    1 byte    zero
+    4 bytes   the schema's number, big-endian
+    the rest  Avro or JSON; before Protobuf, which message of the schema's file it is
+
+Schemas are looked up by who may speak with a registry, before operators run, and put here. A number
+stands for the same schema for ever, so what a value says never depends on when it is read. Who
+meets a number that nobody has put yet raises SchemaAwaited, and the same batch is tried again once
+it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import isfinite
+from typing import NamedTuple
+
+from headrace.contracts.errors import RecordUndecodable, SchemaAwaited
+from headrace.contracts.raised import told
+from headrace.contracts.serde.avro import avro_reader
+from headrace.contracts.serde.json import Json, decode_json, walk
+from headrace.contracts.serde.protobuf import protobuf_reader
+
+MAGIC = b"\x00"
+FRAME_BYTES = 5
+Read = Callable[[bytes], Json]
+
+
+class Named(NamedTuple):
+    """A schema that another one refers to, under the name that it has there."""
+
+    name: str
+    text: str
+
+
+class Schema(NamedTuple):
+    """What a registry says of a number."""
+
+    kind: str
+    """AVRO, JSON or PROTOBUF."""
+    text: str
+    """Of Protobuf the file's descriptor in base64, which needs no parser of its language."""
+    references: tuple[Named, ...] = ()
+    """What it refers to, each behind what it refers to itself."""
+
+
+class Schemas:
+    """The schemas that are known by now, by number."""
+
+    def __init__(self) -> None:
+        """None is."""
+        self._readers: dict[int, Read] = {}
+
+    def put(self, number: int, schema: Schema) -> None:
+        """A registry has this one."""
+        try:
+            self._readers[number] = _reader(number, schema)
+        except RecordUndecodable as unusable:
+            self._readers[number] = _unreadable(str(unusable))
+
+    def put_missing(self, number: int, why: str) -> None:
+        """No registry has this one now; who needs it is undecodable."""
+        self._readers[number] = _unreadable(why)
+
+    def lacks(self, number: int) -> bool:
+        """Whether nobody has put this one yet."""
+        return number not in self._readers
+
+    def read_field(self, data: bytes, path: tuple[str, ...]) -> Json:
+        """What a value says at a path of field names; None where a field is missing or null."""
+        if data[:1] != MAGIC or len(data) < FRAME_BYTES:
+            message = "the value does not begin with a zero byte and the number of a schema"
+            raise RecordUndecodable(message)
+        number = int.from_bytes(data[1:FRAME_BYTES])
+        read = self._readers.get(number)
+        if read is None:
+            raise SchemaAwaited(number)
+        try:
+            document = read(data[FRAME_BYTES:])
+        except RecordUndecodable:
+            raise
+        except Exception as error:  # whatever a library finds wrong with the bytes
+            message = f"the value is not of its schema {number} ({told(error)})"
+            raise RecordUndecodable(message) from error
+        found = walk(document, path)
+        if type(found) is float and not isfinite(found):
+            message = f"`{'.'.join(('value', *path))}` is {found}, which is no number in JSON"
+            raise RecordUndecodable(message)
+        return found
+
+
+def numbers_in(values: Iterable[bytes | None]) -> set[int]:
+    """The schemas that values name."""
+    frames = {value[1:FRAME_BYTES] for value in values if value and value[:1] == MAGIC}
+    return {int.from_bytes(frame) for frame in frames if len(frame) == FRAME_BYTES - len(MAGIC)}
+
+
+def _reader(number: int, schema: Schema) -> Read:
+    try:
+        return _compiled(schema)
+    except Exception as error:  # whatever a library finds wrong with a schema
+        message = f"schema {number} cannot be used ({told(error)})"
+        raise RecordUndecodable(message) from error
+
+
+def _compiled(schema: Schema) -> Read:
+    match schema.kind:
+        case "AVRO":
+            return avro_reader(schema.text, [one.text for one in schema.references])
+        case "JSON":
+            return decode_json
+        case "PROTOBUF":
+            return protobuf_reader(schema.text, dict(schema.references))
+        case kind:
+            message = f"`{kind}` is none of AVRO, JSON and PROTOBUF"
+            raise ValueError(message)
+
+
+def _unreadable(message: str) -> Read:
+    def refuse(_body: bytes) -> Json:
+        raise RecordUndecodable(message)
+
+    return refuse

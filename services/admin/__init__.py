@@ -1,0 +1,1 @@
+"""What commands do to a pipeline that runs, or rests: put back, reset, look at."""

@@ -1,0 +1,74 @@
+"""What a pipeline remembers, and forgetting it: offsets, internal topics, state on this machine."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from headrace.contracts.errors import GroupBusy, StateUnavailable
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.time import format_duration_ms
+from headrace.services.kafka.cluster import connected
+from headrace.services.settings import Settings
+
+_INTERNAL = ("changelog", "repartition")
+_CLEANED = ("cleaned", "progress")
+
+
+class Remains(NamedTuple):
+    """What there is to forget."""
+
+    group: str
+    offsets: int
+    """How many partitions the group has committed offsets of."""
+    topics: dict[str, int]
+    """Each topic, with at most how many records."""
+    folder: Path | None
+
+
+async def find_remains(spec: PipelineSpec, settings: Settings, *, cleaned: bool) -> Remains:
+    """What the pipeline remembers; GroupBusy while an instance of it runs."""
+    roles = _INTERNAL + (_CLEANED if cleaned else ())
+    names = [topic.name for topic in spec.topics() if topic.role in roles]
+    async with connected(settings) as cluster:
+        members = await cluster.members(spec.pipeline)
+        if members:
+            session = format_duration_ms(settings.session_timeout_ms)
+            message = (
+                f"the pipeline `{spec.pipeline}` is running ({', '.join(members)}); stop all its"
+                f" instances, and try again; one that has an instance id counts for {session} more"
+            )
+            raise GroupBusy(message)
+        topics = {}
+        for name in await cluster.partitions(names):
+            topics[name] = sum(one.end - one.first for one in (await cluster.ends(name)).values())
+        offsets = await cluster.offsets_count(spec.pipeline)
+    folder = settings.state_folder / spec.pipeline
+    return Remains(spec.pipeline, offsets, topics, folder if folder.exists() else None)
+
+
+async def forget(remains: Remains, settings: Settings) -> None:
+    """Delete what was found; whoever is interrupted in it can do it again.
+
+    The group goes first: a pipeline with its state and without offsets reads from the beginning and
+    skips what it knows, while one with offsets and without its state lets duplicates pass.
+    """
+    async with connected(settings) as cluster:
+        await cluster.delete_group(remains.group)
+        if remains.folder is not None:
+            _delete(remains.folder)
+        await cluster.delete(list(remains.topics))
+
+
+def _delete(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        message = (
+            f"`{error.filename or folder}` cannot be deleted ({error.strerror});"
+            " check its permissions, and try again"
+        )
+        raise StateUnavailable(message) from error

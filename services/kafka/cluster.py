@@ -1,0 +1,345 @@
+"""What we ask a cluster for beside records: topics, their settings and ends, consumer groups.
+
+aiokafka's admin client has a broker make the topics it asks about, and cannot delete a group; so
+this speaks Kafka's requests over aiokafka's plain client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    GroupIdNotFound,
+    InvalidReplicationFactorError,
+    KafkaError,
+    LeaderNotAvailableError,
+    NonEmptyGroup,
+    OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from aiokafka.protocol.admin import (
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsRequest,
+    DescribeGroupsRequest,
+)
+from aiokafka.protocol.api import Request
+from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from headrace.contracts.errors import GroupBusy, KafkaRefused, KafkaUnreachable, TopicRefused
+from headrace.contracts.topic_rules import Setting
+from headrace.services.group.view import Described
+from headrace.services.kafka.new_topic import BROKERS_DEFAULT, NewTopic, to_be_made
+from headrace.services.kafka.patience import PATIENCE_S, PAUSE_S, patient
+from headrace.services.kafka.reach import reachable
+from headrace.services.kafka.requests import UNSTABLE, OffsetsUnstableError, StableOffsets
+from headrace.services.kafka.security import client_options, user_of
+from headrace.services.settings import Settings
+
+_REST_S = 10.0
+_TIMEOUT_MS = 20_000
+_TOPIC = 2
+"""A topic, among what may have settings."""
+_SET_ON_TOPIC = 1
+"""A setting that somebody gave to the topic itself."""
+_EARLIEST, _LATEST = -2, -1
+_READ_COMMITTED = 1
+_FENCED = "All brokers are currently fenced"
+"""What a controller says, with no code of its own for it, until a broker that starts counts."""
+_DENIED = (
+    TopicAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    ClusterAuthorizationFailedError,
+)
+
+
+class GroupNow(NamedTuple):
+    """A group, as its coordinator describes it."""
+
+    state: str
+    """Kafka's word: Empty, Stable, PreparingRebalance, CompletingRebalance, Dead."""
+    protocol: str
+    members: list[Described]
+
+
+class _Answered(NamedTuple):
+    state: str
+    protocol: str
+    members: list[tuple[str, str, str, bytes, bytes]]
+
+
+class Ends(NamedTuple):
+    """Where a partition begins, and where it ends for those who read what is committed."""
+
+    first: int
+    end: int
+
+
+@asynccontextmanager
+async def connected(settings: Settings) -> AsyncIterator[Cluster]:
+    """A connection to the cluster; what goes wrong with it leaves as one of our errors."""
+    await reachable(settings)
+    client = AIOKafkaClient(**client_options(settings, "admin"))
+    try:
+        await client.bootstrap()
+        yield Cluster(client, settings)
+    except _DENIED as error:
+        message = f"the brokers do not let {user_of(settings)} do this: {error}"
+        raise KafkaRefused(message) from error
+    except (KafkaError, TimeoutError) as error:
+        message = (
+            f"the brokers at {settings.bootstrap_servers} answered, and then failed"
+            f" ({error!r}); check that they are well, and try again"
+        )
+        raise KafkaUnreachable(message) from error
+    finally:
+        await client.close()
+
+
+async def group_now(group: str, settings: Settings) -> GroupNow:
+    """A group, in rest; or as it is, where a rebalance takes long."""
+    give_up_at_s = time.monotonic() + _REST_S
+    async with connected(settings) as cluster:
+        while True:
+            now = await cluster.described(group)
+            if not now.state.endswith("Rebalance") or time.monotonic() >= give_up_at_s:
+                return now
+            await asyncio.sleep(PAUSE_S)
+
+
+class Cluster:
+    """A connected cluster, and whom it knows us as."""
+
+    def __init__(self, client: AIOKafkaClient, settings: Settings) -> None:
+        self._client = client
+        self._servers = settings.bootstrap_servers
+        self.user = user_of(settings)
+
+    @patient
+    async def partitions(self, names: Collection[str]) -> dict[str, int]:
+        """How many partitions each topic has; one that does not exist is left out."""
+        return {name: len(leaders) for name, leaders in (await self._leaders(names)).items()}
+
+    @patient
+    async def settings(self, names: Collection[str]) -> dict[str, dict[str, Setting]]:
+        """The settings that apply to topics; those that we may not see are left out."""
+        answer = await self.send(DescribeConfigsRequest([(_TOPIC, name, None) for name in names]))
+        found = {}
+        for code, message, _, name, entries in _as_asked(answer.resources, names, 3):
+            if for_code(code) is TopicAuthorizationFailedError:
+                continue
+            self._check(
+                code, f"read the settings of the topic `{name}`", "DescribeConfigs", message
+            )
+            found[name] = {
+                key: Setting(value, source == _SET_ON_TOPIC)
+                for key, value, _, source, *_ in entries
+            }
+        return found
+
+    @patient
+    async def make(self, topics: Collection[NewTopic], replication_factor: int | None) -> None:
+        """Make topics, and return when they can be used; one that is there is left as it is."""
+        factor = BROKERS_DEFAULT if replication_factor is None else replication_factor
+        wanted: list[Any] = [
+            (one.name, one.partitions, factor, [], [*one.settings.items()]) for one in topics
+        ]
+        answer = await self._ask_controller(
+            CreateTopicsRequest(wanted, _TIMEOUT_MS, validate_only=False)
+        )
+        names = [one.name for one in topics]
+        forbidden = []
+        for name, code, message in _as_asked(answer.topic_errors, names, 0):
+            error = for_code(code)
+            if error is InvalidReplicationFactorError and _FENCED in (message or ""):
+                raise LeaderNotAvailableError(message)
+            if error is TopicAuthorizationFailedError:
+                forbidden.append(name)
+            elif error is not TopicAlreadyExistsError:
+                self._check(code, f"make the topic `{name}`", "Create", message)
+        if forbidden:
+            missing = [one for one in topics if one.name in forbidden]
+            raise KafkaRefused(to_be_made(missing, factor, self._servers, self.user))
+        await self._wait_for(set(names), there=True)
+
+    @patient
+    async def delete(self, names: Collection[str]) -> None:
+        """Delete topics, and return when they are gone; one that is not there is no mistake."""
+        answer = await self._ask_controller(DeleteTopicsRequest([*names], _TIMEOUT_MS))
+        for name, code in answer.topic_error_codes:
+            if for_code(code) is not UnknownTopicOrPartitionError:
+                self._check(code, f"delete the topic `{name}`", "Delete")
+        await self._wait_for(set(names), there=False)
+
+    @patient
+    async def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        """Delete a topic's records below an offset, by partition."""
+        for leader, led in (await self._led(topic, before)).items():
+            offsets = [(number, before[number]) for number in led]
+            answer = await self.send(DeleteRecordsRequest([(topic, offsets)], _TIMEOUT_MS), leader)
+            for _, partitions, *_ in answer.topics:
+                for partition in partitions:
+                    # Another instance, or retention, was faster.
+                    if for_code(partition[2]) is not OffsetOutOfRangeError:
+                        self._check(
+                            partition[2], f"delete records of the topic `{topic}`", "Delete"
+                        )
+
+    @patient
+    async def ends(self, topic: str) -> dict[int, Ends]:
+        """Where the partitions of a topic begin and end; nothing where there is no such topic."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for at in (_EARLIEST, _LATEST):
+            for leader, led in (await self._led(topic)).items():
+                places = [(number, at) for number in led]
+                request = OffsetRequest(-1, _READ_COMMITTED, [(topic, places)])
+                ((_, partitions),) = (await self.send(request, leader)).topics
+                for number, code, _, offset in partitions:
+                    self._check(code, f"read the topic `{topic}`", "Describe")
+                    found[number].append(offset)
+        return {number: Ends(*found[number]) for number in sorted(found)}
+
+    @patient
+    async def committed(
+        self, group: str, places: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a group has committed here, behind the transactions that are on their way."""
+        what = f"read the offsets of the group `{group}`"
+        answer = await self.send(StableOffsets(group, places), await self.coordinator(group))
+        self._check(answer.error_code, what, "Describe")
+        found = {}
+        for topic, partitions, _ in answer.topics:
+            for number, offset, _, metadata, code, _ in partitions:
+                if code == UNSTABLE:
+                    raise OffsetsUnstableError
+                self._check(code, what, "Describe")
+                if offset >= 0:
+                    found[TopicPartition(topic, number)] = OffsetAndMetadata(offset, metadata)
+        return found
+
+    @patient
+    async def offsets_count(self, group: str) -> int:
+        """Of how many partitions a group has committed something."""
+        answer = await self.send(OffsetFetchRequest(group, None), await self.coordinator(group))
+        self._check(answer.error_code, f"read the offsets of the group `{group}`", "Describe")
+        return sum(len(partitions) for _, partitions in answer.topics)
+
+    async def members(self, group: str) -> list[str]:
+        """Who is in a group now: client and host of each."""
+        described = await self._describe(group)
+        return sorted(
+            f"{client} on {host.removeprefix('/')}" for _, client, host, *_ in described.members
+        )
+
+    async def described(self, group: str) -> GroupNow:
+        """A group's state, and what its members said and were told."""
+        state, protocol, members = await self._describe(group)
+        return GroupNow(
+            state,
+            protocol,
+            [
+                Described(name, host.removeprefix("/"), said, told)
+                for name, _, host, said, told in members
+            ],
+        )
+
+    @patient
+    async def _describe(self, group: str) -> _Answered:
+        answer = await self.send(DescribeGroupsRequest([group]), await self.coordinator(group))
+        ((code, _, state, _, protocol, members, *_),) = answer.groups
+        self._check(code, f"see the group `{group}`", "Describe")
+        return _Answered(state, protocol, members)
+
+    @patient
+    async def delete_group(self, group: str) -> None:
+        """Forget a group and its offsets; one that is not there is no mistake."""
+        answer = await self.send(DeleteGroupsRequest([group]), await self.coordinator(group))
+        ((_, code),) = answer.results
+        if for_code(code) is NonEmptyGroup:
+            message = f"somebody joined the group `{group}` meanwhile; stop it, and try again"
+            raise GroupBusy(message)
+        if for_code(code) is not GroupIdNotFound:
+            self._check(code, f"delete the group `{group}`", "Delete")
+
+    async def _leaders(self, names: Collection[str]) -> dict[str, dict[int, int]]:
+        """Who leads each partition, by topic; a partition without a leader has -1."""
+        answer = await self.send(MetadataRequest([*names], allow_auto_topic_creation=False))
+        found = {}
+        for code, name, _, partitions in _as_asked(answer.topics, names, 1):
+            if for_code(code) is not UnknownTopicOrPartitionError:
+                self._check(code, f"see the topic `{name}`", "Describe")
+                found[name] = {number: leader for _, number, leader, *_ in partitions}
+        return found
+
+    async def _led(self, topic: str, only: Collection[int] | None = None) -> dict[int, list[int]]:
+        """The partitions of a topic by who leads them."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for number, leader in (await self._leaders([topic])).get(topic, {}).items():
+            if leader < 0:
+                raise LeaderNotAvailableError
+            if only is None or number in only:
+                found[leader].append(number)
+        return found
+
+    async def _wait_for(self, names: set[str], *, there: bool) -> None:
+        give_up_at_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < give_up_at_s:
+            leaders = await self._leaders(names)
+            led = {
+                name for name, by_partition in leaders.items() if min(by_partition.values()) >= 0
+            }
+            if led == names if there else not leaders:
+                return
+            await asyncio.sleep(PAUSE_S)
+        state = "have a leader for each partition" if there else "be gone"
+        message = f"the topics {', '.join(sorted(names))} should {state} by now; check the brokers"
+        raise KafkaUnreachable(message)
+
+    async def coordinator(self, name: str, kind: CoordinationType = CoordinationType.GROUP) -> int:
+        """The broker that speaks for a group, or for a transactional id."""
+        node: int = await self._client.coordinator_lookup(kind, name)
+        return node
+
+    async def send(self, request: Request[Any], node: int | None = None) -> Any:
+        """What a broker answers: this one, or any."""
+        chosen = self._client.get_random_node() if node is None else node
+        return await self._client.send(chosen, request)
+
+    async def _ask_controller(self, request: Request[Any]) -> Any:
+        await self._client.force_metadata_update()
+        return await self.send(request, self._client.cluster.controller.nodeId)
+
+    def _check(self, code: int, what: str, permission: str, message: str | None = None) -> None:
+        """Nothing if all went well; aiokafka's own error where it may pass."""
+        error = for_code(code)
+        if not code:
+            return
+        if issubclass(error, _DENIED):
+            sentence = f"the brokers do not let {self.user} {what}; grant {permission}"
+            raise KafkaRefused(sentence)
+        if error.retriable:
+            raise error(message)
+        sentence = f"the brokers cannot {what}: {message or error.description}"
+        raise TopicRefused(sentence)
+
+
+def _as_asked(rows: Iterable[Any], names: Collection[str], at: int) -> list[Any]:
+    """Answers in the order of the names that were asked for, and not of some hash."""
+    order = [*names]
+    return sorted(rows, key=lambda row: order.index(row[at]))

@@ -1,0 +1,318 @@
+"""A member of the group that stops nothing when the group rebalances (KIP-429).
+
+aiokafka's own coordinator gives everything up before it joins. This one goes on: what it owns it
+keeps, fetches and processes while it joins, until it is told what to give up. That is committed
+and closed, and only then it joins again, so that the next owner never begins before.
+
+    join        says what it has (`Membership.describe`); everything it owns goes on
+    told        new partitions are assigned, paused; revoked ones are closed, then taken away
+    once more   at once, if it revoked something or the leader says so, and not by a heartbeat
+    thrown out  everything is let go, without a commit: others may have it by now
+    replaced    another process has joined by the same name: this one ends
+
+All of this runs in the consumer's thread, but for what a `Membership` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import (
+    IllegalGenerationError,
+    InconsistentGroupProtocolError,
+    KafkaError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from aiokafka.protocol.commit import OffsetCommitRequest
+from aiokafka.protocol.group import HeartbeatRequest
+from aiokafka.structs import TopicPartition
+
+from headrace.contracts.errors import (
+    HeadraceError,
+    InstanceReplaced,
+    KafkaUnreachable,
+    MemberForeign,
+)
+from headrace.services.group.round import Heard
+from headrace.services.group.wire import NO_GENERATION
+from headrace.services.kafka import seams
+from headrace.services.kafka.heartbeats import FENCED_INSTANCE_ID, NamedHeartbeat
+
+PROTOCOL = "headrace"
+"""What the group's members call the way in which they share out partitions."""
+OURS = "headrace"
+"""The metadata of an offset that a task committed with its state."""
+_COMMIT_AGAIN_S = 0.02
+_COUNT_AGAIN_S = 0.1
+_COUNTED_WITHIN_S = 10.0
+_GROUP_ERRORS = (IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
+
+
+class Membership(Protocol):
+    """What the worker does and says as a member of the group."""
+
+    async def describe(self, generation: int) -> bytes:
+        """What to say when joining."""
+        ...
+
+    def lead(self, said: Mapping[str, bytes], partitions: Mapping[str, int]) -> dict[str, bytes]:
+        """What to tell everybody, as the leader; called in the consumer's thread."""
+        ...
+
+    def hear(self, raw: bytes) -> Heard:
+        """What was told; called in the consumer's thread."""
+        ...
+
+    async def told(self, heard: Heard) -> None:
+        """Do what was told; returns when everything revoked is closed."""
+        ...
+
+    async def thrown_out(self) -> None:
+        """Let go of everything; returns when it is closed."""
+        ...
+
+    def fail(self, problem: Exception) -> None:
+        """End the worker; may be called from any thread."""
+        ...
+
+
+class _Said(NamedTuple):
+    """Stands where aiokafka expects an assignor: what a member says, under the protocol's name."""
+
+    said: bytes
+    name: str = PROTOCOL
+
+    def metadata(self, _topics: Any) -> bytes:
+        """What goes into JoinGroup."""
+        return self.said
+
+
+class GroupConsumer(AIOKafkaConsumer):  # type: ignore[misc]
+    """A consumer whose partitions come and go one by one."""
+
+    def __init__(
+        self, membership: Membership, main_loop: asyncio.AbstractEventLoop, **options: Any
+    ) -> None:
+        """Act for a membership that lives in the main loop."""
+        super().__init__(**options, partition_assignment_strategy=[_Said(b"")])
+        self._make_coordinator = partial(
+            CooperativeCoordinator, consumer=self, membership=membership, main_loop=main_loop
+        )
+        seams.ask_apart(self)
+
+    async def start(self) -> None:
+        """Connect, with our coordinator."""
+        await seams.start_with(self, self._make_coordinator)
+
+    async def stop(self) -> None:
+        """Leave the group, whatever a fetch waits for."""
+        await seams.stop(self)
+
+
+class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
+    """Joins, hears, and joins again, without a pause for what stays."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        consumer: GroupConsumer,
+        membership: Membership,
+        main_loop: asyncio.AbstractEventLoop,
+        **options: Any,
+    ) -> None:
+        """Nothing is owned yet."""
+        self.heartbeat_at_s: float | None = None
+        """When the group last answered."""
+        self._consumer = consumer
+        self._membership = membership
+        self._main_loop = main_loop
+        self._told_in = NO_GENERATION
+        """The last generation in which it was told what to run."""
+        self._led_over: dict[str, int] | None = None
+        """The topics' partitions that were shared out, if it led."""
+        self._is_lost = False
+        self._is_replaced = False
+        self._is_commit_refused = False
+        super().__init__(*arguments, **options)
+
+    async def _in_main_loop(self, call: Any) -> Any:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._main_loop))
+
+    async def _on_join_prepare(self, _previous: Any) -> None:
+        """Give up nothing, unless it is lost already."""
+        if self._is_lost:
+            self._is_lost = False
+            self._told_in = NO_GENERATION
+            await self._in_main_loop(self._membership.thrown_out())
+            self._drop(self._subscription.assigned_partitions())
+
+    async def _do_rejoin_group(self, subscription: Any) -> bool:
+        said = await self._in_main_loop(self._membership.describe(self._told_in))
+        self._assignors = [_Said(said)]
+        try:
+            joined: bool = await super()._do_rejoin_group(subscription)
+        except InconsistentGroupProtocolError:
+            message = (
+                f"the members of group `{self.group_id}` share out partitions in another way:"
+                " another program, or a headrace from before cooperative rebalancing, is in the"
+                " group; stop it, and start this one again"
+            )
+            self._membership.fail(MemberForeign(message))
+            raise
+        except KafkaError as problem:
+            self._membership.fail(problem)
+            raise
+        return joined
+
+    async def _perform_assignment(self, response: Any) -> dict[str, bytes]:
+        """Lead: make everybody's share from what everybody says."""
+        said = {member[0]: bytes(member[-1]) for member in response.members}
+        try:
+            self._led_over = await self._count_partitions()
+            return self._membership.lead(said, self._led_over)
+        except HeadraceError as problem:
+            self._membership.fail(problem)
+            raise
+
+    async def _count_partitions(self) -> dict[str, int]:
+        """Of each topic. One that is not known yet is no topic without partitions."""
+        give_up_at_s = time.monotonic() + _COUNTED_WITHIN_S
+        while True:
+            counted = {
+                topic: len(self._cluster.partitions_for_topic(topic) or ())
+                for topic in self._subscription.topics
+            }
+            unknown = [topic for topic, count in counted.items() if not count]
+            if not unknown:
+                return counted
+            if time.monotonic() >= give_up_at_s:
+                message = (
+                    f"the brokers do not say how many partitions `{unknown[0]}` has; check that"
+                    " they run, and that the topic is still there"
+                )
+                raise KafkaUnreachable(message)
+            await self._client.force_metadata_update()
+            await asyncio.sleep(_COUNT_AGAIN_S)
+
+    async def _on_join_complete(
+        self, generation: int, _member_id: str, _protocol: str, raw: bytes
+    ) -> None:
+        # What is revoked may take long to commit, and the group must hear of us meanwhile.
+        self._start_heartbeat_task()
+        self.heartbeat_at_s = time.monotonic()
+        try:
+            heard = self._membership.hear(bytes(raw))
+        except HeadraceError as problem:
+            self._membership.fail(problem)
+            raise
+        # Whoever sees that a topic has more partitions asks for a rebalance, the leader or not:
+        # the leader of a static group may have been restarted, and was not told that it leads.
+        self._group_subscription = self._subscription.topics
+        self._metadata_snapshot = self._get_metadata_snapshot()
+        if self._subscription.subscription.assignment is None:
+            self._subscription.assign_from_subscribed([])
+        owned = self._subscription.assigned_partitions()
+        told = frozenset(TopicPartition(*partition) for partition in heard.partitions)
+        self._told_in = generation
+        seams.add_partitions(self._consumer, told - owned)
+        await self._in_main_loop(self._membership.told(heard))
+        self._drop(owned - told)
+        counted, self._led_over = self._led_over, None
+        has_grown = counted is not None and counted != self._metadata_snapshot
+        if owned - told or heard.joins_at_once or has_grown:
+            self.request_rejoin()
+
+    def _drop(self, partitions: frozenset[TopicPartition]) -> None:
+        if partitions:
+            seams.drop_partitions(self._consumer, partitions)
+
+    def request_rejoin(self) -> None:
+        """Join again soon; not because a commit was refused, which its heartbeat will say."""
+        if not (self._is_commit_refused or self._is_replaced):
+            super().request_rejoin()
+
+    def reset_generation(self) -> None:
+        """The group does not know this member, or not any more."""
+        if self._is_commit_refused or self._is_replaced:
+            return
+        super().reset_generation()
+        if not self._closing.done():
+            self._is_lost = True
+            # It may be trying to join, and would let go of nothing before it tries again.
+            self._performed_join_prepare = False
+
+    async def _do_heartbeat(self) -> bool:
+        answered: bool = await super()._do_heartbeat()
+        if answered:
+            self.heartbeat_at_s = time.monotonic()
+        return answered
+
+    async def _do_commit_offsets(self, assignment: Any, offsets: Any) -> None:
+        """Commit; again, if only the generation has changed, which says nothing about owners."""
+        give_up_at = time.monotonic() + self._session_timeout_ms / 1000
+        while True:
+            known_as = self.generation, self.member_id
+            try:
+                await super()._do_commit_offsets(assignment, offsets)
+            except _GROUP_ERRORS as refused:
+                self._is_commit_refused = False
+                is_rebalancing = isinstance(refused, RebalanceInProgressError)
+                is_known = known_as == (self.generation, self.member_id) and not is_rebalancing
+                if is_known and await self._hears_it_is_replaced():
+                    raise
+                if is_known:
+                    self.reset_generation()
+                    raise
+                if self._is_lost or time.monotonic() > give_up_at:
+                    raise
+            else:
+                return
+            finally:
+                self._is_commit_refused = False
+            await asyncio.sleep(_COMMIT_AGAIN_S)
+
+    async def _send_req(self, request: Any) -> Any:
+        known_as = self.member_id
+        if self._group_instance_id is not None and isinstance(request, HeartbeatRequest):
+            request = self._heartbeat()
+        answer = await super()._send_req(request)
+        self._look_for_another(known_as, answer)
+        if self._is_replaced and isinstance(request, NamedHeartbeat):
+            # Nothing more is said in a name that is another's by now; the consumer's end ends this.
+            await asyncio.Future()
+        # What aiokafka does about a refused commit it does before anybody else runs: forget the
+        # generation, though the commit may have carried an older one.
+        self._is_commit_refused = isinstance(request, OffsetCommitRequest)
+        return answer
+
+    def _heartbeat(self) -> NamedHeartbeat:
+        name = self._group_instance_id
+        return NamedHeartbeat(self.group_id, self.generation, self.member_id, name)
+
+    async def _hears_it_is_replaced(self) -> bool:
+        """Ask, since a commit does not say our name, and hears no reason."""
+        if self._group_instance_id is not None and not self._is_replaced:
+            known_as = self.member_id
+            self._look_for_another(known_as, await super()._send_req(self._heartbeat()))
+        return self._is_replaced
+
+    def _look_for_another(self, known_as: str, answer: Any) -> None:
+        """End if our name is another's; to join again would throw that one out, and it us.
+
+        Whoever has no member id is not replaced: it is about to join.
+        """
+        if known_as and getattr(answer, "error_code", None) == FENCED_INSTANCE_ID:
+            self._is_replaced = True
+            message = (
+                f"another process has joined group `{self.group_id}` under the name"
+                f" `{self._group_instance_id}`, and this one gives way to it; run one of the two,"
+                " or give each a HEADRACE_INSTANCE_ID of its own"
+            )
+            self._membership.fail(InstanceReplaced(message))

@@ -1,0 +1,48 @@
+"""Heartbeats of a member that has a name: they tell whether another process has taken it.
+
+A broker that knows a name gives it to whoever joined with it last. The one before is refused, and
+only a request that says the name hears why; aiokafka's heartbeats do not say it.
+"""
+
+from __future__ import annotations
+
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import Int16, Int32, Schema, String
+
+FENCED_INSTANCE_ID = 82
+
+
+class NamedHeartbeatResponse(Response):  # type: ignore[misc]
+    """Whether the group still knows the member."""
+
+    API_KEY = 12
+    API_VERSION = 3
+    SCHEMA = Schema(("throttle_time_ms", Int32), ("error_code", Int16))
+
+
+class NamedHeartbeatStruct(RequestStruct):  # type: ignore[misc]
+    """Version 3 on the wire."""
+
+    API_KEY = 12
+    API_VERSION = 3
+    RESPONSE_TYPE = NamedHeartbeatResponse
+    SCHEMA = Schema(
+        ("group", String("utf-8")),
+        ("generation_id", Int32),
+        ("member_id", String("utf-8")),
+        ("group_instance_id", String("utf-8")),
+    )
+
+
+class NamedHeartbeat(Request[NamedHeartbeatStruct]):  # type: ignore[misc]
+    """A sign of life of the member that has a name."""
+
+    API_KEY = 12
+
+    def __init__(self, group: str, generation: int, member_id: str, name: str) -> None:
+        """As the group knows it."""
+        self._says = group, generation, member_id, name
+
+    def build(self, request_struct_class: type[NamedHeartbeatStruct]) -> NamedHeartbeatStruct:
+        """As it goes out."""
+        return request_struct_class(*self._says)

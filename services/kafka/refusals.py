@@ -1,0 +1,42 @@
+"""What brokers refuse for good, once we have begun: a sentence, since no second try helps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aiokafka.errors import InvalidSessionTimeoutError, InvalidTransactionTimeout
+
+from headrace.contracts.errors import KafkaRefused, SettingsInvalid
+from headrace.contracts.time import format_duration_ms
+from headrace.services.kafka.rights import DENIALS
+from headrace.services.kafka.security import user_of
+from headrace.services.settings import Settings, variable
+
+_SETTINGS = {
+    InvalidTransactionTimeout: ("transaction_timeout_ms", "transaction.max.timeout.ms"),
+    InvalidSessionTimeoutError: ("session_timeout_ms", "group.*.session.timeout.ms"),
+}
+"""What is wrong with which setting, and where the brokers say what they take."""
+
+
+def refusal_of(problem: BaseException, settings: Settings) -> KafkaRefused | SettingsInvalid | None:
+    """What to say of an error that would come again and again; None of any other."""
+    for found in _causes(problem):
+        if isinstance(found, DENIALS):
+            message = (
+                f"the brokers do not let {user_of(settings)} go on ({found}); `headrace plan` with"
+                " `--acls` prints all that is to be granted"
+            )
+            return KafkaRefused(message)
+        if type(found) in _SETTINGS:
+            field, theirs = _SETTINGS[type(found)]
+            value = format_duration_ms(getattr(settings, field))
+            message = f"{variable(field)}: the brokers do not take {value}; see their `{theirs}`"
+            return SettingsInvalid(message)
+    return None
+
+
+def _causes(problem: BaseException | None) -> Iterator[BaseException]:
+    while problem is not None:
+        yield problem
+        problem = problem.__cause__

@@ -1,0 +1,370 @@
+"""Every private name of Faust and aiokafka that we lean on, and nothing else.
+
+The versions are pinned, and `tests/runtime/test_seams.py` fails loudly when an upgrade moves one of
+these. What is public is used where it is needed; what is here is used from here alone. What a fetch
+brings is read in `fetched.py`, and what is sent is written in `filling.py`.
+
+Of Python nothing private is used. What is leaned on beyond its documentation is tested there, too:
+a TLS connection that nobody has closed yet can be aborted, whoever has hung up; and a function can
+be made of another one's code, with other globals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from types import FunctionType
+from typing import Any
+
+import cramjam  # noqa: F401 - aiokafka reads snappy, lz4 and zstd with it, where it is there
+from aiokafka import AIOKafkaConsumer
+from aiokafka.conn import AIOKafkaConnection, CloseReason
+from aiokafka.consumer.subscription_state import TopicPartitionState
+from aiokafka.errors import (
+    IllegalOperation,
+    LeaderNotAvailableError,
+    OutOfOrderSequenceNumber,
+    for_code,
+)
+from aiokafka.producer.transaction_manager import PidAndEpoch
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+FAUST = "0.15.3"
+AIOKAFKA = "0.14.0"
+
+PRIVATE_NAMES = {
+    "aiokafka.client.AIOKafkaClient": ("_on_connection_closed",),
+    "aiokafka.conn.AIOKafkaConnection": ("_protocol", "_writer", "close"),
+    "aiokafka.consumer.AIOKafkaConsumer": (
+        "_client",
+        "_coordinator",
+        "_fetcher",
+        "_subscription",
+        "start",
+        "stop",
+    ),
+    "aiokafka.consumer.fetcher.Fetcher": (
+        "_fetch_max_bytes",
+        "_fetch_task",
+        "_max_partition_fetch_bytes",
+        "_notify",
+        "_pending_tasks",
+        "_records",
+        "_wait_consume_future",
+    ),
+    "aiokafka.consumer.fetcher.PartitionRecords": (
+        "_aborted_producers",
+        "_check_crcs",
+        "_consume_aborted_up_to",
+        "_contains_abort_marker",
+        "_isolation_level",
+        "_records",
+        "_records_iterator",
+        "_tp",
+        "_unpack_records",
+    ),
+    "aiokafka.consumer.group_coordinator.GroupCoordinator": (
+        "_assignors",
+        "_client",
+        "_closing",
+        "_cluster",
+        "_do_commit_offsets",
+        "_do_heartbeat",
+        "_do_rejoin_group",
+        "_get_metadata_snapshot",
+        "_group_instance_id",
+        "_group_subscription",
+        "_metadata_snapshot",
+        "_on_join_complete",
+        "_on_join_prepare",
+        "_perform_assignment",
+        "_performed_join_prepare",
+        "_send_req",
+        "_session_timeout_ms",
+        "_start_heartbeat_task",
+        "_subscription",
+        "fetch_committed_offsets",
+        "request_rejoin",
+        "reset_generation",
+    ),
+    "aiokafka.consumer.subscription_state.Assignment": ("_topic_partitions", "_tp_state"),
+    "aiokafka.producer.AIOKafkaProducer": ("_sender", "_txn_manager"),
+    "aiokafka.producer.message_accumulator.BatchBuilder": ("_builder", "_relative_offset"),
+    "aiokafka.producer.sender.Sender": ("_maybe_wait_for_pid",),
+    "aiokafka.producer.transaction_manager.TransactionManager": (
+        "_pid_and_epoch",
+        "_sequence_numbers",
+        "_transaction_waiter",
+        "_txn_consumer_group",
+        "consumer_group_to_add",
+    ),
+    "aiokafka.protocol.api.RequestStruct": ("FLEXIBLE_VERSION",),
+    "aiokafka.protocol.struct.Struct": ("SCHEMA",),
+    "aiokafka.record.default_records._DefaultRecordBatchPy": ("_buffer",),
+    "faust.App": (
+        "BootStrategy",
+        "_create_directories",
+        "_fetcher",
+        "_new_transport",
+        "_producer_flush",
+        "_stop_consumer",
+    ),
+    "faust.Table": ("_new_store_by_url",),
+    "faust.Topic": ("_compile_decode",),
+    "faust.app.base.BootStrategy": ("enable_kafka_producer", "enable_web"),
+    "faust.stores.base.Store": ("persisted_offset",),
+    "faust.tables.manager.TableManager": (
+        "_tables_finalized",
+        "_tables_registered",
+        "_update_channels",
+        "on_partitions_revoked",
+        "on_start",
+    ),
+    "faust.transport.drivers.aiokafka.AIOKafkaConsumerThread": (
+        "__post_init__",
+        "_consumer",
+        "_create_worker_consumer",
+        "_ensure_consumer",
+        "_fetch_records",
+    ),
+    "faust.transport.drivers.aiokafka.Consumer": (
+        "_drain_messages",
+        "_new_consumer_thread",
+        "_thread",
+        "ack",
+        "commit",
+    ),
+    "faust.transport.drivers.aiokafka.Transport": ("Consumer",),
+    "mode.services.Service": ("mundane_level",),
+    "mode.threads.ServiceThread": ("Worker",),
+}
+"""What is called, set or overridden, by class."""
+
+
+class Connection(AIOKafkaConnection):  # type: ignore[misc]
+    """A connection that ends at once, whoever closes it.
+
+    Its own way is to wait for the other side to say goodbye, and whoever is silent never does.
+    Python 3.11.2 fails to abort what was closed before, so it is aborted first.
+    """
+
+    def close(self, reason: Any = None, exc: BaseException | None = None) -> Any:
+        """Close it; the answer can be awaited where it was open."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+        return super().close(reason, exc)
+
+
+async def hang_up(connection: Connection) -> None:
+    """Close a connection that was to be opened, and leave nothing of it behind."""
+    closed = connection.close()
+    if connection._protocol is not None:
+        await closed
+
+
+def coordinator(consumer: Any) -> Any:
+    """Who speaks with the group for a consumer that was started."""
+    return consumer._coordinator
+
+
+def set_fetch_bytes(consumer: Any, fetch_bytes: int, in_all_bytes: int) -> None:
+    """Change how much is fetched of a partition, and at once; the next fetch asks for it."""
+    consumer._fetcher._fetch_max_bytes = in_all_bytes
+    consumer._fetcher._max_partition_fetch_bytes = fetch_bytes
+
+
+async def committed(consumer: Any, partition: TopicPartition) -> OffsetAndMetadata | None:
+    """What the group committed, with its metadata, which aiokafka's own method leaves out."""
+    found = await consumer._coordinator.fetch_committed_offsets([partition])
+    return found.get(partition)
+
+
+def start_with(
+    consumer: AIOKafkaConsumer, make_coordinator: Callable[..., Any]
+) -> Coroutine[Any, Any, None]:
+    """Start a consumer with another coordinator, which its class names and does not ask for."""
+    start = AIOKafkaConsumer.start
+    ours = {**start.__globals__, "GroupCoordinator": make_coordinator}
+    started: Coroutine[Any, Any, None] = FunctionType(start.__code__, ours)(consumer)
+    return started
+
+
+async def end_of_log(consumer: Any, partition: TopicPartition) -> int:
+    """Behind the last record of a partition, be it committed or not."""
+    client = consumer._client
+    leader = client.cluster.leader_for_partition(partition)
+    if leader is None or leader < 0:
+        raise LeaderNotAvailableError(partition)
+    request = OffsetRequest(-1, _READ_UNCOMMITTED, [(partition.topic, [(partition.partition, -1)])])
+    ((_, ((_, code, _, offset),)),) = (await client.send(leader, request)).topics
+    if code:
+        raise for_code(code)
+    end: int = offset
+    return end
+
+
+async def ask_any(consumer: Any, request: Any) -> Any:
+    """What some broker answers, on a consumer's connection."""
+    client = consumer._client
+    return await client.send(client.get_random_node(), request)
+
+
+_READ_UNCOMMITTED = 0
+_ABOUT_OFFSETS = (OffsetCommitRequest, OffsetFetchRequest, OffsetRequest)
+_OFFSETS_CONNECTION = 2
+"""Behind those that aiokafka knows itself."""
+
+
+def ask_apart(consumer: AIOKafkaConsumer) -> None:
+    """Ask about offsets on a connection of their own.
+
+    A broker answers one request of a connection at a time. Behind a JoinGroup a commit would wait
+    until every member has joined, and behind a fetch a question until there are records.
+    """
+    client = consumer._client
+    send = client.send
+
+    async def send_apart(node_id: int, request: Any, **options: Any) -> Any:
+        if isinstance(request, _ABOUT_OFFSETS):
+            options["group"] = _OFFSETS_CONNECTION
+        return await send(node_id, request, **options)
+
+    client.send = send_apart
+
+
+async def stop(consumer: AIOKafkaConsumer) -> None:
+    """Stop a consumer, whatever its fetches wait for.
+
+    Its own way is to cancel each of its tasks once. While it lets go of what was unassigned, the
+    task that fetches takes that for the end of a fetch, and waits for partitions for ever; and a
+    fetch that failed and waits to be tried again ends the stop, and not itself alone.
+    """
+    if (fetcher := consumer._fetcher) is not None:
+        while not fetcher._fetch_task.done():
+            fetcher._fetch_task.cancel()
+            await asyncio.sleep(0)
+        for fetch in fetcher._pending_tasks:
+            fetch.cancel()
+        await asyncio.gather(*fetcher._pending_tasks, return_exceptions=True)
+        fetcher._pending_tasks.clear()
+    await AIOKafkaConsumer.stop(consumer)
+
+
+def add_partitions(consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:
+    """Assign more partitions, paused, while the others are fetched as before.
+
+    With a position, whatever it is, nobody looks for one; who resumes seeks first.
+    """
+    assignment = consumer._subscription.subscription.assignment
+    added = frozenset(partitions)
+    for partition in added:
+        state = assignment._tp_state[partition] = TopicPartitionState(assignment)
+        state.seek(0)
+        state.pause()
+    assignment._topic_partitions |= added
+    # It waits for what it knows of, and would not see that one of these is resumed.
+    consumer._fetcher._notify(consumer._fetcher._wait_consume_future)
+
+
+def drop_partitions(consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:
+    """Take partitions away while the others are fetched as before."""
+    assignment, fetcher = consumer._subscription.subscription.assignment, consumer._fetcher
+    dropped = frozenset(partitions)
+    assignment._topic_partitions -= dropped
+    for partition in dropped:
+        # A fetch that is under way may still name it; without a position its answer is left.
+        assignment._tp_state[partition].resume()
+        assignment._tp_state[partition] = TopicPartitionState(assignment)
+        fetcher._records.pop(partition, None)
+    fetcher._notify(fetcher._wait_consume_future)
+
+
+async def start_as(producer: Any, identity: tuple[int, int]) -> None:
+    """Start a producer whose client is connected, under a number and an epoch that it was given."""
+    producer._txn_manager.set_pid_and_epoch(*identity)
+    await producer._sender.start()
+
+
+def go_on_as(producer: Any, identity: tuple[int, int]) -> None:
+    """Give a producer that has no transaction open a new epoch."""
+    transaction = producer._txn_manager
+    transaction._pid_and_epoch = PidAndEpoch(*identity)
+    transaction._sequence_numbers.clear()
+
+
+class ConnectionLostError(OutOfOrderSequenceNumber):  # type: ignore[misc]
+    """Of a transaction within which a connection was lost nothing more is sent.
+
+    Of aiokafka's errors its sender takes three for what they are; this is one of them.
+    """
+
+
+def on_lost_connection(producer: Any, hear: Callable[[], None]) -> None:
+    """Hear of each connection that ends while something may be under way on it.
+
+    The broker may have died before it ended the transaction before everywhere, and what is sent
+    again now would stand behind that in the same epoch: both would end alike. So an open
+    transaction ends here, and nothing of it is sent any more.
+    """
+    client, sender, transaction = producer.client, producer._sender, producer._txn_manager
+    closed, wait_for_pid = client._on_connection_closed, sender._maybe_wait_for_pid
+    torn: list[Any] = []
+
+    def heard(connection: Any, reason: Any) -> None:
+        if reason is not CloseReason.IDLE_DROP:
+            if transaction.is_in_transaction():
+                torn.append(reason)
+            hear()
+        closed(connection, reason)
+
+    async def wait_or_end() -> None:
+        """The sender calls this before each request."""
+        if torn:
+            message = "a connection was lost within a transaction"
+            raise ConnectionLostError(message)
+        await wait_for_pid()
+
+    client._on_connection_closed = heard
+    sender._maybe_wait_for_pid = wait_or_end
+
+
+OUT_OF_STATE = (IllegalOperation, AssertionError)
+"""How aiokafka's calls end behind the one that failed."""
+
+
+def failure_of_transaction(producer: Any) -> BaseException | None:
+    """What the open transaction failed of; the calls behind it only say that there is none."""
+    ends = (producer._txn_manager._transaction_waiter, producer._sender.sender_task)
+    for end in ends:
+        if end is not None and end.done() and not end.cancelled():
+            failure: BaseException | None = end.exception()
+            if failure is not None:
+                return failure
+    return None
+
+
+def announce(producer: Any, partition: TopicPartition) -> None:
+    """Make a partition part of the open transaction, in one request with those sent to next.
+
+    Of a transaction that has failed the next `send_batch` will say so.
+    """
+    if producer._txn_manager.is_in_transaction():
+        producer._txn_manager.maybe_add_partition_to_txn(partition)
+
+
+def announce_group(producer: Any, group: str) -> None:
+    """Make a group part of every transaction that has partitions, before its offsets are told.
+
+    By itself the producer asks for the group once it has offsets, and they wait for the answer.
+    """
+    transaction = producer._txn_manager
+    to_add = transaction.consumer_group_to_add
+
+    def to_add_early() -> str | None:
+        is_added = transaction._txn_consumer_group is not None
+        is_begun = transaction.is_in_transaction() and transaction.txn_partitions
+        return group if is_begun and not is_added else to_add()
+
+    transaction.consumer_group_to_add = to_add_early

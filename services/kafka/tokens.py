@@ -1,0 +1,149 @@
+"""OAuth tokens by client credentials: fetched when needed, shared by all clients, renewed in time.
+
+Clients live in several threads, each with its own event loop, so the one lock here is a thread's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+import re
+import ssl
+import time
+from email.message import Message
+from http import HTTPStatus
+from threading import Lock
+from typing import IO, NamedTuple
+from urllib.error import HTTPError
+from urllib.parse import quote_plus, urlencode
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+
+from aiokafka.abc import AbstractTokenProvider
+
+from headrace.contracts.errors import TokenRefused, TokenUnavailable
+
+_TIMEOUT_S = 10.0
+_LIFE_USED = 0.8
+"""How much of a token's life may pass before the next is fetched; Kafka's own clients' figure."""
+_ANSWER_BYTES_MAX = 1 << 20
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""What RFC 6750 allows; nothing else may get into the login message."""
+
+_logger = logging.getLogger(__name__)
+
+
+class _Token(NamedTuple):
+    text: str
+    renewed_at_s: float
+    ends_at_s: float
+
+
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
+    """Hands every client of the process the same token, and fetches the next before it ends."""
+
+    def __init__(
+        self, url: str, client_id: str, secret: str, scope: str | None, context: ssl.SSLContext
+    ) -> None:
+        self._url = url
+        self._client_id = client_id
+        self._request = _token_request(url, client_id, secret, scope)
+        self._opener = build_opener(HTTPSHandler(context=context), NoRedirect)
+        self._lock = Lock()
+        self._token: _Token | None = None
+
+    async def token(self) -> str:
+        """A token that is valid now, or TokenRefused, or TokenUnavailable."""
+        token = self._token
+        if token is None or time.monotonic() >= token.renewed_at_s:
+            token = await asyncio.to_thread(self._renewed)
+        return token.text
+
+    def _renewed(self) -> _Token:
+        with self._lock:
+            token, now_s = self._token, time.monotonic()
+            # Another client may have fetched one while this one waited.
+            if token is not None and now_s < token.renewed_at_s:
+                return token
+            try:
+                self._token = self._fetch(now_s)
+            except OSError as error:
+                if token is None or now_s >= token.ends_at_s:
+                    raise
+                _logger.warning("%s; the token at hand is used as long as it is valid", error)
+                return token
+            return self._token
+
+    def _fetch(self, now_s: float) -> _Token:
+        try:
+            with self._opener.open(self._request, timeout=_TIMEOUT_S) as response:
+                answer = _fields(response.read(_ANSWER_BYTES_MAX))
+        except HTTPError as error:
+            with error:
+                raise self._refusal(error) from None
+        except OSError as error:
+            message = (
+                f"the token server {self._url} does not answer ({_cause(error)});"
+                " check HEADRACE_OAUTH_TOKEN_URL, and that it runs"
+            )
+            raise TokenUnavailable(message) from error
+        text, life_s = answer.get("access_token"), _seconds(answer.get("expires_in"))
+        if not isinstance(text, str) or not _TOKEN.fullmatch(text):
+            message = (
+                f"the token server {self._url} answers without a token;"
+                " check that HEADRACE_OAUTH_TOKEN_URL is its token endpoint"
+            )
+            raise TokenRefused(message)
+        return _Token(text, now_s + _LIFE_USED * life_s, now_s + life_s)
+
+    def _refusal(self, error: HTTPError) -> OSError:
+        # Busy and broken servers say 429 and 5xx; asking again later may help, with the rest not.
+        if (
+            error.code == HTTPStatus.TOO_MANY_REQUESTS
+            or error.code >= HTTPStatus.INTERNAL_SERVER_ERROR
+        ):
+            return TokenUnavailable(f"the token server {self._url} answers {error.code}")
+        reason = _fields(error.read(_ANSWER_BYTES_MAX)).get("error", error.reason)
+        message = (
+            f"the token server {self._url} refuses client `{self._client_id}`"
+            f" ({error.code}, {reason}); check HEADRACE_OAUTH_CLIENT_ID and its secret"
+        )
+        return TokenRefused(message)
+
+
+class NoRedirect(HTTPRedirectHandler):
+    """A redirect would carry the secret to another server; it is answered as an error."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> None:
+        """None is no."""
+        del req, fp, code, msg, headers, newurl
+
+
+def _token_request(url: str, client_id: str, secret: str, scope: str | None) -> Request:
+    login = f"{quote_plus(client_id)}:{quote_plus(secret)}".encode()
+    form = {"grant_type": "client_credentials"} | ({} if scope is None else {"scope": scope})
+    headers = {
+        "Accept": "application/json",
+        "Authorization": f"Basic {base64.b64encode(login).decode()}",
+    }
+    return Request(url, urlencode(form).encode(), headers)  # noqa: S310  # settings take http only
+
+
+def _fields(answer: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(answer)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _seconds(life: object) -> int:
+    """A token's life; over at once where the server does not state it, to be on the safe side."""
+    return int(life) if isinstance(life, int | str) and str(life).isdecimal() else 0
+
+
+def _cause(error: OSError) -> object:
+    return getattr(error, "reason", None) or error

@@ -1,0 +1,309 @@
+"""A transactional id is taken over, and what its earlier owner left open is ended as it was.
+
+A broker that comes back from an outage may forget partitions of a transaction (seen with Apache
+Kafka 4.3.1: its log says "these partitions are likely deleted already and hence can be skipped").
+The coordinator calls the transaction committed, or aborted, and some of its partitions, or all, are
+never told: the records stand open there, and the next transaction of the same producer takes them
+along. So whoever takes an id over looks for such records before it writes, and ends them.
+
+How they are ended is what their own transaction came to, never a rule:
+
+1. What the coordinator says. A transaction whose end it did not hear is aborted under an epoch that
+   nobody has, one behind the transaction's; a producer that comes later is given another. We never
+   abort by ourselves. So what stands open under the epoch right before a producer's was committed,
+   and what stands open under the one before an abort was aborted.
+2. The markers in partitions to which every commit of ours writes: changelog and progress.
+3. Where these stand open as well, the group's offset: it is part of the same transaction, and the
+   changelog's open part says which offset that was.
+4. A transaction without a part in its changelog never came to be committed.
+
+What decides is still there if this is cut short and done again. Where a partition has no leader,
+nothing is decided, and all is asked once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from aiokafka.client import CoordinationType
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    ConcurrentTransactions,
+    InvalidProducerEpoch,
+    LeaderNotAvailableError,
+    ProducerFenced,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+    for_code,
+)
+from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.structs import TopicPartition
+
+from headrace.contracts.errors import KafkaRefused
+from headrace.services.kafka.markers import last_marker, last_value, leader_of
+from headrace.services.kafka.patience import PAUSE_S, patient
+from headrace.services.kafka.requests import (
+    DescribeProducers,
+    DescribeTransaction,
+    EndInPartition,
+    Identity,
+    NextEpoch,
+    Writer,
+)
+from headrace.services.state.changelog import POSITION, offset_in
+
+_ABORTED = "CompleteAbort"
+_GIVEN = "Empty"
+"""A producer has the id, and no transaction was begun."""
+_ONGOING = "Ongoing"
+_ENDING = {"PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
+_OVER = {_ABORTED, _GIVEN}
+"""Nobody can end, or go on with, a transaction of an earlier epoch."""
+_NO_SUCH_ID = 105
+_RETIRED_MS = 1
+"""The timeout of an id that is in use no more: it says so to whoever comes next."""
+
+
+class Known(NamedTuple):
+    """What is known of a producer's transactions beside their id."""
+
+    topics: Sequence[str]
+    """Where they may have written."""
+    witnesses: Sequence[TopicPartition] = ()
+    """Where every commit has written; the changelog first."""
+    source: TopicPartition | None = None
+    """Whose offset is part of every commit."""
+    group: str = ""
+
+
+class Ended(NamedTuple):
+    """What stood open, and how it was ended."""
+
+    place: TopicPartition
+    commits: bool
+    because: str
+
+
+class _Told(NamedTuple):
+    """The last transaction of an id, as its coordinator tells it."""
+
+    state: str
+    timeout_ms: int
+    producer_id: int
+    producer_epoch: int
+
+
+class _Open(NamedTuple):
+    """A transaction that stands open in a partition."""
+
+    place: TopicPartition
+    leader: int
+    first_offset: int
+    writer: Writer
+
+
+class Takeover:
+    """One id, on its way to a new producer."""
+
+    def __init__(self, client: Any, transactional_id: str, timeout_ms: int, known: Known) -> None:
+        """Over a client that was bootstrapped."""
+        self._client = client
+        self._transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._known = known
+        self.ended: list[Ended] = []
+
+    @patient
+    async def take(self, last: Identity | None = None) -> Identity:
+        """Fence all earlier producers of this id, and end what they left open.
+
+        Whoever goes on from what it knows says which it was last, and ProducerFenced tells that
+        somebody else has taken over since.
+        """
+        # Asked for one by one, each topic would cost a round trip while nobody owns the partition.
+        await self._client.set_topics(self._known.topics)
+        before = await self._told()
+        while True:
+            if before is not None:
+                if last is not None and _is_anothers(before, last):
+                    raise ProducerFenced
+                if before.state in _OVER:
+                    await self._end(before)
+            identity = await self._ask_for_identity(last)
+            if identity is not None:
+                break
+            before = await self._told()
+        if before is not None:
+            await self._end(_given(identity, before))
+        return identity
+
+    @patient
+    async def retire(self) -> None:
+        """Do the same once for an id that no producer of ours will have any more."""
+        try:
+            told = await self._told()
+        except TransactionalIdAuthorizationFailed:
+            return  # Who may not use it has not used it.
+        if told is not None and (told.state, told.timeout_ms) != (_GIVEN, _RETIRED_MS):
+            self._timeout_ms = _RETIRED_MS
+            await self.take()
+
+    async def _coordinator(self) -> int:
+        node: int = await self._client.coordinator_lookup(
+            CoordinationType.TRANSACTION, self._transactional_id
+        )
+        return node
+
+    async def _told(self) -> _Told | None:
+        """The last transaction, once it is not just being ended; None of an id that is new."""
+        while True:
+            request = DescribeTransaction(self._transactional_id)
+            answer = await self._client.send(await self._coordinator(), request)
+            ((code, _, state, timeout_ms, _, producer_id, epoch, *_),) = answer.transaction_states
+            if code == _NO_SUCH_ID:
+                return None
+            if code:
+                raise for_code(code)(self._transactional_id)
+            if state not in _ENDING:
+                return _Told(state, timeout_ms, producer_id, epoch)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _ask_for_identity(self, last: Identity | None) -> Identity | None:
+        """A new epoch; None where a transaction was open, which is aborted first."""
+        request = NextEpoch(self._transactional_id, self._timeout_ms, last)
+        answer = await self._client.send(await self._coordinator(), request)
+        error = for_code(answer.error_code)
+        if error is ConcurrentTransactions:
+            return None
+        if error is InvalidProducerEpoch:
+            raise ProducerFenced
+        if answer.error_code:
+            raise error(self._transactional_id)
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    async def _end(self, told: _Told) -> None:
+        """End what stands open, and is over by its coordinator's account."""
+        found = await self._open(told.producer_id)
+        for epoch in sorted({one.writer.producer_epoch for one in found}):
+            if epoch < told.producer_epoch + (told.state == _ABORTED):
+                parts = [one for one in found if one.writer.producer_epoch == epoch]
+                commits, because = await self._verdict(told, epoch, parts)
+                for part in parts:
+                    await self._end_in(part, commits=commits)
+                    self.ended.append(Ended(part.place, commits, because))
+
+    async def _verdict(self, told: _Told, epoch: int, parts: list[_Open]) -> tuple[bool, str]:
+        if told.state == _ABORTED and epoch >= told.producer_epoch - 1:
+            return False, "its coordinator aborted it"
+        if told.state == _GIVEN and epoch == told.producer_epoch - 1:
+            return True, "its coordinator committed it"
+        opened = {one.place: one for one in parts}
+        for place in self._known.witnesses:
+            if place not in opened:
+                marker = await last_marker(self._client, place, told.producer_id)
+                if marker is not None and marker.producer_epoch >= epoch:
+                    return marker.commits, f"so it ended in {place.topic}/{place.partition}"
+        if self._known.witnesses and (part := opened.get(self._known.witnesses[0])):
+            return await self._is_in_group(part), "the group's offset says so"
+        return False, "it has no part in its changelog"
+
+    async def _is_in_group(self, changelog: _Open) -> bool:
+        """Whether the group has reached the offset that this part of a changelog speaks of."""
+        reached = await last_value(
+            self._client,
+            changelog.place,
+            changelog.writer.producer_id,
+            POSITION,
+            changelog.first_offset,
+        )
+        source = self._known.source
+        if reached is None or source is None:
+            return False
+        asked = OffsetFetchRequest(self._known.group, [(source.topic, [source.partition])])
+        node = await self._client.coordinator_lookup(CoordinationType.GROUP, self._known.group)
+        answer = await self._client.send(node, asked)
+        ((_, ((_, committed, _, code),)),) = answer.topics
+        if code:
+            raise for_code(code)(self._known.group)
+        return bool(committed >= offset_in(reached))
+
+    async def _open(self, producer_id: int) -> list[_Open]:
+        found = []
+        for leader, partitions in self._by_leader().items():
+            answer = await self._client.send(leader, DescribeProducers(partitions))
+            for topic, described, _ in answer.topics:
+                for number, code, message, producers, _ in described:
+                    place = TopicPartition(topic, number)
+                    _check(code, message, place)
+                    found += [
+                        _Open(place, leader, first_offset, Writer(identity, epoch, coordinator))
+                        for identity, epoch, _, _, coordinator, first_offset, _ in producers
+                        if identity == producer_id and first_offset >= 0
+                    ]
+        return found
+
+    def _by_leader(self) -> dict[int, dict[str, list[int]]]:
+        found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for topic in self._known.topics:
+            numbers = self._client.cluster.partitions_for_topic(topic)
+            if not numbers:
+                self._client.force_metadata_update()
+                raise LeaderNotAvailableError(topic)
+            for number in numbers:
+                try:
+                    leader = leader_of(self._client, TopicPartition(topic, number))
+                except LeaderNotAvailableError:
+                    self._client.force_metadata_update()
+                    raise
+                found[leader][topic].append(number)
+        return found
+
+    async def _end_in(self, part: _Open, *, commits: bool) -> None:
+        request = EndInPartition(part.place, part.writer, commits=commits)
+        answer = await self._client.send(part.leader, request)
+        ((_, ((_, ((_, code, _),), _),), _),) = answer.markers
+        if for_code(code) is ClusterAuthorizationFailedError:
+            raise KafkaRefused(_refusal(part, commits=commits))
+        if code:
+            raise for_code(code)(str(part.place))
+
+
+def _refusal(part: _Open, *, commits: bool) -> str:
+    topic, partition = part.place
+    said = (
+        f"an outage left a transaction open in {topic}/{partition} that nobody will end, and the"
+        " brokers do not let us (that takes ClusterAction)"
+    )
+    if commits:
+        return f"{said}: it was committed elsewhere; grant that right for one start"
+    return (
+        f"{said}: have it ended with `kafka-transactions.sh abort --topic {topic} --partition"
+        f" {partition} --start-offset {part.first_offset}`, and start again"
+    )
+
+
+def _is_anothers(told: _Told, last: Identity) -> bool:
+    """Whether somebody else has a transaction open; a broker would abort it, and then refuse."""
+    return told.state == _ONGOING and (told.producer_id, told.producer_epoch) != last
+
+
+def _given(identity: Identity, before: _Told) -> _Told:
+    """The id as it was just given away; where its epochs were used up, of its old number."""
+    if identity.producer_id == before.producer_id:
+        return _Told(_GIVEN, 0, *identity)
+    return _Told(_GIVEN, 0, before.producer_id, before.producer_epoch + 1)
+
+
+def _check(code: int, message: str | None, place: TopicPartition) -> None:
+    error = for_code(code)
+    if error is TopicAuthorizationFailedError:
+        sentence = (
+            f"the brokers do not let us see who writes to {place.topic}, which tells whether an"
+            " outage left a transaction open there; grant Read"
+        )
+        raise KafkaRefused(sentence)
+    if code:
+        raise error(message)

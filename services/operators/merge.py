@@ -1,0 +1,280 @@
+"""Merge: bring the records of many source partitions into one order, whatever was read first.
+
+It stands behind a repartition: as a reorder of its own, or in front of operators that go by time.
+A record's turn is (time, source partition, arrival), where time is its timestamp; if it is late
+against its own partition, it is that partition's time less grace. A record leaves once no lane
+that is awake can still send one whose turn comes before (see `lanes`). Within one lane records
+arrive in the order in which they stand in their partition. So what leaves, in which order, and
+what of it is late, is a function of the source partitions alone.
+
+A late record waits for its turn like any other, and meets the late policy then. A record whose
+lane was not waited for, since it was idle or unknown, may come behind its turn: it is late at once.
+
+With one lane this is a reorder, but that equal times leave in order of arrival.
+
+State
+    0x00                   bound: time (8), partition (4) | latest turn (8) | released through (8)
+                           | held (8) | their weight (8) | next arrival (4); or what a reorder
+                           kept here before there were lanes
+    0x01 time (8) order    record; order = 0x02, partition + 1 (4), arrival (4), then 0x00 for a
+                           null key, else 0x01 and the key. Orders of a reorder are read as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import itemgetter
+from struct import Struct
+
+from headrace.contracts.decision import Reason, Verdict
+from headrace.contracts.origin import Origin
+from headrace.contracts.policies import MergePolicy, ReorderPolicy
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.services.operators.held import Entry
+from headrace.services.operators.lanes import NOTHING, PARTITION_MAX, Bound, Lanes
+from headrace.services.operators.operator import NO_CAUSE, Batch, Step, View
+from headrace.services.operators.reorder import PlacePackers, Reorder
+from headrace.services.operators.reorder import key_in as reordered_key_in
+from headrace.services.operators.reorder import times_in as reordered_times_in
+from headrace.services.operators.rows import TIME_BIAS, pack_time, unpack_fields, unpack_time
+
+_IN_LANE = b"\x02"
+_BEHIND_LANES = b"\x03"
+_header = Struct(">qiqqqqI")
+_order = Struct(">BII")
+_ARRIVALS = 1 << 32
+_NO_KEY = b"\x00"
+_cause_of = itemgetter(0)
+_Leaving = tuple[int, int | None, Record]
+"""A record on its way out: because of which record, at which turn, None where it came behind it."""
+
+
+class Merge(Reorder):
+    """The operator over one partition behind a repartition."""
+
+    def __init__(
+        self,
+        policy: MergePolicy | ReorderPolicy,
+        view: View,
+        lanes: Lanes,
+        *,
+        explain: bool = False,
+    ) -> None:
+        """Go on where an earlier instance over the same view saved; lanes say how far to go."""
+        if isinstance(policy, MergePolicy):
+            policy = ReorderPolicy(name=policy.name, store=policy.store, grace_ms=0)
+        self._lanes = lanes
+        self._bound = NOTHING
+        self.latest_ms = NO_TIME_MS
+        """No turn that was ever given is later."""
+        super().__init__(policy, view, explain=explain)
+        self._packers = PlacePackers(f"{len(self._space)}sQBIIB")
+        self._gone = self._reached = b""
+        self._move_to(lanes.bound if self._bound == NOTHING else self._bound)
+
+    def _move_to(self, bound: Bound) -> None:
+        """Everything whose turn it is at this bound leaves, or has left."""
+        self._bound, self._time_ms = bound, bound.time_ms
+        self._gone = self._place_behind(bound)
+        """Whatever stands before this place leaves."""
+        self._reached = max(self._place_of(bound), self._held.first_place)
+        """Whatever comes to stand before this place comes behind its turn."""
+
+    @property
+    def _keeps_state(self) -> bool:
+        return True
+
+    def _load_header(self, header: bytes) -> tuple[int, int]:
+        if len(header) != _header.size:
+            held, through_ms = super()._load_header(header)
+            self._bound = Bound(self._time_ms, PARTITION_MAX)
+            self.latest_ms = self._time_ms
+            return held, through_ms
+        time_ms, partition, self.latest_ms, through_ms, held, self._weight, self._arrivals = (
+            unpack_fields(_header, header)
+        )
+        self._bound, self._time_ms = Bound(time_ms, partition), time_ms
+        return held, through_ms
+
+    def _packed_header(self) -> bytes:
+        held = self._held
+        return _header.pack(
+            *self._bound,
+            self.latest_ms,
+            held.released_through_ms,
+            held.count,
+            self._weight,
+            self._arrivals,
+        )
+
+    def _key_at(self, place: bytes) -> bytes | None:
+        return key_in(place[len(self._space) + 8 :])
+
+    def _place_of(self, bound: Bound) -> bytes:
+        """The lane that was waited for may go on at this place; all lanes if they were idle."""
+        time = self._space + pack_time(bound.time_ms - self._policy.grace_ms)
+        if bound.partition >= PARTITION_MAX:
+            return time
+        return time + _IN_LANE + (bound.partition + 1).to_bytes(4, "big")
+
+    def _place_behind(self, bound: Bound) -> bytes:
+        """Places before this one have their turn at a bound."""
+        time = self._space + pack_time(bound.time_ms - self._policy.grace_ms)
+        if bound.partition >= PARTITION_MAX:
+            return time + _BEHIND_LANES
+        return time + _IN_LANE + (bound.partition + 2).to_bytes(4, "big")
+
+    def process(self, batch: Batch) -> Step:
+        """Give every record its turn, and let go of those whose turn it is."""
+        assert batch.origins is not None
+        self.counts.taken += len(batch.records)
+        step = Step(Batch([], [], origins=[]))
+        if self._explain or not self._spills:
+            self._merge_one_by_one(step, batch, batch.origins)
+        else:
+            leaving, came = self._enter(step, batch.records, batch.causes, batch.origins)
+            self._let_go(step, leaving, came, batch.causes[-1] if batch.is_part else None)
+        if self._spills:
+            self._spill()
+        self.counts.held = self._held.count
+        return step
+
+    def _merge_one_by_one(self, step: Step, batch: Batch, origins: list[Origin]) -> None:
+        """Bounds of the buffer are looked at after every record; reasons have one cause each."""
+        for record, cause, origin in zip(batch.records, batch.causes, origins, strict=True):
+            leaving, came = self._enter(step, [record], [cause], [origin])
+            self._let_go(step, leaving, came, cause)
+            if self._is_full():
+                self._make_room(step, cause)
+                if step.failure is not None:
+                    return
+        if not batch.is_part:
+            self._let_go(step, [], {}, None)
+
+    def _enter(
+        self, step: Step, records: list[Record], causes: list[int], origins: list[Origin]
+    ) -> tuple[list[_Leaving], dict[bytes, int]]:
+        """Hold records at their places; what leaves at once is given back, and when others came."""
+        grace_ms, gone, reached = self._policy.grace_ms, self._gone, self._reached
+        drops_late, behind = self._policy.late == "drop", self._lanes.behind
+        space, packers, arrivals = self._space, self._packers, self._arrivals
+        entries: list[Entry[Record]] = []
+        times_ms: list[int] = []
+        came: dict[bytes, int] = {}
+        leaving: list[_Leaving] = []
+        for record, cause, (partition, _, time_ms) in zip(records, causes, origins, strict=True):
+            turn_ms = record[2]
+            if turn_ms < time_ms - grace_ms:
+                turn_ms = time_ms - grace_ms
+                if drops_late:
+                    self._put_aside(step, record, cause, time_ms)
+                    continue
+            key = record[0]
+            has_key, written = (0, b"") if key is None else (1, key)
+            place = packers[len(written)](
+                space, turn_ms + TIME_BIAS, 2, partition + 1, arrivals, has_key, written
+            )
+            if place < reached or (behind and cause in behind and place < self._reached_at(cause)):
+                leaving.append((cause, None, record))
+            elif place < gone:
+                leaving.append((cause, turn_ms, record))
+            else:
+                arrivals = (arrivals + 1) % _ARRIVALS
+                entries.append((place, record))
+                times_ms.append(turn_ms)
+                came[place] = cause
+        self._arrivals = arrivals
+        if entries:
+            self.latest_ms = max(self.latest_ms, *times_ms)
+            self._held.add_many(entries, times_ms)
+            held = [record for _, record in entries]
+            self._weigh(held, 1)
+            if self._explain:
+                self._decide(step, held, Verdict.HELD, Reason.WITHIN_GRACE, causes[0])
+        return leaving, came
+
+    def _reached_at(self, cause: int) -> bytes:
+        return self._place_of(self._lanes.bound_before(cause))
+
+    def _let_go(
+        self, step: Step, leaving: list[_Leaving], came: Mapping[bytes, int], until: int | None
+    ) -> None:
+        """Let go of all whose turn it is by a cause, or by the end of the batch."""
+        moved = [
+            (cause, self._place_behind(bound))
+            for cause, bound in self._lanes.steps()
+            if bound > self._bound and (until is None or cause <= until)
+        ]
+        if moved:
+            time_at = len(self._space)
+            self._move_to(self._lanes.bound if until is None else self._lanes.bound_at(until))
+            steps = iter(moved)
+            cause, gone = next(steps)
+            released = self._held.release_before(self._gone)
+            for place, record in released:
+                while place >= gone:
+                    cause, gone = next(steps)
+                came_at = came.get(place, cause)
+                leaving.append((max(cause, came_at), unpack_time(place, time_at), record))
+            self._weigh([record for _, record in released], -1)
+        if self._held.count == 0:
+            self._arrivals = 0
+        leaving.sort(key=_cause_of)
+        self._leave(step, leaving)
+
+    def _leave(
+        self, step: Step, leaving: list[_Leaving], on_time: Reason = Reason.GRACE_OVER
+    ) -> None:
+        """Forward what is on time, and what is late as the policy says."""
+        grace_ms = self._policy.grace_ms
+        forwards = self._policy.late == "forward"
+        out, because = step.forwarded.records, step.forwarded.causes
+        before = len(out)
+        for cause, turn_ms, record in leaving:
+            is_late = turn_ms is None or turn_ms > record[2]
+            if is_late and not forwards:
+                time_ms = self._bound.time_ms if turn_ms is None else turn_ms + grace_ms
+                self._put_aside(step, record, cause, time_ms)
+                continue
+            out.append(record)
+            because.append(cause)
+            if self._explain:
+                reason = Reason.PAST_GRACE if is_late else on_time
+                self._decide(step, [record], Verdict.FORWARDED, reason, cause)
+        self.counts.forwarded += len(out) - before
+
+    def advance(self, time_ms: int) -> Step:
+        """Nothing: lanes say how far their sources are, and records leave with what they say."""
+        del time_ms
+        return Step(Batch([], [], origins=[]))
+
+    def release_idle(self) -> Step:
+        """Let go of everything, because the source was silent for as long as the policy allows."""
+        step = Step(Batch([], [], origins=[]))
+        time_at = len(self._space)
+        released = self._held.release_before(self._space + pack_time(self.latest_ms + 1))
+        leaving: list[_Leaving] = [
+            (NO_CAUSE, unpack_time(place, time_at), record) for place, record in released
+        ]
+        self._weight, self._arrivals = 0, 0
+        self._leave(step, leaving, Reason.IDLE)
+        over_ms = max(self._time_ms, self.latest_ms + self._policy.grace_ms)
+        self._move_to(Bound(over_ms, PARTITION_MAX))
+        self.counts.held = self._held.count
+        return step
+
+
+def key_in(order: bytes) -> bytes | None:
+    """The key of the record whose place ends so behind its time."""
+    if order[:1] == _IN_LANE:
+        order = order[_order.size :]
+        return None if order == _NO_KEY else order[1:]
+    return reordered_key_in(order)
+
+
+def times_in(header: bytes) -> tuple[int, int]:
+    """The time of the bound, and the time through which everything was released."""
+    if len(header) != _header.size:
+        return reordered_times_in(header)
+    time_ms, _, _, through_ms, *_ = _header.unpack(header)
+    return time_ms, through_ms

@@ -1,0 +1,61 @@
+"""How far operators that wait hold back, by the time of what comes to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.contracts.policies import (
+    AggregatePolicy,
+    AnyOperator,
+    Hopping,
+    ReorderPolicy,
+    Session,
+    Sliding,
+    SuppressPolicy,
+    Tumbling,
+    Unlimited,
+    Window,
+)
+
+
+def held_back_ms(policy: AnyOperator) -> int:
+    """How far behind the latest that came the latest stands that left."""
+    match policy:
+        case ReorderPolicy():
+            return policy.grace_ms
+        case SuppressPolicy(until="time-limit"):
+            return policy.limit_ms or 0
+        case SuppressPolicy():
+            return _closes_after_ms(policy.window)
+        case _:
+            return 0
+
+
+def waits_ms(policies: Sequence[AnyOperator]) -> int:
+    """How long, by the source's time, a record may wait until it leaves the last of them."""
+    return sum(map(_waits_ms, policies))
+
+
+def _waits_ms(policy: AnyOperator) -> int:
+    if isinstance(policy, AggregatePolicy):
+        return _closes_after_ms(policy.window)
+    return held_back_ms(policy)
+
+
+def _closes_after_ms(window: Window | None) -> int:
+    if window is None or isinstance(window, Unlimited):
+        return 0
+    return window.grace_ms + span_ms(window)
+
+
+def span_ms(window: Window) -> int:
+    """How far from its end, when it closes, a window's result may be dated."""
+    match window:
+        case Tumbling() | Hopping():
+            return window.size_ms
+        case Session():
+            return window.gap_ms
+        case Sliding():
+            return window.difference_ms
+        case Unlimited():
+            return 0

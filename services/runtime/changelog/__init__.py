@@ -1,0 +1,1 @@
+"""State comes back from its changelog, which is kept short."""

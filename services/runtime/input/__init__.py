@@ -1,0 +1,1 @@
+"""Batches of one partition, from the fetch to the task that takes them."""

@@ -1,0 +1,82 @@
+"""What was brought for a task, in order: it waits, is taken, and is acknowledged once it counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from headrace.contracts.record import Record
+
+
+class Fetched(NamedTuple):
+    """What the source's consumer brought for a task, and how to say that it is committed."""
+
+    records: list[Record]
+    size_bytes: int
+    acknowledge: Callable[[], Any]
+
+
+class GoneError(Exception):
+    """The source has lost the records that were to come next; the task is opened again."""
+
+
+class Inbox:
+    """One task's; a batch is expected before it is offered, so that it counts all the way."""
+
+    def __init__(self) -> None:
+        """Nothing waits."""
+        self.records = 0
+        """Those that were brought and not taken yet."""
+        self.size_bytes = 0
+        """Of their keys and values; a batch counts until all of it is taken."""
+        self._fetched: deque[Fetched] = deque()
+        self._taken: list[Fetched] = []
+        self._arrived = asyncio.Event()
+
+    def expect(self, records: int, size_bytes: int) -> None:
+        """So much is on its way."""
+        self.records += records
+        self.size_bytes += size_bytes
+
+    def offer(self, fetched: Fetched) -> None:
+        """The next batch is here."""
+        self._fetched.append(fetched)
+        self._arrived.set()
+
+    def wake(self) -> None:
+        """Let go of whoever waits for the next batch."""
+        self._arrived.set()
+
+    async def wait(self, patience_s: float | None) -> None:
+        """Wait until there is a batch, or for so long."""
+        if not self._fetched:
+            self._arrived.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await self._arrived.wait()
+
+    def take(self) -> Fetched | None:
+        """The next batch, None where none is here."""
+        return self._fetched.popleft() if self._fetched else None
+
+    def took(self, fetched: Fetched) -> None:
+        """All records of a batch were decided; the next commit acknowledges it."""
+        self.size_bytes -= fetched.size_bytes
+        # What acknowledges them would keep them all until the commit.
+        fetched.records.clear()
+        self._taken.append(fetched)
+
+    def committed(self) -> None:
+        """What was taken counts."""
+        for fetched in self._taken:
+            fetched.acknowledge()
+        self._taken.clear()
+
+    def clear(self) -> None:
+        """Forget what was brought and does not count; it is read again."""
+        self._fetched.clear()
+        self._taken.clear()
+        self.records = self.size_bytes = 0

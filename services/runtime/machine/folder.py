@@ -1,0 +1,45 @@
+"""A pipeline's folder of state belongs to one process.
+
+Two that have it have one name in the group as well, or take each other's databases. So whoever
+comes later ends before it joins, and the first goes on undisturbed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.contracts.errors import StateLocked, StateUnavailable
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Have a folder to ourselves; a process that dies lets go of it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as problem:
+        message = (
+            f"the state folder {folder} cannot be written to ({problem.strerror});"
+            " check that the disk has room, and the folder's permissions"
+        )
+        raise StateUnavailable(message) from problem
+    try:
+        _lock(lock, folder)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _lock(lock: int, folder: Path) -> None:
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as problem:
+        message = (
+            f"the state folder {folder} is held by another process ({problem.strerror});"
+            " stop that one, or give this one a HEADRACE_STATE_FOLDER of its own"
+        )
+        raise StateLocked(message) from problem

@@ -1,0 +1,1 @@
+"""Copies of state that an instance keeps for tasks which others run."""

@@ -1,0 +1,128 @@
+"""When a task commits, and how much it takes at once: all that is time and amount.
+
+A part of a batch is small enough to let others in, in records and in time: a user's function may
+take a second a record, and its transaction must not be over meanwhile. A transaction holds as many
+records as the brokers take in a third of the time that it may last: with a quota that is little.
+"""
+
+from __future__ import annotations
+
+import time
+
+from headrace.contracts.hops import Hop
+from headrace.contracts.policies import ReorderPolicy
+from headrace.services.settings import Settings
+
+RECORDS_MAX = 500
+"""How many records operators take at once: enough to be fast, and a core's cache holds them."""
+_SHORT_S, _LONG_S = 0.05, 0.2
+_FIRST_RECORDS = 1_000
+_CAREFUL, _BOLD = 1.1, 10.0
+"""How much a transaction may grow on the one before, once one was too large, and until then."""
+_PARTS_OF_TIMEOUT = 3
+_PARTS_OF_FAILED = 4
+OUTLASTED = (
+    "the transaction lasted longer than HEADRACE_TRANSACTION_TIMEOUT, and the broker ended it;"
+    " if that goes on, raise it"
+)
+
+
+class Pace:
+    """One task's; its clock only goes forward."""
+
+    def __init__(self, settings: Settings, hop: Hop) -> None:
+        """Nothing is open."""
+        self._settings = settings
+        self._interval_s = settings.commit_interval_ms / 1000
+        self._opened_at = 0.0
+        self._commit_began_at = 0.0
+        self._commit_took_s = self._interval_s
+        self._records = 1
+        self._long_s = settings.transaction_timeout_ms / 1000 / _PARTS_OF_TIMEOUT
+        self._records_max = min(_FIRST_RECORDS, settings.commit_records_max)
+        """So many the brokers take in time, as far as is known."""
+        self._growth = _BOLD
+        self.has_outlasted = False
+        """Whether what was given up last had been open for longer than a transaction may last."""
+        self.idle_s = _idle_s(hop)
+        self._quiet_since = time.monotonic()
+
+    def records_at_once(self) -> int:
+        """How many records to process before anybody else has a turn."""
+        return min(self._records, self._records_max)
+
+    def processed(self, records: int, began_at: float) -> None:
+        """So many records took from then until now."""
+        took_s = time.monotonic() - began_at
+        if took_s > _LONG_S:
+            self._records = max(1, int(records * _LONG_S / took_s))
+        elif took_s < _SHORT_S and records >= self._records:
+            self._records = min(2 * self._records, RECORDS_MAX)
+
+    def heard(self) -> None:
+        """The source was not silent until now, or what waits for its silence was let go."""
+        self._quiet_since = time.monotonic()
+
+    def quiet_until_s(self) -> float | None:
+        """When the source has been silent for long enough, None where nothing waits for that."""
+        return None if self.idle_s is None else self._quiet_since + self.idle_s
+
+    def opened(self) -> None:
+        """The first record since the last commit was taken."""
+        self._opened_at = time.monotonic()
+
+    def commit_begins(self) -> None:
+        """A commit begins."""
+        self._commit_began_at = time.monotonic()
+
+    def committed(self, records: int) -> float:
+        """It counts, with so many records; how long the commit took."""
+        now_s = time.monotonic()
+        was_open_s = now_s - self._opened_at
+        if was_open_s > self._long_s:
+            self._records_max = max(1, int(records * self._long_s / was_open_s))
+            self._growth = _CAREFUL
+        elif records >= self._records_max:
+            growth = min(self._growth, self._long_s / was_open_s)
+            grown = 1 + int(growth * self._records_max)
+            self._records_max = min(grown, self._settings.commit_records_max)
+        self._commit_took_s = now_s - self._commit_began_at
+        return self._commit_took_s
+
+    def given_up(self, records: int) -> None:
+        """What was open will not count; was it too much for its time, the next try is smaller."""
+        was_open_s = time.monotonic() - self._opened_at
+        self.has_outlasted = records > 0 and was_open_s > self._long_s * _PARTS_OF_TIMEOUT
+        if records and was_open_s > self._long_s:
+            self._records_max = max(1, min(records, self._records_max) // _PARTS_OF_FAILED)
+            self._growth = _CAREFUL
+
+    def is_due(self, *, records: int, sent_bytes: int, records_wait: bool) -> bool:
+        """Whether to commit what is open."""
+        return (
+            records >= self._records_max
+            or sent_bytes >= self._settings.commit_bytes_max
+            or self.due_in_s(records_wait=records_wait) <= 0
+        )
+
+    def due_in_s(self, *, records_wait: bool) -> float:
+        """When the interval is over, from the beginning of one commit to that of the next.
+
+        As long as the last commit took, records have their turn: a slow broker is not given commits
+        alone. Who is behind lets the whole interval pass between two, since large ones cost less.
+        """
+        due_at = self._opened_at + self._interval_s
+        if not records_wait:
+            begun = self._opened_at + min(self._interval_s, self._commit_took_s)
+            due_at = max(begun, self._commit_began_at + self._interval_s)
+        return max(0.0, due_at - time.monotonic())
+
+
+def _idle_s(hop: Hop) -> float | None:
+    """After how long a silence the first operator lets go, None where none ever does."""
+    idles_ms = [
+        policy.idle_ms
+        for policy in hop.operators
+        if isinstance(policy, ReorderPolicy) and policy.idle_ms is not None
+    ]
+    return min(idles_ms) / 1000 if idles_ms else None

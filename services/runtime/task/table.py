@@ -1,0 +1,110 @@
+"""The Faust table of a hop: its rows are the operators' state, a RocksDB database a partition.
+
+Faust registers the table and its changelog. A task opens its partition here, and reads and writes
+whole batches; Faust's own way, one key at a time with a changelog record each, is not offered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import faust
+from aiokafka.structs import TopicPartition
+from faust.stores.base import Store
+
+from headrace.services.state.partition import PartitionState
+from headrace.services.state.rocks import RocksMemory
+
+
+class PartitionStores(Store):  # type: ignore[misc]
+    """The databases of the partitions that are open here."""
+
+    mundane_level = "debug"
+
+    def __init__(self, url: Any, app: Any, table: StateTable) -> None:
+        """Open none yet."""
+        super().__init__(url, app, table, table_name=table.name)
+        self.open_states: dict[int, PartitionState] = {}
+
+    def persisted_offset(self, tp: TopicPartition) -> int | None:
+        """The last changelog offset that is part of a partition's database."""
+        state = self.open_states.get(tp.partition)
+        return None if state is None else state.changelog_position - 1
+
+    def reset_state(self) -> None:
+        """A task rebuilds what is damaged."""
+
+    def apply_changelog_batch(self, *_arguments: Any) -> None:
+        """The restorer reads changelogs, a whole commit at a time."""
+        raise NotImplementedError
+
+    def backup_partition(self, *_arguments: Any, **_options: Any) -> None:
+        """The changelog is the backup."""
+        raise NotImplementedError
+
+    def restore_backup(self, *_arguments: Any, **_options: Any) -> None:
+        """The changelog is the backup."""
+        raise NotImplementedError
+
+
+class StateTable(faust.Table):  # type: ignore[misc]
+    """The state of one hop."""
+
+    mundane_level = "debug"
+
+    def __init__(self, app: Any, name: str, folder: Path, memory: RocksMemory) -> None:
+        """Databases lie in `folder`, one a partition."""
+        super().__init__(app, name=name, key_type=bytes, value_type=bytes)
+        self._folder = folder
+        self._memory = memory
+        self._parked: dict[int, PartitionState] = {}
+        self._closing: dict[int, asyncio.Future[None]] = {}
+
+    def _new_store_by_url(self, url: Any) -> PartitionStores:
+        return PartitionStores(url, self.app, self)
+
+    async def open(
+        self, partition: int, now_ms: int, changelog_id: str | None = None
+    ) -> PartitionState:
+        """Open a partition's database, in a thread; who is cancelled meanwhile leaves none open."""
+        if partition in self._parked:
+            state = self.data.open_states[partition] = self._parked.pop(partition)
+            return state
+        if partition in self._closing:
+            await asyncio.wait([self._closing.pop(partition)])
+        opening = asyncio.get_running_loop().run_in_executor(
+            None,
+            PartitionState,
+            self._folder / str(partition),
+            self.app.conf.id,
+            self._memory,
+            now_ms,
+            changelog_id,
+        )
+        try:
+            state = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            (await opening).close()
+            raise
+        self.data.open_states[partition] = state
+        return state
+
+    def park(self, partition: int) -> None:
+        """Leave an open database to whoever opens it next."""
+        state = self._parked[partition] = self.data.open_states.pop(partition)
+        state.is_followed, state.rebuilt_because = True, None
+
+    async def close(self, partition: int) -> None:
+        """Let go of a partition's files and locks."""
+        state: PartitionState = self.data.open_states.pop(partition)
+        # Who is cancelled meanwhile leaves it to the thread; who opens it next waits for that.
+        closing = asyncio.ensure_future(asyncio.to_thread(state.close))
+        self._closing[partition] = closing
+        await asyncio.shield(closing)
+
+    async def discard(self, partition: int) -> None:
+        """Throw a partition's database away; it is closed, and its changelog has the rows."""
+        await asyncio.to_thread(shutil.rmtree, self._folder / str(partition))

@@ -1,0 +1,118 @@
+"""What a task counts from the moment it is opened, and how it shows itself."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from aiokafka.structs import TopicPartition
+
+from headrace.contracts.hops import Hop
+from headrace.services.intake.timestamps import Timestamps
+from headrace.services.observe.histogram import COMMIT_RECORDS, COMMIT_SECONDS, Histogram
+from headrace.services.observe.snapshot import (
+    TaskSnapshot,
+    TaskState,
+    lateness_snapshot,
+    operator_snapshot,
+)
+from headrace.services.operators.chain import Chain, Lateness
+from headrace.services.runtime.input.inbox import Inbox
+from headrace.services.runtime.input.survey import Surveyed
+from headrace.services.runtime.time.together import Together
+
+
+class Tally:
+    """Counts of one task, since it was opened."""
+
+    def __init__(self) -> None:
+        """Count from zero; it restores first."""
+        self.taken_records = self.taken_bytes = self.guarded_records = 0
+        self.repeated_records = 0
+        self.restored_records = 0
+        self.commits = self.failed_commits = 0
+        self._commit_seconds = Histogram(COMMIT_SECONDS)
+        self._commit_records = Histogram(COMMIT_RECORDS)
+        self._opened_at_s = time.monotonic()
+        self._restored_at_s: float | None = None
+
+    def restored(self) -> None:
+        """State is whole; from now on the task runs."""
+        self._restored_at_s = time.monotonic()
+
+    def took(self, records: int, *, again: bool) -> None:
+        """So many records were decided; once more, and for the state alone."""
+        self.taken_records += records
+        self.repeated_records += records if again else 0
+
+    def took_batch(self, size_bytes: int) -> None:
+        """All that a fetch brought was decided."""
+        self.taken_bytes += size_bytes
+
+    def committed(self, records: int, seconds: float) -> None:
+        """A commit succeeded."""
+        self.commits += 1
+        self._commit_seconds.take(seconds)
+        self._commit_records.take(records)
+
+    def snapshot(self, task: Shown, surveyed: Surveyed, restore_remaining: int) -> TaskSnapshot:
+        """The task as it is now."""
+        until_s = self._restored_at_s or time.monotonic()
+        is_restoring = task.state == "restoring"
+        chain = task.chain
+        return TaskSnapshot(
+            hop=task.hop.called,
+            topic=task.hop.topic,
+            partition=task.partition,
+            state=task.state,
+            position=None if is_restoring else _decided(task, surveyed),
+            fetched=surveyed.fetched,
+            committed=task.committed,
+            end=surveyed.end,
+            readable_end=surveyed.readable_end,
+            waiting_records=task.inbox.records,
+            waiting_bytes=task.inbox.size_bytes,
+            uncommitted_records=task.uncommitted_records,
+            taken_records=self.taken_records,
+            taken_bytes=self.taken_bytes,
+            guarded_records=self.guarded_records,
+            repeated_records=self.repeated_records,
+            intake_dead={} if task.timestamps is None else dict(task.timestamps.dead),
+            intake_ahead=0 if task.timestamps is None else task.timestamps.ahead,
+            lateness=Lateness() if chain is None else lateness_snapshot(chain.lateness),
+            operators=() if chain is None else tuple(map(operator_snapshot, chain.operators)),
+            progress_ms=task.progress_ms,
+            commits=self.commits,
+            failed_commits=self.failed_commits,
+            commit_seconds=self._commit_seconds.snapshot(),
+            commit_records=self._commit_records.snapshot(),
+            restored_records=self.restored_records,
+            restore_ms=round((until_s - self._opened_at_s) * 1000),
+            restore_remaining=restore_remaining if is_restoring else 0,
+            waits_for=task.together.waits_for(),
+            skew_ms=task.together.skew_ms(),
+        )
+
+
+class Shown(Protocol):
+    """A task, as far as it is shown."""
+
+    hop: Hop
+    partition: int
+    state: TaskState
+    position: int
+    committed: int | None
+    inbox: Inbox
+    uncommitted_records: int
+    progress_ms: int | None
+    chain: Chain | None
+    timestamps: Timestamps | None
+    source: TopicPartition
+    together: Together
+
+
+def _decided(task: Shown, surveyed: Surveyed) -> int:
+    """Offsets that carry no record are decided as soon as nothing waits."""
+    if task.inbox.records == 0 and surveyed.fetched is not None:
+        return max(task.position, surveyed.fetched)
+    return task.position

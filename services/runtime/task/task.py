@@ -1,0 +1,393 @@
+"""A task: one partition of one hop, from the first restored row to the last commit.
+
+    open      state from disk -> changelog read -> earlier owners fenced -> its tail read
+    run       records -> timestamps -> operators -> outbox, commit by commit
+    commit    operators save -> cleaned records acknowledged -> changelog, progress -> offsets
+              -> transaction -> one write batch
+    close     what is under way is committed, or discarded whole
+
+One coroutine does all of it, so nothing here needs a lock. State on disk is never ahead of what is
+committed; whatever goes wrong between two commits, the task is thrown away and opened again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from itertools import count
+
+from aiokafka.errors import IllegalOperation, KafkaError
+from aiokafka.structs import TopicPartition
+
+from headrace.contracts.errors import BufferFull, RecordTooLarge, SchemaAwaited, StateCorrupt
+from headrace.contracts.hops import Hop
+from headrace.contracts.origin import AWAKE
+from headrace.contracts.record import NO_TIME_MS, Record, offset_of, size_bytes
+from headrace.services.intake.timestamps import Timestamps
+from headrace.services.observe.logs import logger as logger_of
+from headrace.services.observe.snapshot import TaskState
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Aside, Step
+from headrace.services.operators.progress import progress_ms
+from headrace.services.runtime.changelog.restoring import restore
+from headrace.services.runtime.input.ahead import Ahead, BatchFailedError, StopAtError, blaming
+from headrace.services.runtime.input.inbox import Fetched, GoneError, Inbox
+from headrace.services.runtime.machine.budget import weight, with_held_bounds
+from headrace.services.runtime.output.exits import Exits, Reached
+from headrace.services.runtime.output.failures import full
+from headrace.services.runtime.output.outbox import Outbox
+from headrace.services.runtime.output.spread import Spread
+from headrace.services.runtime.task.pace import Pace
+from headrace.services.runtime.task.tally import Tally
+from headrace.services.runtime.task.trouble import Trouble
+from headrace.services.runtime.task.work import Work
+from headrace.services.runtime.time.clock import Clock
+from headrace.services.runtime.time.silence import Silence
+from headrace.services.runtime.time.together import Together
+from headrace.services.state.changelog import rewrite
+from headrace.services.state.partition import PartitionState
+from headrace.services.state.purging import Purging
+from headrace.services.state.stamps import carry_over, check_stamp, stamp_of
+
+_LOOK_AGAIN_S = 1.0
+_leases = count(1)
+logger = logger_of(__name__)
+
+
+class Task:
+    """One partition of one hop; `run` it once."""
+
+    def __init__(self, work: Work, hop: Hop, partition: int) -> None:
+        """Nothing is opened before `run`."""
+        self.hop = hop
+        self.partition = partition
+        self.source = TopicPartition(hop.topic, partition)
+        self._changelog = TopicPartition(hop.changelog.name, partition)
+        self.state: TaskState = "restoring"
+        self.lease = 0
+        """Whose records are taken: those fetched since the task last began to read."""
+        self.inbox = Inbox()
+        self.position = 0
+        """The next source offset."""
+        self.committed: int | None = None
+        self.uncommitted_records = self._open_bytes = 0
+        self.progress_ms: int | None = None
+        """As of the last commit."""
+        self.chain: Chain | None = None
+        self.timestamps: Timestamps | None = None
+        self.tally = Tally()
+        self._work = work
+        self.pace = Pace(work.settings, hop)
+        self._ahead = Ahead()
+        self._trouble = Trouble(work, hop, partition, self._ahead, lambda: self._is_closing)
+        self._silence = Silence(work.spec, hop, partial(work.was_at_end, self.source))
+        self._clock = Clock(work.spec, partial(work.surveyed, self.source), work.now_ms)
+        self._is_closing = False
+        self._where = {"topic": hop.topic, "partition": partition}
+        self._partition_state: PartitionState
+        self._outbox: Outbox
+        self._exits: Exits
+        self._purging: Purging
+        self.together = Together(work.skew, hop, partition)
+
+    def close(self) -> None:
+        """Commit what was processed, and end; `run` returns soon."""
+        self._is_closing = True
+        self.inbox.wake()
+
+    async def run(self) -> None:
+        """Live until closed; an error leaves nothing half done."""
+        while not self._is_closing:
+            try:
+                async with AsyncExitStack() as opened:
+                    opened.callback(self._forget)
+                    await self._open(opened)
+                    await self._live()
+            except StopAtError as stop:
+                self._ahead.stop = stop
+            except (BatchFailedError, SchemaAwaited) as failed:
+                await self._trouble.take_care(failed)
+            except GoneError:
+                # Where it begins again, it says what is lost.
+                logger.warning("records that come next are not there any more", **self._where)
+            except StateCorrupt as damage:
+                await self._trouble.discard(damage)
+            except (KafkaError, IllegalOperation) as problem:
+                self.tally.failed_commits += 1
+                if self._is_closing:
+                    logger.warning("not committed before it left", **self._where, why=repr(problem))
+                elif not await self._work.recover(self, problem):
+                    return
+
+    async def _open(self, opened: AsyncExitStack) -> None:
+        work, hop = self._work, self.hop
+        self.state = "restoring"
+        table = work.tables[hop.name]
+        topics = await work.identities.now()
+        state = await table.open(self.partition, work.now_ms(), topics[hop.changelog.name].id)
+        self._partition_state = state
+        opened.push_async_callback(table.close, self.partition)
+        if state.rebuilt_because is not None:
+            logger.warning("state is rebuilt", **self._where, why=state.rebuilt_because)
+        left_open = [] if state.is_followed else await self._restore(is_last=False)
+        await work.end_what_hides(hop, self.partition)
+        outbox = self._outbox = work.outbox(hop, self.partition)
+        opened.push_async_callback(outbox.stop)
+        await outbox.start()
+        left_open += await self._restore(is_last=True)
+        state.check_whole(f"{hop.changelog.name}/{self.partition}")
+        spread_over = None if hop.end is None else topics[hop.end.topic.name].partitions
+        stamp = stamp_of(work.spec, hop, *topics[hop.topic], spread_over)
+        for change in check_stamp(state, stamp):
+            logger.info("the pipeline was changed", **self._where, change=change)
+        carry_over(state, stamp)
+        state.stamp_with(stamp)
+        rewrite(state.overlay, left_open)
+        chain = self.chain = Chain(
+            with_held_bounds(hop.operators, work.shares.held_bytes),
+            state.overlay.view,
+            lanes=work.lanes(hop, state),
+            read=work.reads(hop),
+            explain=work.settings.decisions,
+            row_bytes_max=work.limits.row_bytes(hop.changelog.name),
+        )
+        self._purging = Purging(
+            state.overlay, hop.operators, chain.operators, state.changelog_position
+        )
+        spread = Spread(hop, self.partition, chain, work, spread_over) if spread_over else None
+        self._exits = Exits(work.spec, hop, self.partition, outbox, work.failures, spread)
+        self.timestamps = work.timestamps(hop)
+        start = await work.start_position(self.source, state.position, self._changelog)
+        self.position = self._committed_position = start.position
+        self._ahead.silent_until = self._exits.silent_until = start.silent_until
+        opened.push_async_callback(work.stop_reading, self.source)
+        chain.lateness.time_ms = state.time_ms
+        self.state = "running"
+        self.tally.restored()
+        self.lease = next(_leases)
+        logger.info(
+            "running", **self._where, position=self.position, restored=self.tally.restored_records
+        )
+        self._silence.begins(is_empty=state.time_ms == NO_TIME_MS)
+        opened.callback(self.together.leave)
+        self.together.moved(chain, AWAKE)
+        await work.begin_reading(self.source, self.position, self.lease)
+
+    def _forget(self) -> None:
+        """Nothing that was brought and not committed counts; it is read again."""
+        self.state = "closing"
+        self.lease = 0
+        self._work.retire(self)
+        self.chain = self.timestamps = self.progress_ms = None
+        self.tally = Tally()
+        self.inbox.clear()
+        self.pace.given_up(self.uncommitted_records)
+        self.uncommitted_records = self._open_bytes = 0
+
+    async def _restore(self, *, is_last: bool) -> list[bytes]:
+        """Read the changelog to its end; keys whose newest record never counted."""
+        restored = await restore(
+            self._partition_state, self._work.restorer, self._changelog, is_last=is_last
+        )
+        self.tally.restored_records += restored.records
+        return restored.left_open
+
+    async def _live(self) -> None:
+        while not self._is_closing:
+            fetched = await self._next()
+            if fetched is not None:
+                await self._take(fetched)
+            elif not self._outbox.is_open:
+                await self._look_at_the_clock()
+            if self._is_due():
+                await self._commit()
+        if self._outbox.is_open:
+            await self._commit()
+
+    async def _next(self) -> Fetched | None:
+        """What was brought next; None when it is time to commit or to look at the clock."""
+        if not self._is_closing:
+            await self.inbox.wait(self._patience_s())
+        return None if self._is_closing else self.inbox.take()
+
+    def _patience_s(self) -> float | None:
+        if self._outbox.is_open:
+            return self.pace.due_in_s(records_wait=bool(self.inbox.records))
+        is_told = self._exits.source_state != AWAKE and not self._clock.is_trusted
+        if is_told and self.pace.idle_s is None:
+            return None
+        return min(self.pace.idle_s or _LOOK_AGAIN_S, _LOOK_AGAIN_S)
+
+    def _is_due(self) -> bool:
+        # Whoever waited for a hand-over need not wait for a commit interval on top.
+        is_handed_over = self._partition_state.is_followed and not self.tally.commits
+        is_large = self._open_bytes >= self._work.shares.open_bytes
+        return self._outbox.is_open and (
+            is_handed_over
+            or is_large
+            or self.pace.is_due(
+                records=self.uncommitted_records,
+                sent_bytes=self._outbox.bytes_sent,
+                records_wait=bool(self.inbox.records),
+            )
+        )
+
+    async def _take(self, fetched: Fetched) -> None:
+        records = fetched.records
+        if not records:
+            if self._outbox.is_open:
+                await self._commit()
+            raise GoneError
+        if offset_of(records[0]) < self.position:
+            known = sum(offset_of(record) < self.position for record in records)
+            self.tally.guarded_records += known
+            logger.warning("records turned away: state has them", **self._where, records=known)
+            records = records[known:]
+            self.inbox.records -= known
+            self._work.taken(self)
+        if self._outbox.is_open and self._work.registry.lacks(records):
+            await self._commit()
+        await self._trouble.learn(records)
+        for part in self._ahead.parts(records, self.pace.records_at_once):
+            if part.carefully and self._outbox.is_open:
+                # What one record changes is told from what is committed, which is then little.
+                await self._commit()
+            for piece in self.together.pieces(part.records):
+                if not await self._has_its_turn():
+                    return
+                await self._process(piece, carefully=part.carefully)
+                self.inbox.records -= len(piece)
+                self._work.taken(self)
+                if part.carefully or self._is_due():
+                    await self._commit()
+                else:
+                    await asyncio.sleep(0)
+        self.tally.took_batch(fetched.size_bytes)
+        self.inbox.took(fetched)
+        self._work.taken(self)
+        self.pace.heard()
+        self._silence.heard()
+
+    async def _has_its_turn(self) -> bool:
+        """Wait until others are as far; False where it is to close meanwhile."""
+        while self.together.is_ahead() and not self._is_closing:
+            if not self._outbox.is_open and await self._exits.owes(self.together):
+                await self._begin()
+            if self._is_due():
+                await self._commit()
+            await self.together.wait(self._patience_s() or _LOOK_AGAIN_S)
+        return not self._is_closing
+
+    async def _process(self, records: list[Record], *, carefully: bool) -> None:
+        stop = self._ahead.stop
+        records = self._ahead.before_stop(records)
+        if records:
+            await self._begin()
+            began_at = time.monotonic()
+            step, dead = self._decide(records, carefully=carefully)
+            self.pace.processed(len(records), began_at)
+            if step.failure is not None:
+                raise full(step.failure, records)
+            # In one step with the operators' counts, so that nobody who looks sees them apart.
+            self.uncommitted_records += len(records)
+            self._open_bytes += weight(len(records), size_bytes(records))
+            self.tally.took(len(records), again=self.position < self._ahead.silent_until)
+            self.position = offset_of(records[-1]) + 1
+            await self._exits.send(step, dead, records)
+            assert self.chain is not None
+            self.together.moved(self.chain, self._exits.hears(self.chain.lanes))
+        if stop is not None and (not records or self.position >= stop.offset):
+            if self._outbox.is_open:
+                await self._commit()
+            raise stop.error
+
+    def _decide(self, records: list[Record], *, carefully: bool) -> tuple[Step, list[Aside]]:
+        """What becomes of records, and those that are dead at the door."""
+        assert self.timestamps is not None
+        assert self.chain is not None
+        batch, dead = self.timestamps.take(records, self._work.now_ms())
+        if self.timestamps.ahead:
+            self._work.say_ahead(self.source)
+        with blaming(range(offset_of(records[0]), offset_of(records[-1]) + 1)):
+            return self.chain.process(batch, carefully=carefully), dead
+
+    async def _begin(self) -> None:
+        if not self._outbox.is_open:
+            await self._outbox.begin()
+            self.pace.opened()
+
+    def _is_idle(self) -> bool:
+        quiet_until_s = self.pace.quiet_until_s()
+        if quiet_until_s is None or self.inbox.records or time.monotonic() < quiet_until_s:
+            return False
+        return self._work.was_at_end(self.source, quiet_until_s)
+
+    async def _look_at_the_clock(self) -> None:
+        """Nothing came, and nothing is open: maybe nothing is to be waited for any more."""
+        chain = self.chain
+        assert chain is not None
+        if self._is_idle():
+            self.pace.heard()
+            await self._let_go(chain.release_idle)
+        reached_ms = None
+        if not self.inbox.records and not self._outbox.is_open:
+            reached_ms = self._clock.moves_to_ms(chain, self.position, self._exits.source_state)
+        if reached_ms is not None:
+            await self._begin()
+            await self._let_go(partial(chain.advance, reached_ms))
+            self.together.moved(chain, self._exits.source_state)
+        state = AWAKE if self.inbox.records else self._silence.state(chain)
+        if state != AWAKE and self._exits.source_state == AWAKE:
+            self._exits.source_state = state
+            self.together.moved(chain, state)
+            await self._begin()
+        elif await self._exits.owes(self.together):
+            await self._begin()
+
+    async def _let_go(self, release: Callable[..., Step | None]) -> None:
+        """Send what leaves, although no record brings it about."""
+        with blaming(range(0)):
+            step = release(carefully=self._ahead.is_careful_when_idle)
+        if step is not None and step.failure is not None:
+            # Nothing was sent yet, so everything before is committed, and all of this is discarded.
+            raise BufferFull(step.failure.sentence)
+        if step is not None:
+            await self._begin()
+            await self._exits.send(step, [], [])
+
+    async def _commit(self) -> None:
+        self.pace.commit_begins()
+        work, state, outbox, chain = self._work, self._partition_state, self._outbox, self.chain
+        assert chain is not None
+        with blaming(range(self._committed_position, self.position)):
+            chain.save()
+        await self._exits.say(self.together)
+        cleaned_offset = await self._exits.settle()
+        state.reach(self.position, chain.lateness.time_ms, cleaned_offset)
+        self._purging.before_commit(
+            chain.lateness.time_ms, may_purge=not work.purges.is_waiting(self._changelog)
+        )
+        now_ms = work.now_ms()
+        reached_ms = progress_ms(self.hop.operators, chain)
+        reached = Reached(self.position, chain.lateness.time_ms, reached_ms, state.cleaned_offset)
+        try:
+            end = await self._exits.finish(state.overlay, reached, now_ms)
+        except RecordTooLarge as row:
+            raise BatchFailedError(range(self._committed_position, self.position)) from row
+        await work.tell_offset(outbox, self.source, max(self.position, self._ahead.silent_until))
+        await work.commit(outbox, self.source, self.position)
+        state.commit(end, now_ms)
+        outbox.closed()
+        self._purging.after_commit(end)
+        work.purges.let_go(self._changelog, self._purging.purged)
+        if not self.hop.is_first:
+            work.purges.let_go(self.source, self.position)
+        self.inbox.committed()
+        took_s = self.pace.committed(self.uncommitted_records)
+        self.tally.committed(self.uncommitted_records, took_s)
+        self.committed = self._committed_position = self.position
+        self.progress_ms = reached_ms
+        self.uncommitted_records = self._open_bytes = 0

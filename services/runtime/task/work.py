@@ -1,0 +1,386 @@
+"""What a task is given to work with: settings, memory, the source, and a place to tell.
+
+Everything here may be asked from the main loop alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    InvalidProducerEpoch,
+    KafkaError,
+    ProducerFenced,
+    RebalanceInProgressError,
+)
+from aiokafka.structs import TopicPartition
+
+from headrace.contracts.errors import InstanceFenced, StateTruncated
+from headrace.contracts.hops import (
+    Hop,
+    carries_source_values,
+    former_transactional_prefix,
+    transactional_prefix,
+)
+from headrace.contracts.pipeline import PipelineSpec, Source
+from headrace.contracts.serde.json import ReadField, decode_json_field
+from headrace.contracts.topics import progress_topic
+from headrace.services.intake.timestamps import Timestamps
+from headrace.services.kafka.coordinator import OURS
+from headrace.services.kafka.identities import Identities
+from headrace.services.kafka.limits import Limits
+from headrace.services.kafka.refusals import refusal_of
+from headrace.services.kafka.registry import Registry
+from headrace.services.kafka.security import client_options
+from headrace.services.kafka.topics import written_topics
+from headrace.services.kafka.unfinished import Known
+from headrace.services.observe.logs import logger as logger_of
+from headrace.services.observe.metrics import Metrics
+from headrace.services.observe.snapshot import TaskSnapshot
+from headrace.services.operators.lanes import Lanes
+from headrace.services.runtime.changelog.purge import Purges
+from headrace.services.runtime.changelog.restorer import Restorer
+from headrace.services.runtime.input.binding import BatchThread, Bounds
+from headrace.services.runtime.input.survey import UNSEEN, Surveyed
+from headrace.services.runtime.machine.budget import weight
+from headrace.services.runtime.machine.machine_memory import budget_for
+from headrace.services.runtime.output.failures import Failures
+from headrace.services.runtime.output.outbox import Name, Outbox
+from headrace.services.runtime.task.pace import OUTLASTED, Pace
+from headrace.services.runtime.task.table import StateTable
+from headrace.services.runtime.task.tally import Shown, Tally
+from headrace.services.runtime.time.skew import Skew
+from headrace.services.settings import Settings
+from headrace.services.state.changelog import ABOUT
+from headrace.services.state.partition import PartitionState
+from headrace.services.state.rocks import RocksMemory
+
+_RETRY_S = 1.0
+_FENCES_MAX = 3
+_FENCES_WITHIN_S = 60.0
+_FENCED = (ProducerFenced, InvalidProducerEpoch)
+logger = logger_of(__name__)
+
+
+class Start(NamedTuple):
+    """Where a task begins to read."""
+
+    position: int
+    silent_until: int
+    """Before this offset all was emitted once, and only the state is to be made."""
+
+
+class Waits(Shown, Protocol):
+    """A task, as far as the worker must know of it."""
+
+    tally: Tally
+    pace: Pace
+
+
+class Work:
+    """Shared by all tasks of a worker."""
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        settings: Settings,
+        thread: Callable[[], BatchThread],
+        fail: Callable[[BaseException], None],
+        opened: Callable[[TopicPartition], None],
+        limits: Limits,
+    ) -> None:
+        """Nothing is opened before `start`; `opened` hears of each task that begins to run."""
+        self.spec = spec
+        self.partitions: Mapping[str, int] = {}
+        """How many each source has."""
+        self.says_origins = False
+        """Whether all in the group read where a record of a repartition topic came from."""
+        self.skew = Skew(spec.max_skew_ms(), lambda: self.says_origins)
+        self.settings = settings
+        self.limits = limits
+        self.folder = settings.state_folder / spec.pipeline
+        self.budget = budget_for(settings)
+        self.shares = self.budget.shares(1)
+        """What each of the tasks may take."""
+        self.memory = RocksMemory(self.budget.state_bytes(1))
+        self.exactly_once = settings.guarantee == "exactly-once"
+        self.restorer = Restorer(client_options(settings, "restore"), fail)
+        names = [hop.changelog.name for hop in spec.hops()] + [hop.topic for hop in spec.hops()]
+        self.identities = Identities(names, self.restorer.ask)
+        self.purges = Purges(settings)
+        self.registry = Registry(spec, settings)
+        self.failures = Failures(stops=spec.on_failure == "stop")
+        self.written_topics = [topic.name for topic in written_topics(spec, settings)]
+        self._thread = thread
+        self._opened = opened
+        self.survey: dict[TopicPartition, Surveyed] = {}
+        """What was last heard of each source partition."""
+        self.metrics: Metrics | None = None
+        self.tables: dict[str, StateTable] = {}
+        """By hop."""
+        self._has_said_ahead = False
+        self._fenced_at_s: dict[TopicPartition, list[float]] = {}
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return time.time_ns() // 1_000_000
+
+    def reads(self, hop: Hop) -> ReadField:
+        """How values are read that come to a hop."""
+        is_source = self.registry.is_used and carries_source_values(self.spec.hops(), hop)
+        return self.registry.schemas.read_field if is_source else decode_json_field
+
+    def timestamps(self, hop: Hop) -> Timestamps:
+        """What gives the records of a hop their times."""
+        source = self.spec.source if hop.is_first else Source(topic=hop.topic)
+        return Timestamps(source, self.reads(hop))
+
+    def lanes(self, hop: Hop, state: PartitionState) -> Lanes | None:
+        """The partitions whose records meet behind a repartition; None for those of the source.
+
+        A new state waits for all of them; an older one for those that speak.
+        """
+        if hop.is_first:
+            return None
+        hops = self.spec.hops()
+        before = hops[[one.name for one in hops].index(hop.name) - 1]
+        is_new = state.position is None
+        expected = range(self.partitions[before.topic]) if is_new else ()
+        return Lanes(state.overlay.view(ABOUT), expected)
+
+    def outbox(self, hop: Hop, partition: int) -> Outbox:
+        """A new way out for one partition."""
+        return self._outbox(self._name(hop, partition) if self.exactly_once else None)
+
+    def _outbox(self, name: Name | None) -> Outbox:
+        client = client_options(self.settings, "produce")
+        return Outbox(client, self.spec.pipeline, name, self.limits)
+
+    def _name(self, hop: Hop, partition: int) -> Name:
+        spec = self.spec
+        changelog = TopicPartition(hop.changelog.name, partition)
+        progress = TopicPartition(progress_topic(spec.sink.topic).name, partition)
+        known = Known(
+            self.written_topics,
+            [changelog, progress] if hop.end is None else [changelog],
+            TopicPartition(hop.topic, partition),
+            spec.pipeline,
+        )
+        return Name(
+            f"{transactional_prefix(spec.pipeline, hop)}{partition}",
+            self.settings.transaction_timeout_ms,
+            known,
+            f"{former_transactional_prefix(spec.pipeline, hop)}{partition}",
+        )
+
+    async def end_what_hides(self, hop: Hop, partition: int) -> None:
+        """End what an earlier owner left open that ran exactly once, and this one does not.
+
+        Nobody could read the end of the changelog before it times out, the rows that are written
+        behind it included. Exactly once, the outbox itself does that when it starts.
+        """
+        changelog = TopicPartition(hop.changelog.name, partition)
+        if self.exactly_once or not await self.restorer.hides_something(changelog):
+            return
+        earlier = self._outbox(self._name(hop, partition))
+        try:
+            await earlier.start()
+        finally:
+            await earlier.stop()
+        logger.warning(
+            "a transaction of an owner that ran exactly once was open; ended", where=str(changelog)
+        )
+
+    async def start_position(
+        self, source: TopicPartition, reached: int | None, changelog: TopicPartition
+    ) -> Start:
+        """Where to read on: behind what the state has, or what the group was told to skip."""
+        bounds = await self._thread().bounds(source)
+        earliest, end, committed, is_ours = bounds
+        name = f"{source.topic}/{source.partition}"
+        if reached is None and committed and is_ours and not await self._was_written(changelog):
+            message = (
+                f"this pipeline has reached offset {committed} of {name}, and its changelog is"
+                " empty: it was deleted; bring it back, or begin anew with `headrace reset`"
+            )
+            raise StateTruncated(message)
+        # Both are of one transaction; at least once, the changelog may say something older last.
+        if self.exactly_once and is_ours and (committed or 0) > (reached or 0):
+            return _behind(name, reached or 0, bounds)
+        position = max(reached or 0, committed or 0) if reached or committed else earliest
+        if position > end:
+            raise _source_made_anew(name, position, end)
+        if position < earliest:
+            logger.error(
+                "records were deleted before they were read; raise the source's retention",
+                source=name,
+                lost_offsets=earliest - position,
+            )
+            position = earliest
+        if reached is not None and position > reached:
+            logger.warning("the group's offset is ahead of the state, and is followed", source=name)
+        return Start(position, 0)
+
+    async def _was_written(self, changelog: TopicPartition) -> bool:
+        """Whether anything was ever written there, if only in transactions that do not count."""
+        ends = await self.restorer.ends([changelog])
+        return ends[changelog] > 0
+
+    async def begin_reading(self, source: TopicPartition, position: int, lease: int) -> None:
+        """Let records of a partition come."""
+        self._opened(source)
+        await self._thread().seek_and_resume(source, position, lease)
+
+    async def stop_reading(self, source: TopicPartition) -> None:
+        """Let no more records of a partition come."""
+        await self._thread().pause(source)
+
+    def taken(self, task: Waits) -> None:
+        """A task took records; go on reading where that was stopped."""
+        inbox = task.inbox
+        if weight(inbox.records, inbox.size_bytes) <= self.shares.waiting_bytes // 2:
+            self._thread().resume(task.source)
+
+    def say_ahead(self, source: TopicPartition) -> None:
+        """Say once that a record from the future was taken; the metric counts them all."""
+        if self._has_said_ahead:
+            return
+        self._has_said_ahead = True
+        logger.warning(
+            "a record more than an hour ahead of the clock was taken: it moves stream time, and"
+            " what comes after it is late; with `max-future` in the source such a record goes to"
+            " the dead-letter topic instead",
+            source=f"{source.topic}/{source.partition}",
+            counted_by="headrace_intake_ahead_records_total",
+        )
+
+    def snapshot(self, task: Waits) -> TaskSnapshot:
+        """A task as it is now."""
+        changelog = TopicPartition(task.hop.changelog.name, task.partition)
+        remaining = self.restorer.remaining(changelog)
+        is_awaited = self.registry.is_waited_for(task.source)
+        shown = task.tally.snapshot(task, self.surveyed(task.source), remaining)
+        return replace(shown, awaits_schema=True) if is_awaited else shown
+
+    def retire(self, task: Waits) -> None:
+        """Keep what a task counted before it begins to count anew."""
+        if self.metrics is not None:
+            self.metrics.retire(self.snapshot(task))
+
+    def surveyed(self, source: TopicPartition) -> Surveyed:
+        """What was last heard of a source partition."""
+        return self.survey.get(source, UNSEEN)
+
+    def was_at_end(self, source: TopicPartition, since_s: float) -> bool:
+        """Whether the broker, asked after that time, had nothing left to read."""
+        fetched, end, _, at_s, _ = self.surveyed(source)
+        return fetched is not None and end is not None and fetched >= end and at_s >= since_s
+
+    async def tell_offset(self, outbox: Outbox, source: TopicPartition, position: int) -> None:
+        """Say which offset of the source the next commit reaches, where that is part of it."""
+        if self.exactly_once:
+            await outbox.tell_offsets({source: position})
+
+    async def commit(self, outbox: Outbox, source: TopicPartition, position: int) -> None:
+        """Commit the source's offset, and all that was sent with it."""
+        if self.exactly_once:
+            await outbox.commit()
+        else:
+            await self._thread().commit_offset(source, position)
+
+    async def recover(self, task: Waits, problem: Exception) -> bool:
+        """Whether to open the task again; raises where that cannot help.
+
+        A broker that was away or too busy for as long as a transaction may last has fenced us, too.
+        Whether somebody took over, the group says: it takes an offset from an owner alone. Whoever
+        is none any more ends the task, and hears from the group what comes next.
+        """
+        source = task.source
+        name = f"{source.topic}/{source.partition}"
+        refusal = refusal_of(problem, self.settings)
+        if refusal is not None:
+            raise refusal from problem
+        logger.warning(
+            "a transaction failed; back to what is committed", source=name, why=repr(problem)
+        )
+        if isinstance(problem, _FENCED):
+            if task.pace.has_outlasted:
+                logger.warning(OUTLASTED, source=name)
+            else:
+                self._count_fence(source, name)
+            if not await self._is_ours(source):
+                logger.error(
+                    "another instance took over; what was not committed is discarded", source=name
+                )
+                return False
+        await asyncio.sleep(_RETRY_S)
+        return True
+
+    def _count_fence(self, source: TopicPartition, name: str) -> None:
+        now_s = time.monotonic()
+        recent = [
+            at_s for at_s in self._fenced_at_s.get(source, []) if now_s - at_s < _FENCES_WITHIN_S
+        ]
+        self._fenced_at_s[source] = [*recent, now_s]
+        if len(recent) >= _FENCES_MAX:
+            message = (
+                f"another program keeps taking over the transactions of {name}, and the group still"
+                " counts it ours; stop the other one, or give one of them another pipeline name"
+            )
+            raise InstanceFenced(message)
+
+    async def _is_ours(self, source: TopicPartition) -> bool:
+        try:
+            bounds = await self._thread().bounds(source)
+            # Once more what stands there, as whose it is: somebody may have moved it by hand.
+            metadata = OURS if bounds.is_ours else ""
+            await self._thread().commit_offset(source, bounds.committed or 0, metadata)
+        except CommitFailedError as refused:
+            return isinstance(refused.__cause__, RebalanceInProgressError)
+        except IllegalStateError:
+            return False
+        except KafkaError as problem:
+            # Nobody knows now. Who opens it again fences, so a rightful owner is asked in turn.
+            logger.warning(
+                "the group cannot be asked whose it is", source=str(source), why=repr(problem)
+            )
+        return True
+
+
+def _behind(source: str, reached: int, bounds: Bounds) -> Start:
+    """Where the changelog has lost what the group's offset says was done.
+
+    A transaction was torn, or brokers lost the changelog's end. What state lacks is made again of
+    the same records, in silence, where these are still there.
+    """
+    earliest, end, committed, _ = bounds
+    assert committed is not None
+    if committed > end:
+        raise _source_made_anew(source, committed, end)
+    if reached < earliest:
+        message = (
+            f"this pipeline has reached offset {committed} of {source}, its changelog ends with"
+            f" {reached}, and the source begins at {earliest} by now: the state between cannot be"
+            " made again; bring the records back, or begin anew with `headrace reset`"
+        )
+        raise StateTruncated(message)
+    logger.warning(
+        "the changelog ends before the group's offset; state is made again, and nothing is emitted",
+        source=source,
+        from_offset=reached,
+        to_offset=committed,
+    )
+    return Start(reached, committed)
+
+
+def _source_made_anew(source: str, reached: int, end: int) -> StateTruncated:
+    return StateTruncated(
+        f"{source} ends at offset {end}, and the state has reached {reached}: the topic was made"
+        " anew; begin anew with `headrace reset`, or bring the topic back"
+    )

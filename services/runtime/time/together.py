@@ -1,0 +1,63 @@
+"""A task's part in keeping source partitions together (see `skew`): to say, to hear, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.contracts.hops import Hop
+from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.services.operators.chain import Chain
+from headrace.services.runtime.time.skew import Skew
+
+
+class Together:
+    """One task's."""
+
+    def __init__(self, skew: Skew, hop: Hop, partition: int) -> None:
+        """The first of several hops says how far it is; the one behind it hears."""
+        self._skew = skew
+        self._partition = partition
+        self._says = hop.is_first and hop.end is not None
+        self._hears = not hop.is_first
+
+    def moved(self, chain: Chain, state: int) -> None:
+        """The chain is further, or says something else of its source."""
+        if self._says:
+            self._skew.is_at(self._partition, chain.time_ms, state)
+        elif chain.lanes is not None:
+            self._skew.hears(self._partition, chain.lanes)
+
+    def leave(self) -> None:
+        """The task is closed."""
+        if self._says:
+            self._skew.left(self._partition)
+        elif self._hears:
+            self._skew.hears_no_more(self._partition)
+
+    def pieces(self, records: list[Record]) -> Iterable[list[Record]]:
+        """Records in pieces between which it may have to wait."""
+        return self._skew.pieces(records) if self._says else [records]
+
+    def is_ahead(self) -> bool:
+        """Whether it must wait."""
+        return self._says and self._skew.is_ahead(self._partition)
+
+    @property
+    def urgent_before_ms(self) -> int:
+        """Whom we told of an earlier time may wait for us soon: of other instances, while ahead."""
+        return self._skew.slowest_elsewhere_ms if self.is_ahead() else NO_TIME_MS
+
+    def waits_for(self) -> int | None:
+        """The partition for which it waits now."""
+        slowest = self._skew.slowest
+        if slowest is None or not self._skew.is_waiting(self._partition):
+            return None
+        return slowest[1] if self._says else None
+
+    def skew_ms(self) -> int | None:
+        """How far it is ahead of the slowest; None where there is nothing to keep together."""
+        return self._skew.ahead_ms(self._partition) if self._says else None
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait until it may go on, or for so long."""
+        await self._skew.wait(self._partition, timeout_s)

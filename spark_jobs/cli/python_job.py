@@ -1,0 +1,168 @@
+"""A job that is a file of Python: it describes a query, and has it run by `hr.run`."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+import headrace
+from headrace.contracts.errors import HeadraceError, JobInvalid, SchemaRefused, TopologyRefused
+from headrace.contracts.raised import told
+from headrace.spark_jobs.cli.log import log_file, started_into
+from headrace.spark_jobs.cli.query_job import described
+from headrace.spark_jobs.cli.run import run_job
+from headrace.spark_jobs.connectors import CONNECTORS
+from headrace.spark_jobs.jobs.run import Job
+from headrace.spark_jobs.queries.described import Query
+from headrace.spark_jobs.queries.public import Sink
+from headrace.spark_jobs.session import open_session
+
+LOCAL, PYTHON = "local[*]", ".py"
+SERVERS = "127.0.0.1:9092"
+_SERVERS_VARIABLE = "HEADRACE_BOOTSTRAP_SERVERS"
+_HEADRACE = str(Path(headrace.__path__[0]))
+_PLACED = (JobInvalid, SchemaRefused, TopologyRefused)
+"""What is wrong with the lines of a file, and is told with one of them."""
+
+
+@dataclass
+class How:
+    """How the queries of a file are run."""
+
+    master: str | None = LOCAL
+    once: bool = False
+    metrics_port: int | None = None
+    log: Path | None = None
+    dry_run: bool = False
+    """Only to see that they could be."""
+    queries: int = 0
+    """How many there were so far."""
+
+
+_how: ContextVar[How] = ContextVar("how")
+
+
+def run(
+    query: Query,
+    *,
+    name: str,
+    to: Sink,
+    servers: str | None = None,
+    checkpoint: str | None = None,
+    **options: Any,
+) -> None:
+    """Run a query until it is told to stop; by `headrace spark FILE --once`, over what is there.
+
+    Args:
+        query: A stream or a table, joined, filtered, selected, grouped.
+        name: Names the query for as long as its checkpoint lives.
+        to: Where its rows go, such as `kafka("orders.priced")`.
+        servers: Where Kafka is; what HEADRACE_BOOTSTRAP_SERVERS says if not said.
+        checkpoint: Where state is kept; the folder `checkpoints/NAME` if not said.
+        options: What else a job's file may say, such as `tasks=4` or `late={"topic": "x.late"}`.
+    """
+    how = _how.get(None) or How()
+    job, config = described(
+        query,
+        name=name,
+        to=to,
+        servers=servers or os.environ.get(_SERVERS_VARIABLE, SERVERS),
+        checkpoint=checkpoint or f"checkpoints/{name}",
+        **options,
+    )
+    how.queries += 1
+    if how.dry_run:
+        job.prepare(SparkSession.active())
+        return
+    log = how.log
+    if log is None and how.master is not None:
+        log = log_file(config.name, None)
+        sys.stderr.write(f"Spark's own log is in {log}\n")
+    run_job(
+        cast("Job", job),
+        config,
+        master=how.master,
+        once=how.once,
+        metrics_port=how.metrics_port,
+        log=log,
+    )
+
+
+def run_file(file: Path, how: How) -> None:
+    """Run a file of Python, on a session that is open before its first line."""
+    if not file.is_file():
+        message = f"there is no file `{file}`"
+        raise JobInvalid(message)
+    # spark-submit has resolved the connectors, and what is only looked at needs none.
+    connectors = () if how.master is None or how.dry_run else CONNECTORS
+    with nullcontext() if how.log is None else started_into(how.log):
+        session = open_session(file.stem, master=how.master, connectors=connectors)
+    token = _how.set(how)
+    try:
+        with _beside(file), _placed(file):
+            runpy.run_path(str(file), run_name="__main__")
+    finally:
+        _how.reset(token)
+        session.stop()
+    if not how.queries:
+        message = f'`{file.name}` runs no query; end it with `hr.run(..., name="...", to=...)`'
+        raise JobInvalid(message)
+
+
+@contextmanager
+def _beside(file: Path) -> Iterator[None]:
+    """Modules beside the file are found, as Python itself would have them."""
+    folder = str(file.absolute().parent)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+@contextmanager
+def _placed(file: Path) -> Iterator[None]:
+    """What its lines did wrong, as a sentence with the line."""
+    try:
+        yield
+    except _PLACED as error:
+        message = f"{file.name}{_line(error, file)}: {error}"
+        raise type(error)(message) from error
+    except HeadraceError:
+        raise
+    except SyntaxError as error:
+        message = f"{file.name}:{error.lineno}: {told(error)}"
+        raise JobInvalid(message) from error
+    except Exception as error:
+        if _is_ours(error, file):
+            raise
+        message = f"{file.name}{_line(error, file)}: {told(error)}"
+        raise JobInvalid(message) from error
+
+
+def _line(error: BaseException, file: Path) -> str:
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == str(file)
+    ]
+    return f":{lines[-1]}" if lines else ""
+
+
+def _is_ours(error: BaseException, file: Path) -> bool:
+    """Whether it was raised below the file in code of ours: a mistake there, to be shown whole."""
+    names = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    if str(file) not in names:
+        return True
+    below = names[len(names) - names[::-1].index(str(file)) :]
+    return any(name.startswith(_HEADRACE) for name in below)

@@ -1,0 +1,41 @@
+"""A query and its options as a job, whoever wrote them: Python or a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from headrace.contracts.errors import JobInvalid
+from headrace.contracts.problem_text import Path, together
+from headrace.spark_jobs.cli.sentences import sentences
+from headrace.spark_jobs.jobs.config import JobConfig
+from headrace.spark_jobs.jobs.fits import problems
+from headrace.spark_jobs.queries.compiled import QueryJob
+from headrace.spark_jobs.queries.described import Query
+from headrace.spark_jobs.queries.public import Sink
+
+
+def described(query: Query, *, to: Sink, **said: Any) -> tuple[QueryJob, JobConfig]:
+    """A query as a job, and its options; JobInvalid says all that is wrong."""
+    if not isinstance(query, Query):
+        message = f"`run` takes a stream or a table, not {query!r}"
+        raise JobInvalid(message)
+    if not isinstance(to, Sink):
+        message = f'`to` takes where rows go, such as `hr.kafka("orders.priced")`, not {to!r}'
+        raise JobInvalid(message)
+    job = QueryJob(query)
+    document = {**job.described(), "sink": {to.kind: dict(to.options)}, **said}
+    try:
+        config = job.Config.model_validate(document)
+    except ValidationError as error:
+        raise _invalid(sentences(error, job.Config)) from error
+    found = list(problems(config))
+    if found:
+        raise _invalid(found)
+    return job, config
+
+
+def _invalid(found: list[tuple[Path, str]]) -> JobInvalid:
+    lines = [f"`{'.'.join(str(step) for step in path)}`: {said}" for path, said in found]
+    return JobInvalid(together(lines))

@@ -1,0 +1,75 @@
+"""What is wrong with a job's options, as sentences with their places."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from headrace.contracts.problem_text import Path, meant, sentence_of, show
+
+_EXAMPLES = {
+    "job": "job: orders-prices",
+    "name": "name: orders-priced",
+    "servers": "servers: localhost:9092",
+    "checkpoint": "checkpoint: state/orders-priced",
+    "retention": "retention: 30d",
+    "topic": "topic: orders.cleaned",
+    "folder": "folder: tables/orders",
+    "sink": "sink: {kafka: {topic: orders.priced}}",
+    "kafka": "kafka: {topic: orders.priced}",
+    "delta": "delta: {folder: tables/orders}",
+    "parquet": "parquet: {folder: tables/orders}",
+    "console": "console: {}",
+    "late": "late: {topic: orders.late}",
+    "cold-history": "cold-history: {folder: tables/prices}",
+    "reader": "reader: {kafka.security.protocol: SSL}",
+    "writer": "writer: {security.protocol: SSL}",
+    "spark": "spark: {spark.driver.memory: 2g}",
+}
+"""For options of every job that cannot be left out or are mappings; a job's own have none."""
+
+
+def sentences(error: ValidationError, config: type[BaseModel]) -> list[tuple[Path, str]]:
+    """What is wrong with a job's options, each with the place that says it."""
+    found = error.errors(include_url=False)
+    misspelt = [
+        meant(details["loc"], _known(config, details["loc"]))
+        for details in found
+        if details["type"] == "extra_forbidden"
+    ]
+    return [
+        (details["loc"], _sentence(details, config))
+        for details in found
+        if details["type"] != "missing" or details["loc"] not in misspelt
+    ]
+
+
+def _known(config: type[BaseModel], path: Path) -> list[str]:
+    """The names of all options where the last of a path stands.
+
+    A job of one's own may hold lists and mappings of options; of those none is named.
+    """
+    options = _options(config)
+    for step in path[:-1]:
+        inner = options.get(step)
+        choices = (inner, *get_args(inner))
+        models = [one for one in choices if isinstance(one, type) and issubclass(one, BaseModel)]
+        options = _options(models[0]) if models else {}
+    return [str(name) for name in options]
+
+
+def _options(model: type[BaseModel]) -> dict[int | str, Any]:
+    """What each option may hold, by its name in a file."""
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+
+
+def _sentence(details: ErrorDetails, config: type[BaseModel]) -> str:
+    known = _known(config, details["loc"]) if details["loc"] else []
+    sentence = sentence_of(details, known, _EXAMPLES)
+    if sentence is None:
+        # A job of one's own may say anything that pydantic knows.
+        reason = details["msg"].removeprefix("Input should be ")
+        sentence = f"{show(details['input'])} cannot stand here; it should be {reason}"
+    return sentence

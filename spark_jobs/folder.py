@@ -1,0 +1,57 @@
+"""A folder on any file system that Spark knows, by Hadoop's own client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_UNFINISHED = ".unfinished"
+
+
+class Folder:
+    """Small files in a folder, which need not be there."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        """The path is a URL, or one of the file system that Spark was set up for."""
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to Hadoop)
+        session: Any = spark._jsparkSession  # noqa: SLF001
+        self._jvm = jvm
+        self._root = jvm.org.apache.hadoop.fs.Path(path)
+        self._files = self._root.getFileSystem(session.sessionState().newHadoopConf())
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether it is on a disk of the machine that looks."""
+        return bool(self._files.getScheme() == "file")
+
+    def names(self, place: str) -> list[str]:
+        """What stands in a folder below, nothing where there is none."""
+        path = self._path(place)
+        if not self._files.exists(path):
+            return []
+        return [str(each.getPath().getName()) for each in self._files.listStatus(path)]
+
+    def read(self, place: str) -> str:
+        """The text of a file."""
+        with_bytes = self._files.open(self._path(place))
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(with_bytes, "UTF-8"))
+        finally:
+            with_bytes.close()
+
+    def write(self, place: str, text: str) -> None:
+        """A new file, which appears whole or not at all."""
+        unfinished = self._path(f"{place}{_UNFINISHED}")
+        out = self._files.create(unfinished, True)  # noqa: FBT003 (Java's, whatever stood there)
+        try:
+            out.write(text.encode())
+        finally:
+            out.close()
+        if not self._files.rename(unfinished, self._path(place)):
+            message = f"{unfinished} cannot be renamed to {place}"
+            raise OSError(message)
+
+    def _path(self, place: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._root, place)

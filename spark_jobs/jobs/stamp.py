@@ -1,0 +1,118 @@
+"""With which options each micro-batch of a checkpoint was begun.
+
+    <checkpoint>/options/00000003    {"batch": the first one that has them, "options": {...}}
+
+A file is there before its first micro-batch begins, and the highest number holds. So a micro-batch
+that was begun and not finished is known with its options, whatever the job's file says by now.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ValidationError
+
+from headrace.contracts.errors import ReplayDiffers
+from headrace.spark_jobs.folder import Folder
+from headrace.spark_jobs.jobs.config import JobConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+    from headrace.spark_jobs.jobs.run import Job
+
+Options = dict[str, Any]
+_OPTIONS = "options"
+_DECIDE_NOTHING = {
+    *("servers", "checkpoint", "reader", "writer", "spark", "every"),
+    *("records-per-batch", "bytes-per-batch", "shuffle-partitions"),
+    *("accept-retention", "dead-partitions", "on-failure"),
+}
+"""Options by which no micro-batch has other rows. What it reads stands in the checkpoint; and a job
+that stopped at a record has written what it would have without that record."""
+
+
+class Begun(NamedTuple):
+    """A micro-batch that was begun and not finished."""
+
+    query_id: str
+    batch: int
+
+
+class Stamp:
+    """The options of a checkpoint's micro-batches."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        """Nothing is read before it is asked for."""
+        self._folder = Folder(spark, checkpoint)
+
+    def begun(self) -> Begun | None:
+        """What the last driver did not finish, None where it left nothing."""
+        last = max(_numbers(self._folder.names("offsets")), default=None)
+        if last is None or last <= max(_numbers(self._folder.names("commits")), default=-1):
+            return None
+        return Begun(json.loads(self._folder.read("metadata"))["id"], last)
+
+    def options(self) -> Options | None:
+        """The last ones, None where no version of this job has noted any."""
+        number = max(_numbers(self._folder.names(_OPTIONS)), default=None)
+        if number is None:
+            return None
+        noted: Options = json.loads(self._folder.read(_place(number)))["options"]
+        return noted
+
+    def put(self, options: Options) -> None:
+        """Note what holds from the next micro-batch on."""
+        if self.options() == options:
+            return
+        begun = self.begun()
+        finished = max(_numbers(self._folder.names("commits")), default=-1)
+        batch = finished + 1 if begun is None else begun.batch
+        number = max(_numbers(self._folder.names(_OPTIONS)), default=-1) + 1
+        text = json.dumps({"batch": batch, "options": options}, sort_keys=True)
+        self._folder.write(_place(number), text)
+
+
+def options_of(config: JobConfig) -> Options:
+    """What of a job's file decides which rows there are, and where they go."""
+    said = config.model_dump(mode="json", by_alias=True)
+    return {name: value for name, value in said.items() if name not in _DECIDE_NOTHING}
+
+
+def digest_of(options: Options) -> str:
+    """Options as a marker tells them."""
+    text = json.dumps(options, sort_keys=True)
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def with_options(job: Job, config: JobConfig, options: Options, begun: Begun) -> JobConfig:
+    """A job as it was, which runs where and how its file says now."""
+    said = config.model_dump(mode="json", by_alias=True)
+    ways = {name: value for name, value in said.items() if name in _DECIDE_NOTHING}
+    try:
+        return job.Config.model_validate({**options, **ways})
+    except ValidationError as error:
+        message = (
+            f"micro-batch {begun.batch} of `{config.name}` was written in part with options that"
+            " this version of the job does not take; start it once with the version that it had,"
+            " or have everything written once more with a new name, checkpoint and topic"
+        )
+        raise ReplayDiffers(message) from error
+
+
+def changes(before: Options, now: Options) -> str:
+    """Which options differ, for people."""
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    return [int(name) for name in names if name.isascii() and name.isdigit()]
+
+
+def _place(number: int) -> str:
+    return f"{_OPTIONS}/{number:08}"

@@ -1,0 +1,96 @@
+"""For whom a query waits: the partition with the lowest progress, since when, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from headrace.contracts.record import NO_TIME_MS
+from headrace.spark_jobs.write.transaction import Note
+
+SAY_AFTER_S = 60.0
+"""How long the same partition may hold records back before the log says so, and again when twice as
+long has passed."""
+
+
+class Lowest(NamedTuple):
+    """The partition with the lowest progress."""
+
+    topic: str
+    partition: str
+    progress_ms: int | None
+    """None where nothing was ever told of it."""
+
+    @classmethod
+    def of(cls, place: str, progress_ms: int | None) -> Lowest:
+        """A place as operators call it; an input that nobody tells of has no partition."""
+        topic, _, partition = place.rpartition(":")
+        return cls(topic, partition, progress_ms) if topic else cls(place, "", progress_ms)
+
+    def __str__(self) -> str:
+        """What it is called, and how far it is."""
+        name = f"partition {self.partition} of `{self.topic}`" if self.partition else self.topic
+        if self.progress_ms is None:
+            return f"{name}, of which nothing was told yet"
+        if self.progress_ms <= NO_TIME_MS:
+            return f"{name}, which has nothing yet"
+        return f"{name}, which is at {time_text(self.progress_ms)}"
+
+
+def time_text(time_ms: int) -> str:
+    """A time for people, and as a number where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms"
+
+
+def lowest_of(told: list[tuple[str, int | None]]) -> Lowest | None:
+    """Of what several tasks say the lowest: first those of which nothing was told."""
+    if not told:
+        return None
+    return Lowest.of(*min(told, key=lambda one: (one[1] is not None, one[1] or 0, one[0])))
+
+
+class Waits:
+    """What the tasks of one query say of whom they wait for."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._tasks: dict[int, tuple[str | None, int | None]] = {}
+        self._held: dict[int, int] = {}
+        self.lowest: Lowest | None = None
+        """None where nobody is waited for."""
+        self.since_s = clock()
+        """Since when it is this one, and no further."""
+        self._say_at_s = self.since_s + SAY_AFTER_S
+
+    @property
+    def held(self) -> int:
+        """How many records wait."""
+        return sum(self._held.values())
+
+    def take(self, note: Note) -> None:
+        """What one task says behind a micro-batch."""
+        self._tasks[note.task] = note.reason, note.number
+        self._held[note.task] = note.added
+        told = [(place, number) for place, number in self._tasks.values() if place is not None]
+        lowest = lowest_of(told)
+        if lowest != self.lowest:
+            self.lowest = lowest
+            self.since_s = self._clock()
+            self._say_at_s = self.since_s + SAY_AFTER_S
+
+    def sentence(self) -> str | None:
+        """What the log should say now, if anything."""
+        now_s = self._clock()
+        if self.lowest is None or not self.held or now_s < self._say_at_s:
+            return None
+        waited_s = now_s - self.since_s
+        self._say_at_s = now_s + waited_s
+        return (
+            f"{self.held} records wait, {waited_s:.0f} s by now, for {self.lowest}; see whether its"
+            " sidecar runs and how far it is behind its source, and whether an older version of it"
+            " runs, which does not say that a partition is idle"
+        )

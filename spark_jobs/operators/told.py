@@ -1,0 +1,77 @@
+"""Rows of progress on their way to the tasks: one for each partition and micro-batch.
+
+A sidecar commits several times a second, each task must hear of every partition, and a reader that
+is far behind finds weeks of rows. So the pass that reads them keeps of each partition as many as
+may wait anyway, evenly, and packs them into one row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.spark_jobs.versioned.heard import Told, Waiting, pack_told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame
+
+_SCHEMA = "topic string, partition int, offset bigint, told binary"
+_OWN = "arrival bigint"
+"""Where the order of arrival is given, each row stands for itself."""
+
+
+def collapsed(progress: DataFrame) -> DataFrame:
+    """Progress as `told`, packed; `offset` is that of the last row in it."""
+    names = progress.columns
+    if "arrival" in names:
+        return progress.mapInArrow(_each, f"{_SCHEMA}, {_OWN}")
+    return progress.mapInArrow(_together, _SCHEMA)
+
+
+def _each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = [
+            {**_place(row), "told": pack_told([_told(row)]), "arrival": row["arrival"]}
+            for row in batch.to_pylist()
+        ]
+        yield pa.RecordBatch.from_pylist(rows, _arrow(("arrival", pa.int64())))
+
+
+def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    waiting: dict[tuple[str, int], Waiting] = {}
+    last: dict[tuple[str, int], int] = {}
+    for batch in batches:
+        for row in batch.to_pylist():
+            place = row["topic"], row["partition"]
+            waiting.setdefault(place, Waiting()).add(_told(row))
+            last[place] = row["offset"]
+    rows = [
+        {"topic": topic, "partition": partition, "offset": offset, "told": pack_told(told)}
+        for (topic, partition), offset in last.items()
+        for told in [waiting[topic, partition].rows()]
+    ]
+    yield pa.RecordBatch.from_pylist(rows, _arrow())
+
+
+def _told(row: dict[str, Any]) -> Told:
+    idle_ms = row.get("stream_time_ms") if row.get("is_idle") else None
+    return Told(row["progress_ms"], row.get("cleaned_offset"), idle_ms)
+
+
+def _place(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("topic", "partition", "offset")}
+
+
+def _arrow(*own: tuple[str, pa.DataType]) -> pa.Schema:
+    return pa.schema(
+        [
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("told", pa.binary()),
+            *own,
+        ]
+    )

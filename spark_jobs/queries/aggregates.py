@@ -1,0 +1,221 @@
+"""What a group's rows are folded into, exactly, and how a row that changes is taken out again.
+
+A row comes as a list of texts, those of its group first, then one for each aggregate; null is null.
+A group is kept as one JSON object:
+
+    g   the texts of the group          n   how many rows it has; without one it is deleted
+    a   each aggregate's text, or null  s   what each aggregate must know to take a row out again
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Context, Decimal
+from functools import partial
+from math import isnan
+from typing import Any, Literal
+
+from headrace.contracts.errors import JobInvalid
+from headrace.spark_jobs.queries.names import name_of
+from headrace.spark_jobs.versioned.aggregation import Aggregation
+
+Kind = Literal["count", "sum", "min", "max", "avg"]
+Order = Literal["number", "double", "text"]
+Path = tuple[str | int, ...]
+Texts = list[str | None]
+_EXACT = Context(prec=1_000)
+"""Sums are kept in as many digits as they have; a column may have fewer."""
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One number, or text, a group."""
+
+    kind: Kind
+    column: str | None
+    name: str
+
+    def alias(self, name: str) -> Aggregate:
+        """The same by another name."""
+        return replace(self, name=name)
+
+    def __str__(self) -> str:
+        """How a sentence names it."""
+        return f"{self.kind}({self.column or '*'}) AS {self.name}"
+
+
+@dataclass(frozen=True)
+class Folded:
+    """An aggregate, and of what its column is."""
+
+    kind: Kind
+    order: Order
+    """By what a least and a greatest are told."""
+    counts_rows: bool
+    """Whether rows count whatever stands in a column."""
+
+
+def count(column: str | None = None) -> Aggregate:
+    """How many rows there are; of a column, in how many it is not null."""
+    return _aggregate("count", column, "count")
+
+
+def sum_of(column: str) -> Aggregate:
+    """The sum of a column of whole numbers or decimals, null if it does not fit its type."""
+    return _aggregate("sum", column)
+
+
+def least(column: str) -> Aggregate:
+    """The least value of a column; each different value of a group is kept."""
+    return _aggregate("min", column)
+
+
+def greatest(column: str) -> Aggregate:
+    """The greatest value of a column; each different value of a group is kept."""
+    return _aggregate("max", column)
+
+
+def average(column: str) -> Aggregate:
+    """The average of a column of whole numbers or decimals."""
+    return _aggregate("avg", column)
+
+
+def _aggregate(kind: Kind, column: str | None, name: str | None = None) -> Aggregate:
+    if column is not None and name_of(str(column)) != column:
+        message = f"`{kind}` takes the name of a column, not {column!r}; `select` computes one"
+        raise JobInvalid(message)
+    return Aggregate(kind, column, name if column is None and name else f"{kind}_{column}")
+
+
+@dataclass(frozen=True)
+class Regrouped:
+    """The group of a row and what it brings there; a row with null in its group is in none.
+
+    A path leads through a value's JSON; an empty one is the key. None takes nothing.
+    """
+
+    by: tuple[Path, ...]
+    taken: tuple[Path | None, ...]
+
+    def __call__(self, key: bytes, value: bytes) -> tuple[bytes, bytes] | None:
+        """The group as a key, and the texts of group and aggregates as a value."""
+        fields = _DECODER.decode(value.decode())
+        group = [text_at(path, key, fields) for path in self.by]
+        if None in group:
+            return None
+        brought = [None if path is None else text_at(path, key, fields) for path in self.taken]
+        name = group[0] or "" if len(group) == 1 else _write(group)
+        return name.encode(), _write([*group, *brought]).encode()
+
+
+@dataclass(frozen=True)
+class KeyAt:
+    """The text of a column as a key; null where it is null."""
+
+    path: Path
+
+    def __call__(self, key: bytes, value: bytes) -> bytes | None:
+        """The key that a row points at."""
+        text = text_at(self.path, key, _DECODER.decode(value.decode()))
+        return None if text is None else text.encode()
+
+
+def text_at(path: Path, key: bytes, fields: Any) -> str | None:
+    """What stands at a path, as the text that it is in JSON."""
+    if not path:
+        return key.decode()
+    for step in path:
+        if fields is None:
+            return None
+        fields = fields[step]
+    if fields is None or isinstance(fields, str):
+        return fields
+    return _write(fields)
+
+
+def joined(left: bytes | None, right: bytes | None) -> bytes:
+    """Two rows beside each other, as they are."""
+    return b'{"l":' + (left or b"null") + b',"r":' + (right or b"null") + b"}"
+
+
+def folding(groups: int, aggregates: Sequence[Folded]) -> Aggregation:
+    """How rows become a group; the first texts of a row are its group."""
+    # A group without rows has no aggregate, which stands for a deleted row.
+    change: Callable[..., Any] = partial(_changed, groups, tuple(aggregates))
+    return Aggregation(_nothing, partial(change, 1), partial(change, -1))
+
+
+def _nothing() -> bytes:
+    return b'{"n":0}'
+
+
+def _changed(
+    groups: int, aggregates: Sequence[Folded], sign: int, _group: bytes, row: bytes, total: bytes
+) -> bytes | None:
+    texts: Texts = json.loads(row)
+    kept = json.loads(total)
+    rows = kept["n"] + sign
+    if not rows:
+        return None
+    states = kept.get("s") or [{} for _ in aggregates]
+    for one, state, text in zip(aggregates, states, texts[groups:], strict=True):
+        if one.counts_rows or text is not None:
+            _change(one, state, text or "", sign)
+    said = [_text_of(one, state) for one, state in zip(aggregates, states, strict=True)]
+    return _write({"g": texts[:groups], "n": rows, "a": said, "s": states}).encode()
+
+
+def _change(one: Folded, state: dict[str, Any], text: str, sign: int) -> None:
+    if one.kind in {"min", "max"}:
+        state[text] = state.get(text, 0) + sign
+        if not state[text]:
+            del state[text]
+        return
+    state["n"] = state.get("n", 0) + sign
+    if one.kind != "count":
+        total = Decimal(state.get("t", "0"))
+        added = _EXACT.multiply(Decimal(text), sign)
+        state["t"] = format(_EXACT.add(total, added), "f")
+
+
+def _text_of(one: Folded, state: dict[str, Any]) -> str | None:
+    """What an aggregate says: an average its sum and its number, for Spark to divide."""
+    if one.kind == "count":
+        return str(state.get("n", 0))
+    if one.kind in {"min", "max"}:
+        chosen = min if one.kind == "min" else max
+        return chosen(state, key=_ORDERS[one.order]) if state else None
+    if not state.get("n"):
+        return None
+    return f"{state['t']}/{state['n']}" if one.kind == "avg" else str(state["t"])
+
+
+def _double(text: str) -> tuple[bool, float]:
+    """Spark has what is no number behind all that are."""
+    number = float(text)
+    return isnan(number), 0.0 if isnan(number) else number
+
+
+_ORDERS: dict[Order, Callable[[str], Any]] = {
+    "number": Decimal,
+    "double": _double,
+    "text": str.encode,
+}
+
+
+class _Number(str):
+    """A number, as it is written."""
+
+    __slots__ = ()
+
+
+def _write(found: Any) -> str:
+    if isinstance(found, _Number):
+        return str(found)
+    return _ENCODER.encode(found)
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+_DECODER = json.JSONDecoder(parse_float=_Number, parse_int=_Number)

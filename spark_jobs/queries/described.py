@@ -1,0 +1,203 @@
+"""Queries as descriptions: frozen values, and no Spark until they are run.
+
+What cannot work is refused where it is written, in a sentence that names the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
+
+from headrace.contracts.errors import DurationInvalid, JobInvalid
+from headrace.contracts.time import format_duration_ms, parse_duration_ms
+from headrace.extras import load
+from headrace.spark_jobs.queries.names import OWN, Schema, column_of, name_of, names_of, twice
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FRAME = "headrace.spark_jobs.queries.frame:dataframe"
+JoinHow = Literal["inner", "left"]
+Columns = tuple[str, ...] | None
+"""The columns of a value; None where only Spark can tell."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A column that is computed, as Spark's SQL or as a column of pyspark's."""
+
+    text: str
+    column: Any = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, given: object, step: str) -> Expression:
+        """What somebody wrote: text, or a column."""
+        if isinstance(given, str) and given.strip():
+            return cls(given.strip())
+        if type(given).__module__.startswith("pyspark.sql.") and hasattr(given, "alias"):
+            return cls(str(given).removeprefix("Column<'").removesuffix("'>"), given)
+        message = f"`{step}` takes names, expressions in SQL, and columns, not {given!r}"
+        raise JobInvalid(message)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Only rows of which this is true."""
+
+    condition: Expression
+
+    def __str__(self) -> str:
+        """How a sentence names it."""
+        return f"filter({self.condition.text})"
+
+
+@dataclass(frozen=True)
+class Select:
+    """These columns, and no others."""
+
+    expressions: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        """How a sentence names it."""
+        return f"select({', '.join(each.text for each in self.expressions)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """What every stream and table can do."""
+
+    steps: tuple[Filter | Select, ...] = ()
+
+    def filter(self, condition: object) -> Self:
+        """Only rows of which a condition is true; of a table, all others are deleted ones."""
+        return replace(self, steps=(*self.steps, Filter(Expression.of(condition, "filter"))))
+
+    def select(self, *columns: object) -> Self:
+        """These columns; `key`, `time` and `headers` are the record's own and always there."""
+        step = Select(tuple(Expression.of(each, "select") for each in columns))
+        names = [name_of(each.text) for each in step.expressions]
+        if not names:
+            message = f"`select` of {self.title} names no column; name one, or leave it out"
+            raise JobInvalid(message)
+        doubled = twice(name for name in names if name is not None)
+        if doubled is not None:
+            message = f"`{step}` has two columns `{doubled}`; give one another name by `AS`"
+            raise JobInvalid(message)
+        for name, each in zip(names, step.expressions, strict=True):
+            if name is not None and name.lower() in OWN and each.text != name:
+                refuse_own(name, str(step))
+            if name == each.text:
+                self.refuse_missing(name, str(step))
+        return replace(self, steps=(*self.steps, step))
+
+    @property
+    def title(self) -> str:
+        """How a sentence names it."""
+        raise NotImplementedError
+
+    @property
+    def own_columns(self) -> Columns:
+        """Its columns before its steps."""
+        raise NotImplementedError
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What it reads, tables first."""
+        raise NotImplementedError
+
+    @property
+    def columns(self) -> Columns:
+        """Its columns; None where only Spark can tell."""
+        columns = self.own_columns
+        for step in self.steps:
+            if isinstance(step, Select):
+                names = [name_of(each.text) for each in step.expressions]
+                columns = None if None in names else tuple(name for name in names if name)
+        return columns
+
+    def refuse_missing(self, name: str, step: str) -> None:
+        """Refuse a name that is none of its columns, where they are known."""
+        columns = self.columns
+        known = {each.lower() for each in (*(columns or ()), *OWN)}
+        if columns is not None and name.lower() not in known:
+            message = (
+                f"`{step}` names a column `{name}`, and {self.title} has"
+                f" {', '.join(f'`{each}`' for each in columns)}"
+            )
+            raise JobInvalid(message)
+
+    def lines(self) -> list[str]:
+        """What it does, step by step."""
+        return [str(step) for step in self.steps]
+
+    def dataframe(self, spark: SparkSession, *, servers: str, tasks: int = 16) -> DataFrame:
+        """Its columns as a streaming DataFrame, in a session of yours; tombstones are left out."""
+        make = load(_FRAME, extra="spark", needed_for="`dataframe`")
+        return cast("DataFrame", make(self, spark, servers=servers, tasks=tasks))
+
+    def explain(self) -> str:
+        """What is read, what becomes of it, and what is kept; nothing is touched."""
+        return "\n".join([*(str(each) for each in self.sources), *self.lines()])
+
+
+def refuse_own(name: str, step: str) -> NoReturn:
+    """Refuse to call something computed by a name of the record's own."""
+    message = (
+        f"`{step}` calls a column `{name}`, which is the record's own {name.lower()} and cannot be"
+        " another; give it another name"
+    )
+    raise JobInvalid(message)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A topic and what its values are."""
+
+    kind: Literal["stream", "table"]
+    topic: str
+    schema: Schema
+    pipeline: str | None
+    retention_ms: int | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of its values."""
+        return tuple(column_of(name) for name in names_of(self.schema))
+
+    def __str__(self) -> str:
+        """What it is, for people."""
+        by = f"written by `{self.pipeline}`" if self.pipeline else "written by no pipeline"
+        kept = "the latest row of each key"
+        if self.retention_ms is not None:
+            kept = f"the versions of the last {format_duration_ms(self.retention_ms)}"
+        said = f"{self.kind} {self.topic}, {by}"
+        schema = self.schema if isinstance(self.schema, str) else self.schema.__name__
+        return f"{said}: {schema}" + (f"; state: {kept}" if self.kind == "table" else "")
+
+
+def together(left: Query, right: Query) -> Columns:
+    """The columns of two queries beside each other."""
+    if left.columns is None or right.columns is None:
+        return None
+    rights = (each for each in right.columns if each.lower() not in OWN)
+    return (*(each for each in left.columns if each.lower() not in OWN), *rights)
+
+
+def refuse_clash(left: Query, right: Query, step: str) -> None:
+    """Refuse two columns of one name."""
+    doubled = twice(together(left, right) or ())
+    if doubled is not None:
+        message = (
+            f"`{step}`: {left.title} and {right.title} both have a column `{doubled}`; give one"
+            f" another name before, by `select({doubled} AS ...)`"
+        )
+        raise JobInvalid(message)
+
+
+def milliseconds(given: str | int, option: str, where: str) -> int:
+    """A duration as somebody wrote it."""
+    try:
+        return parse_duration_ms(given)
+    except DurationInvalid as error:
+        message = f"`{option}` of {where}: {error}"
+        raise JobInvalid(message) from error

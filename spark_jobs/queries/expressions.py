@@ -1,0 +1,255 @@
+"""A query's expressions, evaluated by Spark on the rows of a stage.
+
+A stage's frame has rows of other kinds too: counts, late and dead records. They stay as they are in
+one column beside those that a user sees, and nothing of the user's is evaluated on them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+from pyspark.sql.types import StructType
+
+from headrace.contracts.errors import JobInvalid, SchemaRefused
+from headrace.spark_jobs.queries.described import Expression, Filter, Select, refuse_own
+from headrace.spark_jobs.queries.names import OWN, column_of, twice
+from headrace.spark_jobs.read.decode import JsonValue
+from headrace.spark_jobs.read.schema import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from headrace.spark_jobs.queries.described import Source
+
+    Place = tuple[str | int, ...] | Callable[[Column], Column]
+    """Where a column stands in a value that was parsed."""
+    Columns = Mapping[str, Place]
+
+_INNER, _CHOSEN, _ALIVE = "_headrace_row", "_headrace_chosen", "_headrace_alive"
+_NAMES_A_ROW = ("key", "time")
+_ROW, _PARSED = "_headrace_written", "_headrace_parsed"
+_ALL = "*"
+_TELL_TOO = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    # Spark's own forms end at milliseconds.
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+@dataclass(frozen=True)
+class Visible:
+    """A stage's rows with the columns that a user sees."""
+
+    frame: DataFrame
+    names: tuple[str, ...]
+    """The columns that a row is written with."""
+
+    @property
+    def schema(self) -> StructType:
+        """Those columns, and their types."""
+        return StructType([self.frame.schema[name] for name in self.names])
+
+    def decoded(self, value: str, schema: StructType, columns: Columns | None = None) -> Visible:
+        """With the columns of a value of the stage behind them; those of its JSON if not said."""
+        # In a column of its own, or Spark would parse it anew for each field.
+        parsed = f"{_PARSED}_{value}"
+        read = F.when(F.col(_ALIVE), JsonValue(schema).parse(F.col(_INNER)[value]))
+        taken = columns or {column_of(name): (name,) for name in schema.names}
+        found = {name: _at(F.col(parsed), each) for name, each in taken.items()}
+        return Visible(
+            self.frame.withColumn(parsed, read).withColumns(found).drop(parsed),
+            (*self.names, *found),
+        )
+
+    def stepped(self, steps: Iterable[Filter | Select]) -> Visible:
+        """What these steps make of them."""
+        visible = self
+        for step in steps:
+            with _told(step):
+                if isinstance(step, Filter):
+                    visible = visible.filtered(step)
+                else:
+                    visible = visible.selected(step)
+        return visible
+
+    def value_of(self, column: str) -> Column:
+        """A column of rows that are alive, as the bytes of a key."""
+        return F.when(F.col(_ALIVE), F.col(f"`{column}`").cast("string").cast("binary"))
+
+    def with_keys(self, column: str, header: str) -> DataFrame:
+        """The stage's own rows with another key, and the one that they had in a header."""
+        inner = F.col(_INNER)
+        kept = F.struct(F.lit(header).alias("key"), inner["key"].alias("value"))
+        none = F.array().cast("array<struct<key:string,value:binary>>")
+        headers = F.concat(F.coalesce(inner["headers"], none), F.array(kept))
+        return self.changed(
+            {
+                "key": F.when(F.col(_CHOSEN), self.value_of(column)).otherwise(inner["key"]),
+                "headers": F.when(F.col(_CHOSEN), headers).otherwise(inner["headers"]),
+            }
+        )
+
+    def written(self, *, keeps_dropped: bool) -> DataFrame:
+        """The stage's own rows with what a user sees for their values.
+
+        What a filter left out has no value then: it is deleted, or no longer there.
+        """
+        columns = F.struct(*(F.col(f"`{name}`") for name in self.names))
+        value = F.when(F.col(_ALIVE), F.to_json(columns, _JSON).cast("binary"))
+        visible = replace(self, frame=self.frame.withColumn(_ROW, value))
+        if not keeps_dropped:
+            dropped = F.col(_CHOSEN) & ~F.col(_ALIVE)
+            visible = replace(visible, frame=visible.frame.where(~dropped))
+        inner = F.col(_INNER)["value"]
+        return visible.changed({"value": F.when(F.col(_CHOSEN), F.col(_ROW)).otherwise(inner)})
+
+    def alone(self) -> DataFrame:
+        """The columns alone, of rows that are alive."""
+        own = [F.col(name) for name in _NAMES_A_ROW if name not in self.names]
+        columns = [F.col(f"`{name}`") for name in self.names]
+        return self.frame.where(F.col(_ALIVE)).select(*own, *columns)
+
+    def changed(self, changed: Mapping[str, Column]) -> DataFrame:
+        """The stage's own rows, with these columns changed."""
+        inner = self.frame.schema[_INNER].dataType
+        assert isinstance(inner, StructType)
+        return self.frame.select(
+            *(changed.get(name, F.col(_INNER)[name]).alias(name) for name in inner.names)
+        )
+
+    def filtered(self, step: Filter) -> Visible:
+        """Only rows of which a condition is true are alive."""
+        holds = F.when(F.col(_ALIVE), self._column(step.condition))
+        _refuse_random(self.frame.select(holds), step)
+        alive = F.coalesce(holds, F.lit(False))  # noqa: FBT003 (Spark's own way to say it)
+        return replace(self, frame=self.frame.withColumn(_ALIVE, alive))
+
+    def selected(self, step: Select) -> Visible:
+        """These columns and no others."""
+        columns = [
+            column
+            for each in step.expressions
+            for column in (self._all() if each.text == _ALL else [self._column(each)])
+        ]
+        names = self._checked(self.frame.select(*columns), step)
+        own = {name.lower() for name in OWN}
+        chosen = [
+            F.when(F.col(_ALIVE), column).alias(name)
+            for name, column in zip(names, columns, strict=True)
+            if name.lower() not in own
+        ]
+        inner = [F.col(name) for name in (_INNER, _CHOSEN, _ALIVE, *OWN)]
+        kept = tuple(name.lower() if name.lower() in own else name for name in names)
+        return Visible(self.frame.select(*inner, *chosen), kept)
+
+    def _checked(self, selected: DataFrame, step: Select) -> list[str]:
+        names = selected.schema.names
+        doubled = twice(names)
+        if doubled is not None:
+            message = f"`{step}` has two columns `{doubled}`; give one another name by `AS`"
+            raise JobInvalid(message)
+        for name, each in zip(names, step.expressions, strict=False):
+            if name.lower() in OWN and each.text not in {name, _ALL}:
+                refuse_own(name, str(step))
+        _refuse_random(selected, step)
+        return list(names)
+
+    def _all(self) -> list[Column]:
+        return [F.col(f"`{name}`") for name in self.names]
+
+    def _column(self, expression: Expression) -> Column:
+        if expression.column is not None:
+            column: Column = expression.column
+            return column
+        names = {name.lower() for name in (*self.names, *OWN)}
+        if expression.text.lower() in names:
+            return F.col(f"`{expression.text}`")
+        return F.expr(expression.text)
+
+
+def _at(parsed: Column, place: Place) -> Column:
+    """What stands at a place in a value that was parsed."""
+    if callable(place):
+        return place(parsed)
+    for step in place:
+        parsed = parsed[step]
+    return parsed
+
+
+def visible_rows(frame: DataFrame, chosen: Column) -> Visible:
+    """A stage's rows, of which those that are chosen have columns."""
+    inner = frame.select(
+        F.struct(*(F.col(name) for name in frame.columns)).alias(_INNER),
+        F.coalesce(chosen, F.lit(False)).alias(_CHOSEN),  # noqa: FBT003 (as above)
+    )
+    row = F.col(_INNER)
+    return Visible(
+        inner.withColumn(_ALIVE, F.col(_CHOSEN) & row["value"].isNotNull()).withColumns(
+            {
+                "key": row["key"].cast("string"),
+                "time": F.timestamp_millis(row["timestamp_ms"]),
+                "headers": row["headers"],
+            }
+        ),
+        (),
+    )
+
+
+def struct_of(source: Source) -> StructType:
+    """The schema of a topic's values."""
+    if not isinstance(source.schema, str):
+        return schema_of(source.schema)
+    try:
+        return cast("StructType", StructType.fromDDL(source.schema))
+    except (ParseException, AnalysisException) as error:
+        message = f"the schema of `{source.topic}` is none: {_said_by(error)}"
+        raise SchemaRefused(message) from error
+
+
+def _refuse_random(frame: Any, step: Filter | Select) -> None:
+    if not frame._jdf.queryExecution().analyzed().deterministic():  # noqa: SLF001 (Java's alone)
+        message = (
+            f"`{step}` gives other rows each time that it is computed, so nothing could be written"
+            " exactly once; leave out what is random"
+        )
+        raise JobInvalid(message)
+
+
+@contextmanager
+def _told(step: Filter | Select) -> Iterator[None]:
+    """What Spark refuses, as a sentence that names the step, and not as lines of a log too."""
+    loggers = [PySparkLogger.getLogger(name) for name in _TELL_TOO]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    except (AnalysisException, ParseException) as error:
+        message = f"`{step}` cannot be computed: {_said_by(error)}"
+        raise JobInvalid(message) from error
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _said_by(error: Exception) -> str:
+    lines: Sequence[str] = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = lines[0] if lines else type(error).__name__
+    return said.partition(" SQLSTATE")[0].removesuffix(";")
+
+
+def empty_frame(spark: SparkSession, schema: str) -> DataFrame:
+    """No rows of these columns, to see what would become of some."""
+    return spark.createDataFrame([], schema)

@@ -1,0 +1,81 @@
+"""A query's file: SQL, the streams and tables that it names, and where its rows go."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from pydantic import Field
+
+from headrace.contracts.policies import Name
+from headrace.contracts.time import DurationMs
+from headrace.spark_jobs.jobs.config import Input, JobConfig, TableFolder
+from headrace.spark_jobs.queries.described import Query
+from headrace.spark_jobs.queries.public import BY_NAME, stream, table
+from headrace.spark_jobs.queries.sql import sql
+
+Word = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class StreamInput(Input):
+    """A topic of records that happen."""
+
+    pipeline: Name | None = BY_NAME
+    """Which pipeline writes it; `x` for a topic `x.cleaned` if not said, null for none."""
+    columns: str = Field(alias="schema")
+    """What its values are, as DDL: `order_id STRING, quantity BIGINT`."""
+
+
+class TableInput(StreamInput):
+    """A topic whose records say how the row of a key now stands."""
+
+    retention_ms: DurationMs | None = None
+    """How much of its past a table remembers, for a stream to look up there."""
+
+
+class QueryFile(JobConfig):
+    """A job without Python."""
+
+    job: str = "query"
+    query: str
+    """One SELECT over the streams and tables below."""
+    streams: dict[Word, StreamInput] = Field(default_factory=dict)
+    tables: dict[Word, TableInput] = Field(default_factory=dict)
+    grace_ms: DurationMs | None = None
+    """How long a record waits by its stream's own time; without it, until both have passed it."""
+    corrections: bool = False
+    """Whether a record is told again when a row of the table comes late."""
+    cold_history: TableFolder | None = None
+    """A Delta table of all rows there ever were, where older records look."""
+
+    def described(self) -> Query:
+        """The query as Python would write it."""
+        sources: dict[str, Query] = {
+            name: stream(one.topic, one.columns, pipeline=one.pipeline)
+            for name, one in self.streams.items()
+        }
+        for name, one in self.tables.items():
+            sources[name] = table(
+                one.topic, one.columns, retention=one.retention_ms, pipeline=one.pipeline
+            )
+        return sql(
+            self.query,
+            grace=self.grace_ms,
+            corrections=self.corrections,
+            history=None if self.cold_history is None else self.cold_history.folder,
+            **sources,
+        )
+
+
+OF_THE_QUERY = {"job", "query", "streams", "tables", "grace_ms", "corrections", "cold_history"}
+"""What the description says; all else is of any job."""
+
+
+def query_schema() -> str:
+    """The JSON Schema of such files, for editors."""
+    schema = QueryFile.model_json_schema(by_alias=True)
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    print(query_schema(), end="")  # noqa: T201 - `make schema` keeps it beside the pipelines'

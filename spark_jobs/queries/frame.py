@@ -1,0 +1,39 @@
+"""A query as a streaming DataFrame, in a session of somebody's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from headrace.contracts.errors import SettingsInvalid
+from headrace.spark_jobs.jobs.run import Job, read_inputs
+from headrace.spark_jobs.queries.compiled import QueryJob
+from headrace.spark_jobs.session import SETTINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.spark_jobs.queries.described import Query
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+def dataframe(query: Query, spark: SparkSession, *, servers: str, tasks: int) -> DataFrame:
+    """The columns of a query's rows, as they leave."""
+    if spark.conf.get(_PROVIDER, None) != SETTINGS[_PROVIDER]:
+        message = (
+            f"a query keeps its state in RocksDB, and this session does not; set `{_PROVIDER}` to"
+            f" {SETTINGS[_PROVIDER]}, or open the session by `headrace.spark.open_session`"
+        )
+        raise SettingsInvalid(message)
+    job = QueryJob(query)
+    document = {
+        **job.described(),
+        "name": "dataframe",
+        "servers": servers,
+        "checkpoint": "of-the-query-that-reads-it",
+        "sink": {"console": {}},
+        "tasks": tasks,
+    }
+    config = job.Config.model_validate(document)
+    inputs = read_inputs(spark, cast("Job", job), config)
+    return job.columns(job.results(inputs, config.tasks))

@@ -1,0 +1,175 @@
+"""Streams: records that happen, each of which may look up in a table as of its own time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn, Self
+
+from headrace.contracts.errors import JobInvalid
+from headrace.contracts.time import format_duration_ms
+from headrace.spark_jobs.queries.described import (
+    Columns,
+    JoinHow,
+    Query,
+    Source,
+    milliseconds,
+    refuse_clash,
+    together,
+)
+from headrace.spark_jobs.queries.tables import Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream(Query):
+    """Records that happen, each once."""
+
+    source: Source
+
+    @property
+    def title(self) -> str:
+        """How a sentence names it."""
+        return f"the stream `{self.source.topic}`"
+
+    @property
+    def own_columns(self) -> Columns:
+        """The fields of its values."""
+        return self.source.columns
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Itself."""
+        return (self.source,)
+
+    def join_as_of(
+        self,
+        table: Table,
+        *,
+        on: str | None = None,
+        how: JoinHow = "inner",
+        grace: str | int | None = None,
+        corrections: bool = False,
+        history: str | None = None,
+    ) -> JoinedStream:
+        """Each record with the row that a table had at the record's own time.
+
+        Args:
+            table: A table that remembers its past: one that was given a `retention`.
+            on: The column of this stream that says the table's key; the record's key if not said.
+            how: Whether a record without a row is left out, or stands alone.
+            grace: Wait so long by the stream's own time; else until both inputs have passed it.
+            corrections: Tell a record again when a row comes late.
+            history: A folder for a Delta table of all rows there ever were, for older records.
+        """
+        step = f"{self.title} joined as of"
+        if not isinstance(table, Table):
+            message = (
+                f"{step} another query: only a table that is read from a topic remembers its past;"
+                " write the other one to a topic, and read that as a table"
+            )
+            raise JobInvalid(message)
+        if table.source.retention_ms is None:
+            message = (
+                f"{step} `{table.source.topic}`, which remembers only its latest rows; give that"
+                " table a `retention`, such as 30d"
+            )
+            raise JobInvalid(message)
+        if how not in {"inner", "left"}:
+            message = f"{step} `{table.source.topic}` with `how={how}`; write inner or left"
+            raise JobInvalid(message)
+        if on is not None:
+            self.refuse_missing(on, "join_as_of")
+        refuse_clash(self, table, "join_as_of")
+        grace_ms = None if grace is None else milliseconds(grace, "grace", step)
+        return JoinedStream(
+            stream=self,
+            table=table,
+            on=None if on is None or on.lower() == "key" else on,
+            how=how,
+            grace_ms=grace_ms,
+            corrections=corrections,
+            history=history,
+        )
+
+    def group_by(self, *columns: str) -> NoReturn:  # noqa: ARG002
+        """Refused: sums of a stream are the sidecar's."""
+        message = (
+            f"{self.title} cannot be grouped, for its records are never taken back; aggregate it in"
+            " its pipeline, or read the topic as a table"
+        )
+        raise JobInvalid(message)
+
+    def join(self, *_other: object, **_options: object) -> NoReturn:
+        """Refused: a stream has no rows that could change."""
+        message = f"{self.title} cannot be joined as a table; `join_as_of` looks up in one"
+        raise JobInvalid(message)
+
+    join_on = join
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedStream(Query):
+    """A stream's records, each with the row that a table had at its time."""
+
+    stream: Stream
+    table: Table
+    on: str | None
+    how: JoinHow
+    grace_ms: int | None
+    corrections: bool
+    history: str | None
+
+    @property
+    def title(self) -> str:
+        """How a sentence names it."""
+        return f"`{self.stream.source.topic}` joined as of `{self.table.source.topic}`"
+
+    @property
+    def own_columns(self) -> Columns:
+        """The stream's and the table's."""
+        return together(self.stream, self.table)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The table, which goes first on equal times, and the stream."""
+        return (self.table.source, self.stream.source)
+
+    def filter(self, condition: object) -> Self:
+        """Only rows of which a condition is true."""
+        if self.corrections:
+            message = (
+                f"{self.title} is told again with `corrections`, and a `filter` behind it would"
+                " keep back that a row no longer holds; filter the stream before the join"
+            )
+            raise JobInvalid(message)
+        return super().filter(condition)
+
+    def lines(self) -> list[str]:
+        """What it does, step by step."""
+        waits = "until both inputs have passed its time"
+        if self.grace_ms is not None:
+            waits = f"for {format_duration_ms(self.grace_ms)} of the stream's own time"
+        more = ", told again when a row comes late" if self.corrections else ""
+        step = f"join_as_of({self.table.source.topic}) by {self.on or 'key'}"
+        more += f", older ones from {self.history}" if self.history else ""
+        return [
+            *(f"{self.table.source.topic}: {line}" for line in self.table.lines()),
+            *(f"{self.stream.source.topic}: {line}" for line in self.stream.lines()),
+            f"{step}, {self.how}; state: a record waits {waits}{more}",
+            *super().lines(),
+        ]
+
+    def join_as_of(self, table: object, **_options: object) -> NoReturn:  # noqa: ARG002
+        """Refused: a query has one look-up."""
+        message = (
+            f"{self.title} cannot look up once more in the same query; write it to a topic, and"
+            " join that by a query of its own"
+        )
+        raise JobInvalid(message)
+
+    def group_by(self, *columns: str) -> NoReturn:  # noqa: ARG002
+        """Refused: what was joined is a stream."""
+        message = (
+            f"{self.title} is a stream and cannot be grouped; write it to a topic, and aggregate"
+            " that in a pipeline, or read it as a table"
+        )
+        raise JobInvalid(message)

@@ -1,0 +1,189 @@
+"""Tables: rows that change, read from topics, joined, and folded by group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
+
+from headrace.contracts.errors import JobInvalid
+from headrace.spark_jobs.queries.aggregates import Aggregate
+from headrace.spark_jobs.queries.described import (
+    Columns,
+    JoinHow,
+    Query,
+    Source,
+    refuse_clash,
+    refuse_own,
+    together,
+)
+from headrace.spark_jobs.queries.names import OWN, name_of, twice
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadTable(Query):
+    """What all tables can do, read from a topic or computed."""
+
+    def join(self, other: ReadTable, *, how: Literal["inner", "left", "outer"] = "inner") -> Any:
+        """Rows of two tables with one key, again whenever one of the two changes."""
+        return self._joined(other, None, how, ("inner", "left", "outer"))
+
+    def join_on(self, other: ReadTable, on: str, *, how: JoinHow = "inner") -> Any:
+        """Each row with the row of another table whose key a column says."""
+        self.refuse_missing(on, "join_on")
+        return self._joined(other, on, how, ("inner", "left"))
+
+    def group_by(self, *columns: str) -> Groups:
+        """Rows by the values of columns, to be folded by `agg`."""
+        if not columns:
+            message = f"`group_by` of {self.title} names no column; name at least one"
+            raise JobInvalid(message)
+        for column in columns:
+            if name_of(str(column)) != column:
+                message = f"`group_by` takes names of columns, not {column}; `select` computes them"
+                raise JobInvalid(message)
+            self.refuse_missing(column, "group_by")
+        self.refuse_steps("group_by")
+        return Groups(self, columns)
+
+    def join_as_of(self, *_other: object, **_options: object) -> NoReturn:
+        """Refused: a table's rows happen at no time of their own."""
+        message = f"{self.title} is a table; `join_as_of` stands on a stream: read it as one"
+        raise JobInvalid(message)
+
+    def _joined(self, other: object, on: str | None, how: Any, kinds: tuple[str, ...]) -> Any:
+        step = "join" if on is None else "join_on"
+        if not isinstance(other, ReadTable):
+            message = f"`{step}` of {self.title} takes another table"
+            raise JobInvalid(message)
+        if how not in kinds:
+            message = f"`{step}` of {self.title} with `how={how}`; write {' or '.join(kinds)}"
+            raise JobInvalid(message)
+        for side in (self, other):
+            side.refuse_steps(step)
+        refuse_clash(self, other, step)
+        return JoinedTable(left=self, right=other, on=on, how=how)
+
+    def refuse_steps(self, step: str) -> None:
+        """Refuse what stands between two steps of one query and would need a topic there."""
+        if self.steps and not isinstance(self, Table):
+            message = (
+                f"`{self.steps[-1]}` stands between {self.title} and `{step}`; write it before the"
+                " join, on the tables that are read, or behind it"
+            )
+            raise JobInvalid(message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(ReadTable):
+    """A topic whose records say how the row of a key now stands."""
+
+    source: Source
+
+    @property
+    def title(self) -> str:
+        """How a sentence names it."""
+        return f"the table `{self.source.topic}`"
+
+    @property
+    def own_columns(self) -> Columns:
+        """The fields of its values."""
+        return self.source.columns
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Itself."""
+        return (self.source,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedTable(ReadTable):
+    """Two tables joined by their keys, or by a column of the left one."""
+
+    left: ReadTable
+    right: ReadTable
+    on: str | None
+    how: str
+
+    @property
+    def title(self) -> str:
+        """How a sentence names it."""
+        return f"{self.left.title} joined with {self.right.title}"
+
+    @property
+    def own_columns(self) -> Columns:
+        """The left one's and the right one's."""
+        return together(self.left, self.right)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Those of both."""
+        return (*self.left.sources, *self.right.sources)
+
+    def lines(self) -> list[str]:
+        """What it does, step by step."""
+        step = "join" if self.on is None else f"join_on({self.on})"
+        lines = [*_lines_of(self.left), *_lines_of(self.right)]
+        return [*lines, f"{step} {self.how}", *super().lines()]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A table's rows by the values of columns."""
+
+    table: ReadTable
+    by: tuple[str, ...]
+
+    def agg(self, *unnamed: Aggregate, **named: Aggregate) -> GroupedTable:
+        """What each group's rows are folded into; a name stands before each, or in `.alias`."""
+        aggregates = {each.name: each for each in unnamed}
+        aggregates |= {name: each.alias(name) for name, each in named.items()}
+        step = f"group_by({', '.join(self.by)})"
+        if not aggregates:
+            message = f"`{step}` has an empty `agg`; write one, such as `agg(orders=hr.count())`"
+            raise JobInvalid(message)
+        doubled = twice([*(each.name for each in unnamed), *named, *self.by])
+        if doubled is not None:
+            message = f"`{step}` has two columns `{doubled}`; name one otherwise by `alias`"
+            raise JobInvalid(message)
+        for each in aggregates.values():
+            if each.name.lower() in OWN:
+                refuse_own(each.name, str(each))
+            if each.column is not None:
+                self.table.refuse_missing(each.column, str(each))
+        return GroupedTable(table=self.table, by=self.by, aggregates=tuple(aggregates.values()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedTable(ReadTable):
+    """A row a group: what it is grouped by, and its aggregates."""
+
+    table: ReadTable
+    by: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    @property
+    def title(self) -> str:
+        """How a sentence names it."""
+        return f"{self.table.title} grouped by {', '.join(f'`{each}`' for each in self.by)}"
+
+    @property
+    def own_columns(self) -> Columns:
+        """What it is grouped by, and its aggregates."""
+        return (*(each for each in self.by if each not in OWN), *(a.name for a in self.aggregates))
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Those of what is grouped."""
+        return self.table.sources
+
+    def lines(self) -> list[str]:
+        """What it does, step by step."""
+        folded = ", ".join(str(each) for each in self.aggregates)
+        step = f"group_by({', '.join(self.by)}).agg({folded}); state: a row a group"
+        return [*_lines_of(self.table), step, *super().lines()]
+
+
+def _lines_of(table: ReadTable) -> list[str]:
+    if isinstance(table, Table):
+        return [f"{table.source.topic}: {line}" for line in table.lines()]
+    return table.lines()

@@ -1,0 +1,89 @@
+"""Where topics are read, by Spark's own Kafka client, and what stands in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_POLL_RECORDS = 5_000
+_CLIENTS = "org.apache.kafka.clients.admin"
+Place = tuple[str, int]
+"""A topic and a partition of it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where topics are read, and how."""
+
+    servers: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's own settings, such as `kafka.security.protocol`."""
+    batch_records: int | None = None
+    """At most so many records of a topic a batch, all that there are without it."""
+    batch_bytes: int | None = None
+    """The same in bytes, by what a topic's last records weigh."""
+
+    def described(self) -> dict[str, str]:
+        """As options of Spark's source."""
+        return {
+            "kafka.bootstrap.servers": self.servers,
+            "kafka.isolation.level": "read_committed",
+            "includeHeaders": "true",
+            "failOnDataLoss": "true",
+            # After each poll Spark asks the broker where the partition begins and ends.
+            "kafka.max.poll.records": str(_POLL_RECORDS),
+            **self.options,
+        }
+
+
+class Brokers:
+    """What brokers say of topics, asked by the client that Spark reads with."""
+
+    def __init__(self, jvm: Any, admin: Any) -> None:
+        self._jvm = jvm
+        self._admin = admin
+
+    def missing(self, topics: Iterable[str]) -> list[str]:
+        """Which of these topics there are not."""
+        present = self._admin.listTopics().names().get()
+        return [topic for topic in topics if not present.contains(topic)]
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """How many partitions each of these topics has."""
+        wanted = self._jvm.java.util.ArrayList()
+        for topic in topics:
+            wanted.add(topic)
+        described = self._admin.describeTopics(wanted).allTopicNames().get()
+        return {topic: int(described[topic].partitions().size()) for topic in wanted}
+
+    def offsets(
+        self, places: Iterable[Place], which: Literal["earliest", "latest"]
+    ) -> dict[Place, int]:
+        """Where each of these partitions begins, or ends."""
+        found_by = self._jvm.org.apache.kafka.common.TopicPartition
+        asked = {place: found_by(*place) for place in places}
+        specs = self._jvm.java.util.HashMap()
+        for each in asked.values():
+            specs.put(each, getattr(self._jvm.org.apache.kafka.clients.admin.OffsetSpec, which)())
+        found = self._admin.listOffsets(specs).all().get()
+        return {place: int(found[each].offset()) for place, each in asked.items()}
+
+
+@contextmanager
+def asking(spark: SparkSession, source: Source) -> Iterator[Brokers]:
+    """The brokers of a source, to be asked."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to the classes it loaded)
+    settings = jvm.java.util.HashMap()
+    for name, value in source.described().items():
+        if name.startswith("kafka."):
+            settings[name.removeprefix("kafka.")] = value
+    admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+    try:
+        yield Brokers(jvm, admin)
+    finally:
+        admin.close()

@@ -1,0 +1,51 @@
+"""All rows of a task, before the first of them is written: in memory, and on disk behind a bound.
+
+A transaction that is open while rows are computed has to be allowed as long as that may take, and
+for as long readers stand still if its task dies.
+"""
+
+from __future__ import annotations
+
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_IN_MEMORY_BYTES = 64 << 20
+
+
+class Gathered:
+    """Tables of one schema, to be read once all are there."""
+
+    def __init__(self, in_memory_bytes: int = _IN_MEMORY_BYTES) -> None:
+        """Nothing is in it; the file has no name, and ends with its process."""
+        self._file = SpooledTemporaryFile(in_memory_bytes)  # noqa: SIM115 - __exit__ closes it
+        self._writer: pa.RecordBatchStreamWriter | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    @property
+    def size_bytes(self) -> int:
+        """How much was put into it."""
+        return self._file.tell()
+
+    def add(self, table: pa.RecordBatch) -> None:
+        """Put the rows of a table behind the others."""
+        if table.num_rows:
+            if self._writer is None:
+                self._writer = pa.ipc.new_stream(self._file, table.schema)
+            self._writer.write_batch(table)
+
+    def tables(self) -> Iterator[pa.RecordBatch]:
+        """All of them, in their order; none is added behind that."""
+        if self._writer is not None:
+            self._writer.close()
+            self._file.seek(0)
+            yield from pa.ipc.open_stream(self._file)

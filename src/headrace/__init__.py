@@ -1,0 +1,95 @@
+"""headrace: clean, correct event streams on Kafka.
+
+What is installed is this one package, so a project may well have a `services` of its own. In the
+repository its folders `contracts`, `services` and `spark_jobs` stand at the top, and links lead to
+them from here. Public are these names and those of `headrace.spark` and `headrace.testing`; all
+else may change.
+
+A name is imported when it is first asked for: a worker of Spark and `headrace --help` ask for none.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from headrace.extras import load
+
+if TYPE_CHECKING:
+    from headrace.contracts.errors import HeadraceError
+    from headrace.contracts.pipeline import PipelineSpec
+    from headrace.contracts.policies import (
+        AggregatePolicy,
+        DeduplicatePolicy,
+        DistinctPolicy,
+        FilterPolicy,
+        ReorderPolicy,
+        SamplePolicy,
+        SuppressPolicy,
+        TablePolicy,
+    )
+    from headrace.contracts.record import Record
+    from headrace.pipeline import Pipeline
+    from headrace.spark_jobs.cli.python_job import run
+    from headrace.spark_jobs.queries.aggregates import average as avg
+    from headrace.spark_jobs.queries.aggregates import count
+    from headrace.spark_jobs.queries.aggregates import greatest as max  # noqa: A004 (hr.max)
+    from headrace.spark_jobs.queries.aggregates import least as min  # noqa: A004 (hr.min)
+    from headrace.spark_jobs.queries.aggregates import sum_of as sum  # noqa: A004 (hr.sum)
+    from headrace.spark_jobs.queries.public import console, delta, kafka, parquet, stream, table
+    from headrace.spark_jobs.queries.sql import sql
+
+__all__ = [
+    "AggregatePolicy",
+    "DeduplicatePolicy",
+    "DistinctPolicy",
+    "FilterPolicy",
+    "HeadraceError",
+    "Pipeline",
+    "PipelineSpec",
+    "Record",
+    "ReorderPolicy",
+    "SamplePolicy",
+    "SuppressPolicy",
+    "TablePolicy",
+    "avg",
+    "console",
+    "count",
+    "delta",
+    "kafka",
+    "max",
+    "min",
+    "parquet",
+    "run",
+    "sql",
+    "stream",
+    "sum",
+    "table",
+]
+_STAND_IN = {
+    "HeadraceError": "contracts.errors",
+    "Pipeline": "pipeline",
+    "PipelineSpec": "contracts.pipeline",
+    "Record": "contracts.record",
+}
+_QUERIES = "spark_jobs.queries"
+_OF_QUERIES = {
+    **{name: f"{_QUERIES}.public:{name}" for name in ("stream", "table")},
+    **{name: f"{_QUERIES}.public:{name}" for name in ("kafka", "delta", "parquet", "console")},
+    "count": f"{_QUERIES}.aggregates:count",
+    "sum": f"{_QUERIES}.aggregates:sum_of",
+    "min": f"{_QUERIES}.aggregates:least",
+    "max": f"{_QUERIES}.aggregates:greatest",
+    "avg": f"{_QUERIES}.aggregates:average",
+    "run": "spark_jobs.cli.python_job:run",
+    "sql": f"{_QUERIES}.sql:sql",
+}
+"""What queries by columns are written with; `run` alone needs Spark."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    if name in _OF_QUERIES:
+        return load(f"{__name__}.{_OF_QUERIES[name]}", extra="spark", needed_for=f"`{name}`")
+    module = import_module(f"{__name__}.{_STAND_IN.get(name, 'contracts.policies')}")
+    return getattr(module, name)

@@ -1,0 +1,51 @@
+"""What a Spark job of one's own is written with, where columns do not do.
+
+open_session                       a session with the settings that state needs
+Input, InputTopics, JobConfig      what its file may say
+Inputs                             the records of its inputs
+Topic ... LookUp                   tables, and a stream that looks up in one
+operate, Spread                    the topology, run over tasks
+read_json, write_json              values
+"""
+
+from headrace.contracts.time import DurationMs
+from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig
+from headrace.spark_jobs.jobs.inputs import Inputs
+from headrace.spark_jobs.jobs.rows import read_json, write_json
+from headrace.spark_jobs.operators.frames import Spread
+from headrace.spark_jobs.operators.operate import operate
+from headrace.spark_jobs.operators.topology import (
+    AggregateStep,
+    FilterStep,
+    ForeignKeyStep,
+    JoinStep,
+    LookUp,
+    MapStep,
+    Topic,
+)
+from headrace.spark_jobs.session import open_session
+from headrace.spark_jobs.versioned.aggregation import reduce
+from headrace.spark_jobs.versioned.tables import Plain, Versioned
+
+__all__ = [
+    "AggregateStep",
+    "DurationMs",
+    "FilterStep",
+    "ForeignKeyStep",
+    "Input",
+    "InputTopics",
+    "Inputs",
+    "JobConfig",
+    "JoinStep",
+    "LookUp",
+    "MapStep",
+    "Plain",
+    "Spread",
+    "Topic",
+    "Versioned",
+    "open_session",
+    "operate",
+    "read_json",
+    "reduce",
+    "write_json",
+]

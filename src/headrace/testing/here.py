@@ -1,0 +1,43 @@
+"""What the fixture gives a test: pipelines are found beside it, and nothing may be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from headrace.testing.invariants import check_conservation
+from headrace.testing.running import AnyPipeline, Input, Result, run
+from headrace.testing.scenarios import check
+
+
+class Here:
+    """`run` and `check`, with files beside the test."""
+
+    def __init__(self, folder: Path) -> None:
+        """Pipelines lie in this folder."""
+        self._folder = folder
+
+    def run(
+        self,
+        pipeline: AnyPipeline,
+        records: str | Iterable[Input],
+        *,
+        partitions: int | None = None,
+        seed: int | None = None,
+    ) -> Result:
+        """Lead records through, and see that none was lost."""
+        result = run(self._found(pipeline), records, partitions=partitions, seed=seed)
+        check_conservation(result)
+        return result
+
+    def check(self, pipeline: AnyPipeline, table: str, *, partitions: int | None = None) -> Result:
+        """See that a table is true, and that no record was lost."""
+        result = check(self._found(pipeline), table, partitions=partitions)
+        check_conservation(result)
+        return result
+
+    def _found(self, pipeline: AnyPipeline) -> AnyPipeline:
+        if isinstance(pipeline, Path):
+            return self._folder / pipeline
+        is_name = isinstance(pipeline, str) and pipeline.endswith((".yaml", ".yml"))
+        return self._folder / str(pipeline) if is_name else pipeline

@@ -1,0 +1,216 @@
+"""Runs a pipeline over records and says what left, without broker, Java or Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from headrace.contracts.dead_letter import DeadLetter
+from headrace.contracts.decision import Decision
+from headrace.contracts.errors import ScenarioInvalid
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.problem_text import listed, show
+from headrace.contracts.progress import Progress
+from headrace.contracts.record import Record
+from headrace.pipeline import Pipeline
+from headrace.services.cli.pipeline_file import load_pipeline, parse_pipeline
+from headrace.testing.places import Clock, World
+from headrace.testing.simulation import Entry, Simulation
+from headrace.testing.tables import Event, Leaving, Row, read_table, time_ms
+
+AnyPipeline = Pipeline | PipelineSpec | Path | str
+"""In Python; or a file's path, or its text."""
+Input = Record | Event | Row | Mapping[str, Any]
+_FIELDS = ("key", "value", "time", "headers", "partition", "offset")
+_BATCH_MAX = 7
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run."""
+
+    cleaned: tuple[Record, ...]
+    """As they stand in the cleaned topic, in the order in which they left."""
+    late: tuple[Record, ...]
+    """What went to the late topic."""
+    dead: tuple[DeadLetter, ...]
+    """What went to the dead-letter topic, and why."""
+    progress: Mapping[int, Progress]
+    """What readers of the cleaned topic are told last, by partition."""
+    failure: str | None
+    """Why the pipeline stopped before the last record; None where it did not."""
+    counts: Mapping[str, int]
+    """taken, held, merged, emitted, turned away, and `dropped REASON`, over all operators."""
+    leaves: tuple[tuple[Leaving, ...], ...]
+    """What left because of each row, in order."""
+    explain: Callable[[], tuple[Decision, ...]]
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """What each operator decided, with its evidence: the same run once more, explained."""
+        return self.explain()
+
+
+def run(
+    pipeline: AnyPipeline,
+    records: str | Iterable[Input],
+    *,
+    partitions: int | None = None,
+    seed: int | None = None,
+) -> Result:
+    """Lead records through a pipeline, one by one.
+
+    `records` is a table, or records in Python with events between. `partitions` is how many the
+    source has; as many as records say, if absent. With a `seed` the partitions are read in an order
+    that it makes, in batches, with commits and crashes: another way to the same promise.
+    """
+    spec = spec_of(pipeline)
+    return play(spec, rows_of(records, spec.source.topic), partitions=partitions, seed=seed)
+
+
+def spec_of(pipeline: AnyPipeline) -> PipelineSpec:
+    """A pipeline, however it is given, with its functions found."""
+    match pipeline:
+        case Pipeline():
+            return pipeline.checked()
+        case PipelineSpec():
+            return pipeline
+        case str() if "\n" in pipeline or ": " in pipeline:
+            return parse_pipeline(pipeline, "pipeline")
+        case _:
+            return load_pipeline(Path(pipeline))
+
+
+def rows_of(records: str | Iterable[Input], topic: str) -> list[Row]:
+    """What a run is given, as rows."""
+    if isinstance(records, str):
+        return read_table(records, topic=topic)
+    ends: dict[int, int] = {}
+    return [_row(one, topic, ends) for one in records]
+
+
+def _row(one: Input, topic: str, ends: dict[int, int]) -> Row:
+    if isinstance(one, Row):
+        return one
+    if isinstance(one, Event):
+        return Row(one)
+    record = one if isinstance(one, Record) else _record(one, topic)
+    if record.offset is None:
+        record = record._replace(offset=ends.get(record.partition, 0))
+    ends[record.partition] = (record.offset or 0) + 1
+    return Row(record)
+
+
+def _record(fields: Mapping[str, Any], topic: str) -> Record:
+    unknown = [name for name in fields if name not in _FIELDS]
+    if unknown:
+        message = f"{show(unknown[0])} is not known of a record; known are {listed(_FIELDS)}"
+        raise ScenarioInvalid(message)
+    time = fields.get("time", 0)
+    return Record(
+        _as_bytes(fields.get("key")),
+        _as_bytes(fields.get("value")),
+        time_ms(time) if isinstance(time, str) else time,
+        tuple((name, _as_bytes(value)) for name, value in fields.get("headers", ())),
+        topic,
+        fields.get("partition", 0),
+        fields.get("offset"),
+    )
+
+
+def _as_bytes(content: str | bytes | None) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content
+
+
+def play(
+    spec: PipelineSpec,
+    rows: Sequence[Row],
+    *,
+    partitions: int | None = None,
+    seed: int | None = None,
+    has_intake: bool = True,
+    at_once: bool = False,
+) -> Result:
+    """Run rows; without intake operators alone, at once in batches as large as can be."""
+    found = [row.what for row in rows if isinstance(row.what, Record)]
+    count = partitions or max([record.partition for record in found], default=0) + 1
+    if any(record.partition >= count for record in found):
+        message = f"a record stands in a partition that the source has not: it has {count}"
+        raise ScenarioInvalid(message)
+
+    def simulate(*, explain: bool) -> Simulation:
+        clock = Clock()
+        clock.now_ms = max(0, found[0].timestamp_ms) if found else 0
+        simulation = Simulation(World(spec, count, clock, explain, has_intake))
+        luck = None if seed is None else Random(seed)  # noqa: S311 (a run that can be repeated)
+        _lead(simulation, rows, luck, at_once=at_once)
+        return simulation
+
+    def explain() -> tuple[Decision, ...]:
+        return tuple(simulate(explain=True).outcome.decisions)
+
+    return _result(simulate(explain=False), len(rows), explain)
+
+
+def _lead(
+    simulation: Simulation, rows: Sequence[Row], luck: Random | None, *, at_once: bool
+) -> None:
+    waiting: list[Entry] = []
+    for index, row in enumerate(rows):
+        if isinstance(row.what, Record):
+            waiting.append(Entry(row.what, index))
+            if luck is not None or at_once:
+                continue
+            simulation.take(waiting)
+        else:
+            _lead_by_luck(simulation, waiting, luck)
+            simulation.happen(row.what, index)
+        waiting = []
+    _lead_by_luck(simulation, waiting, luck)
+    simulation.commit()
+
+
+def _lead_by_luck(simulation: Simulation, waiting: list[Entry], luck: Random | None) -> None:
+    """What waits, in pieces of one partition each, with commits and crashes between."""
+    if luck is None:
+        simulation.take(waiting)
+        return
+    left: dict[int, list[Entry]] = {}
+    for entry in waiting:
+        left.setdefault(entry.record.partition, []).append(entry)
+    while left:
+        partition = luck.choice(sorted(left))
+        size = luck.randint(1, _BATCH_MAX)
+        simulation.take(left[partition][:size])
+        left[partition] = left[partition][size:]
+        if not left[partition]:
+            del left[partition]
+        then = luck.choice(("go on", "go on", "commit", "crash"))
+        if then == "commit":
+            simulation.commit()
+        elif then == "crash":
+            simulation.crash()
+
+
+def _result(
+    simulation: Simulation, rows: int, explain: Callable[[], tuple[Decision, ...]]
+) -> Result:
+    outcome = simulation.outcome
+    by_row: list[list[Leaving]] = [[] for _ in range(rows)]
+    for row, leaves in outcome.leaves:
+        by_row[row].append(leaves)
+    counts = Counter({"taken": outcome.taken}) + simulation.counts()
+    return Result(
+        tuple(entry.record for entry in outcome.cleaned),
+        tuple(entry.record for entry in outcome.late),
+        tuple(letter for letter, _ in outcome.dead),
+        dict(simulation.progress),
+        outcome.failure,
+        counts,
+        tuple(map(tuple, by_row)),
+        explain,
+    )

@@ -1,0 +1,197 @@
+"""Scenario files: pages with tables that say what leaves a pipeline, and whether that is true.
+
+The form stands in `contracts/semantics/testing.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from headrace.contracts.decision import Decision
+from headrace.contracts.errors import HeadraceError, ScenarioInvalid
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.problem_text import show
+from headrace.contracts.selectors import load_object
+from headrace.contracts.yaml_text import Form, parse_yaml, read_text, write_yaml
+from headrace.pipeline import Pipeline
+from headrace.services.cli.pipeline_file import load_pipeline, parse_pipeline
+from headrace.testing.running import AnyPipeline, Result, play, spec_of
+from headrace.testing.tables import TOPIC, Event, Leaving, Row, read_table
+
+SUFFIX = ".scenario.md"
+_BLOCK = re.compile(r"^```scenario\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_OPERATORS_ALONE = "scenario"
+_SEEDS = range(5)
+FORM = Form("a page of scenarios", "```scenario", ScenarioInvalid)
+
+
+class Scenario(NamedTuple):
+    """One table, and the pipeline that it is about."""
+
+    name: str
+    file: str
+    line: int
+    spec: PipelineSpec
+    rows: list[Row]
+    partitions: int | None
+    has_intake: bool
+    """Whether it is about a whole pipeline, and not about operators alone."""
+
+    @property
+    def records_alone(self) -> bool:
+        """Whether nothing happens between its records."""
+        return not any(isinstance(row.what, Event) for row in self.rows)
+
+
+def load_scenarios(file: Path) -> list[Scenario]:
+    """All scenarios of a file; ScenarioInvalid, or what is wrong with a pipeline that it names."""
+    page = read_text(lambda: file.open("rb"), str(file), FORM)
+    found = list(read_scenarios(page, str(file), file.parent))
+    if not found:
+        message = f"{file}: there is no scenario here; begin one with a line ```scenario"
+        raise ScenarioInvalid(message)
+    return found
+
+
+def read_scenarios(page: str, file: str, folder: Path) -> Iterator[Scenario]:
+    """All scenarios of a page; the pipelines that they name lie in this folder."""
+    for block in _BLOCK.finditer(page):
+        line = page.count("\n", 0, block.start(1)) + 1
+        headings = _HEADING.findall(_BLOCK.sub("", page[: block.start()]))
+        yield _read_scenario(block[1], headings[-1] if headings else "scenario", file, line, folder)
+
+
+def _read_scenario(text: str, name: str, file: str, line: int, folder: Path) -> Scenario:
+    lines = text.splitlines()
+    heads = (at for at, each in enumerate(lines) if each.startswith(("# ", "|")))
+    head = next(heads, None)
+    if head is None:
+        message = f"{file}:{line}: there is no table; begin it with `# key time value -> leaves`"
+        raise ScenarioInvalid(message)
+    spec, partitions, has_intake = _read_head("\n".join(lines[:head]), file, line, folder)
+    topic = spec.source.topic
+    rows = _read_promises("\n".join(lines[head:]), topic, file, line + head)
+    return Scenario(f"{name}, line {line}", file, line, spec, rows, partitions, has_intake)
+
+
+def _read_promises(text: str, topic: str, file: str = "table", line: int = 1) -> list[Row]:
+    """The rows of a table that says what leaves; one that does not would always be true."""
+    rows = read_table(text, topic=topic, file=file, line=line)
+    if not rows or rows[0].leaves is None:
+        message = f"{file}:{line}: the table says nothing of what leaves; write `->` into its head"
+        raise ScenarioInvalid(message)
+    return rows
+
+
+def _read_head(
+    text: str, file: str, line: int, folder: Path
+) -> tuple[PipelineSpec, int | None, bool]:
+    """The pipeline, how many partitions its source has, and whether it is a whole one."""
+    # A list of operators alone is a mapping as well, for whoever reads YAML here.
+    is_list = text.lstrip().startswith("-")
+    written, _ = parse_yaml(f"operators:\n{text}" if is_list else text, f"{file}:{line}", FORM)
+    partitions = written.pop("partitions", None)
+    if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
+        message = f"{file}:{line}: {show(partitions)} is not a number of partitions"
+        raise ScenarioInvalid(message)
+    if set(written) == {"pipeline"}:
+        return _named(str(written["pipeline"]), file, line, folder), partitions, True
+    if "source" in written:
+        return parse_pipeline(write_yaml(written), f"{file}:{line}"), partitions, True
+    alone = {
+        "pipeline": _OPERATORS_ALONE,
+        "source": {"topic": TOPIC},
+        "operators": written["operators"] if is_list else [written],
+        "sink": {"topic": "cleaned"},
+    }
+    return parse_pipeline(write_yaml(alone), f"{file}:{line}"), partitions, False
+
+
+def _named(name: str, file: str, line: int, folder: Path) -> PipelineSpec:
+    """A pipeline's file, beside the page; or `module:name` of one in Python."""
+    if ":" not in name:
+        return load_pipeline(folder / name)
+    try:
+        found = load_object(name)
+    except HeadraceError as error:
+        message = f"{file}:{line}: {error}"
+        raise ScenarioInvalid(message) from error
+    if not isinstance(found, Pipeline | PipelineSpec):
+        message = f"{file}:{line}: {show(name)} is no pipeline; name what `.to(...)` gave"
+        raise ScenarioInvalid(message)
+    return spec_of(found)
+
+
+def check(pipeline: AnyPipeline, table: str, *, partitions: int | None = None) -> Result:
+    """Run a table and see that what leaves is what stands behind its arrows.
+
+    AssertionError shows each line that is not true, with what each operator decided about it.
+    """
+    spec = spec_of(pipeline)
+    rows = _read_promises(table, spec.source.topic)
+    result = play(spec, rows, partitions=partitions)
+    wrong = list(differences(rows, result))
+    if wrong:
+        raise AssertionError("\n".join(["", *wrong]))
+    return result
+
+
+def problems(scenario: Scenario) -> list[str]:
+    """What is not true in a scenario; nothing where all is.
+
+    It is run record by record, and where nothing happens between the records and no other order of
+    partitions can show, cut into batches with commits and crashes as well.
+    """
+    spec, rows, partitions = scenario.spec, scenario.rows, scenario.partitions
+    result = play(spec, rows, partitions=partitions, has_intake=scenario.has_intake)
+    wrong = list(differences(rows, result, file=scenario.file))
+    one_way = len({row.what.partition for row in rows if not isinstance(row.what, Event)}) <= 1
+    if wrong or not scenario.records_alone or not one_way:
+        return wrong
+    for seed in _SEEDS:
+        again = play(spec, rows, partitions=partitions, has_intake=scenario.has_intake, seed=seed)
+        if again.leaves != result.leaves:
+            wrong = list(differences(rows, again, file=scenario.file))
+            return [f"cut into batches and crashed (seed {seed}) it is not true:", *wrong]
+    return []
+
+
+def differences(rows: Sequence[Row], result: Result, *, file: str = "table") -> Iterator[str]:
+    """Each row that is not true, with what was expected, what left, and why."""
+    decisions: Sequence[Decision] | None = None
+    for row, left in zip(rows, result.leaves, strict=True):
+        if row.leaves is None or _by_side(row.leaves) == _by_side(left):
+            continue
+        if decisions is None:
+            decisions = result.decisions
+        yield f"{file}:{row.line}: {row.text}"
+        yield f"    expected  {_told(row.leaves)}"
+        yield f"    left      {_told(left)}"
+        for decision in _about(row, decisions):
+            yield f"    because   {decision}"
+
+
+def _by_side(leaves: Sequence[Leaving]) -> list[list[Leaving]]:
+    """A topic by the side is another topic: no order holds between the two."""
+    sides = sorted({leaving.side for leaving in leaves})
+    return [[leaving for leaving in leaves if leaving.side == side] for side in sides]
+
+
+def _told(leaves: Sequence[Leaving]) -> str:
+    return " ".join(map(str, leaves)) or "nothing"
+
+
+def _about(row: Row, decisions: Sequence[Decision]) -> Iterator[str]:
+    if isinstance(row.what, Event):
+        return
+    at = (row.what.partition, row.what.offset)
+    for decision in decisions:
+        record = decision.record
+        if (record.partition, record.offset) == at:
+            evidence = ", ".join(f"{name}={value}" for name, value in decision.evidence)
+            said = f"{decision.operator}: {decision.verdict}, {decision.reason}"
+            yield f"{said} ({evidence})" if evidence else said

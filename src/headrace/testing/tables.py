@@ -1,0 +1,266 @@
+"""Tables of records, as people write them: a line a record, and behind an arrow what leaves.
+
+The grammar stands in `contracts/semantics/testing.md`, for it is read by people first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from headrace.contracts.errors import DurationInvalid, ScenarioInvalid
+from headrace.contracts.problem_text import listed, show
+from headrace.contracts.record import Headers, Record
+from headrace.contracts.time import format_duration_ms, parse_duration_ms
+from headrace.contracts.window import UNLIMITED_END_MS, plain_key, window_of
+
+TOPIC = "input"
+FAILED = "(failed)"
+_ARROW = "->"
+_LEAVES = re.compile(
+    r"(late:|dead:)?([^\s@\[]*)(?:\[([^\s,]*),([^\s,]*)([\])]))?@(-?\w+)=(\S*)|\(failed\)"
+)
+_EVENT = re.compile(r"\((\w+)(?: (\w+))?\)")
+_COLUMNS = ("key", "time", "value", "offset", "partition", "header.NAME")
+Happening = Literal["commit", "restart", "crash", "rebalance", "idle", "wait", "clock", "duplicate"]
+_HAPPENINGS: dict[str, Happening] = {
+    "commit": "commit",
+    "restart": "restart",
+    "crash": "crash",
+    "rebalance": "rebalance",
+    "idle": "idle",
+    "wait": "wait",
+    "clock": "clock",
+    "duplicate": "duplicate",
+}
+
+
+class Event(NamedTuple):
+    """Something that happens between two records."""
+
+    what: Happening
+    amount: int = 0
+    """Milliseconds to `wait`, or of the `clock`; how many records `duplicate` brings again."""
+
+
+class Leaving(NamedTuple):
+    """What leaves, as a table says it."""
+
+    side: str
+    """Nothing, or the topic by the side, or how the run ends."""
+    key: bytes | None = None
+    window: tuple[int, int, bool] | None = None
+    """Start, end, and whether the end is part of it."""
+    timestamp_ms: int = 0
+    value: bytes | None = None
+
+    def __str__(self) -> str:
+        """As a table has it."""
+        if self.side == FAILED:
+            return FAILED
+        window = ""
+        if self.window is not None:
+            start_ms, end_ms, is_closed = self.window
+            end = "ever" if end_ms == UNLIMITED_END_MS else _time(end_ms)
+            window = f"[{_time(start_ms)},{end}{']' if is_closed else ')'}"
+        at = f"@{_time(self.timestamp_ms)}={_text(self.value)}"
+        return f"{self.side}{_text(self.key)}{window}{at}"
+
+
+class Row(NamedTuple):
+    """One line: a record or an event, and what leaves because of it."""
+
+    what: Record | Event
+    leaves: tuple[Leaving, ...] | None = None
+    """None where the table does not say."""
+    line: int = 0
+    """In the page, so that a failure can be found."""
+    text: str = ""
+
+
+def read_table(text: str, *, topic: str = TOPIC, file: str = "table", line: int = 1) -> list[Row]:
+    """The rows of a table; ScenarioInvalid says which line cannot be read, and why."""
+    return list(_Reader(topic, file).rows(text.splitlines(), line))
+
+
+class _Reader:
+    """Reads one table; offsets count up in each partition."""
+
+    def __init__(self, topic: str, file: str) -> None:
+        self._topic = topic
+        self._file = file
+        self._line = 0
+        self._ends: dict[int, int] = {}
+
+    def rows(self, lines: Sequence[str], first_line: int) -> Iterator[Row]:
+        columns: list[str] | None = None
+        has_arrow = False
+        for self._line, written in enumerate(lines, start=first_line):
+            line = written.strip()
+            if not line or not line.strip("|-: "):
+                continue
+            before, arrow, after = _parted(line)
+            if columns is None:
+                columns, has_arrow = self._columns(before), bool(arrow)
+                continue
+            if line.startswith("#"):
+                continue
+            if has_arrow and not arrow and not _EVENT.fullmatch(line.strip("| ")):
+                sentence = f"there is no `->` in {show(line)}; put it behind the record"
+                raise self._invalid(sentence)
+            leaves = tuple(_leaving_words(after)) if has_arrow else None
+            yield Row(self._what(before, columns), leaves, self._line, _cells_text(before))
+
+    def _columns(self, head: str) -> list[str]:
+        if not head.startswith(("#", "|")):
+            sentence = f"{show(head)} is not a head; begin with `# key time value`"
+            raise self._invalid(sentence)
+        columns = _cells(head.lstrip("#"))
+        for column in columns:
+            if column not in _COLUMNS and not column.startswith("header."):
+                sentence = f"{show(column)} is not a column; known are {listed(_COLUMNS)}"
+                raise self._invalid(sentence)
+        return columns
+
+    def _what(self, text: str, columns: list[str]) -> Record | Event:
+        event = _EVENT.fullmatch(text.strip("| "))
+        if event is not None:
+            return self._event(event[1], event[2])
+        cells = _cells(text)
+        if len(cells) != len(columns):
+            sentence = (
+                f"{show(text.strip())} has {len(cells)} cells, and the head {len(columns)}:"
+                f" {' '.join(columns)}"
+            )
+            raise self._invalid(sentence)
+        return self._record(dict(zip(columns, cells, strict=True)))
+
+    def _event(self, name: str, amount: str | None) -> Event:
+        if name not in _HAPPENINGS:
+            sentence = f"{show(f'({name})')} does not happen; known are {listed(list(_HAPPENINGS))}"
+            raise self._invalid(sentence)
+        what = _HAPPENINGS[name]
+        if what in {"wait", "clock"}:
+            return Event(what, self._time_ms(amount or ""))
+        if what == "duplicate":
+            return Event(what, self._number(amount or "1"))
+        return Event(what)
+
+    def _record(self, cells: dict[str, str]) -> Record:
+        headers: Headers = tuple(
+            (column.removeprefix("header."), _bytes(cell))
+            for column, cell in cells.items()
+            if column.startswith("header.")
+        )
+        partition = self._number(cells.get("partition", "0"))
+        end = self._ends.get(partition, 0)
+        self._ends[partition] = end + 1
+        written = cells.get("offset", str(end))
+        return Record(
+            _bytes(cells.get("key", "null")),
+            _bytes(cells.get("value", "null")),
+            self._time_ms(cells.get("time", "0")),
+            headers,
+            self._topic,
+            partition,
+            None if written == "none" else self._number(written),
+        )
+
+    def _number(self, cell: str) -> int:
+        if not cell.isdecimal():
+            sentence = f"{show(cell)} is not a whole number"
+            raise self._invalid(sentence)
+        return int(cell)
+
+    def _time_ms(self, cell: str) -> int:
+        try:
+            return time_ms(cell)
+        except DurationInvalid as error:
+            raise self._invalid(str(error)) from error
+
+    def _invalid(self, sentence: str) -> ScenarioInvalid:
+        return ScenarioInvalid(f"{self._file}:{self._line}: {sentence}")
+
+
+def _parted(line: str) -> tuple[str, str, str]:
+    """What stands before the arrow, the arrow, and what stands behind it."""
+    before, arrow, after = f"{line} ".partition(f"{_ARROW} ")
+    return before.strip(), arrow, after.strip()
+
+
+def _cells(text: str) -> list[str]:
+    """Cells between bars, or words."""
+    text = text.strip()
+    if text.startswith("|"):
+        return [cell.strip() for cell in text.strip("|").split("|")]
+    return text.split()
+
+
+def _cells_text(text: str) -> str:
+    return " ".join(_cells(text))
+
+
+def _leaving_words(text: str) -> Iterator[Leaving]:
+    """The words that say what leaves; the first other word begins the reason."""
+    for word in text.replace("|", " ").split():
+        match = _LEAVES.fullmatch(word)
+        if match is None:
+            return
+        yield _leaving(word, match)
+
+
+def _leaving(word: str, match: re.Match[str]) -> Leaving:
+    if word == FAILED:
+        return Leaving(FAILED)
+    side, key, start, end, closing, time, value = match.groups()
+    window = None
+    if closing is not None:
+        end_ms = UNLIMITED_END_MS if end == "ever" else time_ms(end)
+        window = (time_ms(start), end_ms, closing == "]")
+    return Leaving(side or "", _bytes(key), window, time_ms(time), _bytes(value))
+
+
+def leaving(side: str, record: Record) -> Leaving:
+    """A record as a table says it, with its window taken out of its key."""
+    key, value, timestamp_ms, headers, *_ = record
+    bounds = window_of(headers)
+    if bounds is None or key is None:
+        return Leaving(side, key, None, timestamp_ms, _readable(value))
+    window = (bounds.start_ms, bounds.end_ms, bounds.kind in {"session", "sliding"})
+    return Leaving(side, plain_key(key, bounds), window, timestamp_ms, _readable(value))
+
+
+def shown(records: Iterable[Record]) -> list[str]:
+    """Records as a table says them: `KEY@TIME=VALUE`, or `KEY[START,END)@TIME=VALUE`."""
+    return [str(leaving("", record)) for record in records]
+
+
+def time_ms(cell: str) -> int:
+    """A time since zero; a cell without a unit counts milliseconds."""
+    sign = -1 if cell.startswith("-") else 1
+    digits = cell.removeprefix("-")
+    return sign * parse_duration_ms(int(digits) if digits.isdecimal() else digits)
+
+
+def _bytes(cell: str) -> bytes | None:
+    if cell == "null":
+        return None
+    return b"" if cell == '""' else cell.encode()
+
+
+def _readable(value: bytes | None) -> bytes | None:
+    """A count in decimal; no text of a table begins with a zero byte."""
+    if value is not None and len(value) == 8 and value[0] == 0:  # noqa: PLR2004 (bytes of a count)
+        return b"%d" % int.from_bytes(value, "big")
+    return value
+
+
+def _text(content: bytes | None) -> str:
+    if content is None:
+        return "null"
+    return content.decode(errors="backslashreplace") or '""'
+
+
+def _time(time_in_ms: int) -> str:
+    return f"{'-' if time_in_ms < 0 else ''}{format_duration_ms(abs(time_in_ms))}"

@@ -1,0 +1,1 @@
+"""What a Spark job holds while it reads a week that waits for it."""

@@ -1,0 +1,64 @@
+"""What was seen, as a table and as a picture: how much was held when so much was read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_WIDTH, _HEIGHT, _MARGIN = 820, 320, 40
+_READ, _HELD, _TEXT = "#9aa5b1", "#1b6ca8", "#6b7785"
+
+
+class Seen(NamedTuple):
+    """One look at the job."""
+
+    at_s: float
+    read: float
+    held: float
+    batch: int
+    memory_mib: float
+
+
+def drawn(seen: Sequence[Seen], records: int, rows: int, per_batch: int | None) -> tuple[str, str]:
+    """The table in Markdown, and the picture in SVG."""
+    command = f"python -m tests.bench.letting_go --records {records} --rows {rows}"
+    if per_batch is not None:
+        command += f" --records-per-batch {per_batch}"
+    held, memory_mib = (max(getattr(one, name) for one in seen) for name in ("held", "memory_mib"))
+    lines = [
+        "# What a job holds while it reads a backlog",
+        "",
+        f"`{command}`: a week of {records:,} records, and {rows:,} rows of progress.",
+        "",
+        f"At most {held:,.0f} records were held, and {memory_mib:,.0f} MiB were resident.",
+        "",
+        "| s | read | held | micro-batch | MiB |",
+        "|---|---|---|---|---|",
+        *(f"| {' | '.join(f'{value:,.0f}' for value in one)} |" for one in seen),
+        "",
+        "![read and held over time](letting-go.svg)",
+    ]
+    return "\n".join(lines) + "\n", _picture(seen, records)
+
+
+def _picture(seen: Sequence[Seen], records: int) -> str:
+    until_s = max(one.at_s for one in seen)
+
+    def line(name: str, colour: str) -> str:
+        points = " ".join(
+            f"{_MARGIN + one.at_s / until_s * (_WIDTH - 2 * _MARGIN):.1f},"
+            f"{_HEIGHT - _MARGIN - getattr(one, name) / records * (_HEIGHT - 2 * _MARGIN):.1f}"
+            for one in seen
+        )
+        return f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{points}"/>'
+
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+        ' font-family="system-ui, sans-serif" font-size="13">'
+    )
+    legend = (
+        f'<text x="{_MARGIN}" y="20" fill="{_READ}">read, of {records:,}</text>'
+        f'<text x="{_MARGIN + 220}" y="20" fill="{_HELD}">held</text>'
+        f'<text x="{_MARGIN}" y="{_HEIGHT - 12}" fill="{_TEXT}">{until_s:,.0f} seconds</text>'
+    )
+    return "\n".join([head, legend, line("read", _READ), line("held", _HELD), "</svg>"]) + "\n"

@@ -1,0 +1,1 @@
+"""How much memory a sidecar takes, beside how much it was given."""

@@ -1,0 +1,1 @@
+"""What many partitions with few records each cost, beside Kafka Streams."""

@@ -1,0 +1,1 @@
+"""How much a restore takes, by the size of what is restored."""

@@ -1,0 +1,246 @@
+"""What selectors find in values with a registered schema; the tables of the page are true."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2, timestamp_pb2, wrappers_pb2
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message_factory import GetMessageClass
+
+from headrace.contracts.errors import RecordUndecodable, SchemaAwaited
+from headrace.contracts.record import Record
+from headrace.contracts.selectors import select, select_number, select_timestamp_ms
+from headrace.contracts.serde.json import Json
+from headrace.contracts.serde.registered import Named, Schema, Schemas, numbers_in
+from tests.contracts.registered import (
+    CLICK_AVRO,
+    Field,
+    avro,
+    click_file,
+    framed,
+    message_of,
+    protobuf,
+    serialized,
+)
+
+PAGE = Path(__file__).parents[2] / "contracts" / "semantics" / "registry.md"
+
+
+def schemas(*known: Schema) -> Schemas:
+    """Numbered from 1."""
+    found = Schemas()
+    for number, schema in enumerate(known, start=1):
+        found.put(number, schema)
+    return found
+
+
+def record(value: bytes | None) -> Record:
+    return Record(None, value, 0, (), "t", 0, 0)
+
+
+def rows(head: str) -> list[list[str]]:
+    """The rows of the page's table with that head, without the marks of code."""
+    lines = iter(PAGE.read_text("utf-8").splitlines())
+    next(line for line in lines if line.startswith(head))
+    next(lines)
+    found = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        found.append([cell.strip().strip("`") for cell in line.strip("|").split("|")])
+    return found
+
+
+def field_of_avro(schema: str, datum: Any) -> Json:
+    whole = json.dumps(
+        {"type": "record", "name": "R", "fields": [{"name": "x", "type": json.loads(schema)}]}
+    )
+    value = avro(1, whole, {"x": datum})
+    return schemas(Schema("AVRO", whole)).read_field(value, ("x",))
+
+
+@pytest.mark.parametrize(("schema", "written", "found"), rows("| Avro |"))
+def test_the_table_of_avro(schema: str, written: str, found: str) -> None:
+    datum = json.loads(written)
+    if "decimal" in schema:
+        datum = int(datum).to_bytes(2, "big", signed=True)
+    elif schema == "bytes":
+        datum = b64decode(datum)
+    assert json.dumps(field_of_avro(_plain(schema), datum)) == found
+
+
+def _plain(schema: str) -> str:
+    return schema if schema[0] in "{[" else json.dumps(schema)
+
+
+_TYPES = {
+    "string": Field.TYPE_STRING,
+    "int64": Field.TYPE_INT64,
+    "uint64": Field.TYPE_UINT64,
+    "bool": Field.TYPE_BOOL,
+    "double": Field.TYPE_DOUBLE,
+    "bytes": Field.TYPE_BYTES,
+}
+
+
+def typed(declared: str) -> descriptor_pb2.FileDescriptorProto:
+    """A file with one message, whose field `x` is declared so."""
+    file = descriptor_pb2.FileDescriptorProto(name="x.proto", syntax="proto3")
+    file.dependency.extend(["google/protobuf/timestamp.proto", "google/protobuf/wrappers.proto"])
+    message = file.message_type.add(name="R")
+    words = declared.split()
+    label = Field.LABEL_REPEATED if words[0] == "repeated" else Field.LABEL_OPTIONAL
+    field = message.field.add(name="x", number=1, label=label)
+    if words[0] == "optional":
+        message.oneof_decl.add(name="_x")
+        field.oneof_index, field.proto3_optional = 0, True
+    kind = words[-1]
+    if kind in _TYPES:
+        field.type = _TYPES[kind]
+    elif kind == "Colour":
+        colours = file.enum_type.add(name="Colour")
+        colours.value.add(name="RED", number=0)
+        colours.value.add(name="BLUE", number=1)
+        field.type, field.type_name = Field.TYPE_ENUM, ".Colour"
+    elif kind == "map<string,int64>":
+        entry = message.nested_type.add(name="XEntry")
+        entry.options.map_entry = True
+        entry.field.add(name="key", number=1, type=Field.TYPE_STRING, label=Field.LABEL_OPTIONAL)
+        entry.field.add(name="value", number=2, type=Field.TYPE_INT64, label=Field.LABEL_OPTIONAL)
+        field.label = Field.LABEL_REPEATED
+        field.type, field.type_name = Field.TYPE_MESSAGE, ".R.XEntry"
+    else:
+        field.type, field.type_name = Field.TYPE_MESSAGE, f".{kind}"
+    return file
+
+
+def body_of(file: descriptor_pb2.FileDescriptorProto, written: str) -> bytes:
+    """A message of the file as bytes, from what the page says was set."""
+    pool = DescriptorPool()
+    for module in (timestamp_pb2, wrappers_pb2):
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    message = GetMessageClass(pool.FindMessageTypeByName("R"))()
+    if written != "not set":
+        ParseDict({"x": json.loads(written)}, message)
+    return bytes(message.SerializeToString())
+
+
+@pytest.mark.parametrize(("declared", "written", "found"), rows("| Protobuf |"))
+def test_the_table_of_protobuf(declared: str, written: str, found: str) -> None:
+    file = typed(declared)
+    value = framed(1, b"\x00" + body_of(file, written))
+    read = schemas(Schema("PROTOBUF", serialized(file))).read_field(value, ("x",))
+    assert json.dumps(read) == found
+
+
+def test_ids_numbers_and_times_are_selected() -> None:
+    known = schemas(Schema("AVRO", CLICK_AVRO))
+    click = record(avro(1, CLICK_AVRO, {"id": "a", "at": 5_000}))
+    read = known.read_field
+    assert select("value.id", read)(click) == b"a"
+    assert select("value.at", read)(click) == b"5000"
+    assert select_number("value.at", read)(click) == 5_000
+    assert select_timestamp_ms("value.at", read)(click) == 5_000
+    assert select("value.id", read)(record(None)) is None
+    assert select("value.missing", read)(click) is None
+    # The whole value is bytes, its number included.
+    assert select("value", read)(click) == click.value
+
+
+def test_an_id_is_the_same_in_any_format() -> None:
+    file = click_file()
+    known = schemas(
+        Schema("AVRO", CLICK_AVRO), Schema("JSON", "{}"), Schema("PROTOBUF", serialized(file))
+    )
+    values = [
+        avro(1, CLICK_AVRO, {"id": "7", "at": 0}),
+        framed(2, b'{"id": 7}'),
+        protobuf(3, [1], message_of(file, "web.Click")(id="7")),
+        protobuf(3, [0], message_of(file, "web.Other")(id="7")),
+    ]
+    assert {select("value.id", known.read_field)(record(value)) for value in values} == {b"7"}
+
+
+def test_a_message_inside_a_message_is_found_by_its_indexes() -> None:
+    file = click_file()
+    page = message_of(file, "web.Click.Page")(path="/")
+    known = schemas(Schema("PROTOBUF", serialized(file)))
+    assert known.read_field(protobuf(1, [1, 0], page), ("path",)) == "/"
+    with pytest.raises(RecordUndecodable, match=r"has no message 1\.3"):
+        known.read_field(protobuf(1, [1, 3], page), ("path",))
+
+
+def test_schemas_may_refer_to_others() -> None:
+    user = '{"type": "record", "name": "User", "fields": [{"name": "id", "type": "string"}]}'
+    order = '{"type": "record", "name": "Order", "fields": [{"name": "by", "type": "User"}]}'
+    known = schemas(Schema("AVRO", order, (Named("User", user),)))
+    assert known.read_field(framed(1, b"\x06bob"), ("by", "id")) == "bob"
+
+    file = click_file()
+    visit = descriptor_pb2.FileDescriptorProto(name="default", syntax="proto3")
+    visit.dependency.append("other/name.proto")
+    message = visit.message_type.add(name="Visit")
+    message.field.add(
+        name="first",
+        number=1,
+        type=Field.TYPE_MESSAGE,
+        type_name=".web.Click",
+        label=Field.LABEL_OPTIONAL,
+    )
+    inner = message_of(file, "web.Click")(id="7").SerializeToString()
+    value = framed(1, b"\x00\x0a" + bytes([len(inner)]) + inner)
+    reference = Named("other/name.proto", serialized(file))
+    known = schemas(Schema("PROTOBUF", serialized(visit), (reference,)))
+    assert known.read_field(value, ("first", "id")) == "7"
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "sentence"),
+    [
+        (Schema("AVRO", CLICK_AVRO), b"", "does not begin with a zero byte"),
+        (Schema("AVRO", CLICK_AVRO), b"\x00\x00\x00\x01", "does not begin with a zero byte"),
+        (Schema("AVRO", CLICK_AVRO), b"\x01\x00\x00\x00\x01", "does not begin with a zero byte"),
+        (Schema("AVRO", CLICK_AVRO), framed(1, b""), "is not of its schema 1"),
+        (Schema("AVRO", CLICK_AVRO), framed(1, b"\x02a\x00\x00"), "1 bytes are left behind"),
+        (Schema("AVRO", "{"), framed(1, b""), "schema 1 cannot be used"),
+        (Schema("AVRO", '"Unknown"'), framed(1, b""), "schema 1 cannot be used"),
+        (Schema("JSON", "{}"), framed(1, b"{"), "the value is not JSON"),
+        (Schema("PROTOBUF", "syntax"), framed(1, b"\x00"), "schema 1 cannot be used"),
+        (Schema("PROTOBUF", serialized(click_file())), framed(1, b""), "is not of its schema 1"),
+        (
+            Schema("PROTOBUF", serialized(click_file())),
+            framed(1, b"\x00\xff"),
+            "is not of its schema 1",
+        ),
+        (Schema("THRIFT", ""), framed(1, b""), "`THRIFT` is none of AVRO, JSON and PROTOBUF"),
+        (Schema("AVRO", '"double"'), framed(1, b"\x00" * 6 + b"\xf0\x7f"), "no number in JSON"),
+    ],
+)
+def test_what_cannot_be_read_says_why(schema: Schema, value: bytes, sentence: str) -> None:
+    with pytest.raises(RecordUndecodable, match=re.escape(sentence)):
+        schemas(schema).read_field(value, ())
+
+
+def test_a_schema_that_nobody_looked_up_is_awaited_and_not_guessed() -> None:
+    known = Schemas()
+    with pytest.raises(SchemaAwaited) as awaited:
+        known.read_field(framed(7, b"{}"), ())
+    assert awaited.value.number == 7
+    known.put_missing(7, "there is no schema 7")
+    with pytest.raises(RecordUndecodable, match="there is no schema 7"):
+        known.read_field(framed(7, b"{}"), ())
+    known.put(7, Schema("JSON", "{}"))
+    assert known.read_field(framed(7, b"{}"), ()) == {}
+
+
+def test_the_numbers_that_values_name() -> None:
+    values = [None, b"", b"{}", b"\x00\x00", framed(3, b"x"), framed(3, b""), framed(258, b"")]
+    assert numbers_in(values) == {3, 258}

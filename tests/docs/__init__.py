@@ -1,0 +1,1 @@
+"""The pages of the site: reference written from the models, and all pages in one folder."""

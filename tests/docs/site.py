@@ -1,0 +1,40 @@
+"""All pages of the site in one folder: written ones, included ones, and the generated reference.
+
+Nothing is copied in the repository: ARCHITECTURE.md, CHANGELOG.md, CONTRIBUTING.md and the pages of
+`contracts/semantics/` stay where they are, and are gathered when the site is built.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.architecture.source import ROOT
+from tests.docs.reference import reference
+
+PAGES = ROOT / "docs"
+SEMANTICS = ROOT / "contracts" / "semantics"
+INCLUDED = {
+    "architecture.md": ROOT / "ARCHITECTURE.md",
+    "changelog.md": ROOT / "CHANGELOG.md",
+    "contributing.md": ROOT / "CONTRIBUTING.md",
+    "reference/pipeline.schema.json": ROOT / "contracts" / "schemas" / "pipeline.schema.json",
+    "results/race.svg": ROOT / "tests" / "bench" / "results" / "race.svg",
+    "results/spark.svg": ROOT / "tests" / "bench" / "results" / "spark.svg",
+}
+
+
+def gather(folder: Path) -> None:
+    """Write the pages of the site into a new folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(PAGES, folder, ignore=shutil.ignore_patterns("mkdocs.yml"))
+    shutil.copytree(SEMANTICS, folder / "semantics")
+    for place, file in INCLUDED.items():
+        (folder / place).parent.mkdir(exist_ok=True)
+        shutil.copyfile(file, folder / place)
+    for place in ("architecture.md", "contributing.md"):
+        # They stand beside the folder there, and in it here.
+        page = folder / place
+        page.write_text(page.read_text("utf-8").replace("](docs/", "]("), "utf-8")
+    for name, text in reference().items():
+        (folder / "reference" / name).write_text(text, "utf-8")

@@ -1,0 +1,98 @@
+"""Seeds: each is a run of its own, and all together have everything in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from headrace.contracts.progress import Progress, progress_row
+from headrace.contracts.record import Record
+from tests.kill.expected import itself
+from tests.kill.farm.carry import Outcome
+from tests.kill.farm.draw import BROKER_KINDS, NET_KINDS, STATE_KINDS, Blow, draw
+from tests.kill.farm.net import Fate
+from tests.kill.farm.progress import progress_problems
+from tests.kill.farm.results import add, kills_of, line_of, read, table
+
+SEEDS = range(400)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    assert draw(7) == draw(7)
+    assert draw(7) != draw(8)
+
+
+def test_all_seeds_together_have_everything_in_them() -> None:
+    drawn = [draw(seed) for seed in SEEDS]
+    blows = [one for run in drawn for one in run.strikes if isinstance(one, Blow)]
+    operators = {policy.kind for run in drawn for policy in run.case.spec.operators}
+    assert operators == {
+        "deduplicate", "reorder", "suppress", "aggregate", "distinct", "table", "filter",
+        "sample",
+    }  # fmt: skip
+    late = {
+        policy.late
+        for run in drawn
+        for policy in run.case.spec.operators
+        if policy.kind == "reorder"
+    }
+    assert late == {"forward", "drop", "topic"}
+    assert {one.kind for one in blows} == {*BROKER_KINDS, *NET_KINDS, *STATE_KINDS, "request"}
+    assert {one.fate for one in blows if one.kind == "request"} == set(Fate)
+    assert {run.brokers for run in drawn} == {1, 3}
+    assert {run.guarantee for run in drawn} == {"exactly-once", "at-least-once"}
+    assert {run.codec for run in drawn} == {None, "gzip", "snappy", "lz4", "zstd"}
+    assert {1, 12} <= {run.partitions for run in drawn}
+    assert any(run.quiet for run in drawn)
+    assert any(run.behind for run in drawn)
+
+
+def test_somebody_speaks_in_every_run() -> None:
+    for seed in SEEDS:
+        run = draw(seed)
+        assert len(run.quiet) < run.partitions
+        assert not set(run.quiet) & set(run.behind)
+
+
+def test_every_broker_that_is_struck_is_there() -> None:
+    for run in map(draw, SEEDS):
+        for one in run.strikes:
+            assert not isinstance(one, Blow) or one.broker < run.brokers
+
+
+def test_a_record_on_time_that_is_earlier_than_promised_is_found() -> None:
+    records = [Record(b"k", b"%d" % at, at, (), "c", 0, at) for at in (10, 20, 15)]
+    cleaned = [one._replace(offset=offset) for offset, one in enumerate(records)]
+    leaving = [itself(one) for one in records]
+    key, value = progress_row(Progress(0, 18, 20, "raw", 2, 1))
+    rows = [Record(key, value, 0, (), "p", 0, 0)]
+    (problem,) = progress_problems(rows, cleaned, leaving, set())
+    assert "promised 18" in problem
+    assert not list(progress_problems(rows, cleaned, leaving, {15}))
+
+
+def test_progress_that_goes_back_is_found() -> None:
+    rows = []
+    for offset, progress_ms in enumerate((18, 17)):
+        key, value = progress_row(Progress(0, progress_ms, 20, "raw", 2, 1))
+        rows.append(Record(key, value, 0, (), "p", 0, offset))
+    (problem,) = progress_problems(rows, [], [], set())
+    assert "went back from 18 to 17" in problem
+
+
+def test_results_are_a_line_a_run_and_a_table_over_all(tmp_path: Path) -> None:
+    results = tmp_path / "farm.jsonl"
+    assert read(results) == []
+    right = Outcome(draw(1), worker_kills=5, broker_strikes=2)
+    wrong = Outcome(draw(2), worker_kills=1, problems=["1 lost\n  and more"])
+    stuck = Outcome(draw(3), stuck="TimeoutError: in vain")
+    for outcome in (right, wrong, stuck):
+        add(results, line_of(outcome, tmp_path if outcome is not right else None))
+    lines = read(results)
+    assert [json.dumps(line["verdict"]) for line in lines] == ['"right"', '"wrong"', '"stuck"']
+    assert kills_of(lines) == 8
+    text = "\n".join(table(lines))
+    assert "| all | 3 | 6 | 2 | 0 | 0 | 0 | 0 | 0 | 1 | 1 |" in text
+    assert "| 2 | " in text
+    assert "1 lost |" in text
+    assert "in vain |" in text

@@ -1,0 +1,62 @@
+"""Ids over many partitions: of two that are near one another one goes out, whichever came first."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+
+from headrace.contracts.origin import read_origin
+from headrace.contracts.policies import DeduplicatePolicy
+from headrace.contracts.record import Record
+from tests.oracles.deduplicate_across import deduplicate_across
+from tests.oracles.expected import Expected, Output
+from tests.properties import strategies
+from tests.properties.drive import Outcome, operator_of, run
+from tests.properties.lanes import Read, across, read_at_random, reads
+from tests.properties.rocks import FEWER, assert_both_stores_agree
+from tests.properties.strategies import MORE, Stop
+
+
+def policy_of(interval_ms: int) -> DeduplicatePolicy:
+    return DeduplicatePolicy(
+        name="deduplicate", store="deduplicate", by="id", id="key", interval_ms=interval_ms
+    )
+
+
+@MORE
+@given(strategies.durations_ms, reads(in_order=True), strategies.plans)
+def test_of_records_near_one_another_one_goes_out(
+    interval_ms: int, read: Read, plan: list[Stop]
+) -> None:
+    place = [one._replace(offset=None) for one in read.place]
+    outcome = run(across([policy_of(interval_ms)], len(read.partitions)), place, plan)
+    came = [_own(one) for one in place if read_origin(one.headers) is not None]
+    assert _content(outcome) == _content(deduplicate_across(came, interval_ms))
+
+
+@FEWER
+@given(strategies.durations_ms, reads(), strategies.plans)
+def test_memory_and_rocksdb_agree(interval_ms: int, read: Read, plan: list[Stop]) -> None:
+    build = across([policy_of(interval_ms)], len(read.partitions))
+    assert_both_stores_agree(build, read.place, plan)
+
+
+@MORE
+@given(strategies.durations_ms, strategies.records(), strategies.plans)
+def test_over_one_partition_it_is_the_plain_operator(
+    interval_ms: int, records: list[Record], plan: list[Stop]
+) -> None:
+    policy = policy_of(interval_ms)
+    records = [record._replace(offset=None) for record in records]
+    place = [one._replace(offset=None) for one in read_at_random({0: records}, Random(0))]
+    outcome, plain = run(across([policy], 1), place, plan), run(operator_of(policy), records)
+    assert _content(outcome) == _content(plain)
+
+
+def _own(record: Record) -> Record:
+    return record._replace(headers=record.headers[:-1])
+
+
+def _content(of: Outcome | Expected) -> list[Output]:
+    return [output._replace(cause=0) for output in of.outputs]

@@ -1,0 +1,128 @@
+"""A merge makes one order of many partitions, whatever was read first, cut where, and crashed when.
+
+So does a reorder behind a repartition. What leaves, in which order, and what of it is late is what
+the naive oracle makes of the partitions, which knows nothing of how they were read.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.contracts.policies import (
+    AnyOperator,
+    BufferPolicy,
+    DeduplicatePolicy,
+    MergePolicy,
+    ReorderPolicy,
+)
+from headrace.contracts.record import Record
+from tests.oracles.expected import Output
+from tests.oracles.merge import Turn, left_by, merge
+from tests.properties import strategies
+from tests.properties.drive import Outcome, operator_of, run
+from tests.properties.lanes import Read, across, read_at_random, reads
+from tests.properties.rocks import FEWER, assert_both_stores_agree
+from tests.properties.strategies import MORE, Stop
+
+MERGE = MergePolicy(name="merge", store="merge")
+NO_IDS = DeduplicatePolicy(
+    name="deduplicate", store="deduplicate", by="id", id="header.none", interval_ms=0
+)
+"""What has no id is no duplicate."""
+LATE = ("forward", "drop", "topic")
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> AnyOperator:
+    if draw(st.booleans()):
+        return MERGE
+    return ReorderPolicy(
+        name="reorder",
+        store="reorder",
+        grace_ms=draw(strategies.positive_durations_ms),
+        late=draw(st.sampled_from(LATE)),
+        buffer=draw(strategies.buffers("spill")),
+    )
+
+
+@MORE
+@given(policies(), reads(), strategies.plans, st.sampled_from(("whole", "carefully")))
+def test_what_leaves_is_a_function_of_the_partitions(
+    policy: AnyOperator, read: Read, plan: list[Stop], how: str
+) -> None:
+    build = across([policy], len(read.partitions), carefully=how == "carefully")
+    outcome = run(build, read.place, plan)
+    turns, left = expected_of(policy, read)
+    late_goes_by = getattr(policy, "late", "forward")
+    on_their_way = [turn for turn in left if late_goes_by == "forward" or not turn.is_late]
+    assert [_as_output(turn.record) for turn in on_their_way] == _without_causes(outcome)
+    late = [turn for turn in left if turn.is_late and late_goes_by == "topic"]
+    assert len(outcome.late) == len(late)
+    dropped = [turn for turn in turns if turn.is_late and late_goes_by == "drop"]
+    waiting = [turn for turn in turns if turn not in left and turn not in dropped]
+    assert outcome.held == len(waiting)
+
+
+@MORE
+@given(policies(), reads(), strategies.plans, st.sampled_from(("whole", "carefully")))
+def test_so_it_is_behind_what_lets_all_pass(
+    policy: AnyOperator, read: Read, plan: list[Stop], how: str
+) -> None:
+    lanes, carefully = len(read.partitions), how == "carefully"
+    behind = run(across([NO_IDS, policy], lanes, carefully=carefully), read.place, plan)
+    assert behind == run(across([policy], lanes), read.place)
+
+
+@FEWER
+@given(policies(), reads(), strategies.plans)
+def test_memory_and_rocksdb_agree(policy: AnyOperator, read: Read, plan: list[Stop]) -> None:
+    assert_both_stores_agree(across([policy], len(read.partitions)), read.place, plan)
+
+
+@MORE
+@given(
+    strategies.positive_durations_ms, st.sampled_from(LATE), strategies.records(), strategies.plans
+)
+def test_over_one_partition_it_is_a_reorder_but_for_equal_times(
+    grace_ms: int, late: str, records: list[Record], plan: list[Stop]
+) -> None:
+    policy = ReorderPolicy.model_validate(
+        {"name": "reorder", "store": "reorder", "grace_ms": grace_ms, "late": late}
+    )
+    # Equal times leave by key from a reorder, and by arrival from a merge.
+    records = [record._replace(key=b"k") for record in records]
+    place = list(read_at_random({0: records}, Random(0)))
+    merged, reordered = run(across([policy], 1), place, plan), run(operator_of(policy), records)
+    assert _without_causes(merged) == _without_causes(reordered)
+    assert (merged.held, len(merged.late)) == (reordered.held, len(reordered.late))
+
+
+@FEWER
+@given(strategies.positive_durations_ms, reads(), strategies.plans)
+def test_a_buffer_that_spills_is_like_one_without_bounds(
+    grace_ms: int, read: Read, plan: list[Stop]
+) -> None:
+    plain = ReorderPolicy(name="reorder", store="reorder", grace_ms=grace_ms)
+    spilling = plain.model_copy(update={"buffer": BufferPolicy(records=2, when_full="spill")})
+    lanes = len(read.partitions)
+    assert run(across([spilling], lanes), read.place, plan) == run(
+        across([plain], lanes), read.place
+    )
+
+
+def expected_of(policy: AnyOperator, read: Read) -> tuple[list[Turn], list[Turn]]:
+    """All turns, and those that have come when every partition has said its time."""
+    grace_ms = policy.grace_ms if isinstance(policy, ReorderPolicy) else 0
+    turns = merge(read.partitions, grace_ms)
+    return turns, left_by(turns, read.partitions, grace_ms)
+
+
+def _as_output(record: Record) -> Output:
+    return Output(0, record.key, record.value, record.timestamp_ms, record.headers)
+
+
+def _without_causes(outcome: Outcome) -> list[Output]:
+    return [output._replace(cause=0) for output in outcome.outputs]

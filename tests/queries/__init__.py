@@ -1,0 +1,1 @@
+"""Queries by columns, as far as they need no Spark."""

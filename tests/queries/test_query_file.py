@@ -1,0 +1,76 @@
+"""A query's file is the query that Python would write, or says what is wrong with a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace.contracts.errors import JobInvalid
+from headrace.spark_jobs.cli.job_file import load_job
+from headrace.spark_jobs.jobs.config import inputs_of
+from headrace.spark_jobs.queries.compiled import QueryJob
+from headrace.spark_jobs.queries.file import query_schema
+from tests.architecture.source import ROOT
+
+GOOD = """\
+query: |
+  SELECT o.key, order_id, quantity * price_cents AS total_cents
+  FROM orders o LEFT JOIN prices FOR SYSTEM_TIME AS OF o.time AS p ON o.key = p.key
+name: priced
+servers: localhost:9092
+checkpoint: checkpoints/priced
+streams:
+  orders: {topic: orders.cleaned, schema: "order_id STRING, quantity BIGINT"}
+tables:
+  prices: {topic: prices.cleaned, schema: price_cents BIGINT, retention: 30d, pipeline: null}
+sink: {delta: {folder: tables/priced, mode: upsert}}
+every: 5s
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "job.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_a_file_is_the_query_that_python_would_write(tmp_path: Path) -> None:
+    job, config = load_job(written(tmp_path, GOOD))
+    orders = hr.stream("orders.cleaned", "order_id STRING, quantity BIGINT")
+    prices = hr.table("prices.cleaned", "price_cents BIGINT", retention="30d", pipeline=None)
+    wanted = orders.join_as_of(prices, how="left")
+    assert isinstance(job, QueryJob)
+    assert job.query == wanted.select("key", "order_id", "quantity * price_cents AS total_cents")
+    assert {name: one.pipeline for name, one in inputs_of(config).items()} == {
+        "table": None,
+        "stream": "orders",
+    }
+    assert config.every_ms == 5_000
+    assert config.sink.delta is not None
+    assert config.sink.delta.mode == "upsert"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (GOOD.replace("query: |", "query: |\n  WITH"), "job.yaml:1:1: query: this is not SQL"),
+        (GOOD.replace("  orders:", "  order:"), "query: `orders AS o` is none of the query's"),
+        (GOOD.replace("retention", "retension"), "job.yaml:10:63: tables.prices.retension: "),
+        (GOOD.replace("retention: 30d, ", ""), "query: the stream `orders.cleaned` joined as of"),
+        (GOOD.replace("name: priced\n", ""), "`name` is missing"),
+        (GOOD.replace("prices.cleaned", "orders.cleaned"), "`orders.cleaned` is the input"),
+    ],
+)
+def test_what_is_wrong_is_a_sentence_with_its_place(
+    tmp_path: Path, text: str, sentence: str
+) -> None:
+    with pytest.raises(JobInvalid) as refused:
+        load_job(written(tmp_path, text))
+    assert sentence in str(refused.value)
+
+
+def test_the_schema_is_what_the_models_say() -> None:
+    kept = (ROOT / "contracts/schemas/query.schema.json").read_text("utf-8")
+    assert kept == query_schema(), "run `make schema`"

@@ -1,0 +1,95 @@
+"""SQL is the same description as the calls that it stands for, or a sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+import headrace as hr
+from headrace.contracts.errors import JobInvalid
+
+PRICES = hr.table("prices.cleaned", "price_cents BIGINT", retention="30d")
+ORDERS = hr.stream("orders.cleaned", "order_id STRING, product STRING, quantity BIGINT")
+BOUGHT = hr.table("bought.cleaned", "customer STRING, cents BIGINT")
+CUSTOMERS = hr.table("customers.cleaned", "name STRING, segment STRING")
+AS_OF = "orders o JOIN prices FOR SYSTEM_TIME AS OF o.time AS p ON o.product = p.key"
+
+ANOTHER_TIME = (
+    "SELECT * FROM orders o JOIN prices FOR SYSTEM_TIME AS OF o.quantity AS p ON o.key = p.key"
+)
+
+
+def test_a_temporal_join_is_join_as_of() -> None:
+    found = hr.sql(
+        "SELECT o.key, order_id, p.price_cents * o.quantity AS total FROM @"
+        " WHERE o.quantity > 0".replace("@", AS_OF),
+        orders=ORDERS,
+        prices=PRICES,
+    )
+    joined = ORDERS.join_as_of(PRICES, on="product")
+    wanted = joined.filter("quantity > 0").select(
+        "key", "order_id", "price_cents * quantity AS total"
+    )
+    assert found == wanted
+
+
+def test_a_left_join_by_the_key_waits_as_it_is_told() -> None:
+    found = hr.sql(
+        "SELECT * FROM orders LEFT JOIN prices FOR SYSTEM_TIME AS OF time AS p"
+        " ON p.key = orders.key",
+        orders=ORDERS,
+        prices=PRICES,
+        grace="10s",
+        corrections=True,
+    )
+    assert found == ORDERS.join_as_of(PRICES, how="left", grace="10s", corrections=True)
+
+
+def test_tables_are_joined_grouped_and_chosen_from() -> None:
+    found = hr.sql(
+        "SELECT segment, count(*) AS orders, sum(cents) / 100 AS euros"
+        " FROM bought b JOIN customers c ON b.customer = c.key"
+        " GROUP BY segment HAVING count(*) > 1",
+        bought=BOUGHT,
+        customers=CUSTOMERS,
+    )
+    grouped = BOUGHT.join_on(CUSTOMERS, "customer").group_by("segment")
+    wanted = grouped.agg(hr.count(), hr.sum("cents")).filter("count > 1")
+    assert found == wanted.select("segment", "count AS orders", "sum_cents / 100 AS euros")
+    by_key = hr.sql("SELECT * FROM a FULL JOIN b ON a.key = b.key", a=BOUGHT, b=CUSTOMERS)
+    assert by_key == BOUGHT.join(CUSTOMERS, how="outer")
+
+
+def test_what_an_aggregate_computes_is_selected_before() -> None:
+    found = hr.sql("SELECT max(cents * 2) FROM b GROUP BY customer", b=BOUGHT)
+    selected = BOUGHT.select("*", "cents * 2 AS _0").group_by("customer")
+    assert found == selected.agg(hr.max("_0").alias("max_0")).select("max_0 AS max_0")
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELEC", "this is"),
+        ("DELETE FROM orders", "one SELECT"),
+        ("SELECT 1; SELECT 2", "one SELECT"),
+        ("SELECT *", "no FROM"),
+        ("SELECT * FROM nowhere", "`nowhere` is none of the query's streams and tables: `orders`"),
+        ("SELECT * FROM @ ORDER BY quantity", "`ORDER` has no meaning"),
+        ("SELECT DISTINCT key FROM @", "`DISTINCT` has no meaning"),
+        ("SELECT p.key FROM @", "`p.key` is not kept behind the join"),
+        ("SELECT x.key FROM @", "`x.key` is of no table"),
+        ("SELECT count(*) FROM @ GROUP BY product", "cannot be grouped"),
+        ("SELECT pieces FROM @", "names a column `pieces`"),
+        ("SELECT row_number() OVER (ORDER BY key) FROM @", "windows are not taken"),
+        ("SELECT * FROM @ AND 1 = 1", "must meet by the key"),
+        ("SELECT * FROM orders o JOIN prices p ON o.product = p.key", "FOR SYSTEM_TIME AS OF"),
+        ("SELECT * FROM bought b JOIN prices p ON b.cents = p.cents", "ON left.column = p.key"),
+        (ANOTHER_TIME, "write `o.time`"),
+        ("SELECT * FROM bought b CROSS JOIN prices p", "another kind"),
+        ("SELECT sum(cents) FROM bought", "need a GROUP BY"),
+        ("SELECT count(DISTINCT cents) FROM bought GROUP BY customer", "cannot take a row out"),
+    ],
+)  # fmt: skip
+def test_what_sql_cannot_say_here_is_a_sentence(query: str, said: str) -> None:
+    with pytest.raises(JobInvalid) as refused:
+        hr.sql(query.replace("@", AS_OF), orders=ORDERS, prices=PRICES, bought=BOUGHT)
+    assert said in str(refused.value)

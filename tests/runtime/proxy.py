@@ -1,0 +1,195 @@
+"""A proxy between a sidecar and its broker that strikes at one request of a transaction.
+
+    with proxied(make_broker) as (broker, proxy):
+        strike = proxy.strike(Kind.END_TXN, How.LATE, before=Kind.PRODUCE, passes=1)
+        strike.wait()
+
+It understands as much of Kafka's protocol as tells requests apart: each begins with its length, its
+kind, its version and a number that its answer repeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any
+
+from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.services.broker.kraft import PLAINTEXT, Endpoint, Listener
+from headrace.services.broker.ports import free_ports
+from tests.kafka.fixtures import OwnKafka
+from tests.kafka.serving import ThreadedServer
+from tests.runtime.sidecar import WITHIN_S
+
+_LOOPBACK = "127.0.0.1"
+_LENGTH_BYTES = 4
+_SLOW_S = 0.5
+
+
+class Kind(IntEnum):
+    """The requests of a transaction, by their number in Kafka's protocol."""
+
+    PRODUCE = 0
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
+
+
+class How(Enum):
+    """What happens to a request."""
+
+    LATE = "its connection is cut, and it arrives within the next transaction"
+    UNANSWERED = "it arrives, and its connection is cut before the answer"
+    LOST = "its connection is cut, and it never arrives"
+    SLOW = "it takes its time"
+
+
+@dataclass(eq=False)
+class Strike:
+    """At the next request of a kind."""
+
+    kind: Kind
+    how: How
+    before: Kind
+    """Behind the end of that transaction, a late request arrives right before one of these."""
+    passes: int = 0
+    """And so many of these may pass before."""
+    held: bytes | None = None
+    is_next_transaction: bool = False
+    _done: threading.Event = field(default_factory=threading.Event)
+
+    def finish(self) -> None:
+        """It has struck."""
+        self._done.set()
+
+    def wait(self) -> None:
+        """Wait until it has struck, and what was held has arrived and was answered."""
+        assert self._done.wait(WITHIN_S), f"no {self.kind.name} was struck: {self}"
+
+
+class _CutError(Exception):
+    """A connection ends here."""
+
+
+class Proxy(ThreadedServer):
+    """Listens at one port of this machine, and speaks with a broker at another."""
+
+    def __init__(self, port: int, broker_port: int) -> None:
+        """Nothing listens before `run`."""
+        super().__init__()
+        self._port = port
+        self._broker_port = broker_port
+        self._strike: Strike | None = None
+
+    @property
+    def address(self) -> str:
+        """Where a sidecar connects."""
+        return f"{_LOOPBACK}:{self._port}"
+
+    def strike(self, kind: Kind, how: How, before: Kind, passes: int) -> Strike:
+        """Strike at the next request of this kind."""
+        strike = Strike(kind, how, before, passes)
+
+        def take() -> None:
+            self._strike = strike
+
+        self._loop.call_soon_threadsafe(take)
+        return strike
+
+    async def _open(self) -> list[asyncio.Server]:
+        return [await asyncio.start_server(self._carry, _LOOPBACK, self._port)]
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection(_LOOPBACK, self._broker_port)
+        asked: dict[bytes, int] = {}
+        ways: list[Coroutine[Any, Any, None]] = [
+            self._carry_requests(reader, up_writer, asked),
+            self._carry_answers(up_reader, writer, asked),
+        ]
+        both = [asyncio.ensure_future(way) for way in ways]
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in both:
+                one.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+            for one_writer in (writer, up_writer):
+                one_writer.transport.abort()
+
+    async def _carry_requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[bytes, int]
+    ) -> None:
+        while True:
+            frame = await _frame(reader)
+            kind = int.from_bytes(frame[4:6])
+            await self._hear_request(kind, frame)
+            asked[frame[8:12]] = kind
+            writer.write(frame)
+
+    async def _hear_request(self, kind: int, frame: bytes) -> None:
+        strike = self._strike
+        if strike is None:
+            return
+        if strike.held is not None and strike.is_next_transaction and kind == strike.before:
+            strike.passes -= 1
+            if strike.passes >= 0:
+                return
+            self._strike = None
+            await self._ask(strike.held)
+            strike.finish()
+        elif kind == strike.kind and strike.held is None and strike.how is not How.UNANSWERED:
+            if strike.how is How.LATE:
+                strike.held = frame
+                strike.is_next_transaction = kind == Kind.INIT_PRODUCER_ID
+                raise _CutError
+            self._strike = None
+            if strike.how is How.SLOW:
+                await asyncio.sleep(_SLOW_S)
+            strike.finish()
+            if strike.how is How.LOST:
+                raise _CutError
+
+    async def _carry_answers(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[bytes, int]
+    ) -> None:
+        while True:
+            frame = await _frame(reader)
+            kind = asked.pop(frame[4:8])
+            strike = self._strike
+            if strike is not None:
+                if strike.how is How.UNANSWERED and kind == strike.kind:
+                    self._strike = None
+                    strike.finish()
+                    raise _CutError
+                if strike.held is not None and kind == Kind.END_TXN:
+                    strike.is_next_transaction = True
+            writer.write(frame)
+
+    async def _ask(self, frame: bytes) -> None:
+        """Hand a request to the broker over a connection of its own, and wait for the answer."""
+        reader, writer = await asyncio.open_connection(_LOOPBACK, self._broker_port)
+        writer.write(frame)
+        await _frame(reader)
+        writer.transport.abort()
+
+
+async def _frame(reader: asyncio.StreamReader) -> bytes:
+    length = await reader.readexactly(_LENGTH_BYTES)
+    return length + await reader.readexactly(int.from_bytes(length))
+
+
+@contextmanager
+def proxied(make: OwnKafka) -> Iterator[tuple[EmbeddedBroker, Proxy]]:
+    """A broker that sends those who come through a proxy to the proxy again."""
+    ours, theirs = free_ports(2)
+    way_in = Endpoint(f"{_LOOPBACK}:{theirs}", f"{_LOOPBACK}:{ours}")
+    broker = make(listeners={"PROXIED": Listener(PLAINTEXT, way_in)})
+    proxy = Proxy(ours, theirs)
+    with proxy.run():
+        yield broker, proxy

@@ -1,0 +1,104 @@
+"""What has the name of another topic is not taken for it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+
+from headrace.contracts.errors import GroupBusy
+from headrace.services.cli.reset import reset
+from tests.runtime.expected import REORDER_AND_DEDUPLICATE, assert_cleaned, some_records
+from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, record
+
+FOREVER = {"retention.ms": "-1"}
+
+
+def run_on(pipeline: Pipeline, step: int) -> Sidecar:
+    """Live through the next part of the stream."""
+    pipeline.produce(some_records(100, step, start_ms=step * 12_000))
+    sidecar = pipeline.start()
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    return sidecar
+
+
+def delete(pipeline: Pipeline, *topics: str) -> None:
+    """Delete topics, and wait until they are gone."""
+
+    async def act() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=pipeline.servers)
+        await admin.start()
+        try:
+            await admin.delete_topics(list(topics))
+        finally:
+            await admin.close()
+
+    asyncio.run(act())
+    pipeline.wait_until(lambda: not pipeline.clients.topics() & set(topics), "no such topics")
+
+
+def test_a_source_that_was_made_anew_and_is_longer_is_a_sentence(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)
+    run_on(pipeline, 0)
+    delete(pipeline, pipeline.source)
+    pipeline.clients.make_topic(pipeline.source, 1, FOREVER)
+    pipeline.produce(some_records(300, 1, start_ms=12_000))
+    sidecar = pipeline.start()
+    assert sidecar.wait() == 4
+    assert f"`{pipeline.source}` was deleted and made anew since this state was" in sidecar.log
+    assert "headrace reset" in sidecar.last_words
+
+
+def test_a_folder_from_before_a_reset_elsewhere_is_put_aside(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)
+    run_on(pipeline, 0)
+    # On another machine: nobody deletes what lies on this one.
+    elsewhere = pipeline.folder / "elsewhere"
+
+    def is_reset() -> bool:
+        try:
+            reset(
+                pipeline.file,
+                yes=True,
+                cleaned=True,
+                bootstrap_servers=pipeline.servers,
+                state_folder=elsewhere,
+            )
+        except GroupBusy:
+            # Who has an instance id counts for a while.
+            return False
+        return True
+
+    pipeline.wait_until(is_reset, "a reset")
+    sidecar = run_on(pipeline, 1)
+    assert "it belongs to a changelog that was deleted since" in sidecar.log
+    assert_cleaned(pipeline)
+
+
+def test_a_repartition_topic_that_grew_is_a_sentence(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline("deduplicate: {by: id, id: header.id, interval: 10m}")
+    pipeline.produce([record(b"k", b"v", 1_000, (("id", b"1"),))])
+    sidecar = pipeline.start()
+    pipeline.wait_for_cleaned(1)
+    assert sidecar.stop() == 0
+    first = pipeline.spec.hops()[0].changelog
+    together = [topic.name for topic in pipeline.spec.topics() if topic != first]
+    asyncio.run(grow(pipeline.servers, together, 3))
+    sidecar = pipeline.start()
+    assert sidecar.wait() == 4
+    # Whichever hop is opened first: the one that spreads, or the one behind it.
+    assert re.search("(had|over) 1 partitions.*, and .*has 3 now: ", sidecar.last_words)
+
+
+async def grow(servers: str, topics: list[str], count: int) -> None:
+    """Add partitions, to all topics that go together."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+    await admin.start()
+    try:
+        await admin.create_partitions({topic: NewPartitions(count) for topic in topics})
+    finally:
+        await admin.close()

@@ -1,0 +1,201 @@
+"""One partition's way out, beside another that has the same transactional id, or had it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import ProducerFenced
+from aiokafka.structs import TopicPartition
+
+from headrace.services.kafka import seams
+from headrace.services.kafka.limits import Limits
+from headrace.services.kafka.unfinished import Known, Takeover
+from headrace.services.runtime.output.outbox import Name, Outbox
+from tests.kafka.clients import FOREVER, fresh_name
+from tests.kafka.fixtures import OwnKafka, SharedKafka
+from tests.runtime.sidecar import record
+
+TIMEOUT_MS = 10_000
+ONE = [record(b"k", b"v", 1_000)]
+
+
+def outbox(servers: str, topic: str, former: str | None = None) -> Outbox:
+    """A way out to this topic."""
+    name = Name(f"{topic}/0", TIMEOUT_MS, Known([topic]), former)
+    return Outbox({"bootstrap_servers": servers}, topic, name, Limits({}))
+
+
+async def write(out: Outbox, topic: str) -> None:
+    """Send a record, and wait until it is acknowledged."""
+    await out.send(topic, 0, ONE)
+    await out.settle()
+
+
+async def tell(out: Outbox, topic: str) -> None:
+    """Make an offset part of the transaction."""
+    await out.tell_offsets({TopicPartition(topic, 0): 1})
+
+
+async def commit(out: Outbox, _: str) -> None:
+    """End the transaction."""
+    await out.commit()
+
+
+@pytest.fixture
+def topic(kafka: SharedKafka) -> str:
+    return kafka.clients.make_topic(fresh_name("out"), 1, FOREVER)
+
+
+async def begin(out: Outbox, _: str) -> None:
+    """Begin the next one."""
+    await out.begin()
+
+
+@pytest.mark.parametrize("call", [write, tell, commit, begin])
+def test_who_was_fenced_is_told_so_by_every_call(
+    kafka: SharedKafka, topic: str, call: Callable[[Outbox, str], Awaitable[None]]
+) -> None:
+    async def live() -> None:
+        first, second = (outbox(kafka.bootstrap_servers, topic) for _ in range(2))
+        await first.start()
+        await first.begin()
+        await write(first, topic)
+        await second.start()
+        with pytest.raises(ProducerFenced):
+            await tell(first, topic)
+        with pytest.raises(ProducerFenced):
+            await call(first, topic)
+        await first.stop()
+        await second.stop()
+
+    asyncio.run(live())
+
+
+def test_who_was_away_while_another_took_over_is_fenced_and_fences_nobody(
+    kafka: SharedKafka, topic: str
+) -> None:
+    async def live() -> None:
+        away, successor = (outbox(kafka.bootstrap_servers, topic) for _ in range(2))
+        await away.start()
+        await away.begin()
+        await write(away, topic)
+        await away.commit()
+        away._lost_connection()  # noqa: SLF001 - as its client tells it
+        await successor.start()
+        await successor.begin()
+        await write(successor, topic)
+        with pytest.raises(ProducerFenced):
+            await away.begin()
+        await successor.commit()
+        for one in (away, successor):
+            await one.stop()
+
+    asyncio.run(live())
+    assert len(kafka.clients.consume_all(topic)) == 2
+
+
+async def cut_off(out: Outbox) -> None:
+    """End its connections, and wait until it has heard of it."""
+    for connection in out._producer.client._conns.values():  # noqa: SLF001
+        connection._writer.transport.abort()  # noqa: SLF001
+    while not out._has_lost_connection:  # noqa: ASYNC110, SLF001
+        await asyncio.sleep(0)
+
+
+def test_within_a_transaction_nothing_is_sent_behind_a_lost_connection(
+    kafka: SharedKafka, topic: str
+) -> None:
+    async def live() -> None:
+        out = outbox(kafka.bootstrap_servers, topic)
+        await out.start()
+        await out.begin()
+        await write(out, topic)
+        await cut_off(out)
+        # It might stand behind a transaction that a dead broker has not ended everywhere.
+        with pytest.raises(seams.ConnectionLostError):
+            await write(out, topic)
+        await out.stop()
+
+    asyncio.run(live())
+    assert len(kafka.clients.consume_all(topic, read_committed=False)) == 1
+
+
+def test_a_lost_connection_ends_an_epoch(kafka: SharedKafka, topic: str) -> None:
+    async def live() -> None:
+        out = outbox(kafka.bootstrap_servers, topic)
+        await out.start()
+        epochs = []
+        for is_lost in (False, False, True, False):
+            if is_lost:
+                await cut_off(out)
+            await out.begin()
+            await write(out, topic)
+            await out.commit()
+            epochs.append(out._producer._txn_manager.producer_epoch)  # noqa: SLF001
+        await out.stop()
+        first = epochs[0]
+        assert epochs == [first, first, first + 1, first + 1]
+
+    asyncio.run(live())
+    assert len(kafka.clients.consume_all(topic)) == 4
+
+
+def test_a_former_id_is_ended_once(kafka: SharedKafka, topic: str) -> None:
+    former = f"former-{topic}-0"
+
+    async def take() -> None:
+        out = outbox(kafka.bootstrap_servers, topic, former)
+        await out.start()
+        await out.stop()
+
+    async def told() -> object:
+        out = outbox(kafka.bootstrap_servers, topic)
+        await out.start()
+        takeover = Takeover(out._producer.client, former, TIMEOUT_MS, Known([topic]))  # noqa: SLF001
+        found = await takeover._told()  # noqa: SLF001
+        await out.stop()
+        return found
+
+    async def live() -> None:
+        await take()
+        assert await told() is None
+        old = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=former)
+        async with old:
+            await old.begin_transaction()
+            await old.send_and_wait(topic, b"never committed")
+            await take()
+            with pytest.raises(ProducerFenced):
+                await old.send_and_wait(topic, b"too late")
+        ended = await told()
+        await take()
+        assert await told() == ended
+        async with AIOKafkaProducer(
+            bootstrap_servers=kafka.bootstrap_servers, transactional_id=former
+        ):
+            # Somebody went back to an earlier version, and then on again.
+            assert await told() != ended
+        await take()
+
+    asyncio.run(live())
+    assert kafka.clients.consume_all(topic) == []
+
+
+def test_a_start_that_is_cancelled_is_over_when_it_says_so(kafka_own: OwnKafka) -> None:
+    broker = kafka_own()
+
+    async def live() -> None:
+        out = outbox(broker.bootstrap_servers, "out")
+        broker.pause()
+        starting = asyncio.ensure_future(out.start())
+        await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        await out.stop()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        broker.resume()
+
+    asyncio.run(live())

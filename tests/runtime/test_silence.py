@@ -1,0 +1,76 @@
+"""A partition that is silent at its end says so, once, until records come again."""
+
+from __future__ import annotations
+
+from headrace.contracts.progress import Progress
+from tests.runtime.sidecar import MakePipeline, Pipeline, record
+
+DEDUPLICATE = "deduplicate: {by: key, interval: 10m}"
+BY_ID = "deduplicate: {by: id, id: key, interval: 10m}"
+
+
+def of_partition(pipeline: Pipeline, number: int) -> list[Progress]:
+    """What a partition has said, in order."""
+    return [row for row in pipeline.progress() if row.partition == number]
+
+
+def is_idle(pipeline: Pipeline, number: int) -> bool:
+    """What it said last."""
+    said = of_partition(pipeline, number)
+    return bool(said) and said[-1].is_idle
+
+
+def test_an_empty_partition_is_idle_at_once_and_any_other_behind_a_silence(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline(DEDUPLICATE, partitions=2, source="idle: 2s")
+    pipeline.produce([record(b"a", b"1", 1_000)])
+    pipeline.start()
+    pipeline.wait_for_cleaned(1)
+    pipeline.wait_until(lambda: is_idle(pipeline, 1), "word of the empty partition")
+    pipeline.wait_until(lambda: is_idle(pipeline, 0), "word of the silent partition")
+    busy, idle = of_partition(pipeline, 0)
+    assert busy == idle._replace(is_idle=False)
+    assert (idle.progress_ms, idle.source_offset, idle.cleaned_offset) == (1_000, 1, 0)
+    pipeline.produce([record(b"b", b"2", 2_000)])
+    pipeline.wait_until(lambda: len(of_partition(pipeline, 0)) == 4, "a row that ends it, and one")
+    assert [row.is_idle for row in of_partition(pipeline, 0)] == [False, True, False, True]
+    # A row a change, however long it lasts.
+    assert [(row.is_idle, row.progress_ms) for row in of_partition(pipeline, 1)] == [(True, -1)]
+
+
+def test_behind_a_repartition_a_place_is_idle_when_all_its_sources_are(
+    make_pipeline: MakePipeline,
+) -> None:
+    reorder = "reorder: {grace: 1s, idle: 3s}"
+    pipeline = make_pipeline(BY_ID, reorder, partitions=3, source="idle: 2s")
+    pipeline.produce([record(b"a", b"1", 1_000), record(b"b", b"2", 5_000)])
+    pipeline.start()
+    # Two partitions are empty, so nobody is waited for, and what is past its grace leaves.
+    assert pipeline.wait_for_cleaned(1)[0].value == b"1"
+    pipeline.wait_until(lambda: all(is_idle(pipeline, at) for at in range(3)), "word of all places")
+
+
+def test_who_holds_records_on_time_is_not_idle(make_pipeline: MakePipeline) -> None:
+    holding = make_pipeline("reorder: {grace: 1s}", partitions=2, source="idle: 1s")
+    holding.produce([record(b"a", b"1", 1_000), record(b"b", b"2", 5_000)])
+    holding.start()
+    holding.wait_for_cleaned(1)
+    holding.wait_until(lambda: is_idle(holding, 1), "word of the empty partition")
+    holding.produce([record(b"c", b"3", 9_000, partition=1)])
+    # Both hold one now; the second told of it that it is awake again.
+    holding.wait_until(lambda: not is_idle(holding, 1), "word that it is awake")
+    assert [row.progress_ms for row in of_partition(holding, 0)][-1] == 4_000
+    assert not any(row.is_idle for row in of_partition(holding, 0))
+
+
+def test_who_must_wait_for_ever_is_told_nothing(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(BY_ID, "reorder: {grace: 1s}", partitions=2, source="idle: never")
+    pipeline.produce([record(b"a", b"1", 1_000), record(b"b", b"2", 5_000)])
+    sidecar = pipeline.start()
+    pipeline.wait_until_done()
+    pipeline.produce([record(b"c", b"3", 3_000, partition=1)])
+    # The other partition has passed 2 s by then, and only now it is known that nothing is earlier.
+    assert [one.value for one in pipeline.wait_for_cleaned(1)] == [b"1"]
+    assert not any(row.is_idle for row in pipeline.progress())
+    assert sidecar.stop() == 0

@@ -1,0 +1,83 @@
+"""orders-prices whose driver dies in its first micro-batch, and with code that was changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from headrace.spark_jobs.cli.job_file import load_job
+from headrace.spark_jobs.jobs import orders_prices, run
+from headrace.spark_jobs.jobs.inputs import Inputs
+from headrace.spark_jobs.jobs.orders_prices import VALUES, Config, Row
+from headrace.spark_jobs.session import open_session
+from headrace.spark_jobs.shapes import JOINED
+from headrace.spark_jobs.write.delta import DeltaSink
+from headrace.spark_jobs.write.kafka import Written
+from tests.spark.driver import QUICK_JAVA, kill_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["VALUES", "Config", "Row", "transform"]
+
+Moment = Literal["between writers", "behind the table"]
+_STRIKE, _CODE = "HEADRACE_TEST_STRIKE", "HEADRACE_TEST_CODE"
+SHUFFLE_PARTITIONS = 2
+
+
+def transform(inputs: Inputs, config: Config) -> DataFrame:
+    """Join as it does, and let go of the last task's rows when nobody is there to write them."""
+    results = orders_prices.transform(inputs, config)
+    if os.environ.get(_CODE):
+        results = results.where((F.col("verdict") != JOINED) | (F.col("offset") % 2 == 1))
+    if os.environ.get(_STRIKE) != "between writers":
+        return results
+    driver = os.getpid()
+
+    def pass_on(tables: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        yield from tables
+        context = TaskContext.get()
+        # One task runs at a time: the first writer has committed, and this one has not.
+        if context is not None and context.partitionId() == SHUFFLE_PARTITIONS - 1:
+            kill_session(driver)
+
+    return results.mapInArrow(pass_on, results.schema)
+
+
+def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool = False) -> None:
+    """The life of one driver, one task at a time, until it has read all or is struck."""
+    os.environ.update({_STRIKE: strike or "", _CODE: "yes" if changed_code else ""})
+    if strike == "behind the table":
+        run.DeltaSink = _Struck  # type: ignore[attr-defined]
+    job, config = load_job(file)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": QUICK_JAVA,
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+    spark = open_session(
+        config.name,
+        master="local[1]",
+        shuffle_partitions=config.shuffle_partitions,
+        settings=settings,
+    )
+    for query in run.queries(spark, job, config, once=True, tell=_tell):
+        query.awaitTermination()
+    spark.stop()
+
+
+class _Struck(DeltaSink):
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        super().write(frame, batch_id)
+        kill_session(os.getpid())
+
+
+def _tell(batch_id: int, written: Written) -> None:
+    print("wrote", batch_id, written.records, written.replayed, flush=True)

@@ -1,0 +1,347 @@
+"""Queries by columns through real queries of Spark, over rows in files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+import headrace as hr
+from headrace.contracts.errors import JobInvalid, SchemaRefused
+from headrace.contracts.record import Record
+from headrace.spark_jobs.cli.query_job import described
+from headrace.spark_jobs.jobs.inputs import Inputs
+from headrace.spark_jobs.jobs.run import format_of
+from headrace.spark_jobs.operators.frames import Hearing
+from headrace.spark_jobs.queries.compiled import QueryJob
+from headrace.spark_jobs.queries.described import Query
+from headrace.spark_jobs.read.decode import checked
+from headrace.spark_jobs.shapes import CHANGED, DEAD, JOINED
+from headrace.spark_jobs.write.output import columns
+from tests.spark.frames import Row, small_session, stream_rows, write_rows
+
+HOUR_MS = 3_600_000
+FAR_MS = 10 * HOUR_MS
+Leaves = list[tuple[str, str | None, Any]]
+"""Verdict, key and value of what leaves."""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = small_session("queries")
+    yield session
+    session.stop()
+
+
+class Ran:
+    """What a query gave: its rows in the order of their tasks, and as a table would have them."""
+
+    def __init__(self) -> None:
+        self.rows: Leaves = []
+        self.records: list[dict[str, Any]] = []
+        self.table: list[dict[str, Any]] = []
+
+    def of(self, verdict: str) -> list[tuple[str | None, Any]]:
+        """The keys and values of one verdict, sorted."""
+        found = [(key, value) for said, key, value in self.rows if said == verdict]
+        return sorted(found, key=str)
+
+    def last(self) -> dict[str | None, Any]:
+        """The last value of each key of a table."""
+        return {key: value for said, key, value in self.rows if said == CHANGED}
+
+
+@pytest.fixture
+def run(spark: SparkSession, tmp_path: Path) -> Callable[..., Ran]:
+    """Run a query over rows; its inputs are numbered as it names its sources."""
+
+    def run_query(query: Query, rows: list[Row]) -> Ran:
+        job, config = described(
+            query, name="it", to=hr.console(), servers="here:1", checkpoint="unused", tasks=2
+        )
+        names = list(job.sources)
+        formats = {number: format_of(job, name) for number, name in enumerate(names)}  # type: ignore[arg-type]
+        read = stream_rows(spark, write_rows(tmp_path / "in", rows))
+        hearing = Hearing(None, dict.fromkeys(range(len(names)), 0))
+        results = job.transform(Inputs(names, checked(read, formats), hearing, {}), config)
+        return collected(results, job, tmp_path / "checkpoint")
+
+    return run_query
+
+
+def collected(results: DataFrame, job: QueryJob, checkpoint: Path) -> Ran:
+    ran = Ran()
+
+    def take(frame: DataFrame, _batch: int) -> None:
+        frame.persist()
+        rows = frame.where("verdict NOT IN ('count', 'said', 'lowest')")
+        for row in rows.orderBy("task", "sequence").collect():
+            value = None if row["value"] is None else text(row["value"])
+            ran.rows.append((row["verdict"], text(row["key"]), value))
+            ran.records.append(row.asDict(recursive=True))
+        table = columns(frame.where("verdict IN ('joined', 'changed')"), job.Row)
+        ran.table += [row.asDict(recursive=True) for row in table.collect()]
+        frame.unpersist()
+
+    writer = results.writeStream.foreachBatch(take).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+    return ran
+
+
+def text(found: bytes) -> Any:
+    try:
+        return json.loads(found)
+    except ValueError:
+        return bytes(found).decode()
+
+
+def said(side: int, *records: tuple[str, int, object]) -> list[Row]:
+    """Records of an input in the order of their offsets; text is taken as it is."""
+    rows = []
+    for offset, (key, at_ms, value) in enumerate(records):
+        told = value if isinstance(value, str) or value is None else json.dumps(value)
+        raw = None if told is None else told.encode()
+        rows.append((side, Record(key.encode(), raw, at_ms, (("h", b"1"),), str(side), 0, offset)))
+    return rows
+
+
+PRICES = hr.table("prices.cleaned", "price_cents BIGINT", retention="30d")
+ORDERS = hr.stream("orders.cleaned", "order_id STRING, quantity BIGINT")
+END = ("end", FAR_MS, {"order_id": "end", "quantity": 0})
+PRICES_SAID = (
+    ("p1", 100, {"price_cents": 7}),
+    ("p1", 300, {"price_cents": 9}),
+    ("p2", 100, {"price_cents": "dear"}),
+    ("end", FAR_MS, {"price_cents": 0}),
+)
+
+
+def test_orders_meet_the_price_of_their_own_time(
+    spark: SparkSession, run: Callable[..., Ran]
+) -> None:
+    assert spark is not None
+    priced = (
+        ORDERS.filter("order_id <> 'end'")
+        .join_as_of(PRICES, how="left")
+        .select(
+            "key",
+            "order_id",
+            (F.col("quantity") * F.col("price_cents")).alias("total_cents"),
+            # No row has no quantity, but one that is left out, and the counts of a task.
+            "100 div coalesce(quantity, 0) AS share",
+        )
+    )
+    orders = said(
+        1,
+        ("p1", 200, {"order_id": "a", "quantity": 2}),
+        ("p1", 300, {"order_id": "b", "quantity": 2}),
+        ("p1", 50, {"order_id": "c", "quantity": 2}),
+        ("p2", 200, {"order_id": "d", "quantity": 1}),
+        ("p2", 200, "{no JSON"),
+        END,
+    )
+    ran = run(priced, [*said(0, *PRICES_SAID), *orders])
+    assert ran.of(JOINED) == [
+        ("p1", {"key": "p1", "order_id": "a", "total_cents": 14, "share": 50}),
+        ("p1", {"key": "p1", "order_id": "b", "total_cents": 18, "share": 50}),
+        ("p1", {"key": "p1", "order_id": "c", "total_cents": None, "share": 50}),
+        ("p2", {"key": "p2", "order_id": "d", "total_cents": None, "share": 100}),
+    ]
+    assert ran.of(DEAD) == [("p2", "{no JSON"), ("p2", {"price_cents": "dear"})]
+    assert all(row["headers"][0]["key"] == "h" for row in ran.records)
+
+
+def test_a_payment_looks_up_by_its_currency_and_leaves_with_its_own_key(
+    run: Callable[..., Ran],
+) -> None:
+    rates = hr.table("rates", "rate DECIMAL(38, 18), key STRING", retention="30d")
+    payments = hr.stream("payments", "currency STRING, amount DECIMAL(20, 2), time TIMESTAMP")
+    euros = payments.filter("amount <> 13").join_as_of(
+        rates.filter("rate > 0").select("rate", "value_key AS note", "time AS since"),
+        on="currency",
+        how="left",
+    )
+    rows = [
+        *said(
+            0,
+            ("usd", 100, '{"rate": 0.920000000000000001, "key": "x"}'),
+            ("usd", 200, '{"rate": -1}'),
+            ("end", FAR_MS, '{"rate": 1}'),
+        ),
+        *said(
+            1,
+            (
+                "a",
+                150,
+                '{"currency": "usd", "amount": 10.10, "time": "2020-01-01T01:02:03.123456+01:00"}',
+            ),
+            ("b", 250, '{"currency": "usd", "amount": 1}'),
+            ("c", 150, '{"currency": null, "amount": 2}'),
+            ("d", 150, '{"currency": "usd", "amount": 13}'),
+            ("e", 150, '{"currency": "usd", "amount": NaN}'),
+            ("end", FAR_MS, '{"currency": "end", "amount": 13}'),
+        ),
+    ]
+    ran = run(euros, rows)
+    empty = {"rate": None, "note": None, "since": None, "value_time": None}
+    assert ran.of(JOINED) == [
+        (
+            "a",
+            {
+                "currency": "usd",
+                "amount": 10.10,
+                "value_time": "2020-01-01T00:02:03.123456Z",
+                "rate": 0.920000000000000001,
+                "note": "x",
+                "since": "1970-01-01T00:00:00.100000Z",
+            },
+        ),
+        ("b", {"currency": "usd", "amount": 1.00, **empty}),
+        ("c", {"currency": None, "amount": 2.00, **empty}),
+    ]
+    raw = next(bytes(row["value"]) for row in ran.records if row["key"] == b"a")
+    assert b'"amount":10.10' in raw
+    assert b'"rate":0.920000000000000001' in raw
+    assert [key for key, _ in ran.of(DEAD)] == ["e"]
+    assert {
+        header["key"]
+        for row in ran.records
+        if row["verdict"] == JOINED
+        for header in row["headers"]
+    } == {"h"}
+
+
+CUSTOMERS = hr.table("customers", "name STRING, segment STRING", pipeline=None)
+BOUGHT = hr.table("bought", "customer STRING, cents BIGINT, price DECIMAL(10, 2)", pipeline=None)
+WHO = BOUGHT.join_on(CUSTOMERS, "customer")
+DOUBLES = BOUGHT.select("CAST(cents AS DOUBLE) AS d", "customer")
+
+
+def test_tables_meet_and_are_folded_exactly(run: Callable[..., Ran]) -> None:
+    folded = (
+        BOUGHT.filter("cents <> 13")
+        .join_on(CUSTOMERS, "customer")
+        .group_by("segment")
+        .agg(
+            hr.count(),
+            hr.sum("cents"),
+            hr.avg("cents"),
+            hr.min("name"),
+            hr.max("cents"),
+            paid=hr.sum("price"),
+            mean=hr.avg("price"),
+        )
+        .filter("count < 3")
+        .select("key", "*", "sum_cents IS NULL AS too_much")
+    )
+    big = (1 << 63) - 1
+    customers = said(
+        1,
+        ("c1", 1, {"name": "Ann", "segment": "x"}),
+        ("c2", 2, {"name": "Bob", "segment": "y"}),
+        ("c3", 2, {"name": "Cy", "segment": None}),
+    )
+    bought = said(
+        0,
+        ("o1", 3, '{"customer": "c1", "cents": 5, "price": 0.10}'),
+        ("o2", 4, '{"customer": "c1", "cents": 6, "price": 0.20}'),
+        ("o2", 5, '{"customer": "c2", "cents": 6, "price": 0.20}'),
+        ("o3", 6, f'{{"customer": "c2", "cents": {big}, "price": null}}'),
+        ("o4", 7, '{"customer": "c1", "cents": 13, "price": 1}'),
+        ("o5", 8, '{"customer": "c3", "cents": 1, "price": 1}'),
+        ("o6", 9, '{"customer": "c4", "cents": 1, "price": 1}'),
+    )
+    last = run(folded, [*bought, *customers]).last()
+    assert last["x"] == {
+        "key": "x", "segment": "x", "count": 1, "sum_cents": 5, "avg_cents": 5.0, "min_name": "Ann",
+        "max_cents": 5, "paid": 0.10, "mean": 0.10, "too_much": False,
+    }  # fmt: skip
+    assert last["y"] == {
+        "key": "y", "segment": "y", "count": 2, "sum_cents": None, "min_name": "Bob",
+        "avg_cents": float(big + 6) / 2, "max_cents": big, "paid": 0.20, "mean": 0.20,
+        "too_much": True,
+    }  # fmt: skip
+    assert last.keys() == {"x", "y"}
+
+
+def test_tables_meet_by_key_and_are_told_by_column(run: Callable[..., Ran]) -> None:
+    notes = hr.table("notes", "note STRING, at TIMESTAMP, ratio DOUBLE", pipeline=None)
+    both = CUSTOMERS.select("upper(name) AS name").join(notes, how="outer").filter("note <> 'no'")
+    rows = [
+        *said(0, ("c1", 1, {"name": "Ann"}), ("c2", 2, {"name": "Bob"}), ("c1", 9, None)),
+        *said(
+            1,
+            ("c1", 5, {"note": "no"}),
+            ("c2", 6, {"note": "é", "at": "2020-01-01T00:00:00.000001Z", "ratio": 0.1}),
+            ("c3", 6, {"note": "z", "ratio": 1e300}),
+        ),
+    ]
+    ran = run(both, rows)
+    assert ran.last() == {
+        "c1": None,
+        "c2": {"name": "BOB", "note": "é", "at": "2020-01-01T00:00:00.000001Z", "ratio": 0.1},
+        "c3": {"name": None, "note": "z", "at": None, "ratio": 1e300},
+    }
+    (row,) = [one for one in ran.table if one["note"] == "é"]
+    assert (row["key"], row["at"].microsecond, row["deleted"]) == ("c2", 1, False)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (lambda: PRICES.select("price"), "names a column `price`"),
+        (lambda: ORDERS.join_as_of(CUSTOMERS), "remembers only its latest rows"),
+        (lambda: ORDERS.join_as_of(PRICES, on="none"), "`none`"),
+        (lambda: ORDERS.join_as_of(PRICES).join_as_of(PRICES), "write it to a topic"),
+        (lambda: ORDERS.join_as_of(PRICES, corrections=True).filter("true"), "before the join"),
+        (lambda: ORDERS.join_as_of(PRICES).group_by("key"), "cannot be grouped"),
+        (lambda: ORDERS.group_by("key"), "cannot be grouped"),
+        (lambda: ORDERS.select("quantity AS key"), "the record's own key"),
+        (lambda: ORDERS.select("quantity", "order_id AS Quantity"), "two columns `quantity`"),
+        (lambda: ORDERS.join_as_of(BOUGHT.join(CUSTOMERS)), "only a table that is read"),
+        (lambda: CUSTOMERS.join(CUSTOMERS), "both have a column `name`"),
+        (lambda: WHO.select("name").group_by("name"), "stands between"),
+        (lambda: BOUGHT.group_by("customer").agg(hr.sum("none")), "`none`"),
+        (lambda: hr.stream("x", ""), "no columns"),
+        (lambda: ORDERS.select(F.lit), "takes names"),
+        (lambda: hr.table("x", "a INT", retention="soon"), "`retention` of the table `x`"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused_where_it_is_written(
+    query: Callable[[], object], said: str
+) -> None:
+    with pytest.raises(JobInvalid, match=said):
+        query()
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "said"),
+    [
+        (ORDERS.join_as_of(PRICES).select("price * 2 AS x"), JobInvalid, "`select"),
+        (ORDERS.join_as_of(PRICES).filter("rand() > 0.5"), JobInvalid, "leave out what is random"),
+        (ORDERS.join_as_of(PRICES).select("sum(quantity) AS s"), JobInvalid, "`select"),
+        (DOUBLES.group_by("customer").agg(hr.sum("d")), JobInvalid, "exactly"),
+        (hr.table("x", "a WRONG"), SchemaRefused, "`x`"),
+    ],
+)  # fmt: skip
+def test_what_only_spark_can_tell_is_refused_before_anything_is_read(
+    spark: SparkSession, query: Query, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        QueryJob(query).prepare(spark)
+
+
+def test_a_description_is_a_value_that_says_what_it_does() -> None:
+    query = ORDERS.filter("quantity > 0").join_as_of(PRICES, on="order_id", grace="10s")
+    assert query == ORDERS.filter("quantity > 0").join_as_of(PRICES, on="order_id", grace=10_000)
+    assert query.columns == ("order_id", "quantity", "price_cents")
+    table, stream, filtered, joined = query.explain().splitlines()
+    assert table.endswith("price_cents BIGINT; state: the versions of the last 30d")
+    assert stream.startswith("stream orders.cleaned, written by `orders`: order_id STRING")
+    assert filtered == "orders.cleaned: filter(quantity > 0)"
+    assert joined.endswith("a record waits for 10s of the stream's own time")

@@ -1,0 +1,177 @@
+"""README's job as its reader runs it: from topics that sidecars wrote to a topic, exactly once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.contracts.progress import LAYOUT, CleanedBy, Progress, cleaned_by_row, progress_row
+from headrace.contracts.record import Record
+from headrace.contracts.topics import cleaned_topic, progress_topic
+from tests.kafka.clients import Clients, fresh_name
+from tests.kafka.fixtures import SharedKafka
+from tests.pages import installed, write_files
+from tests.runtime.sidecar import record
+
+LINES_MAX = 10
+NOTEBOOK = """\
+import json, os
+import headrace as hr
+from headrace.spark import open_session
+
+spark = open_session("notebook", master="local[2]", shuffle_partitions=1)
+"""
+SHOWN = """
+frame = priced.dataframe(spark, servers=os.environ["HEADRACE_BOOTSTRAP_SERVERS"], tasks=2)
+query = frame.writeStream.format("memory").queryName("rows").trigger(availableNow=True)
+query.option("checkpointLocation", "frame").start().awaitTermination()
+rows = spark.sql("SELECT key, unix_millis(time), order_id, total_cents FROM rows WHERE key = 'nut'")
+print(json.dumps([list(row) for row in rows.collect()]))
+"""
+
+
+class Shop:
+    """Orders and prices, as sidecars would have cleaned them, and the job over them."""
+
+    def __init__(self, clients: Clients, folder: Path) -> None:
+        self.clients = clients
+        self.folder = folder
+        self.name = fresh_name("priced")
+        write_files("README.md", folder)
+        self.replace('"priced"', f'"{self.name}"')
+        for topic in ("prices.cleaned", "orders.cleaned", "orders.priced"):
+            self.replace(topic, f"{self.name}-{topic}")
+        for side in ("prices", "orders"):
+            self._make(side)
+
+    def replace(self, old: str, new: str) -> None:
+        """Write a piece of the job otherwise."""
+        file = self.folder / "priced.py"
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new))
+
+    def topic(self, name: str) -> str:
+        """The name of one of its topics."""
+        return f"{self.name}-{name}"
+
+    def _make(self, side: str) -> None:
+        topic = self.topic(f"{side}.cleaned")
+        for spec in (cleaned_topic(topic), progress_topic(topic)):
+            self.clients.make_topic(spec.name, 1, spec.settings())
+        by = CleanedBy(self.topic(side), LAYOUT, "source", {"operators": []})
+        self._tell(topic, cleaned_by_row(by))
+
+    def send(self, side: str, *records: Record) -> None:
+        """Records, and that all is read up to the last of them."""
+        topic = self.topic(f"{side}.cleaned")
+        self.clients.produce(topic, list(records))
+        last, at_ms = self.clients.consume_all(topic)[-1].offset, records[-1].timestamp_ms
+        self._tell(topic, progress_row(Progress(0, at_ms, at_ms, "raw", 0, last)))
+
+    def _tell(self, topic: str, row: tuple[bytes, bytes]) -> None:
+        name = progress_topic(topic).name
+        self.clients.produce(name, [Record(*row, 1, (), name, 0, None)])
+
+    def run(self) -> subprocess.CompletedProcess[str]:
+        """The job, over what is there."""
+        command = ["headrace", "spark", "priced.py", "--once", "--log", "spark.log"]
+        environment = {**installed(), "HEADRACE_BOOTSTRAP_SERVERS": self.clients.servers}
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def priced(self) -> list[tuple[bytes | None, int, object]]:
+        """What it has written."""
+        found = self.clients.consume_all(self.topic("orders.priced"))
+        return [(one.key, one.timestamp_ms, json.loads(one.value or b"null")) for one in found]
+
+
+@pytest.fixture
+def shop(kafka: SharedKafka, tmp_path: Path) -> Shop:
+    return Shop(kafka.clients, tmp_path)
+
+
+def order(key: bytes, order_id: str, quantity: int, at_ms: int) -> Record:
+    value = json.dumps({"order_id": order_id, "quantity": quantity}).encode()
+    return record(key, value, at_ms)
+
+
+def price(key: bytes, cents: int, at_ms: int) -> Record:
+    return record(key, json.dumps({"price_cents": cents}).encode(), at_ms)
+
+
+def row(order_id: str, total_cents: int | None, key: str = "nut") -> dict[str, object]:
+    return {"key": key, "order_id": order_id, "total_cents": total_cents}
+
+
+def test_the_job_of_the_readme_prices_each_order_at_its_own_time(shop: Shop) -> None:
+    assert len((shop.folder / "priced.py").read_text().splitlines()) <= LINES_MAX
+    shop.send("prices", price(b"nut", 5, 1_000), price(b"nut", 9, 3_000), price(b"x", 1, 9_000))
+    shop.send(
+        "orders",
+        order(b"nut", "o1", 2, 2_000),
+        order(b"nut", "o2", 2, 500),
+        record(b"nut", b"no order", 2_500),
+        order(b"nut", "o3", 2, 4_000),
+        # Nobody has said yet that all prices of its time are there.
+        order(b"nut", "o4", 1, 20_000),
+    )
+    done = shop.run()
+    assert done.returncode == 0, done.stderr
+    first = [
+        (b"nut", 500, row("o2", None)),
+        (b"nut", 2_000, row("o1", 10)),
+        (b"nut", 4_000, row("o3", 18)),
+    ]
+    assert shop.priced() == first
+    (dead,) = shop.clients.consume_all(shop.topic("orders.cleaned.dead"))
+    assert (dead.key, dead.value) == (b"nut", b"no order")
+
+    # An expression without an answer is a sentence, and what it was to read waits.
+    shop.replace('col("quantity") *', '(col("quantity") / 0).cast("bigint") *')
+    shop.send("prices", price(b"x", 2, 30_000))
+    shop.send("orders", order(b"nut", "end", 1, 30_000))
+    failed = shop.run()
+    assert failed.returncode == 2, failed.stderr
+    assert "an expression of this job has no answer for a row: Division by zero." in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert shop.priced() == first
+
+    # So is a column that is none, with the line; nothing is read for it.
+    shop.replace('(col("quantity") / 0).cast("bigint") *', 'col("pieces") *')
+    refused = shop.run()
+    assert refused.returncode == 2, refused.stderr
+    assert "`pieces` cannot be resolved" in refused.stderr
+    assert "ERROR" not in refused.stderr
+    assert "priced.py:10: `select(key, order_id, " in refused.stderr
+
+    shop.replace('col("pieces") *', 'col("quantity") *')
+    again = shop.run()
+    assert again.returncode == 0, again.stderr
+    assert shop.priced()[:4] == [*first, (b"nut", 20_000, row("o4", 9))]
+
+
+def test_a_query_is_a_frame_in_a_session_of_ones_own(shop: Shop) -> None:
+    shop.send("prices", price(b"nut", 5, 1_000), price(b"x", 1, 9_000))
+    shop.send("orders", order(b"nut", "o1", 2, 2_000), order(b"x", "end", 1, 9_000))
+    file = shop.folder / "priced.py"
+    script = file.read_text().replace("import headrace as hr", NOTEBOOK)
+    kept, _, _ = script.partition("hr.run(")
+    file.write_text(kept + SHOWN)
+    environment = {**installed(), "HEADRACE_BOOTSTRAP_SERVERS": shop.clients.servers}
+    command = [sys.executable, str(file)]
+    done = subprocess.run(
+        command, cwd=shop.folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [["nut", 2_000, "o1", 10]]

@@ -1,0 +1,69 @@
+"""A Delta table with the last row of each key: merged, and once, whenever the driver dies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from headrace.contracts.record import Record
+from headrace.spark_jobs.connectors import CONNECTORS
+from headrace.spark_jobs.write.delta import DeltaSink, make_table
+from tests.spark.driver import KILLED, Driver
+from tests.spark.strikes import Strike, run_query, write_batch_file
+from tests.spark.tables import live_rows
+
+BATCHES = 3
+KEYS = 5
+
+
+def keep_last(folder: Path, strike: Strike | None) -> None:
+    """The life of one driver; the one that reaches the end is refused in the other mode."""
+    table = str(folder / "delta")
+    upserting, appending = DeltaSink("query", table, upserts=True), DeltaSink("query", table)
+
+    def write(frame: DataFrame, batch: int) -> None:
+        rows = frame.select(
+            F.col("key").cast("string"),
+            F.col("value").isNull().alias("deleted"),
+            F.lit(0).alias("task"),
+            F.col("timestamp_ms").alias("sequence"),
+            F.col("value").cast("string"),
+        )
+        # As a version left it that had no places of rows; where it is, it stays.
+        make_table(frame.sparkSession, table, "key STRING, deleted BOOLEAN, value STRING")
+        upserting.write(rows, batch)
+        if batch == BATCHES - 1:
+            # Whatever it would say is said already, and by then this key has another row.
+            upserting.write(rows.withColumn("value", F.lit("twice")), batch)
+            try:
+                appending.write(rows, batch)
+            except Exception as error:  # noqa: BLE001 - it is looked at by who started this
+                print("refused:", error, flush=True)
+
+    run_query(folder, write, strike, connectors=CONNECTORS)
+
+
+def test_the_last_row_of_a_key_is_the_only_one(tmp_path: Path) -> None:
+    last: dict[str, tuple[str, int]] = {}
+    sequence = 0
+    for batch in range(BATCHES):
+        records = []
+        for key in [b"k%d" % one for one in range(KEYS)] * 3:
+            sequence += 1
+            deleted = (sequence + batch) % 4 == 0
+            value = None if deleted else b"v%d" % sequence
+            records.append(Record(key, value, sequence, (), "", 0, 0))
+            last.pop(key.decode(), None)
+            if value is not None:
+                last[key.decode()] = (value.decode(), batch)
+        write_batch_file(tmp_path / "in", batch, [("unused", one) for one in records])
+    assert 0 < len(last) < KEYS, "a key that is deleted, and others that are not"
+
+    for strike in (Strike(1, "behind"), None):
+        driver = Driver(tmp_path / f"{strike}.log", keep_last, tmp_path, strike)
+        assert driver.wait() == (KILLED if strike else 0), driver.log
+    found = [(row["key"], (row["value"], row["batch"])) for row in live_rows(tmp_path / "delta")]
+    assert sorted(found) == sorted(last.items())
+    assert "was written with `mode: upsert`" in driver.log

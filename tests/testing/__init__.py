@@ -1,0 +1,1 @@
+"""Pipelines in Python, and what `headrace.testing` does with them."""

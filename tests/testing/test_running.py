@@ -1,0 +1,303 @@
+"""What `headrace.testing` says of a pipeline is what the operators do, whatever happens between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given
+
+from headrace import HeadraceError, Pipeline, Record
+from headrace.contracts.errors import ExtraMissing
+from headrace.testing import (
+    Event,
+    Input,
+    check,
+    check_any_cut,
+    check_conservation,
+    run,
+    shown,
+)
+from headrace.testing.strategies import streams
+from tests.cli.test_examples import PIPELINES
+from tests.testing.functions import Longest, is_wanted
+
+CLICKS = (
+    Pipeline("clicks")
+    .source("clicks.raw", max_future="1h")
+    .reorder(grace="10s", late="topic", idle="5s")
+    .deduplicate(by="key+id", id="value.id", interval="10m")
+    .to("clicks.cleaned")
+)
+BY_ID = Pipeline("ids").source("ids.raw").deduplicate(by="id", id="value.id", interval="10m")
+ORDERED_BY_ID = (
+    Pipeline("ids")
+    .source("ids.raw")
+    .reorder(grace="30s")
+    .deduplicate(by="id", id="value.id", interval="10m")
+    .aggregate(function="count", window={"kind": "tumbling", "size": "1m", "grace": "10s"})
+    .suppress(until="window-closes")
+    .to("ids.cleaned")
+)
+TABLE = """
+    # key  time  value
+    a      20s   {"id":1}
+    a      15s   {"id":2}
+    a      12s   {"id":1}
+    a      9s    {"id":3}
+    a      5h    {"id":4}
+    a      40s   nonsense
+    a      60s   {"id":5}
+"""
+
+
+def test_everything_that_leaves_is_there() -> None:
+    result = run(CLICKS, TABLE)
+    assert shown(result.cleaned) == ['a@12s={"id":1}', 'a@15s={"id":2}']
+    assert result.cleaned[1][4:] == ("clicks.cleaned", 0, 1)
+    assert shown(result.late) == ['a@9s={"id":3}']
+    assert [(letter.operator, letter.reason) for letter in result.dead] == [
+        ("intake", "future-timestamp"),
+        ("deduplicate", "undecodable"),
+    ]
+    assert result.counts["held"] == 1
+    assert result.counts["dropped duplicate"] == 1
+    progress = result.progress[0]
+    assert (progress.progress_ms, progress.stream_time_ms) == (50_000, 60_000)
+    assert (progress.source_offset, progress.cleaned_offset) == (7, 1)
+    said = {(one.operator, one.verdict, one.reason) for one in result.decisions}
+    assert ("reorder", "late", "past-grace") in said
+    assert ("deduplicate", "dropped", "duplicate") in said
+    check_conservation(result)
+
+
+def test_records_may_be_python() -> None:
+    rows: list[Input] = [
+        {"key": "a", "time": "20s", "value": b'{"id":1}'},
+        Record(b"a", b'{"id":2}', 15_000, (), "anywhere", 0, None),
+        Event("crash"),
+        {"key": "a", "time": 12_000, "value": '{"id":3}', "headers": [("h", "1")]},
+        Event("idle"),
+    ]
+    result = run(CLICKS, rows)
+    assert shown(result.cleaned) == ['a@12s={"id":3}', 'a@15s={"id":2}', 'a@20s={"id":1}']
+    assert result.cleaned[0].headers == (("h", b"1"),)
+    assert result.progress[0].is_idle
+
+
+def test_a_crash_is_seen_by_nobody() -> None:
+    lines, expected = TABLE.strip().splitlines(), run(CLICKS, TABLE)
+    for event in ("(crash)", "(commit)\n(crash)", "(restart)", "(rebalance)", "(duplicate 2)"):
+        for place in range(2, len(lines) + 1):
+            broken = "\n".join([*lines[:place], event, *lines[place:]])
+            result = run(CLICKS, broken)
+            assert shown(result.cleaned) == shown(expected.cleaned), broken
+            assert result.progress == expected.progress, broken
+            check_conservation(result)
+
+
+@pytest.mark.parametrize("what", ["restart", "rebalance", "crash"])
+def test_stream_time_comes_back(what: Literal["restart", "rebalance", "crash"]) -> None:
+    kept = Pipeline("kept").source("raw").filter(where='key != "x"').to("cleaned")
+    rows: list[Input] = [{"time": "60s"}, Event("commit"), Event(what), {"time": "50s"}]
+    progress = run(kept, rows).progress[0]
+    assert (progress.progress_ms, progress.stream_time_ms) == (60_000, 60_000)
+
+
+def test_what_is_fetched_again_is_turned_away() -> None:
+    result = run(CLICKS, f"{TABLE}(duplicate 3)\n")
+    assert result.counts["turned away"] == 3
+    assert result.counts["taken"] == 7
+
+
+def test_a_crash_reads_again() -> None:
+    told: list[int] = []
+    before = run(COUNTING, [*ONE_AND_TWO, Event("crash")])
+    told.append(len(before.cleaned))
+    assert told == [2]
+    assert CALLS == [b"1", b"2", b"1", b"2"]
+
+
+CALLS: list[bytes | None] = []
+
+
+def counted(record: Record) -> bool:
+    """Remember what it was asked."""
+    CALLS.append(record.value)
+    return True
+
+
+COUNTING = Pipeline("counting").source("raw").filter(where=counted).to("cleaned")
+ONE_AND_TWO: list[Input] = [{"value": "1"}, {"value": "2"}]
+
+
+def test_a_record_that_a_function_fails_on_is_dead_and_others_go_on() -> None:
+    pipeline = Pipeline("wanted").source("raw").filter(where=is_wanted)
+    rows: list[Input] = [{"value": "1"}, {"value": None}, {"value": "unwanted"}, {"value": "2"}]
+    result = run(pipeline.to("cleaned"), rows)
+    assert shown(result.cleaned) == ["null@0ms=1", "null@0ms=2"]
+    assert [(letter.reason, letter.exception) for letter in result.dead] == [
+        ("failed", "builtins.AssertionError")
+    ]
+    check_conservation(result)
+    stopped = run(pipeline.to("cleaned", on_failure="stop"), rows)
+    assert shown(stopped.cleaned) == ["null@0ms=1"]
+    assert "`filter` failed on a record" in str(stopped.failure)
+
+
+def test_records_of_one_id_meet_from_all_partitions() -> None:
+    check(
+        BY_ID.to("ids.cleaned"),
+        """
+        # partition  key  time  value     -> leaves
+        0            a    20s   {"id":1}  -> a@20s={"id":1}
+        2            b    15s   {"id":1}  ->
+        1            c    16s   {"id":2}  -> c@16s={"id":2}
+        (crash)                           ->
+        (rebalance)                       ->
+        0            d    21s   {"id":2}  ->
+        2            e    22s   null      -> e@22s=null
+        """,
+    )
+
+
+def test_a_partition_that_is_idle_is_not_waited_for() -> None:
+    check(
+        BY_ID.reorder(grace="10s").to("ids.cleaned"),
+        """
+        # partition  key  time  value     -> leaves
+        0            a    20s   {"id":1}  ->
+        1            b    25s   {"id":2}  ->
+        0            a    3m    {"id":3}  ->                                     partition 1 waits
+        (wait 5s)                         ->
+        0            a    4m    {"id":4}  ->
+        (wait 5s)                         -> b@25s={"id":2} a@20s={"id":1} a@3m={"id":3}
+        1            b    26s   {"id":5}  -> b@26s={"id":5}
+        """,
+    )
+
+
+@given(streams(partitions=2))
+def test_what_leaves_depends_on_no_cut_and_no_crash(records: list[Record]) -> None:
+    for pipeline in (CLICKS, BY_ID.to("ids.cleaned"), ORDERED_BY_ID):
+        check_any_cut(pipeline, records, partitions=2, seeds=range(3))
+
+
+@given(streams())
+def test_nothing_is_lost(records: list[Record]) -> None:
+    sessions = (
+        Pipeline("sessions")
+        .source("raw")
+        .aggregate(function=Longest, window={"kind": "session", "gap": "10s", "grace": "20s"})
+    )
+    tables = Pipeline("tables").source("raw").table().filter(where="value.amount >= 30")
+    held = sessions.suppress(until="time-limit", limit="20s")
+    for pipeline in (sessions, tables, held, tables.aggregate(function="count")):
+        check_conservation(run(pipeline.to("cleaned"), records))
+
+
+@pytest.mark.parametrize("file", sorted(PIPELINES.glob("*.yaml")), ids=lambda file: file.name)
+def test_every_example_runs(file: Path) -> None:
+    check_conservation(run(file, TABLE))
+
+
+def test_conservation_is_checked() -> None:
+    whole = run(CLICKS, TABLE)
+    less = replace(whole, cleaned=whole.cleaned[1:])
+    with pytest.raises(AssertionError, match="7 records came or were made, and became: 1 cleaned"):
+        check_conservation(less)
+
+
+def test_a_function_that_remembers_is_found_by_cuts() -> None:
+    CALLS.clear()
+    forgetful = Pipeline("forgetful").source("raw").filter(where=every_other).to("cleaned")
+    with pytest.raises(AssertionError, match="others are cleaned"):
+        check_any_cut(forgetful, [{"value": str(number)} for number in range(30)])
+
+
+def every_other(_: Record) -> bool:
+    """Go by how often it was called, as no function may."""
+    CALLS.append(None)
+    return len(CALLS) % 2 == 0
+
+
+def test_a_table_that_is_not_true_says_why() -> None:
+    with pytest.raises(AssertionError) as failed:
+        check(
+            CLICKS,
+            """
+            # key  time  value     -> leaves
+            a      20s   {"id":1}  ->
+            a      31s   {"id":1}  -> a@20s={"id":1} late:a@31s=null
+            """,
+        )
+    assert str(failed.value).splitlines() == [
+        "",
+        'table:4: a 31s {"id":1}',
+        '    expected  a@20s={"id":1} late:a@31s=null',
+        '    left      a@20s={"id":1}',
+        "    because   reorder: held, within-grace (stream_time_ms=31000, grace_ms=10000)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ("a 1s x", "table:1: `a 1s x` is not a head; begin with `# key time value`"),
+        (
+            "# key tim\na 1s",
+            (
+                "table:1: `tim` is not a column; known are `key`, `time`, `value`, `offset`,"
+                " `partition`, `header.NAME`"
+            ),
+        ),
+        ("# key time\na 1s x", "table:2: `a 1s x` has 3 cells, and the head 2: key time"),
+        (
+            "# key time\na 1 sec",
+            "table:2: `a 1 sec` has 3 cells, and the head 2: key time",
+        ),
+        (
+            "# time\n1sec",
+            (
+                "table:2: `1sec` is not a duration; write a number and a unit, such as 500ms, 30s,"
+                " 10m, 1h30m or 7d"
+            ),
+        ),
+        ("# key ->\na", "table:2: there is no `->` in `a`; put it behind the record"),
+        (
+            "# key\n(explode)",
+            (
+                "table:2: `(explode)` does not happen; known are `commit`, `restart`, `crash`,"
+                " `rebalance`, `idle`, `wait`, `clock`, `duplicate`"
+            ),
+        ),
+        ("# key partition\na b", "table:2: `b` is not a whole number"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_a_sentence(table: str, sentence: str) -> None:
+    with pytest.raises(HeadraceError) as refused:
+        run(CLICKS, table)
+    assert str(refused.value) == sentence
+
+
+def test_a_partition_too_many_is_a_sentence() -> None:
+    with pytest.raises(HeadraceError, match="a partition that the source has not: it has 1"):
+        run(CLICKS, [{"partition": 1}], partitions=1)
+    with pytest.raises(HeadraceError, match="`tme` is not known of a record"):
+        run(CLICKS, [{"tme": 1}])
+
+
+def test_without_the_extra_a_repartition_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(_name: str) -> None:
+        raise ModuleNotFoundError(name="aiokafka.partitioner")
+
+    spec = BY_ID.to("ids.cleaned").spec
+    monkeypatch.setattr("headrace.extras.import_module", absent)
+    with pytest.raises(ExtraMissing) as refused:
+        run(spec, TABLE)
+    assert str(refused.value) == (
+        "a test of `deduplicate: {by: id}` needs aiokafka, which is not installed;"
+        " run: pip install 'headrace[testing]'"
+    )
