@@ -78,6 +78,10 @@ $(CONNECTED): $(INSTALLED) $(PREPARES)
 images: spark ## the images of sidecar, Spark and broker, where Docker is
 	@! docker info >/dev/null 2>&1 || docker/build.sh
 
+.PHONY: image-of-kafka
+image-of-kafka: broker
+	@docker/build.sh kafka
+
 # The demo's page is looked at in a real browser, where there is one.
 .PHONY: browser
 browser:
@@ -97,12 +101,29 @@ SPREAD := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 1
 # Where a broker answers in earnest.
 OF_BROKERS := $(addprefix tests/clusters/test_,records.py rights.py sizes.py) tests/runtime \
 	tests/kafka/test_broker_command.py
-# CI sets a bound to how long the images may take (IMAGES_WITHIN=9m).
-IMAGES := $(if $(IMAGES_WITHIN),timeout $(IMAGES_WITHIN)) $(MAKE) images
 .PHONY: test
-test: lint types spark browser kcat ## everything that must hold: lint, types, import rules, tests
-	@$(IMAGES) || echo "The images could not be built, so nothing will run in containers." >&2
+test: lint types spark browser kcat ## what must hold at every commit: lint, types, import rules, tests (minutes)
+	@! docker info >/dev/null 2>&1 || $(MAKE) image-of-kafka \
+		|| echo "Kafka's image could not be built, so no broker will run in a container." >&2
 	@$(BIN)/python -m pytest $(SPREAD)
+
+.PHONY: test-long
+test-long: spark kcat browser ## what takes long or draws by chance (hours; ONLY="kill spark" for some sections)
+	@$(BIN)/python -m tests.long $(ONLY)
+
+RUNS ?= 20
+ON ?= full-speed
+.PHONY: test-certain
+test-certain: spark kcat browser ## make test's tests RUNS=20 times in random order (ON=one-core, half-core, slow-disk)
+	@$(BIN)/python -m tests.long.certain --runs $(RUNS) --on $(ON)
+
+.PHONY: test-containers
+test-containers: images ## images, compose and Spark's cluster, in containers
+	@HEADRACE_KAFKA=docker $(BIN)/python -m pytest $(SPREAD) --long containers
+
+.PHONY: tiers
+tiers: setup ## each test, whether make test or a section of make test-long runs it, and why
+	@$(BIN)/python -m pytest --quiet --tiers
 
 .PHONY: test-brokers
 test-brokers: broker kcat ## what speaks to a broker, through the oldest Kafka that README names (minutes)
@@ -112,19 +133,17 @@ test-brokers: broker kcat ## what speaks to a broker, through the oldest Kafka t
 		&& $(BIN)/python -m tests.conformance --through sidecar \
 		&& $(BIN)/python -m pytest $(SPREAD) $(OF_BROKERS)
 
-# CI keeps the tables apart, since they are of another machine than those in the repository.
-TABLES ?= tests/machines/results
 .PHONY: test-pythons
 test-pythons: broker ## lint, types, and what needs no Spark, on every Python here (BUT="3.11.7"; minutes each)
-	@$(BIN)/python -m tests.machines pythons --results "$(TABLES)" $(if $(BUT),--but $(BUT))
+	@$(BIN)/python -m tests.machines pythons $(if $(BUT),--but $(BUT))
 
 .PHONY: test-libraries
 test-libraries: spark ## the wheel with the newest and the lowest libraries, and with few extras (minutes)
-	@$(BIN)/python -m tests.machines libraries --results "$(TABLES)"
+	@$(BIN)/python -m tests.machines libraries
 
 .PHONY: test-bare
 test-bare: setup ## README's commands on a bare Debian, by root (BARE="space noexec"; an hour for all)
-	@$(BIN)/python -m tests.machines bare --results "$(TABLES)" $(BARE)
+	@$(BIN)/python -m tests.machines bare $(BARE)
 
 .PHONY: thorough
 thorough: spark ## the tests with many more random examples (minutes)

@@ -2,6 +2,7 @@
 # Builds the images of the sidecar and of Spark, and the stand-in for Kafka's where that one cannot
 # be pulled. Jars and wheels come from this machine, where they are fetched and checked as for any
 # other target; while an image is built, only Debian's packages are. Needs `make spark` before.
+# `docker/build.sh kafka` stops behind Kafka's image, and needs `make broker` alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -113,6 +114,10 @@ else
   cp -r "$($python -c 'from headrace.services.broker.jars import kafka_jars; print(kafka_jars())')" \
     "$work/kafka/jars"
   build $standin_kafka "$work/kafka" $java
+fi
+
+if [[ ${1:-all} == kafka ]]; then
+  exit
 fi
 
 # Where this build fails, no test shall take the image of an earlier one for it.

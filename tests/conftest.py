@@ -1,4 +1,4 @@
-"""How every test runs: hypothesis' profiles, and the course of a run (`course.py`).
+"""How every test runs: hypothesis' profiles, two tiers (`tiers.py`) and the course of a run.
 
 `ci` finds the same examples on every run, so that a red run is red again; `thorough` looks further,
 and is asked for with `--hypothesis-profile thorough` (`make thorough`).
@@ -8,15 +8,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-from tests.course import (
-    pytest_collection_modifyitems,
-    pytest_configure,
-    pytest_runtest_setup,
-)
-
-__all__ = ["pytest_collection_modifyitems", "pytest_configure", "pytest_runtest_setup"]
-
-pytest_plugins = ["tests.kafka.fixtures"]
+pytest_plugins = ["tests.kafka.fixtures", "tests.course", "tests.tiers"]
 
 settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None, print_blob=True)
 settings.register_profile(

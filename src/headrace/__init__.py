@@ -11,8 +11,6 @@ A name is imported when it is first asked for: a worker of Spark and `headrace -
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from headrace.extras import load
-
 if TYPE_CHECKING:
     from headrace.contracts.errors import HeadraceError
     from headrace.contracts.pipeline import PipelineSpec
@@ -90,6 +88,7 @@ def __getattr__(name: str) -> Any:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
     if name in _OF_QUERIES:
+        load = import_module(f"{__name__}.extras").load
         return load(f"{__name__}.{_OF_QUERIES[name]}", extra="spark", needed_for=f"`{name}`")
     module = import_module(f"{__name__}.{_STAND_IN.get(name, 'contracts.policies')}")
     return getattr(module, name)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 SHIPPED = ("contracts", "services", "spark_jobs", "src")
 WRITTEN = (*SHIPPED, "docker", "docs", "tests", ".ci")
 """Folders that people write; the files beside them are written as well."""
-_TARGET = re.compile(r"(headrace[.\w]*):\w+")
+_TARGET = re.compile(r"(headrace[.\w]*):\w+|(tests\.[.\w]+)")
 
 
 def path_of(file: Path) -> str:
@@ -87,10 +87,13 @@ def imports_of(file: Path) -> frozenset[str]:
 
 @cache
 def named_by(file: Path) -> frozenset[str]:
-    """The modules of ours that a module loads by name: `"headrace.services.cli.plan:plan"`."""
+    """The modules of ours that a module loads by name: `"headrace.services.cli.plan:plan"`.
+
+    pytest loads the plugins of the tests by the bare name of their module.
+    """
     texts_in = (node.value for node in ast.walk(tree_of(file)) if isinstance(node, ast.Constant))
     found = (_TARGET.fullmatch(text) for text in texts_in if isinstance(text, str))
-    return frozenset(match[1] for match in found if match)
+    return frozenset(match[1] or match[2] for match in found if match)
 
 
 @cache

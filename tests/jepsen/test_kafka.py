@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.services.broker.embedded import EmbeddedBroker
+from tests.chance import seed_of_run
 from tests.jepsen.check import anomalies
 from tests.jepsen.history import End, History, Read, Write
 from tests.jepsen.kafka import KafkaLog
@@ -25,6 +25,7 @@ from tests.runtime.sidecar import MakePipeline, making_pipelines
 
 PARTITIONS = 3
 STRIKES = 4
+pytestmark = pytest.mark.long("kill", why="what is struck, and when, is drawn")
 SIZE = Size(rounds=1_000)
 """More than there is time for: the strikes decide how long it lasts."""
 
@@ -77,7 +78,7 @@ def _wait_for_more(clients: Clients, topic: str, count: int) -> None:
 def test_a_broker_that_is_frozen_keeps_what_it_acknowledged(
     kafka_own: OwnKafka,
 ) -> None:
-    seed = secrets.randbelow(1 << 31)
+    seed = seed_of_run()
     luck = random.Random(f"strikes {seed}")
     broker = kafka_own()
     clients = Clients(broker.bootstrap_servers)
@@ -108,7 +109,7 @@ def _freeze(broker: EmbeddedBroker, luck: random.Random) -> None:
 def test_what_a_sidecar_that_is_killed_and_frozen_carries_over_is_what_was_committed(
     kafka_own: OwnKafka, make_pipeline: MakePipeline
 ) -> None:
-    seed = secrets.randbelow(1 << 31)
+    seed = seed_of_run()
     luck = random.Random(f"strikes {seed}")
     broker = kafka_own({"group.min.session.timeout.ms": "1000"})
     pipeline = make_pipeline(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.kafka.carriers import container_image
 
-# Left out, and said to be left out in the summary, rather than skipped one by one.
 _NEED_CONTAINERS = [
     "test_compose.py",
     "test_sidecar_image.py",

@@ -193,5 +193,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 seconds[carrier] += round(report.duration)
     if tests:
         told = [f"{name} ({tests[name]} tests, {seconds[name]} s)" for name in sorted(tests)]
-        without = "" if container_image() else "; no containers (make images, where Docker is)"
+        without = (
+            "" if container_image() else "; no containers (make image-of-kafka, where Docker is)"
+        )
         terminalreporter.write_line(f"Kafka ran on: {', '.join(told)}{without}")

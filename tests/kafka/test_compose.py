@@ -15,6 +15,8 @@ from headrace.contracts.record import Record
 from tests.kafka.clients import Clients
 from tests.kafka.compose import WITHIN_S, composing, wait_until_healthy
 
+pytestmark = pytest.mark.long("containers", why="it runs the images of all services")
+
 RAW_TOPICS = ("clicks.raw", "positions.raw", "prices.raw")
 PARTITIONS = 3
 USERS = [b"ada", b"bob", b"eve", b"joe", b"kim", b"lea"]

@@ -13,6 +13,8 @@ from testcontainers.core.container import DockerContainer
 from tests.kafka.carriers import SIDECAR
 from tests.kafka.containers import OWNER, owned, sweep
 
+pytestmark = pytest.mark.long("containers", why="it runs the sidecar's image")
+
 TOO_MUCH = ("cc", "gcc", "g++", "make", "pip", "pip3.11")
 LOOK = """
 import importlib.metadata, json, os, shutil, sys

@@ -18,6 +18,8 @@ from tests.spark.kill import problems_of
 from tests.spark.orders import PARTITIONS, Shop, rows_in_table, rows_in_topic
 from tests.spark.tables import live_rows
 
+pytestmark = pytest.mark.long("containers", why="it runs a Spark cluster in containers")
+
 CHUNK = 300
 SIDECARS = ["orders", "prices"]
 CLUSTER = ["spark-master", "spark-worker", "priced"]

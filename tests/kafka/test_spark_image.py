@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from testcontainers.core.container import DockerContainer
 
 from headrace.spark_jobs.connectors import CONNECTORS
 from tests.kafka.carriers import SPARK
 from tests.kafka.containers import owned
+
+pytestmark = pytest.mark.long("containers", why="it runs Spark's image")
 
 TOO_MUCH = ("cc", "gcc", "g++", "make", "javac", "pip", "pip3.11")
 LOOK = r"""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -119,7 +119,7 @@ def _judged(world: World, options: Options, states: States, readings: Readings) 
     )
 
 
-def read_states(world: World) -> States:
+def read_states(world: World, cut_short: Collection[Path] = ()) -> States:
     """The state of every partition, from the changelog and from disk, and how their rows differ."""
     spec = world.case.spec
     states = States([], [], 0)
@@ -131,7 +131,7 @@ def read_states(world: World) -> States:
             if left_open:
                 states.problems.append(f"{where}: keys were left open: {left_open[:_SHOWN]}")
             folders = [folder_of(worker, spec, hop, partition) for worker in world.everybody]
-            copies = state.on_disk(folders)
+            copies = state.on_disk(folders, cut_short)
             if not copies:
                 states.problems.append(f"{where}: nobody has it on disk")
                 continue

@@ -9,10 +9,11 @@ records what the oracle does who has seen all of the stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.contracts.errors import StateCorrupt
 from headrace.contracts.hops import Hop
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.policies import (
@@ -72,10 +73,19 @@ def rebuilt(spec: PipelineSpec, changelog: Sequence[Record]) -> tuple[MemoryStor
     return store, restoration.left_open()
 
 
-def on_disk(folders: Sequence[Path]) -> list[MemoryStore]:
-    """Copies of the databases of one partition, whoever has one; the furthest comes first."""
+def on_disk(folders: Sequence[Path], cut_short: Collection[Path] = ()) -> list[MemoryStore]:
+    """Copies of the databases of one partition, whoever has one; the furthest comes first.
+
+    A database that was cut short and that no worker opened since is still damaged, and is left out.
+    """
     memory = RocksMemory(_MEMORY_BYTES)
-    copies = [_copy(folder, memory) for folder in folders if folder.exists()]
+    copies = []
+    for folder in filter(Path.exists, folders):
+        try:
+            copies.append(_copy(folder, memory))
+        except StateCorrupt:
+            if folder not in cut_short:
+                raise
     return sorted(copies, key=changelog_position, reverse=True)
 
 

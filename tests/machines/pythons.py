@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.machines.interpreters import Interpreter, in_order, interpreters, missing
-from tests.machines.steps import NOT_RUN, ROOT, Step, is_time_left, run, write_table
+from tests.machines.steps import NOT_RUN, ROOT, Step, run, show_table
 
 NEEDS_SPARK = (
     "--ignore=tests/spark",
@@ -17,13 +17,6 @@ NEEDS_SPARK = (
 )
 SPREAD = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart", "1")
 _HEAD = ("Python", "whose", "lint", "types", "tests")
-_NO_TIME = "left out: no time was left"
-_INTRODUCTION = """\
-# Pythons
-
-Written by `make test-pythons`: style and import rules, types, and all tests that need no Spark, on
-each Python of one machine, with the locked libraries. `make test` runs Spark's tests as well, and
-`.ci/run` gives it the oldest Python or the newest, by turns."""
 
 
 class Ran(NamedTuple):
@@ -36,20 +29,19 @@ class Ran(NamedTuple):
 def run_pythons(arguments: list[str]) -> bool:
     """Run as the command line says; whether all is well."""
     parser = argparse.ArgumentParser(prog="tests.machines pythons", description=__doc__)
-    parser.add_argument("--results", type=Path, help="where the table is written")
     parser.add_argument("--but", nargs="*", default=[], help="versions that are run on elsewhere")
     options = parser.parse_args(arguments)
     found = interpreters()
     ran = [_run_on(one) for one in in_order([one for one in found if one.name not in options.but])]
     left_out = [Ran(one, {}) for one in found if one.name in options.but]
     rows = _rows(sorted([*ran, *left_out], key=lambda one: one.interpreter.version))
-    write_table(options.results, "pythons", _INTRODUCTION, _HEAD, rows)
-    _say_which(found, ran, options.but)
+    show_table(_HEAD, rows)
+    _say_which(found, options.but)
     return all(step.is_well for one in ran for step in one.steps.values())
 
 
 def _run_on(interpreter: Interpreter) -> Ran:
-    """Stop at the first step that fails, or where time ends."""
+    """Stop at the first step that fails."""
     venv = Path(".venvs", interpreter.name)
     make = ["make", f"VENV={venv}", f"PYTHON={interpreter.path}"]
     python = ROOT / venv / "bin" / "python"
@@ -63,8 +55,6 @@ def _run_on(interpreter: Interpreter) -> Ran:
     environment = {"MYPY_CACHE_DIR": str(venv / "mypy_cache"), "HEADRACE_KAFKA": "process"}
     steps: dict[str, Step] = {}
     for name, words in commands.items():
-        if not is_time_left():
-            break
         log = ROOT / venv.parent / f"{interpreter.name}-{name}.log"
         steps[name] = run(words, log, environment=environment)
         print(f"Python {interpreter.name}, {name}: {steps[name].cell}", flush=True)
@@ -83,7 +73,7 @@ def _rows(ran: list[Ran]) -> Iterator[list[str]]:
         yield [one.interpreter.name, one.interpreter.whose, *cells]
 
 
-def _say_which(found: list[Interpreter], ran: list[Ran], but: list[str]) -> None:
+def _say_which(found: list[Interpreter], but: list[str]) -> None:
     """The last line: which Pythons there are, and which were not run on."""
     here = ", ".join(one.name for one in found) or "none"
     sentences = [f"Found Python {here}{' alone' if len(found) == 1 else ''}"]
@@ -91,11 +81,4 @@ def _say_which(found: list[Interpreter], ran: list[Ran], but: list[str]) -> None
         sentences.append(f"not asked for: {', '.join(but)}")
     if lacking := missing(found):
         sentences.append(f"not found: {', '.join(lacking)}")
-    if left_out := [one.interpreter.name for one in ran if not _is_whole(one)]:
-        sentences.append(f"{_NO_TIME} for all of {', '.join(left_out)}")
     print("; ".join(sentences) + ".", flush=True)
-
-
-def _is_whole(ran: Ran) -> bool:
-    steps = list(ran.steps.values())
-    return "tests" in ran.steps or any(not step.is_well for step in steps)

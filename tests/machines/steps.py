@@ -1,8 +1,9 @@
-"""Steps of a long run: each says how it went, and what no time is left for is named at the end."""
+"""Steps of a long run: each says how it went."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-UNTIL = "HEADRACE_TESTS_UNTIL"
 NOT_RUN = "not run"
 _TAIL_LINES = 40
 
@@ -35,20 +35,34 @@ def run(
     *,
     folder: Path = ROOT,
     environment: Mapping[str, str] | None = None,
+    minutes_max: int | None = None,
 ) -> Step:
-    """Run a command; what it says goes to a log, whose end is shown if it fails."""
+    """Run a command; what it says goes to a log, whose end is shown if it fails.
+
+    A command that takes longer than it may is ended, with all that it started, and has failed.
+    """
     begun_s = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as file:
-        code = subprocess.run(
+        process = subprocess.Popen(
             words,
             cwd=folder,
             env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            check=False,
-        ).returncode
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(None if minutes_max is None else minutes_max * 60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return Step(False, f"ended after {minutes_max} min", time.monotonic() - begun_s)  # noqa: FBT003 - is_well
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+            raise
     lines = log.read_text("utf-8", "replace").splitlines()
     if code != 0:
         print(*lines[-_TAIL_LINES:], sep="\n", flush=True)
@@ -58,44 +72,14 @@ def run(
     return Step(code == 0, says, time.monotonic() - begun_s)
 
 
-def is_time_left() -> bool:
-    """Whether something long may still begin."""
-    until = os.environ.get(UNTIL)
-    return until is None or time.time() < float(until)  # noqa: TID251 - it bounds the run
+def output_of(*words: str) -> str:
+    """What a command of the checkout prints."""
+    return subprocess.run(
+        words, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
-def write_table(
-    folder: Path | None,
-    name: str,
-    introduction: str,
-    head: Sequence[str],
-    rows: Iterable[Sequence[str]],
-) -> None:
-    """Show what was run, and keep it where somebody asked for that.
-
-    The first two cells name a row. What was not run now keeps the row of an earlier run.
-    """
-    top = [_line(head), _line(["---"] * len(head))]
-    lines = [_line(row) for row in rows]
-    print("", *top, *lines, sep="\n", flush=True)
-    if folder is None:
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{name}.md"
-    before = file.read_text("utf-8").splitlines() if file.exists() else []
-    kept = {_name(line): line for line in before if line.startswith("| ")}
-    for line in lines:
-        if NOT_RUN not in line or _name(line) not in kept:
-            kept[_name(line)] = line
-    for line in top:
-        kept.pop(_name(line), None)
-    page = [introduction, "", *top, *kept.values(), ""]
-    file.write_text("\n".join(page), "utf-8")
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _name(line: str) -> tuple[str, ...]:
-    return tuple(line.split("|")[1:3])
+def show_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print what was run."""
+    lines = [head, ["---"] * len(head), *rows]
+    print("", *(f"| {' | '.join(cells)} |" for cells in lines), sep="\n", flush=True)

@@ -10,7 +10,7 @@ import pytest
 from tests.architecture.source import project
 from tests.machines.interpreters import Interpreter, in_order, interpreters, missing
 from tests.machines.libraries import lowest
-from tests.machines.steps import NOT_RUN, UNTIL, is_time_left, run, write_table
+from tests.machines.steps import run
 
 
 def _named(*names: str) -> list[Interpreter]:
@@ -53,30 +53,3 @@ def test_a_step_that_fails_is_told_by_its_last_words(
     step = run([sys.executable, "-c", program], tmp_path / "log")
     assert step.cell == "**failed:** Java is missing"
     assert "Java is missing" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("until", "is_left"), [("0", False), ("99999999999", True)])
-def test_nothing_begins_when_time_is_over(
-    monkeypatch: pytest.MonkeyPatch,
-    until: str,
-    is_left: bool,  # noqa: FBT001 - a case, not a caller's choice
-) -> None:
-    monkeypatch.setenv(UNTIL, until)
-    assert is_time_left() == is_left
-
-
-def test_what_was_not_run_keeps_its_row(tmp_path: Path) -> None:
-    head = ("Python", "whose", "tests")
-    write_table(tmp_path, "page", "# Page", head, [("3.11", "a", "1 passed"), ("3.12", "b", "2")])
-    write_table(
-        tmp_path,
-        "page",
-        "# Page",
-        head,
-        [("3.12", "b", "3 passed"), ("3.11", "a", NOT_RUN), ("3.13", "c", NOT_RUN)],
-    )
-    assert (tmp_path / "page.md").read_text() == (
-        "# Page\n\n| Python | whose | tests |\n| --- | --- | --- |\n"
-        "| 3.11 | a | 1 passed |\n| 3.12 | b | 3 passed |\n"
-        "| 3.13 | c | not run |\n"
-    )

@@ -30,6 +30,8 @@ _JARGON = re.compile(
     r"|cannot stand here"
     r"|<block|<stream|<scalar|valid (string|integer|dictionary|list)|[Rr]ecursion depth"
 )
+_USERS_OWN = re.compile(r"(?<=fails when imported )\(.*\)")
+"""What a user's own module raised is told in its words."""
 _LINE_CHARACTERS_MAX = 500
 _WRONG = 2
 
@@ -115,7 +117,7 @@ def complaints(given: Given, said: Said) -> list[str]:
     for line in lines:
         if not re.match(r"FILE(:\d+(:\d+)?)?: .", line):
             found.append("no place")
-        if _JARGON.search(line):
+        if _JARGON.search(_USERS_OWN.sub("", line)):
             found.append("words of a library")
         if not line.isprintable():
             found.append("characters that cannot be printed")

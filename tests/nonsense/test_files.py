@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.chance import seed_of_run
 from tests.nonsense import files
-from tests.nonsense.chance import fresh_seed
 from tests.pages import installed
 
 COUNT = 250
 
 
 def test_a_wrong_file_is_one_sentence_with_its_place(tmp_path: Path) -> None:
-    seed = fresh_seed()
+    seed = seed_of_run()
     wrong = [
         (given.kind, found, said.err)
         for given in files.wrong_files(seed, COUNT, tmp_path)
@@ -26,7 +26,7 @@ def test_a_wrong_file_is_one_sentence_with_its_place(tmp_path: Path) -> None:
 
 
 def test_a_right_file_is_none_of_them(tmp_path: Path) -> None:
-    seed = fresh_seed()
+    seed = seed_of_run()
     for given in files.right_files(seed, COUNT // 5, tmp_path):
         said = files.run(given, tmp_path)
         assert (said.exit_code, said.err) == (0, ""), f"seed {seed}"

@@ -10,8 +10,8 @@ from headrace.contracts.decision import Reason
 from headrace.contracts.record import Record
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Aside, Batch, Step
+from tests.chance import seed_of_run
 from tests.nonsense import streams
-from tests.nonsense.chance import fresh_seed
 from tests.nonsense.judge import Outcome, differences, run
 from tests.nonsense.records import TOPIC, stream
 from tests.nonsense.shapes import shapes
@@ -20,7 +20,7 @@ RECORDS_EACH = 150
 
 
 def test_nonsense_through_every_operator_and_selector() -> None:
-    seed = fresh_seed()
+    seed = seed_of_run()
     found = [
         (judged.name, said)
         for judged in streams.judged(seed, RECORDS_EACH)

@@ -9,9 +9,9 @@ import pytest
 
 from headrace.contracts.dead_letter import read_dead
 from headrace.contracts.record import Headers, Record
+from tests.chance import seed_of_run
 from tests.kafka.any_names import produce_any_names
 from tests.nonsense import functions
-from tests.nonsense.chance import fresh_seed
 from tests.nonsense.judge import Outcome, own_headers, run
 from tests.nonsense.records import stream
 from tests.nonsense.streams import SLICE
@@ -41,7 +41,7 @@ Content = tuple[bytes | None, bytes | None, int, Headers]
 
 @pytest.mark.parametrize("name", _PIPELINES)
 def test_a_sidecar_does_what_its_operators_do(make_pipeline: MakePipeline, name: str) -> None:
-    seed = fresh_seed()
+    seed = seed_of_run()
     pipeline = make_pipeline(*_PIPELINES[name])
     records = [
         record._replace(topic=pipeline.source, offset=offset)

@@ -24,7 +24,7 @@ from headrace.spark_jobs.read.decode import (
     decoded,
 )
 from headrace.spark_jobs.read.schema import schema_of
-from tests.nonsense.chance import fresh_seed
+from tests.chance import seed_of_run
 from tests.nonsense.records import stream
 from tests.spark.frames import read_rows, small_session, write_rows
 
@@ -72,7 +72,7 @@ def spark() -> Iterator[SparkSession]:
 def test_each_record_is_read_or_dead_and_keeps_its_bytes(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
-    seed = fresh_seed()
+    seed = seed_of_run()
     records = [_told(record) for record in stream(Random(seed), COUNT)]
     frame = read_rows(spark, write_rows(tmp_path / "rows", [(0, record) for record in records]))
     looked_at = checked(frame, {0: FORMATS[name]})

@@ -44,6 +44,8 @@ class Blows:
         self.requests = 0
         """Requests that were late, lost, torn, slow, or not answered."""
         self.worker_kills = 0
+        self.cut_short: set[Path] = set()
+        """Databases that lost a part; a worker that opens one discards it."""
         self.problems: list[str] = []
 
     def strike(self, blow: Blow) -> None:
@@ -132,7 +134,7 @@ class Blows:
         self._kill(worker)
         match blow.kind:
             case "state cut short":
-                _cut_short(worker.state_folder)
+                self.cut_short.update(_cut_short(worker.state_folder))
             case "state of last week":
                 worker.wipe()
                 shutil.copytree(self._older / worker.name, worker.state_folder)
@@ -170,14 +172,15 @@ class Blows:
             worker.start()
 
 
-def _cut_short(state: Path) -> None:
-    """The last file that was written of each database loses its second half."""
+def _cut_short(state: Path) -> Iterator[Path]:
+    """Cut the newest file of each database in half, and yield the database."""
     for current in list(state.rglob("CURRENT")):
         files = [one for one in current.parent.iterdir() if one.suffix in {".log", ".sst"}]
         if files:
             newest = max(files, key=lambda one: one.stat().st_mtime_ns)
             with newest.open("r+b") as file:
                 file.truncate(newest.stat().st_size // 2)
+            yield current.parent
 
 
 async def _group_coordinator(servers: str, group: str) -> int:

@@ -105,11 +105,11 @@ def _carry_out(folder: Path, drawn: Drawn, outcome: Outcome, tell: Tell) -> None
         )
         world.session_s, world.nap_s = _SESSION_S, _NAP_S
         stack.enter_context(world)
-        _feed_and_strike(world, brokers, net, (drawn, stream), outcome, tell)
+        blows = _feed_and_strike(world, brokers, net, (drawn, stream), outcome, tell)
         drain(world)
         tell("drained and stopped; reading state")
         has_one_hop = len(drawn.case.spec.hops()) == 1
-        states = read_states(world) if has_one_hop else None
+        states = read_states(world, blows.cut_short) if has_one_hop else None
         world.start_workers()
         world.clients.produce(RAW, stream.last_words())
         drain(world)
@@ -132,7 +132,7 @@ def _feed_and_strike(
     what: tuple[Drawn, Stream],
     outcome: Outcome,
     tell: Tell,
-) -> None:
+) -> Blows:
     drawn, stream = what
     rate = drawn.case.records_per_s
     feeder = Feeder(
@@ -166,6 +166,7 @@ def _feed_and_strike(
     outcome.worker_kills = len(chaos.struck.kills_at) + blows.worker_kills
     outcome.broker_strikes, outcome.requests = blows.broker_strikes, blows.requests
     outcome.problems += blows.problems
+    return blows
 
 
 def _wait_until_reading(world: World, drawn: Drawn) -> None:

@@ -5,22 +5,22 @@ A failure names its seed; `python -m tests.kill.farm --seed N --strikes 4` is th
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
 import pytest
 
+from tests.chance import seed_of_run
 from tests.kill.farm.carry import carry_out
 from tests.kill.farm.draw import draw
 
 RUNS = 2
-"""As many as fit into a minute and a half of a quiet machine."""
 STRIKES = 4
+pytestmark = pytest.mark.long("kill", why="what is struck, and when, is drawn")
 
 
 @pytest.mark.parametrize("run", range(RUNS))
 def test_a_run_of_a_new_seed_is_right(tmp_path: Path, run: int) -> None:
-    seed = secrets.randbelow(1 << 31)
+    seed = seed_of_run() + run
     drawn = draw(seed, strikes=STRIKES)
     told = [f"run {run}, seed {seed}: {drawn}"]
     outcome = carry_out(tmp_path, drawn, told.append)

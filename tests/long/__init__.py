@@ -1,0 +1,1 @@
+"""What takes long, or draws by chance: `make test-long`."""
