@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.kafka.fixtures", "tests.course", "tests.tiers"]
+pytest_plugins = ["tests.kafka.fixtures", "tests.spark.fixtures", "tests.course", "tests.tiers"]
 
 settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None, print_blob=True)
 settings.register_profile(

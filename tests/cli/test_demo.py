@@ -11,10 +11,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from headrace.contracts.record import Record
 from headrace.services.cli.demo.clicks import START_MS
 from headrace.services.cli.demo.command import made_streams
 from headrace.services.cli.demo.orders import END
+
+pytestmark = pytest.mark.long("users", why="it runs the whole demo")
 
 ROOT = Path(__file__).parents[2]
 COLUMNS = 80

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.kafka.fixtures import OwnKafka
 from tests.kafka.tools import set_quotas
 from tests.runtime.expected import assert_cleaned, some_records
 from tests.runtime.sidecar import MakePipeline
+
+pytestmark = pytest.mark.long("clusters", why="a quota makes it slow")
 
 QUOTAS = {"producer_byte_rate": 200_000, "consumer_byte_rate": 2_000_000, "request_percentage": 30}
 

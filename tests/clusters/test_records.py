@@ -59,7 +59,12 @@ def of_text(partition: int) -> list[Record]:
     return [record(key, value, BEGUN_MS, (("by", b"hand"),), partition) for key, value in rows]
 
 
-@pytest.mark.parametrize("name", WRITERS)
+GO = pytest.mark.long("clusters", why="a Go program is built")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=GO) if one == "go" else one for one in WRITERS]
+)
 def test_what_others_write_is_read_as_it_is(
     broker: EmbeddedBroker, make_pipeline: MakePipeline, name: str
 ) -> None:
@@ -247,7 +252,10 @@ def test_a_name_that_meets_another_in_metrics_is_a_sentence(
     assert other in sidecar.last_words
 
 
-@pytest.mark.parametrize("partitions", [1, 300])
+MANY = pytest.mark.long("clusters", why="three hundred partitions")
+
+
+@pytest.mark.parametrize("partitions", [1, pytest.param(300, marks=MANY)])
 def test_a_source_may_have_few_partitions_or_many(
     broker: EmbeddedBroker, make_pipeline: MakePipeline, partitions: int
 ) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 
@@ -14,17 +13,11 @@ from pyspark.sql import SparkSession
 
 from tests.conformance.spark.runner import AREAS, run_vectors
 from tests.conformance.vectors import Vector, load
-from tests.spark.frames import small_session
+
+pytestmark = pytest.mark.long("vectors", why="it takes most of a minute")
 
 _INPUTS_MAX = 300
 _SOCKETS = "ignore:unclosed <socket:ResourceWarning"
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = small_session("conformance")
-    yield session
-    session.stop()
 
 
 def _sample() -> list[Vector]:

@@ -5,10 +5,53 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 _STARTED_WITHIN_S = 60.0
+Carry = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+
+
+class Connections:
+    """The connections of a server, each of which a task of its own carries.
+
+    asyncio leaves a connection open if its task is cancelled before it begins. Here a connection is
+    closed however its task ends.
+    """
+
+    def __init__(self) -> None:
+        """No client has come."""
+        self._carrying: set[asyncio.Task[None]] = set()
+
+    def carried_by(
+        self, carry: Carry
+    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
+        """Return what `asyncio.start_server` calls with each connection."""
+
+        def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.get_running_loop().create_task(carry(reader, writer))
+            self._carrying.add(task)
+            task.add_done_callback(self._carrying.discard)
+            task.add_done_callback(lambda _: writer.transport.abort())
+
+        return meet
+
+    def cut(self) -> None:
+        """End all connections."""
+        for task in self._carrying:
+            task.cancel()
+
+
+async def cancel_others() -> None:
+    """Cancel all other tasks of this loop, and those that begin meanwhile."""
+    # A connection that is being accepted becomes a task one turn later.
+    await asyncio.sleep(0)
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        for one in others:
+            one.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)
 
 
 class ThreadedServer(ABC):
@@ -39,10 +82,7 @@ class ThreadedServer(ABC):
         await self._is_over.wait()
         for server in servers:
             server.close()
-        everything = asyncio.all_tasks() - {asyncio.current_task()}
-        for one in everything:
-            one.cancel()
-        await asyncio.gather(*everything, return_exceptions=True)
+        await cancel_others()
 
     @abstractmethod
     async def _open(self) -> list[asyncio.Server]:

@@ -35,6 +35,7 @@ def test_what_was_acked_survives_a_pause_and_a_kill(kafka_carrier: KafkaCarrier)
         clients.produce(topic, [Record(b"k", bytes(200_000), 0, (), topic, 0, None)])
 
 
+@pytest.mark.long("outages", why="three brokers, two of them killed, on each carrier")
 def test_a_cluster_survives_one_of_its_brokers(kafka_carrier: KafkaCarrier) -> None:
     cluster = kafka_carrier(brokers=3)
     clients = Clients(cluster.bootstrap_servers)

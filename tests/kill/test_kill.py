@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.kill.chaos import KILLS_A_HAND, plan
 from tests.kill.report import Options, failure_lines, report_lines
 from tests.kill.run import run
+
+pytestmark = pytest.mark.long("kill", why="when it strikes is drawn")
 
 SEED = 4
 

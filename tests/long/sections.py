@@ -37,6 +37,7 @@ SECTIONS = {
     "brokers": Section(
         "what speaks to a broker, on the oldest Kafka", 60, ("make", "test-brokers")
     ),
+    "time": Section("backlogs, silence and clocks across partitions and instances", 45),
     "spark": Section("Spark jobs whole: options, failures, progress, tables", 60),
     "containers": Section(
         "images, the compose file, Spark's cluster in containers",

@@ -22,7 +22,7 @@ from headrace.services.broker.embedded import EmbeddedBroker
 from headrace.services.broker.kraft import PLAINTEXT, Endpoint, Listener
 from headrace.services.broker.ports import free_ports
 from tests.kafka.fixtures import OwnKafka
-from tests.kafka.serving import ThreadedServer
+from tests.kafka.serving import Connections, ThreadedServer
 from tests.runtime.sidecar import WITHIN_S
 
 _LOOPBACK = "127.0.0.1"
@@ -103,7 +103,8 @@ class Proxy(ThreadedServer):
         return strike
 
     async def _open(self) -> list[asyncio.Server]:
-        return [await asyncio.start_server(self._carry, _LOOPBACK, self._port)]
+        carried = Connections().carried_by(self._carry)
+        return [await asyncio.start_server(carried, _LOOPBACK, self._port)]
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up_reader, up_writer = await asyncio.open_connection(_LOOPBACK, self._broker_port)
@@ -119,8 +120,7 @@ class Proxy(ThreadedServer):
             for one in both:
                 one.cancel()
             await asyncio.gather(*both, return_exceptions=True)
-            for one_writer in (writer, up_writer):
-                one_writer.transport.abort()
+            up_writer.transport.abort()
 
     async def _carry_requests(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[bytes, int]
@@ -174,9 +174,11 @@ class Proxy(ThreadedServer):
     async def _ask(self, frame: bytes) -> None:
         """Hand a request to the broker over a connection of its own, and wait for the answer."""
         reader, writer = await asyncio.open_connection(_LOOPBACK, self._broker_port)
-        writer.write(frame)
-        await _frame(reader)
-        writer.transport.abort()
+        try:
+            writer.write(frame)
+            await _frame(reader)
+        finally:
+            writer.transport.abort()
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:

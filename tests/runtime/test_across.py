@@ -14,7 +14,13 @@ from tests.runtime.sidecar import Content, MakePipeline, Pipeline, contents
 PARTITIONS = 8
 
 
-@pytest.mark.parametrize(("is_live", "instances"), [(False, 1), (False, 3), (True, 3)])
+THREE = pytest.mark.long("time", why="three instances share a backlog")
+
+
+@pytest.mark.parametrize(
+    ("is_live", "instances"),
+    [(False, 1), pytest.param(False, 3, marks=THREE), pytest.param(True, 3, marks=THREE)],
+)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_no_twin_comes_through_and_nobody_is_called_late(
     make_pipeline: MakePipeline, name: str, instances: int, *, is_live: bool
@@ -41,6 +47,7 @@ ACROSS = {
 }
 
 
+@pytest.mark.long("time", why="three instances, one of them killed, for half a minute each")
 @pytest.mark.parametrize("name", sorted(ACROSS))
 def test_what_comes_out_is_a_function_of_the_source_partitions(
     make_pipeline: MakePipeline, name: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tests.runtime.sidecar import MakePipeline, contents, record
 
 IDLE = "reorder: {grace: 1h, idle: 1s}"
@@ -26,6 +28,7 @@ def test_a_silent_source_lets_go_of_what_is_held(make_pipeline: MakePipeline) ->
     assert never.cleaned() == []
 
 
+@pytest.mark.long("time", why="it waits for silence")
 def test_a_silence_of_ours_is_not_one_of_the_source(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline("reorder: {grace: 1h, idle: 5s}")
     pipeline.produce([EARLY])

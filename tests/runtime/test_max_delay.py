@@ -39,6 +39,7 @@ def is_past(pipeline: Pipeline, number: int, time_ms: int) -> bool:
     return told_ms(pipeline, number) > time_ms
 
 
+@pytest.mark.long("time", why="it waits for the clock")
 def test_a_quiet_partition_goes_on_with_the_clock_step_by_step(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(DEDUPLICATE, partitions=2, source="max-delay: 2s")
     at_ms = now_ms()
@@ -90,6 +91,7 @@ OPERATORS = {
 }
 
 
+@pytest.mark.long("time", why="it waits for the clock")
 @pytest.mark.parametrize("behind", sorted(OPERATORS))
 def test_behind_a_repartition_a_quiet_partition_is_waited_for_so_long(
     make_pipeline: MakePipeline, behind: str
@@ -106,6 +108,7 @@ def test_behind_a_repartition_a_quiet_partition_is_waited_for_so_long(
     assert not any(row.is_idle for row in pipeline.progress())
 
 
+@pytest.mark.long("time", why="it waits for the clock")
 def test_who_is_idle_as_well_says_no_more(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(DEDUPLICATE, source="max-delay: 1s, idle: 6s")
     at_ms = now_ms()

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from headrace.services.broker.embedded import EmbeddedBroker
 from tests.kafka.fixtures import OwnKafka
 from tests.runtime.expected import (
@@ -17,6 +19,8 @@ from tests.runtime.expected import (
     wait_until_all_move,
 )
 from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, contents
+
+pytestmark = pytest.mark.long("outages", why="strikes at brokers come when the clock says so")
 
 PARTITIONS = 2
 SHORT = {

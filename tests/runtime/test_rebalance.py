@@ -245,6 +245,7 @@ async def _in_the_group_of(pipeline: Pipeline, act: Callable[[], int]) -> int:
         await consumer.stop()
 
 
+@pytest.mark.long("outages", why="a coordinator dies, and the group takes long to find another")
 def test_the_group_outlives_its_coordinator_and_ends_when_keys_have_moved(
     make_pipeline: MakePipeline, kafka_own: OwnKafka
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.contracts.progress import Progress
 from tests.runtime.sidecar import MakePipeline, Pipeline, record
 
@@ -39,6 +41,7 @@ def test_an_empty_partition_is_idle_at_once_and_any_other_behind_a_silence(
     assert [(row.is_idle, row.progress_ms) for row in of_partition(pipeline, 1)] == [(True, -1)]
 
 
+@pytest.mark.long("time", why="it waits for silence")
 def test_behind_a_repartition_a_place_is_idle_when_all_its_sources_are(
     make_pipeline: MakePipeline,
 ) -> None:

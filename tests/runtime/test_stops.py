@@ -33,6 +33,7 @@ def test_a_stop_is_heard_while_a_large_state_is_restored(make_pipeline: MakePipe
     assert "Traceback" not in sidecar.log
 
 
+@pytest.mark.long("outages", why="a group takes long to come together")
 def test_a_stop_is_heard_while_it_waits_for_the_group(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline("reorder: {grace: 1h}")
     one = pipeline.start("one")

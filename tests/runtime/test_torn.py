@@ -36,7 +36,13 @@ def between(kafka_own_of_module: OwnKafka) -> Iterator[tuple[EmbeddedBroker, Pro
         yield made
 
 
-@pytest.mark.parametrize("kind", Kind)
+OF_TIER = (Kind.PRODUCE, Kind.END_TXN)
+MORE = pytest.mark.long("outages", why="each kind of request takes ten seconds")
+
+
+@pytest.mark.parametrize(
+    "kind", [one if one in OF_TIER else pytest.param(one, marks=MORE) for one in Kind]
+)
 def test_whatever_becomes_of_a_request_nothing_is_lost_or_doubled(
     between: tuple[EmbeddedBroker, Proxy], make_pipeline: MakePipeline, kind: Kind
 ) -> None:

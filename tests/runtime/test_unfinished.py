@@ -306,6 +306,7 @@ def test_nothing_is_decided_while_a_partition_cannot_be_asked(clients: Clients) 
     assert len(places(ended, commits=True)) == len(Case.writes)
 
 
+@pytest.mark.long("outages", why="a broker of two is away")
 def test_nothing_is_decided_while_a_partition_has_no_leader(kafka_own: OwnKafka) -> None:
     trusting = {"transaction.partition.verification.enable": "false"}
     cluster = kafka_own(trusting, brokers=3)

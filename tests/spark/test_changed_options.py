@@ -99,6 +99,7 @@ class Job:
         return Counter(f"o{one}" for one in range(self._number))
 
 
+@pytest.mark.long("drivers", why="drivers are killed and started anew")
 @pytest.mark.parametrize(
     ("sink", "strike"), [("kafka", "between writers"), ("delta", "behind the table")]
 )
@@ -117,6 +118,7 @@ def test_other_options_hold_behind_what_was_written_in_part(
     assert job.written() == job.sent()
 
 
+@pytest.mark.long("drivers", why="drivers are killed and started anew")
 def test_other_options_hold_at_once_where_nothing_was_written(
     kafka: SharedKafka, tmp_path: Path
 ) -> None:
@@ -129,6 +131,7 @@ def test_other_options_hold_at_once_where_nothing_was_written(
     assert job.written() == job.sent()
 
 
+@pytest.mark.long("drivers", why="drivers are killed and started anew")
 def test_code_that_writes_other_rows_is_refused_before_it_writes(
     kafka: SharedKafka, tmp_path: Path
 ) -> None:

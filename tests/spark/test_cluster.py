@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
@@ -23,6 +24,8 @@ from tests.kafka.fixtures import SharedKafka
 from tests.spark.driver import WITHIN_S, Driver
 from tests.spark.strikes import run_query, write_batch_file
 from tests.spark.tables import live_rows
+
+pytestmark = pytest.mark.long("drivers", why="executors are killed, and tasks copied")
 
 BATCHES = 2
 RECORDS = 200

@@ -7,17 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import SparkSession
-
-from tests.spark.frames import small_session
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = small_session("daemon")
-    yield session
-    session.stop()
 
 
 def test_a_worker_imports_nothing_that_all_of_them_need(spark: SparkSession) -> None:

@@ -14,7 +14,10 @@ from tests.spark.kill import CHUNK, make_world, problems_of, run
 __all__ = ["make_pipeline"]
 
 
-@pytest.mark.parametrize("kills", [0, 3])
+KILLED = pytest.mark.long("drivers", why="sidecars and drivers are killed at random")
+
+
+@pytest.mark.parametrize("kills", [0, pytest.param(3, marks=KILLED)])
 def test_every_order_meets_its_price_once(
     kafka: SharedKafka, make_pipeline: MakePipeline, tmp_path: Path, kills: int
 ) -> None:

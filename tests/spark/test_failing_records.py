@@ -217,6 +217,7 @@ def test_what_a_record_meets_does_not_depend_on_which_came_with_it(
         assert letter.record == came[letter.record.topic, letter.record.offset]
 
 
+@pytest.mark.long("spark", why="it runs hundreds of failures")
 @given(st.lists(st.booleans(), min_size=200, max_size=400))
 def test_many_of_many_fail(failing: list[bool]) -> None:
     taken = [

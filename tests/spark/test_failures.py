@@ -114,6 +114,7 @@ def broker(kafka_own: OwnKafka) -> EmbeddedBroker:
     return broker
 
 
+@pytest.mark.long("spark", why="it waits for a broker that is away")
 def test_a_broker_that_is_not_there(tmp_path: Path, free_port: int) -> None:
     job = StockJob(tmp_path, servers=f"127.0.0.1:{free_port}")
     code, sentence = job.run()
@@ -166,6 +167,7 @@ def test_records_on_which_a_function_raises_are_dead_letters(
     assert f"{tmp_path}/stock.py, line " in said[0]
 
 
+@pytest.mark.long("spark", why="its twin, whose records are dead letters, runs the same path")
 def test_a_function_that_raises_stops_a_job_that_is_to_stop(
     tmp_path: Path, broker: EmbeddedBroker
 ) -> None:
@@ -180,6 +182,7 @@ def test_a_function_that_raises_stops_a_job_that_is_to_stop(
     assert "in the step `total`, at stock.cleaned/0 offset 0; mend it, or " in sentence
 
 
+@pytest.mark.long("spark", why="it waits for a broker that is away")
 def test_a_broker_that_goes_away_and_records_that_went_unread(
     tmp_path: Path, broker: EmbeddedBroker
 ) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.clusters.addresses import broker_by_several
 from tests.kafka.clients import Clients
 from tests.kafka.fixtures import OwnKafka
 from tests.spark.test_failures import StockJob
 from tests.spark.test_own_job import told
+
+pytestmark = pytest.mark.long("clusters", why="it needs a broker on IPv6 of its own")
 
 
 def test_a_spark_job_reads_and_writes_by_ipv6_alone(kafka_own: OwnKafka, tmp_path: Path) -> None:

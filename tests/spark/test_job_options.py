@@ -17,6 +17,8 @@ from tests.kafka.fixtures import SharedKafka
 from tests.spark.driver import Driver
 from tests.spark.kill import run_jobs
 
+pytestmark = pytest.mark.long("spark", why="five jobs run five times")
+
 WITHIN_S = 900
 COLD = "with a cold history"
 OPTIONS: dict[str, dict[str, object]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +33,6 @@ from tests.spark.frames import (
     Row,
     collect_stream,
     read_rows,
-    small_session,
     stream_rows,
     write_rows,
 )
@@ -42,13 +41,6 @@ PRICES, ORDERS = 0, 1
 FAR_MS = 1_000_000
 Joined = Counter[tuple[object, ...]]
 COLUMNS = ("key", "timestamp_ms", "value", "table_value")
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = small_session("jobs")
-    yield session
-    session.stop()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,7 +25,7 @@ from headrace.spark_jobs.read.decode import (
 from headrace.spark_jobs.read.schema import schema_of
 from tests.chance import seed_of_run
 from tests.nonsense.records import stream
-from tests.spark.frames import read_rows, small_session, write_rows
+from tests.spark.frames import read_rows, write_rows
 
 COUNT = 3_000
 _AVRO = json.dumps(
@@ -59,13 +58,6 @@ FORMATS: dict[str, Format] = {
     "Avro behind a number": AvroValue(schema_of(Noted), registered={1: _AVRO, 2: _AVRO}),
     "counts": CountValue(),
 }
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = small_session("nonsense")
-    yield session
-    session.stop()
 
 
 @pytest.mark.parametrize("name", FORMATS)

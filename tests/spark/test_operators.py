@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -32,18 +31,11 @@ from headrace.spark_jobs.operators.windows import JoinWindow, join_streams, late
 from headrace.spark_jobs.read.decode import JsonValue, checked, decoded
 from headrace.spark_jobs.versioned.aggregation import read_long, sum_of
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
-from tests.spark.frames import Row, small_session, stream_rows, write_rows
+from tests.spark.frames import Row, stream_rows, write_rows
 
 LEFT, RIGHT = 0, 1
 PRICES = Topic("prices", LEFT, Versioned(60_000))
 PRICED = LookUp("priced", PRICES, stream=RIGHT, join="left", grace_ms=10)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = small_session("operators")
-    yield session
-    session.stop()
 
 
 def _row(number: int, offset: int, time_ms: int, key: str | None, value: Any) -> Row:

@@ -19,7 +19,16 @@ from tests.spark.proposal import MASTER
 HERE = ["headrace", "spark", "stock.yaml", "--once"]
 
 
-@pytest.fixture(params=["here", "elsewhere", "in a package"])
+ALONE = pytest.mark.long("spark", why="the same job, on executors or from a package")
+
+
+@pytest.fixture(
+    params=[
+        "here",
+        pytest.param("elsewhere", marks=ALONE),
+        pytest.param("in a package", marks=ALONE),
+    ]
+)
 def command(request: pytest.FixtureRequest) -> list[str]:
     """The command that runs the job; on two executors, which must be sent its module."""
     return [*HERE, "--master", MASTER, "--print"] if request.param == "elsewhere" else HERE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.topology import AggregateStep, LookUp, Step, Topic
 from headrace.spark_jobs.versioned.aggregation import Aggregation
 from headrace.spark_jobs.versioned.tables import Versioned
-from tests.spark.frames import Row, collect_stream, small_session, stream_rows, write_rows
+from tests.spark.frames import Row, collect_stream, stream_rows, write_rows
 
 PRICES, ORDERS = 0, 1
 TOPICS = ("prices", "orders")
@@ -34,13 +33,6 @@ _ARROW = pa.schema(
         ("cleaned_offset", pa.int64()),
     ]
 )
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = small_session("progress")
-    yield session
-    session.stop()
 
 
 class Inputs:
@@ -118,6 +110,7 @@ def _left(_group: bytes, _value: bytes, before: bytes) -> bytes:
     return before
 
 
+@pytest.mark.long("spark", why="it takes twelve seconds, and its twin runs the same path")
 def test_it_holds_as_well_for_a_table_behind_another_stage(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -11,6 +11,8 @@ from tests.kafka.fixtures import SharedKafka
 from tests.spark.driver import Driver
 from tests.spark.proposal import run_proposal
 
+pytestmark = pytest.mark.long("spark", why="four jobs run twice on executors of their own")
+
 WITHIN_S = 900
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,12 @@ from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.read.decode import checked
 from headrace.spark_jobs.shapes import CHANGED, DEAD, JOINED
 from headrace.spark_jobs.write.output import columns
-from tests.spark.frames import Row, small_session, stream_rows, write_rows
+from tests.spark.frames import Row, stream_rows, write_rows
 
 HOUR_MS = 3_600_000
 FAR_MS = 10 * HOUR_MS
 Leaves = list[tuple[str, str | None, Any]]
 """Verdict, key and value of what leaves."""
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = small_session("queries")
-    yield session
-    session.stop()
 
 
 class Ran:

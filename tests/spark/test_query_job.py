@@ -114,7 +114,15 @@ def row(order_id: str, total_cents: int | None, key: str = "nut") -> dict[str, o
     return {"key": key, "order_id": order_id, "total_cents": total_cents}
 
 
-def test_the_job_of_the_readme_prices_each_order_at_its_own_time(shop: Shop) -> None:
+FIRST = [
+    (b"nut", 500, row("o2", None)),
+    (b"nut", 2_000, row("o1", 10)),
+    (b"nut", 4_000, row("o3", 18)),
+]
+
+
+def run_first(shop: Shop) -> None:
+    """Send records, run the job, and compare what it wrote."""
     assert len((shop.folder / "priced.py").read_text().splitlines()) <= LINES_MAX
     shop.send("prices", price(b"nut", 5, 1_000), price(b"nut", 9, 3_000), price(b"x", 1, 9_000))
     shop.send(
@@ -128,15 +136,18 @@ def test_the_job_of_the_readme_prices_each_order_at_its_own_time(shop: Shop) -> 
     )
     done = shop.run()
     assert done.returncode == 0, done.stderr
-    first = [
-        (b"nut", 500, row("o2", None)),
-        (b"nut", 2_000, row("o1", 10)),
-        (b"nut", 4_000, row("o3", 18)),
-    ]
-    assert shop.priced() == first
+    assert shop.priced() == FIRST
     (dead,) = shop.clients.consume_all(shop.topic("orders.cleaned.dead"))
     assert (dead.key, dead.value) == (b"nut", b"no order")
 
+
+def test_the_job_of_the_readme_prices_each_order_at_its_own_time(shop: Shop) -> None:
+    run_first(shop)
+
+
+@pytest.mark.long("spark", why="it runs the job four times")
+def test_a_job_that_cannot_work_says_why_and_goes_on_when_it_is_mended(shop: Shop) -> None:
+    run_first(shop)
     # An expression without an answer is a sentence, and what it was to read waits.
     shop.replace('col("quantity") *', '(col("quantity") / 0).cast("bigint") *')
     shop.send("prices", price(b"x", 2, 30_000))
@@ -145,7 +156,7 @@ def test_the_job_of_the_readme_prices_each_order_at_its_own_time(shop: Shop) -> 
     assert failed.returncode == 2, failed.stderr
     assert "an expression of this job has no answer for a row: Division by zero." in failed.stderr
     assert "Traceback" not in failed.stderr
-    assert shop.priced() == first
+    assert shop.priced() == FIRST
 
     # So is a column that is none, with the line; nothing is read for it.
     shop.replace('(col("quantity") / 0).cast("bigint") *', 'col("pieces") *')
@@ -158,9 +169,10 @@ def test_the_job_of_the_readme_prices_each_order_at_its_own_time(shop: Shop) -> 
     shop.replace('col("pieces") *', 'col("quantity") *')
     again = shop.run()
     assert again.returncode == 0, again.stderr
-    assert shop.priced()[:4] == [*first, (b"nut", 20_000, row("o4", 9))]
+    assert shop.priced()[:4] == [*FIRST, (b"nut", 20_000, row("o4", 9))]
 
 
+@pytest.mark.long("spark", why="it starts a session of its own")
 def test_a_query_is_a_frame_in_a_session_of_ones_own(shop: Shop) -> None:
     shop.send("prices", price(b"nut", 5, 1_000), price(b"x", 1, 9_000))
     shop.send("orders", order(b"nut", "o1", 2, 2_000), order(b"x", "end", 1, 9_000))

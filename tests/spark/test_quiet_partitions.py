@@ -25,6 +25,8 @@ from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.spark.driver import QUICK_JAVA, Driver
 
+pytestmark = pytest.mark.long("spark", why="which partitions fall quiet is drawn")
+
 PARTITIONS = {"prices": 12, "orders": 4}
 PRODUCT = b"the only one"
 AT = {"prices": 5, "orders": 3}

@@ -16,6 +16,8 @@ from tests.pages import installed, write_files
 from tests.runtime.conftest import free_port
 from tests.runtime.sidecar import wait_until
 
+pytestmark = pytest.mark.long("spark", why="it needs a cluster of processes")
+
 __all__ = ["free_port"]
 
 

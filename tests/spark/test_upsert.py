@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
@@ -13,6 +14,8 @@ from headrace.spark_jobs.write.delta import DeltaSink, make_table
 from tests.spark.driver import KILLED, Driver
 from tests.spark.strikes import Strike, run_query, write_batch_file
 from tests.spark.tables import live_rows
+
+pytestmark = pytest.mark.long("drivers", why="a driver is killed")
 
 BATCHES = 3
 KEYS = 5

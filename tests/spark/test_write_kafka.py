@@ -88,6 +88,7 @@ def _run(servers: str, topic: str, folder: Path, strike: Strike | None, checkpoi
     run_query(folder, write, strike, checkpoint=checkpoint)
 
 
+@pytest.mark.long("drivers", why="drivers are killed")
 def test_every_record_leaves_once_whenever_the_driver_dies(
     kafka: SharedKafka, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import DataFrame
 
 from headrace.contracts.record import Record
@@ -43,6 +44,7 @@ def write_all(folder: Path, strike: Strike | None) -> None:
     (folder / "refusals.json").write_text(json.dumps(refusals))
 
 
+@pytest.mark.long("drivers", why="drivers are killed")
 def test_every_row_is_written_once_whenever_the_driver_dies(tmp_path: Path) -> None:
     expected = []
     for number in range(BATCHES):

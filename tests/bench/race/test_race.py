@@ -37,6 +37,7 @@ SOURCE = Source(records=2_000, keys=400, step_ms=500)
 COMMIT_INTERVAL_MS = 100
 
 
+@pytest.mark.long("users", why="it runs a small race")
 def test_what_headrace_and_the_floor_write_is_what_the_oracles_say(
     kafka: SharedKafka, tmp_path: Path
 ) -> None:

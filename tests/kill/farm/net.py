@@ -17,13 +17,14 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from headrace.services.broker.embedded import EmbeddedBroker
 from headrace.services.broker.kraft import Endpoint, Node
 from headrace.services.broker.ports import LOOPBACK, free_ports
-from tests.kafka.serving import ThreadedServer
+from tests.kafka.serving import Connections, ThreadedServer
 from tests.runtime.proxy import Kind
 
 Weather = Literal["clear", "slow", "mute", "deaf"]
@@ -111,7 +112,7 @@ class Net(ThreadedServer):
         self._changes = asyncio.Condition()
         self._trap: Trap | None = None
         self._held: list[_Held] = []
-        self._carrying: set[asyncio.Task[None]] = set()
+        self._connections = Connections()
         self._late: set[asyncio.Task[None]] = set()
 
     def become(self, weather: Weather) -> None:
@@ -120,12 +121,7 @@ class Net(ThreadedServer):
 
     def cut(self) -> None:
         """End all connections."""
-
-        def end() -> None:
-            for one in self._carrying:
-                one.cancel()
-
-        self._loop.call_soon_threadsafe(end)
+        self._loop.call_soon_threadsafe(self._connections.cut)
 
     def set_trap(self, trap: Trap | None) -> None:
         """Wait for a request; for none with None."""
@@ -146,19 +142,11 @@ class Net(ThreadedServer):
 
     async def _open(self) -> list[asyncio.Server]:
         return [
-            await asyncio.start_server(self._meeter(number), LOOPBACK, door)
+            await asyncio.start_server(
+                self._connections.carried_by(partial(self._carry, number)), LOOPBACK, door
+            )
             for number, door in enumerate(self._doors)
         ]
-
-    def _meeter(self, door: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
-        def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = self._loop.create_task(self._carry(door, reader, writer))
-            self._carrying.add(task)
-            task.add_done_callback(self._carrying.discard)
-            # Also where it is over before it has begun.
-            task.add_done_callback(lambda _: writer.transport.abort())
-
-        return meet
 
     async def _carry(
         self, door: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

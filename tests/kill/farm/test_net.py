@@ -11,6 +11,7 @@ from typing import Literal
 import pytest
 
 from headrace.services.broker.ports import LOOPBACK, free_ports
+from tests.kafka.serving import Connections, cancel_others
 from tests.kill.farm.net import Fate, Net, Trap
 from tests.runtime.proxy import Kind
 
@@ -26,14 +27,12 @@ class Server:
 
     async def serve(self, listens: asyncio.Event, over: asyncio.Event) -> None:
         """Until it is over."""
-        server = await asyncio.start_server(self._answer, LOOPBACK, self.port)
+        carried = Connections().carried_by(self._answer)
+        server = await asyncio.start_server(carried, LOOPBACK, self.port)
         listens.set()
         await over.wait()
         server.close()
-        answering = asyncio.all_tasks() - {asyncio.current_task()}
-        for one in answering:
-            one.cancel()
-        await asyncio.gather(*answering, return_exceptions=True)
+        await cancel_others()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -45,8 +44,6 @@ class Server:
                 writer.write(len(answer).to_bytes(4) + answer)
         except (EOFError, ConnectionError):
             return
-        finally:
-            writer.transport.abort()
 
 
 def request(kind: Kind, number: int) -> bytes:
