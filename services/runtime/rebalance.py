@@ -202,12 +202,18 @@ class Rebalance:
             self._caught_up_at_s = self._caught_up_at_s or time.monotonic()
         if self.followers and (self._looking is None or self._looking.done()):
             self._looking = asyncio.create_task(self._look(), name="looking at copies")
+            self._looking.add_done_callback(self._looked)
         await asyncio.gather(
             *(self._leave(task) for task in by_action.get(Action.LEAVE, ())),
             *(self._activate(task) for task in by_action.get(Action.ACTIVATE, ())),
             self._close(by_action.get(Action.REVOKE, ()), commits=True),
             self._close(by_action.get(Action.ABANDON, ()), commits=False),
         )
+
+    def _looked(self, ended: asyncio.Task[None]) -> None:
+        """End the worker if looking failed, since no copy would be promoted any more."""
+        if not ended.cancelled() and (problem := ended.exception()) is not None:
+            self._tasks.fail(problem)
 
     def _follow(self, task: TaskId) -> None:
         if self._is_stopping:

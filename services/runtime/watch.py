@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from aiokafka.errors import KafkaError
 
@@ -32,16 +33,21 @@ async def watched(worker: Worker) -> AsyncIterator[None]:
         answers = pages(worker.snapshot, metrics, watchdog)
         server = await serve(settings.http_host, settings.http_port, answers)
         _log.info("answering /live, /ready and /metrics", host=settings.http_host, port=server.port)
-    looking = asyncio.create_task(_look(worker, watchdog))
-    purging = asyncio.create_task(worker.work.purges.keep_purging())
-    collecting = asyncio.create_task(keep_collecting())
-    looking.add_done_callback(lambda ended: _told(worker, ended))
+    beside = [
+        asyncio.create_task(one)
+        for one in (
+            _look(worker, watchdog),
+            worker.work.purges.keep_purging(),
+            keep_collecting(),
+        )
+    ]
+    for one in beside:
+        one.add_done_callback(partial(_fail_too, worker))
     try:
         yield
     finally:
-        looking.cancel()
-        purging.cancel()
-        collecting.cancel()
+        for one in beside:
+            one.cancel()
         if server is not None:
             await server.close()
 
@@ -60,7 +66,7 @@ async def _look(worker: Worker, watchdog: Watchdog) -> None:
             worker.fail(WorkerStalled(f"{sentences}; this instance stops, so start it again"))
 
 
-def _told(worker: Worker, ended: asyncio.Task[None]) -> None:
-    """A watchdog that dies takes the worker with it; nobody would notice otherwise."""
+def _fail_too(worker: Worker, ended: asyncio.Task[None]) -> None:
+    """End the worker if what runs beside it dies; nobody would notice otherwise."""
     if not ended.cancelled() and (problem := ended.exception()) is not None:
         worker.fail(problem)

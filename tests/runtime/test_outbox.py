@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from aiokafka.client import ConnectionGroup
 from aiokafka.errors import ProducerFenced
 from aiokafka.structs import TopicPartition
 
@@ -97,23 +98,25 @@ def test_who_was_away_while_another_took_over_is_fenced_and_fences_nobody(
     assert len(kafka.clients.consume_all(topic)) == 2
 
 
-async def cut_off(out: Outbox) -> None:
-    """End its connections, and wait until it has heard of it."""
-    for connection in out._producer.client._conns.values():  # noqa: SLF001
-        connection._writer.transport.abort()  # noqa: SLF001
+async def cut_off(out: Outbox, *groups: ConnectionGroup) -> None:
+    """End its connections of these groups, and wait until it has heard of it."""
+    for (_, group), connection in out._producer.client._conns.items():  # noqa: SLF001
+        if group in groups:
+            connection._writer.transport.abort()  # noqa: SLF001
     while not out._has_lost_connection:  # noqa: ASYNC110, SLF001
         await asyncio.sleep(0)
 
 
+@pytest.mark.parametrize("group", ConnectionGroup)
 def test_within_a_transaction_nothing_is_sent_behind_a_lost_connection(
-    kafka: SharedKafka, topic: str
+    kafka: SharedKafka, topic: str, group: ConnectionGroup
 ) -> None:
     async def live() -> None:
         out = outbox(kafka.bootstrap_servers, topic)
         await out.start()
         await out.begin()
         await write(out, topic)
-        await cut_off(out)
+        await cut_off(out, group)
         # It might stand behind a transaction that a dead broker has not ended everywhere.
         with pytest.raises(seams.ConnectionLostError):
             await write(out, topic)
@@ -130,7 +133,7 @@ def test_a_lost_connection_ends_an_epoch(kafka: SharedKafka, topic: str) -> None
         epochs = []
         for is_lost in (False, False, True, False):
             if is_lost:
-                await cut_off(out)
+                await cut_off(out, *ConnectionGroup)
             await out.begin()
             await write(out, topic)
             await out.commit()

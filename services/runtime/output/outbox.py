@@ -119,13 +119,14 @@ class Outbox:
         if name is None:
             await producer.start()
             return
+        # A connection tells of its end whoever was to hear when it was made, so this comes first.
+        seams.on_lost_connection(producer, self._lost_connection)
         await producer.client.bootstrap()
         if name.former is not None:
             former = Takeover(producer.client, name.former, name.timeout_ms, name.known)
             await former.retire()
             _tell(former.ended)
         identity = await self._take(producer, name)
-        seams.on_lost_connection(producer, self._lost_connection)
         await seams.start_as(producer, identity)
         seams.announce_group(producer, self._group)
 
