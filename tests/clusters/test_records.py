@@ -59,11 +59,11 @@ def of_text(partition: int) -> list[Record]:
     return [record(key, value, BEGUN_MS, (("by", b"hand"),), partition) for key, value in rows]
 
 
-GO = pytest.mark.long("clusters", why="a Go program is built")
+MORE = pytest.mark.long("clusters", why="librdkafka and kcat stand for the others")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=GO) if one == "go" else one for one in WRITERS]
+    "name", [pytest.param(one, marks=MORE) if one in {"go", "java"} else one for one in WRITERS]
 )
 def test_what_others_write_is_read_as_it_is(
     broker: EmbeddedBroker, make_pipeline: MakePipeline, name: str

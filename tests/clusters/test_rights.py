@@ -216,6 +216,7 @@ def test_a_right_that_is_taken_away_ends_it_with_a_sentence(
     assert again.stop() == 0
 
 
+@pytest.mark.long("clusters", why="it starts Kafka's own tool for each right")
 def test_the_printed_lines_grant_what_they_say(guarded: Guarded) -> None:
     """Kafka's own tool reads them."""
     one_hop = SPEC.model_copy(update={"operators": SPEC.operators[:1]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 
+import pytest
 from aiokafka import AIOKafkaProducer
 
 from headrace.contracts.hops import transactional_prefix
@@ -41,6 +42,7 @@ def test_a_position_that_was_aborted_is_not_believed(make_pipeline: MakePipeline
     assert_cleaned(pipeline)
 
 
+@pytest.mark.long("outages", why="it waits for a transaction to time out")
 def test_what_stands_open_is_ended_first_and_once(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)
     run_on(pipeline, 0, "exactly-once")

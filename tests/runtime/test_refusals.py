@@ -200,6 +200,7 @@ def written(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.long("outages", why="it waits ten seconds for a broker")
 def test_without_a_broker_it_ends_with_3_and_a_sentence(written: Path, free_port: int) -> None:
     address = f"127.0.0.1:{free_port}"
     done = command(written, HEADRACE_BOOTSTRAP_SERVERS=address)

@@ -81,6 +81,7 @@ async def _use_every_client(settings: Settings, topic: str) -> None:
         await consumer.stop()
 
 
+@pytest.mark.long("clusters", why="it waits until a token is old")
 def test_tokens_are_renewed_while_records_flow(secured: Secured, server: TokenServer) -> None:
     server.life_s = 3
     settings = secured.oauth(server)

@@ -36,12 +36,11 @@ def between(kafka_own_of_module: OwnKafka) -> Iterator[tuple[EmbeddedBroker, Pro
         yield made
 
 
-OF_TIER = (Kind.PRODUCE, Kind.END_TXN)
 MORE = pytest.mark.long("outages", why="each kind of request takes ten seconds")
 
 
 @pytest.mark.parametrize(
-    "kind", [one if one in OF_TIER else pytest.param(one, marks=MORE) for one in Kind]
+    "kind", [one if one is Kind.END_TXN else pytest.param(one, marks=MORE) for one in Kind]
 )
 def test_whatever_becomes_of_a_request_nothing_is_lost_or_doubled(
     between: tuple[EmbeddedBroker, Proxy], make_pipeline: MakePipeline, kind: Kind

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.contracts.dead_letter import read_dead
 from headrace.contracts.decision import Reason
 from tests.runtime.sidecar import MakePipeline, contents, record
@@ -74,6 +76,7 @@ def is_wanted(record):
 """
 
 
+@pytest.mark.long("outages", why="it waits for a transaction to time out")
 def test_a_slow_function_does_not_outlive_its_transaction(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline("filter: {where: 'of_user:is_wanted'}")
     (pipeline.folder / "of_user.py").write_text(SLOW)

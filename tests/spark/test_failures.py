@@ -122,6 +122,7 @@ def test_a_broker_that_is_not_there(tmp_path: Path, free_port: int) -> None:
     assert sentence.startswith(f"no broker answers at 127.0.0.1:{free_port}: ")
 
 
+@pytest.mark.long("spark", why="it waits for Spark to ask thrice")
 def test_an_option_that_is_none(tmp_path: Path, free_port: int) -> None:
     option = '  kafka.security.protocol: "nonsense"\n'
     job = StockJob(tmp_path, servers=f"127.0.0.1:{free_port}", more=option)
@@ -139,6 +140,7 @@ def test_a_topic_that_is_not_there(kafka: SharedKafka, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long("spark", why="it runs a job on a broker of its own")
 def test_records_on_which_a_function_raises_are_dead_letters(
     tmp_path: Path, broker: EmbeddedBroker
 ) -> None:

@@ -19,12 +19,12 @@ from tests.spark.proposal import MASTER
 HERE = ["headrace", "spark", "stock.yaml", "--once"]
 
 
-ALONE = pytest.mark.long("spark", why="the same job, on executors or from a package")
+ALONE = pytest.mark.long("spark", why="the job of a page takes half a minute")
 
 
 @pytest.fixture(
     params=[
-        "here",
+        pytest.param("here", marks=ALONE),
         pytest.param("elsewhere", marks=ALONE),
         pytest.param("in a package", marks=ALONE),
     ]
