@@ -183,7 +183,7 @@ class SchemaAwaited(HeadraceError):
     """
 
     def __init__(self, number: int) -> None:
-        """Say which."""
+        """Name the schema that is missing."""
         super().__init__(f"schema {number} was not looked up")
         self.number = number
 
