@@ -7,8 +7,8 @@ repartition topic, which is spread by id, and a second hop goes on from there.
 Behind a repartition, one partition holds records of many source partitions, in whatever order the
 first hop read them. The second hop compares ids in that order. Every other operator that goes by
 time needs a single order by time. A reorder makes one. Where no reorder does, the hop gets a merge:
-before the first operator that needs the order, or before all operators if a reorder in the first
-hop had made an order that must last.
+before the first operator that needs the order, or before all operators if a reorder before the
+repartition had made an order that must last.
 
 All state of a hop's partition has one changelog partition. Each commit closes a stretch of it, so a
 restore brings back together what several operators changed together.

@@ -32,8 +32,7 @@ class Seats:
     capacities: Mapping[int, Mapping[str, int]]
     """By hop: the seats that can run it, and their numbers of consumers."""
     owners: Mapping[TaskId, str]
-    """By task: the seat that runs it, ran it last, or was promised it; to treat a promise as less
-        would break it."""
+    """By task: the seat that runs it, ran it last, or was promised it; all three count alike."""
     copies: Mapping[TaskId, Mapping[str, int]]
     """By task: the seats with a copy, and how many records it lacks beyond the acceptable."""
 

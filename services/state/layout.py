@@ -6,8 +6,8 @@ move all of it. Integers are big-endian.
 key                                 value
 0x00 'layout'                       the layout's version (4)
 0x00 'pipeline'                     the pipeline's name, UTF-8
-0x00 'changelog'                    the id of the changelog's topic, ASCII; missing where nobody
-                                    knew it
+0x00 'changelog'                    the id of the changelog's topic, ASCII; missing where it was
+                                    unknown
 0x00 'store' 0x00 name              number of that store (2), given when it is first opened,
                                     never given again
 0x00 'position' 0x00 name           a position (8, signed): the offset up to which something is

@@ -14,10 +14,10 @@ counts is the newest record before the offset. A store vouches
     by walking  Its rows are put again, a few at every commit, from the first to the last. After the
                 walk every row that counts has a record behind the offset at which the walk began.
                 This is for rows that stay for ever (a table, windows that never close), for rows
-                whose time nobody can know before (final results of windows that another service
-                made), and for operators whose time stands still. A walk begins when much would be
-                gained by it, and puts one row again for every few new ones, so it costs a fraction
-                of what is written.
+                whose time cannot be known in advance (final results of windows that another
+                service made), and for operators whose time stands still. A walk begins when much
+                would be gained by it, and puts one row again for every few new ones, so it costs a
+                fraction of what is written.
 
 Only then does a commit write the offset, as the row `purged`. The same commit puts every row again
 that belongs to no time: rows about the state as a whole, and the operators' header rows, which all

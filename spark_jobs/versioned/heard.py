@@ -151,7 +151,7 @@ class Heard:
 
         A partition that a topic gets later is expected as soon as anything is heard of it.
         Progress of other topics is forgotten. `begins` are the first offsets of partitions: the
-        records before were deleted, and nobody will read them.
+        records before were deleted, and no reader will see them.
         """
         self._numbers = state.numbers
         self._expected = set(expected)

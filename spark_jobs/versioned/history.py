@@ -152,10 +152,10 @@ class VersionedStore:
         return found
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:
-        """Return the places of records from before the horizon whose key has a later version.
+        """Return the places of records before the horizon that do not meet the latest version.
 
-        With `all_of_them` also those that meet the latest version: a cold history may know a later
-        one that was refused here.
+        With `all_of_them` also those that meet it: a cold history may know a later version that was
+        refused here.
         """
         horizon_ms = self.horizon_ms
         if min(map(_TIMESTAMP_MS, records), default=horizon_ms) >= horizon_ms:

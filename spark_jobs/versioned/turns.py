@@ -31,7 +31,7 @@ class Turns:
     """The turns of one table, and its corrections."""
 
     def __init__(self, table: Table, corrections: Corrections | None, *, asks_cold: bool) -> None:
-        """`asks_cold`: look-ups before the history expire though they meet the latest version."""
+        """With `asks_cold`, every look-up before the history expires, also one of the latest."""
         self._table = table
         self._corrections = corrections
         self._asks_cold = asks_cold

@@ -218,7 +218,7 @@ class OneWindow(WindowsOneByOne):
     """One result a key, for ever: no windows, or unlimited ones."""
 
     def __init__(self, policy: Unlimited | None, view: View, function: Function) -> None:
-        """`policy` is None where there are no windows."""
+        """Begin with the policy of the unlimited window; None where there are no windows."""
         self._view = view
         self._function = function
         self._start_ms = 0 if policy is None else policy.start_ms
