@@ -61,7 +61,7 @@ class Holdings:
 
     @property
     def learning(self) -> frozenset[TaskId]:
-        """The tasks that it has yet to catch up with; with none left it may ask for a rebalance."""
+        """The tasks that it has yet to catch up with; with none left, it need not wait to ask."""
         return self._in({State.LEARNER})
 
     @property

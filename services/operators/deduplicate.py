@@ -126,7 +126,7 @@ class Deduplicate:
     def _stop(
         self, step: Step, record: Record, cause: int, reason: Reason, first: bytes | None = None
     ) -> None:
-        """Drop a duplicate, or a late record that the policy does not forward."""
+        """Drop a duplicate; drop a late record, or send it to the late topic."""
         verdict = Verdict.DROPPED
         if reason is Reason.PAST_INTERVAL and self._policy.late == "topic":
             verdict = Verdict.LATE

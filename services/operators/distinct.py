@@ -1,9 +1,9 @@
 """Distinct: forward the first record of each key and window (KIP-655's first proposal).
 
 Windows are those of the aggregates: tumbling ones, or sessions, which grow with every record, also
-with one that is dropped. A forwarded record is unchanged but for its key, which has the window
-added (see `contracts/window.py`); a session's window is the one at that record. A record without
-key is dropped before stream time moves. A record for a closed window is late. Rules K10 to K12.
+with one that is dropped. A forwarded record gets its window in its key and in a header (see
+`contracts/window.py`); a session's window is the one at that record. A record without key is
+dropped before stream time moves. A record for a closed window is late. Rules K10 to K12.
 
 State
     0x00                   stream time (8)

@@ -63,7 +63,7 @@ _SINCE_LATER = tuple(Stamp._field_defaults)
 
 
 def read_stamp(about: StoreView) -> Stamp | None:
-    """Return who wrote this state, None where it is new."""
+    """Return the stamp of this state's writer, None where the state is new."""
     row = about.get_many([about.prefix + _STAMP_KEY])[0]
     if row is None:
         return None
@@ -78,7 +78,7 @@ def read_stamp(about: StoreView) -> Stamp | None:
 
 
 def put_stamp(about: StoreView, stamp: Stamp) -> None:
-    """Put who writes this state from now on."""
+    """Put the stamp of the program that writes this state from now on."""
     row = json.dumps(stamp._asdict(), separators=(",", ":"), sort_keys=True).encode()
     about.put_many({about.prefix + _STAMP_KEY: row})
 

@@ -140,7 +140,7 @@ class PartitionState:
         return read_stamp(self._about)
 
     def stamp_with(self, stamp: Stamp) -> None:
-        """Put who writes the state from the next commit on."""
+        """Put the stamp of the program that writes the state from the next commit on."""
         if self.stamp != stamp:
             put_stamp(self._about, stamp)
 
