@@ -87,7 +87,7 @@ class Source(Policy):
     A partition that was read to its end is then as far as the clock less that.
     """
     idle_ms: WaitMs = Field(default_factory=_idle_ms)
-    """Nobody waits for a partition that was silent at its end for so long; `never`: wait for ever.
+    """A partition silent at its end for so long is idle: others do not wait for it; or `never`.
 
     10s if absent; `never` if absent where `max-delay` says how far a silent partition is.
     """
