@@ -1,1 +1,1 @@
-"""What headrace promises, to whom: the words, bytes and files that its halves share."""
+"""The names, bytes and file formats that the sidecars, the Spark jobs and their users share."""

@@ -1,4 +1,4 @@
-"""What works, and still may not be what was meant: sentences for `plan`, never errors."""
+"""Warnings for `plan`: a pipeline that works, but may not do what its author meant."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.contracts.topics import keeps_state
 
 
 def warnings(operators: Sequence[AnyOperator], max_future_ms: int | None) -> list[str]:
-    """All that is worth a thought, in the order of the operators."""
+    """Return every warning about these operators, in their order."""
     sentences = []
     if max_future_ms is None and any(keeps_state(policy) for policy in operators):
         sentences.append(
@@ -37,7 +37,7 @@ def warnings(operators: Sequence[AnyOperator], max_future_ms: int | None) -> lis
 
 
 def about_quiet(idle_ms: int | None, max_delay_ms: int | None) -> Iterator[str]:
-    """Of a silent partition: whether it is given up before its records must have come."""
+    """Warn if a silent partition becomes idle while its records may still be on their way."""
     if idle_ms is not None and max_delay_ms is not None and idle_ms < max_delay_ms:
         idle, delay = map(format_duration_ms, (idle_ms, max_delay_ms))
         yield (

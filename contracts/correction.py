@@ -1,8 +1,8 @@
 """How a row says that it corrects an earlier one.
 
-A join that was asked to tells a stream record again when a version of the table comes late and the
-record meets another value now. Such a row has the record's key, timestamp and headers, as the one
-before it had, and this header behind them.
+A join with corrections switched on emits a stream record again when a version of the table arrives
+late and the record now meets another value. The new row has the same key, timestamp and headers as
+the row that it corrects, with this header added at the end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How a dead record lies in the dead-letter topic, and how it comes back.
+"""How the dead-letter topic stores a dead record, and how a record comes back from it.
 
-Key, value and headers are the record's own, byte for byte, and so is the timestamp. Behind its
-headers stand ours, in this order; whoever reads takes the last such block, so a record that died
-before, here or in Kafka Streams, keeps the old block as headers of its own.
+A letter keeps the record's own key, value, headers and timestamp byte for byte. Our headers follow
+its own, in the order below. A reader takes the last such block. So a record that died before, here
+or in Kafka Streams, keeps the older block as headers of its own.
 
     __streams.errors.exception     the class of what was raised      names and meaning as in
     __streams.errors.message       one clause for people             Kafka Streams (KIP-1034), so
@@ -14,19 +14,20 @@ before, here or in Kafka Streams, keeps the old block as headers of its own.
                                    behind them
     headrace.reason                a word of headrace.contracts.decision
 
-A header whose name is not UTF-8 would stop many readers of this topic, too. So what is none in it
-is written as a backslash, an x and two digits, and `headrace.names` has the bytes of all names, in
-hexadecimal, with spaces between.
+A header whose name is not UTF-8 would stop many readers of this topic as well. The letter therefore
+writes each byte that is not UTF-8 as a backslash, an x and two digits. `headrace.names` then holds
+the bytes of all names, in hexadecimal, separated by spaces.
 
-A letter that its topic would not take is cut: its value, its own headers, its key, as far as it has
-to be. Then there stand, behind these, of each that was cut
+A letter that is too large for its topic is cut. It loses its value first, then its own headers,
+then its key, and no more of them than it must. For each part that was cut, these headers follow the
+others:
 
     headrace.value.bytes           its length before; likewise `key` and `headers`
     headrace.value.sha256          its digest before, in hexadecimal; of headers, that of names and
                                    values with a zero byte behind each
 
-A record that is put back into its source carries `headrace.replays`, how often that was done, so
-that one that dies again and again does not go round for ever.
+A record that is put back into its source carries `headrace.replays`, the number of times that this
+was done. So a record that dies again and again does not go round for ever.
 """
 
 from __future__ import annotations
@@ -50,17 +51,17 @@ REPLAYS_HEADER = "headrace.replays"
 INTAKE, SINK = "intake", "sink"
 _CUT = tuple(f"headrace.{part}" for part in ("value", "headers", "key"))
 _AROUND_BYTES = 1_024
-"""A batch, a record, and what is said of all that was cut."""
+"""Room for the batch, the record, and the headers that describe the parts that were cut."""
 _AROUND_HEADER_BYTES = 12
 _MESSAGE_BYTES = 200
-"""What is left of a message where there is no room for more."""
+"""The length to which a message is shortened where there is no room for more."""
 
 
 class DeadLetter(NamedTuple):
     """A dead record, and why it is dead."""
 
     record: Record
-    """As it stood in its topic."""
+    """As it stood in its topic, before our headers were added."""
     operator: str
     reason: Reason | None
     """None in a letter that Kafka Streams wrote."""
@@ -68,11 +69,11 @@ class DeadLetter(NamedTuple):
     exception: str = ""
     stacktrace: str = ""
     is_cut: bool = False
-    """Some of the record is not there."""
+    """True if a part of the record is missing from the letter."""
 
 
 def dead_headers(letter: DeadLetter) -> Headers:
-    """The headers that a dead record has in the dead-letter topic."""
+    """Return the headers that a dead record has in the dead-letter topic."""
     record = letter.record
     offset = "" if record.offset is None else str(record.offset)
     ours = (
@@ -93,9 +94,9 @@ def dead_headers(letter: DeadLetter) -> Headers:
 
 
 def cut(dead: Record, bytes_max: int) -> Record:
-    """As much of a dead record as fits into so many bytes, with length and digest of the rest.
+    """Cut a dead record to so many bytes, and add length and digest of each part that was cut.
 
-    The key comes first, then the record's own headers, all or none, then the value.
+    The key is kept first, then the record's own headers, all or none, then the value.
     """
     start = _start_of_ours(dead) or 0
     own, ours = dead.headers[:start], dead.headers[start:]
@@ -117,7 +118,7 @@ def cut(dead: Record, bytes_max: int) -> Record:
 
 
 def _within(some: bytes | None, room: int) -> tuple[bytes | None, int]:
-    """As much of it as there is room for, and the room that is left."""
+    """Return as much as there is room for, and the room that is left."""
     left = None if some is None else some[: max(0, room)]
     return left, room - len(left or b"")
 
@@ -129,7 +130,7 @@ def _size_of(headers: Headers) -> int:
 
 
 def _start_of_ours(dead: Record) -> int | None:
-    """Where the last block of a letter's headers begins."""
+    """Return the index at which the last block of a letter's headers begins."""
     names = [name for name, _ in dead.headers]
     if EXCEPTION_HEADER not in names:
         return None
@@ -137,7 +138,7 @@ def _start_of_ours(dead: Record) -> int | None:
 
 
 def read_dead(dead: Record) -> DeadLetter | None:
-    """The letter in a record of a dead-letter topic, None where there is none."""
+    """Return the letter in a record of a dead-letter topic, None where there is none."""
     start = _start_of_ours(dead)
     if start is None:
         return None
@@ -164,7 +165,7 @@ def read_dead(dead: Record) -> DeadLetter | None:
 
 
 def replays(record: Record) -> int:
-    """How often a record was put back into its source."""
+    """Return how often a record was put back into its source."""
     for name, value in reversed(record.headers):
         if name == REPLAYS_HEADER:
             text = (value or b"").decode(errors=_LOSSLESS)
@@ -173,13 +174,13 @@ def replays(record: Record) -> int:
 
 
 def replay_headers(record: Record) -> Headers:
-    """The headers of a record that is put back once more: its own, and the new count."""
+    """Return the headers for putting a record back once more: its own, and the new count."""
     own = tuple(header for header in record.headers if header[0] != REPLAYS_HEADER)
     return (*own, (REPLAYS_HEADER, b"%d" % (replays(record) + 1)))
 
 
 _LOSSLESS = "surrogateescape"
-"""Bytes that are not UTF-8 survive being read and written again."""
+"""Bytes that are not UTF-8 survive decoding and encoding."""
 _REASONS = frozenset(Reason)
 
 
@@ -196,7 +197,7 @@ def _is_text(header: tuple[str, bytes | None]) -> bool:
 
 
 _DIGITS_MAX = 19
-"""An offset has no more."""
+"""An offset has no more digits."""
 
 
 def _is_number(text: str) -> bool:

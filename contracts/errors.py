@@ -24,20 +24,20 @@
     |  |- LimitTooLow                the operating system gives this process too little
     |  `- PortTaken                  another program listens where the broker should
     |- RecordUndecodable             one record's bytes; it goes to the dead-letter topic
-    |  |- RecordTooLarge             one record that a topic does not take; dead too
+    |  |- RecordTooLarge             one record that is too large for a topic; dead too
     |  `- RecordFailed               a step that fails on one record; dead too, or exit code 8
-    |- SchemaAwaited                 a registered schema that nobody has looked up yet
+    |- SchemaAwaited                 a registered schema that was not looked up yet
     |- BufferFull                    a buffer told to shut down when full is full; exit code 5
     |- StateRefused                  state that this program must not touch; exit code 4
     |  |- StateLayoutNewer           written by a newer headrace
     |  |- StateLocked                held by another process
     |  |- StateOfAnotherPipeline     written by another pipeline
     |  |- SinkOfAnotherQuery         a sink that another checkpoint has written to
-    |  |- ReplayDiffers              a micro-batch, written in part, that comes out otherwise now
+    |  |- ReplayDiffers              a micro-batch, written in part, that gives other rows now
     |  |- StateOfOtherOptions        written with options that these cannot go on from
     |  |- StateTruncated             a changelog that lost records which the state needs
     |  `- StateUnavailable           the disk is full, gone, or not ours to write
-    |- StateCorrupt                  bytes that nobody wrote; rebuilt from the changelog
+    |- StateCorrupt                  damaged bytes; rebuilt from the changelog
     |- InstanceFenced                another program took over; exit code 6
     |- DemoFailed                    the demo's sidecar did not do what it was started for
     |- WorkerStalled                 something stands still for too long; exit code 7
@@ -76,7 +76,7 @@ class JobInvalid(YourFault):
 
 
 class JobFailed(YourFault):
-    """A function of a job of one's own raised. **Do:** mend it, and start the job again."""
+    """A function of the user's own job raised. **Do:** mend it, and start the job again."""
 
 
 class DurationInvalid(YourFault, ValueError):
@@ -161,7 +161,7 @@ class RecordUndecodable(HeadraceError):
 
 
 class RecordTooLarge(RecordUndecodable):
-    """A record, or what is remembered of it, is more than a topic takes.
+    """A record, or the state that it leaves, is larger than a topic accepts.
 
     **Do:** raise the topic's `max.message.bytes`.
     """
@@ -183,7 +183,7 @@ class SchemaAwaited(HeadraceError):
     """
 
     def __init__(self, number: int) -> None:
-        """Say which."""
+        """Name the schema that is missing."""
         super().__init__(f"schema {number} was not looked up")
         self.number = number
 
@@ -220,7 +220,7 @@ class SinkOfAnotherQuery(StateRefused):
 
 
 class ReplayDiffers(StateRefused):
-    """A micro-batch that was written in part comes out otherwise. **Do:** what it says."""
+    """A micro-batch that was written in part gives other rows now. **Do:** what it says."""
 
 
 class StateOfOtherOptions(StateRefused):
@@ -252,7 +252,7 @@ class DemoFailed(HeadraceError):
 
 
 class WorkerStalled(HeadraceError):
-    """Something was to be done, and nothing moved. **Do:** start the instance again."""
+    """Work was waiting, and nothing moved. **Do:** start the instance again."""
 
     exit_code = 7
 

@@ -1,16 +1,17 @@
 """A pipeline's hops: the stretches between two topics, each run partition by partition.
 
 Most pipelines have one hop, from the source to the cleaned topic. `by: id` looks across partitions,
-so records of one id must meet in one: what leaves the operators before it goes to a repartition
-topic, spread by id, and a second hop goes on from there.
+so all records of one id must meet in one partition. The operators before it therefore write to a
+repartition topic, which is spread by id, and a second hop goes on from there.
 
-Behind a repartition the records of many source partitions meet, in whatever order they were
-read. Ids are compared over all of them as they come; whatever else goes by time needs one order.
-A reorder makes it; where none does, a merge is put in front: before the first operator that needs
-it, or before all where a reorder had made an order that shall last.
+Behind a repartition, one partition holds records of many source partitions, in whatever order the
+first hop read them. The second hop compares ids in that order. Every other operator that goes by
+time needs a single order by time. A reorder makes one. Where no reorder does, the hop gets a merge:
+before the first operator that needs the order, or before all operators if a reorder before the
+repartition had made an order that must last.
 
-All state of a hop's partition has one changelog partition. It is closed commit by commit, so what
-several operators changed together is restored together.
+All state of a hop's partition has one changelog partition. Each commit closes a stretch of it, so a
+restore brings back together what several operators changed together.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from headrace.contracts.policies import (
 from headrace.contracts.topics import TopicSpec, changelog_topic, repartition_topic
 
 FIRST_HOP = "state"
-"""Names the changelog of the hop that begins at the source; later hops are named as the operator
-that needs them."""
+"""Names the changelog of the hop that begins at the source. A later hop has the name of the
+operator that needs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repartition:
-    """Where a hop ends that is not the last."""
+    """The end of a hop that is not the last one."""
 
     topic: TopicSpec
     operator: str
-    """The operator behind it, which needs this."""
+    """The operator behind the repartition, which needs it."""
     id: str
-    """The selector of the id by which records are spread."""
+    """The selector of the id that chooses a record's partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +52,25 @@ class Hop:
 
     name: str
     topic: str
-    """Where its records come from."""
+    """The topic that the hop reads."""
     operators: tuple[AnyOperator, ...]
     changelog: TopicSpec
     end: Repartition | None
-    """None where it ends in the cleaned topic."""
+    """None where the hop ends in the cleaned topic."""
 
     @property
     def is_first(self) -> bool:
-        """Whether it reads the source."""
+        """Whether the hop reads the source."""
         return self.name == FIRST_HOP
 
     @property
     def called(self) -> str:
-        """Its name for people, in metrics and wherever it is shown: where it begins."""
+        """The hop's name for people, in metrics and elsewhere: where it begins."""
         return "source" if self.is_first else self.name
 
 
 def hops_of(pipeline: str, source_topic: str, operators: Sequence[AnyOperator]) -> tuple[Hop, ...]:
-    """The hops of a pipeline, in order."""
+    """Return the hops of a pipeline, in order."""
     hops = []
     name, topic = FIRST_HOP, source_topic
     stretch: list[AnyOperator] = []
@@ -87,13 +88,13 @@ def hops_of(pipeline: str, source_topic: str, operators: Sequence[AnyOperator]) 
 
 
 def carries_source_values(hops: Sequence[Hop], hop: Hop) -> bool:
-    """Whether a hop's records have the values of the source, and not an aggregate's."""
+    """Return whether a hop's records carry values of the source, and not an aggregate's."""
     before = hops[: [one.name for one in hops].index(hop.name)]
     return not any(isinstance(one, AggregatePolicy) for each in before for one in each.operators)
 
 
 def _in_order(hops: Sequence[Hop]) -> Iterator[Hop]:
-    """The hops, with a merge wherever one is needed."""
+    """Yield the hops, with a merge wherever one is needed."""
     was_ordered = False
     for hop in hops:
         operators = hop.operators if hop.is_first else _merged(hop, was_ordered=was_ordered)
@@ -116,20 +117,23 @@ def _merged(hop: Hop, *, was_ordered: bool) -> tuple[AnyOperator, ...]:
 
 
 def makes_order(policy: AnyOperator) -> bool:
-    """Whether what leaves it stands in order of time."""
+    """Return whether the operator emits in order of time."""
     return isinstance(policy, MergePolicy) or (
         isinstance(policy, ReorderPolicy) and policy.grace_ms > 0
     )
 
 
 def transactional_prefix(pipeline: str, hop: Hop) -> str:
-    """What the transactional ids of a hop begin with; a partition's number stands behind it.
+    """Return the prefix of a hop's transactional ids; a partition's number follows it.
 
-    No pipeline or topic has a slash in its name, so no two of them share an id.
+    No pipeline or topic has a slash in its name, so no two hops share an id.
     """
     return f"{pipeline}/{hop.topic}/"
 
 
 def former_transactional_prefix(pipeline: str, hop: Hop) -> str:
-    """What they began with before: `a` that reads `b-c` and `a-b` that reads `c` shared theirs."""
+    """Return the prefix of older versions.
+
+    There, pipeline `a` reading `b-c` and pipeline `a-b` reading `c` shared their ids.
+    """
     return f"{pipeline}-{hop.topic}-"

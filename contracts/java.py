@@ -1,4 +1,4 @@
-"""Java, as its programs know it: which one this is, and what is said where there is none."""
+"""Java: which version a program reports, and the error where there is none or a wrong one."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _VERSION = re.compile(r'version "(\d+)')
 
 
 def java_version(says: str) -> int:
-    """17, 21 and so on; before Java 9 it began with "1.", which is too old in any case."""
+    """Return 17, 21 and so on. Before Java 9 versions began with "1.", which is too old anyway."""
     match = _VERSION.search(says)
     return int(match[1]) if match else 0
 
 
 def no_java(who: str, home: str | None, what_to_do: str) -> ProgramMissing:
-    """None was found in the folder that JAVA_HOME says, or else on PATH."""
+    """Return the error for no Java in the folder of JAVA_HOME, or else on PATH."""
     where = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on PATH"
     return ProgramMissing(f"{who} needs Java, and {where}. {what_to_do}")
 
 
 def unfit_java(who: str, version: int, program: str, what_to_do: str) -> ProgramMissing:
-    """The one that was found is too old or too new."""
+    """Return the error for a Java that is too old or too new."""
     return ProgramMissing(f"{who} cannot run on Java {version} ({program}). {what_to_do}")

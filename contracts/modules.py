@@ -1,4 +1,4 @@
-"""Modules of the user's own: functions that a pipeline names, and jobs."""
+"""Import modules that the user wrote: functions that a pipeline names, and jobs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from headrace.contracts.raised import told
 
 
 def import_own(name: str) -> ModuleType:
-    """A module that is installed, or in the folder that headrace was started in.
+    """Import a module that is installed, or that lies in the folder in which headrace was started.
 
-    ImportError says what is wrong in one sentence, whatever the module itself raised.
+    Raises ImportError with one sentence for any failure, whatever the module itself raised.
     """
     if not all(part.isidentifier() for part in name.split(".")):
         message = f"{show(name)} is not the name of a module"
         raise ImportError(message)
-    # At the end, so that a file of the user's never stands before a library; "" is the folder.
+    # The folder ("") goes to the end, so that no file of the user's hides a library.
     if "" not in sys.path:
         sys.path.append("")
     try:
@@ -26,7 +26,7 @@ def import_own(name: str) -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        # It runs code of the user's, which may raise anything, or end the program as scripts do.
+        # The user's code runs here. It may raise anything, or end the program as scripts do.
         raise ImportError(_failure(name, error)) from error
 
 

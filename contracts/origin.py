@@ -1,19 +1,19 @@
-"""What a record of a repartition topic says about where it came from, and what a row of times says.
+"""Headers of a repartition topic: where a record came from, and how far source partitions are.
 
-Behind a repartition the records of many source partitions meet in one, in whatever order they
-were read. How late a record is, and what may leave, is a matter of the partitions that they came
-from. So a record carries its own partition, its offset there, and how far that partition's stream
-time was by then, as the last of its headers; whoever reads it takes the header off. A source
-partition that has nothing for a place says its time there all the same, in a row without key and
-value.
+Behind a repartition, one partition holds records of many source partitions, in whatever order the
+first hop read them. Whether a record is late, and which records may leave, depends on the partition
+that it came from. So each record carries, in its last header, its source partition, its offset
+there, and the stream time of that partition at that moment. The reader takes the header off. A
+source partition that has no record for a place still sends its time there, in a row without key
+and value.
 
 Integers are big-endian.
 
 headrace.origin     partition (4), offset (8, signed; the smallest number where there is none),
                     stream time (8, signed; -1 for none)
 headrace.times      for each source partition that speaks: partition (4), stream time (8, signed),
-                    what it says of itself (1): 0 it is awake, 1 it is idle, 2 it is at its end and
-                    waited for (`idle: never`)
+                    its state (1): 0 it is awake, 1 it is idle, 2 it is at its end and waited for
+                    (`idle: never`)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ORIGIN_HEADER = "headrace.origin"
 TIMES_HEADER = "headrace.times"
 AWAKE, IDLE, AT_END = range(3)
 UNKNOWN_PARTITION = -1
-"""Of a record that an older version wrote, which says nothing of where it came from."""
+"""The partition of a record that an older version wrote without an origin."""
 _origin: Final = Struct(">iqq")
 _time: Final = Struct(">iqB")
 _pack_origin: Callable[..., bytes] = _origin.pack
@@ -36,11 +36,11 @@ _pack_origin: Callable[..., bytes] = _origin.pack
 
 NO_OFFSET = -(1 << 63)
 Origin = tuple[int, int, int]
-"""Source partition, offset there or NO_OFFSET, and the time of that partition when it was sent."""
+"""Source partition, offset there or NO_OFFSET, and that partition's stream time on sending."""
 
 
 class SourceTime(NamedTuple):
-    """What a source partition says of itself."""
+    """How far a source partition is, and in which state."""
 
     partition: int
     time_ms: int
@@ -49,12 +49,12 @@ class SourceTime(NamedTuple):
 
 
 def origin_header(partition: int, offset: int | None, time_ms: int) -> tuple[str, bytes]:
-    """The header that says it."""
+    """Return the header that carries a record's origin."""
     return ORIGIN_HEADER, _pack_origin(partition, NO_OFFSET if offset is None else offset, time_ms)
 
 
 def read_origin(headers: Headers) -> Origin | None:
-    """What the last header says, None where it says something else."""
+    """Return the origin in the last header, None where that header is another one."""
     if not headers:
         return None
     name, value = headers[-1]
@@ -64,7 +64,7 @@ def read_origin(headers: Headers) -> Origin | None:
 
 
 def read_origins(records: Sequence[Record]) -> list[Origin] | None:
-    """The origins of records that all say it, None where one does not; much faster than each."""
+    """Return the origins of records that all have one, else None; much faster than one by one."""
     try:
         last = [record[3][-1] for record in records]
         values = [value for name, value in last if name == ORIGIN_HEADER]
@@ -77,12 +77,12 @@ def read_origins(records: Sequence[Record]) -> list[Origin] | None:
 
 
 def times_headers(times: Iterable[SourceTime]) -> Headers:
-    """The headers of a row of times."""
+    """Return the headers of a row of times."""
     return ((TIMES_HEADER, b"".join(_time.pack(*time) for time in times)),)
 
 
 def read_times(record: Record) -> list[SourceTime] | None:
-    """The times in a row, None where it is a record as any other."""
+    """Return the times in a row, None if it is an ordinary record."""
     if record.key is not None or record.value is not None or len(record.headers) != 1:
         return None
     ((name, value),) = record.headers

@@ -1,4 +1,4 @@
-"""A whole pipeline, as one object: what `clicks.yaml` says, and the same in Python.
+"""A whole pipeline as one object: the contents of `clicks.yaml`, and the same in Python.
 
     PipelineSpec(
         pipeline="clicks",
@@ -7,10 +7,10 @@
         sink=Sink(topic="clicks.cleaned"),
     )
 
-An operator in YAML is a mapping with its kind as the only key, `reorder: {grace: 30s}`. Names of
-operators and stores come from what is written, never from the place in the list: state keeps its
-owner when an operator is put in before it. In `operators` names and stores are filled in, and so is
-the window whose end a suppress waits for.
+An operator in YAML is a mapping with its kind as the only key, `reorder: {grace: 30s}`. An operator
+and its store are named by what is written, never by the place in the list. So state keeps its owner
+when somebody inserts an operator before it. `operators` holds the operators with names and stores
+filled in, and with the window whose end a suppress waits for.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ TopicName = Annotated[
 
 
 IDLE_MS = 10_000
-"""A partition that was silent for so long is idle, where nobody says otherwise."""
+"""The silence after which a partition is idle, unless the file says otherwise."""
 _MAX_SKEW_MS = 60_000
 
 
 def _idle_ms(written: dict[str, Any]) -> int | None:
-    """Where the clock says how far a silent partition is, nobody need guess."""
+    """Return no idle time where `max-delay` says by the clock how far a silent partition is."""
     return IDLE_MS if written.get("max_delay_ms") is None else None
 
 
@@ -74,31 +74,32 @@ class Source(Policy):
     Milliseconds since 1970 as a whole number, or ISO 8601 text with an offset.
     """
     values: Literal["json", "registry"] = "json"
-    """What selectors read values as: JSON, or by the schema that a value names by its number.
+    """How selectors read values: as JSON, or by the registered schema whose number a value carries.
 
-    Avro, JSON or Protobuf behind a zero byte and four of the number, as a schema registry has it.
+    With `registry`, a value is a zero byte, four bytes of the schema's number, and Avro, JSON or
+    Protobuf, as the serializers of a schema registry write it.
     """
     max_future_ms: DurationMs | None = None
-    """Further ahead of the clock a record goes dead; without it any timestamp is believed."""
+    """A record further ahead of the clock goes dead; without it any timestamp is believed."""
     max_delay_ms: DurationMs | None = None
-    """A record comes at most so long after its own timestamp, for whoever trusts the clocks.
+    """A promise: a record comes at most so long after its own timestamp, by the clock.
 
     A partition that was read to its end is then as far as the clock less that.
     """
     idle_ms: WaitMs = Field(default_factory=_idle_ms)
-    """Silent for so long at its end, a partition is not waited for; `never` to wait for ever.
+    """A partition silent at its end for so long is idle: others do not wait for it; or `never`.
 
     10s if absent; `never` if absent where `max-delay` says how far a silent partition is.
     """
     max_skew_ms: DurationMs | None = None
-    """Before a repartition, so far a partition may run ahead of the slowest by event time.
+    """Before a repartition, how far a partition may run ahead of the slowest by event time.
 
-    The longest grace behind it if absent, and at least a minute.
+    If absent, the longest grace behind it, and at least a minute.
     """
 
 
 class Topic(Policy):
-    """Where records go that are late or dead."""
+    """Where late or dead records go."""
 
     topic: TopicName
 
@@ -107,7 +108,7 @@ class Sink(Policy):
     """Where cleaned records go."""
 
     topic: Annotated[TopicName, Field(max_length=TOPIC_CHARACTERS_MAX - len(".decisions"))]
-    """Other topics are named after it."""
+    """The names of other topics begin with its name."""
 
 
 def _read_operator(written: object) -> object:
@@ -174,16 +175,16 @@ class PipelineSpec(Policy):
     """Names the consumer group, the state's folder and the internal topics."""
     source: Source
     operators: Annotated[tuple[Operator, ...], Field(min_length=1), AfterValidator(_checked)]
-    """What happens to each record, in this order."""
+    """The steps that each record goes through, in this order."""
     sink: Sink
     late: Topic = Field(default_factory=_beside(late_topic_name))
     """Where operators with `late: topic` send late records; `<sink>.late` if absent."""
     dead: Topic = Field(default_factory=_beside(dead_topic_name))
     """Where records go that cannot be read; `<sink>.dead` if absent."""
     on_failure: Literal["dead", "stop"] = "dead"
-    """When an operator, or a function of yours, fails on a record.
+    """How to go on when an operator, or a function of yours, fails on a record.
 
-    `dead`: the record goes where dead ones go, and the rest goes on; `stop`: the sidecar ends.
+    `dead`: the record goes to the dead-letter topic, the rest goes on; `stop`: the sidecar ends.
     """
 
     @model_validator(mode="after")
@@ -192,7 +193,7 @@ class PipelineSpec(Policy):
         return self
 
     def topics(self) -> list[TopicSpec]:
-        """Every topic that the pipeline makes where it is missing."""
+        """Return every topic that the pipeline creates if it is missing."""
         return [
             cleaned_topic(self.sink.topic),
             progress_topic(self.sink.topic),
@@ -202,11 +203,11 @@ class PipelineSpec(Policy):
         ]
 
     def hops(self) -> tuple[Hop, ...]:
-        """The stretches between two topics; one, unless an operator looks across partitions."""
+        """Return the pipeline's hops; one, unless an operator looks across partitions."""
         return hops_of(self.pipeline, self.source.topic, self.operators)
 
     def max_skew_ms(self) -> int:
-        """How far a source partition may run ahead of the slowest."""
+        """Return how far a source partition may run ahead of the slowest."""
         if self.source.max_skew_ms is not None:
             return self.source.max_skew_ms
         graces_ms = [getattr(policy, "grace_ms", 0) for policy in self.operators]
@@ -215,11 +216,11 @@ class PipelineSpec(Policy):
         return max(_MAX_SKEW_MS, *graces_ms)
 
     def sends_late(self) -> bool:
-        """Whether any operator sends late records to the late topic."""
+        """Return whether any operator sends late records to the late topic."""
         return any(getattr(policy, "late", None) == "topic" for policy in self.operators)
 
     def warnings(self) -> list[str]:
-        """What works, and still may not be what was meant."""
+        """Return warnings about a pipeline that works, but may not do what its author meant."""
         source = self.source
         return [
             *advice.warnings(self.operators, source.max_future_ms),
@@ -251,7 +252,7 @@ class PipelineSpec(Policy):
 
 
 def _taken(name: str, owners: Mapping[str, str]) -> str | None:
-    """Why no other topic may be called so; brokers tell dots and underscores apart in no metric."""
+    """Say why the name is taken. Brokers' metrics do not tell dots and underscores apart."""
     if name in owners:
         return f"is {owners[name]} already"
     for other, owner in owners.items():

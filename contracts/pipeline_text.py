@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline file, in sentences."""
+"""Describe the errors in a pipeline file, in sentences."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EXAMPLES = {
     "where": "where: value.amount >= 3",
     "window": "window: {kind: tumbling, size: 1h, grace: 10m}",
 }
-"""One for every option that cannot be left out, and for every one that is a mapping."""
+"""One example for every required option, and for every option that is a mapping."""
 
 _MAPPINGS: Mapping[str, type[Policy]] = {
     "source": Source,
@@ -57,7 +57,10 @@ _MAPPINGS: Mapping[str, type[Policy]] = {
 
 
 def read_pipeline(document: object, file: str, places: Places) -> PipelineSpec:
-    """The pipeline that a document describes, or PipelineInvalid with a line for each problem."""
+    """Return the pipeline that a document describes.
+
+    Raises PipelineInvalid with a line for each problem.
+    """
     if isinstance(document, dict) and not document.keys() & PipelineSpec.model_fields.keys():
         sentence = f"none of this is of a pipeline; begin it with `{EXAMPLES['pipeline']}`"
         raise PipelineInvalid(problem_line((), sentence, file, places))
@@ -68,7 +71,7 @@ def read_pipeline(document: object, file: str, places: Places) -> PipelineSpec:
 
 
 def sentences(error: ValidationError, document: object, file: str, places: Places) -> list[str]:
-    """One line for each problem that pydantic found, in the order of the file."""
+    """Return one line for each problem that pydantic found, in the order of the file."""
     lines = [
         (place_of(path, places), problem_line(path, sentence, file, places))
         for path, sentence in problems(error.errors(include_url=False), document)
@@ -77,7 +80,7 @@ def sentences(error: ValidationError, document: object, file: str, places: Place
 
 
 def problems(found: Sequence[ErrorDetails], document: object) -> list[tuple[Path, str]]:
-    """Where each problem stands that pydantic found in a document, and what is said of it."""
+    """Return the place of each problem that pydantic found in a document, and a sentence for it."""
     misspelt = {
         meant(details["loc"], _known(details))
         for details in found
@@ -99,7 +102,7 @@ def _follows_from_another(details: ErrorDetails) -> bool:
 
 
 def _written_path(location: Path, document: object) -> Path:
-    """Pydantic's path without the kinds of windows, which the file says in another place."""
+    """Return pydantic's path without the kinds of windows, which the file has in another place."""
     path: list[int | str] = []
     found = document
     for index, step in enumerate(location):

@@ -1,7 +1,7 @@
-"""A pipeline as the YAML that a person would write: read again, it is equal.
+"""Write a pipeline as the YAML that a person would write; reading it gives an equal pipeline.
 
-What nobody has to say is left out: defaults, names that are filled in, and the window that a
-suppress takes from the aggregate before it.
+The file leaves out what nobody has to write: defaults, names that are filled in, and the window
+that a suppress takes from the aggregate before it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.contracts.yaml_text import write_yaml
 
 
 def write_pipeline(spec: PipelineSpec) -> str:
-    """A pipeline's file."""
+    """Return the text of a pipeline's file."""
     written = _options(spec)
     written["operators"] = [
         {policy.kind: _options(_without_names(one))}
@@ -36,7 +36,7 @@ def _without_names(policy: AnyOperator) -> AnyOperator:
 
 
 def _without_windows(operators: tuple[AnyOperator, ...]) -> tuple[AnyOperator, ...]:
-    """The operators without what `with_windows` fills in."""
+    """Return the operators without the windows that `with_windows` fills in."""
     for place, policy in enumerate(operators):
         if policy.kind == "suppress":
             without = policy.model_copy(update={"window": None})

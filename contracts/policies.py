@@ -1,4 +1,4 @@
-"""What a user declares about each operator. The same classes read YAML and are written in Python.
+"""The options of each operator. The same classes read YAML and are written in Python.
 
 YAML spells a field by its alias (`grace: 30s`, `when-full: spill`), Python by its name
 (`grace_ms=30_000`, `when_full="spill"`). Every policy is frozen and refuses unknown keys.
@@ -22,12 +22,12 @@ from headrace.contracts.selector_text import check_aggregate_function, check_sel
 from headrace.contracts.time import TIME_MS_MAX, DurationMs, SizeBytes, format_duration_ms
 
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}$")]
-"""What Kafka accepts in a topic name, short enough to have a suffix."""
+"""A name that Kafka accepts for a topic, short enough to have a suffix."""
 
 SelectorText = Annotated[str, AfterValidator(check_selector)]
 
 WINDOWS_MAX = 10_000
-"""In so many hopping windows a record may stand at once: each is a row to read and to write."""
+"""The most hopping windows that a record may be in: each is a row to read and to write."""
 
 
 def _kebab(name: str) -> str:
@@ -35,7 +35,7 @@ def _kebab(name: str) -> str:
 
 
 class Policy(BaseModel):
-    """The manners of every policy."""
+    """The rules that all policies share."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -48,7 +48,7 @@ class Policy(BaseModel):
 
 
 class Closing(Policy):
-    """A window that takes no more records some day."""
+    """A window that closes, and then takes no more records."""
 
     @model_validator(mode="after")
     def _within_time(self) -> Self:
@@ -140,7 +140,7 @@ WINDOW_KINDS: dict[str, type[Policy]] = {
 
 
 def retention_needed_ms(window: Tumbling | Hopping | Session | Sliding) -> int:
-    """How long a window must be kept so that every record in time still finds it."""
+    """Return how long a window must be kept so that every record in time still finds it."""
     if isinstance(window, Session):
         return window.gap_ms + window.grace_ms
     if isinstance(window, Sliding):
@@ -149,14 +149,14 @@ def retention_needed_ms(window: Tumbling | Hopping | Session | Sliding) -> int:
 
 
 class BufferPolicy(Policy):
-    """How much may be held, and what happens when it is full; without bounds it never is."""
+    """How much may be held, and what happens when that is full; without bounds it never is."""
 
     records: Annotated[int, Field(strict=True, ge=0)] | None = None
-    """At most so many records a partition."""
+    """The most records that a partition holds."""
     bytes: SizeBytes | None = None
-    """At most so many bytes a partition, counted as Kafka Streams counts them."""
+    """The most bytes that a partition holds, counted as Kafka Streams counts them."""
     when_full: Literal["emit-early", "shut-down", "spill"] | None = None
-    """Let the oldest go, stop the service, or keep the rest on disk alone."""
+    """Release the oldest records, stop the service, or keep the rest on disk alone."""
 
     @model_validator(mode="after")
     def _bound_and_answer_together(self) -> BufferPolicy:
@@ -171,12 +171,12 @@ class BufferPolicy(Policy):
 
 
 class OperatorPolicy(Policy):
-    """What every operator's policy may say."""
+    """The options that every operator has."""
 
     name: Name | None = None
-    """Unique in the pipeline; the operator's kind where nobody says more."""
+    """Unique in the pipeline; the operator's kind if absent."""
     store: Name | None = None
-    """The name of its state and changelog; its name where nobody says more."""
+    """The name of the operator's state; the operator's name if absent."""
 
 
 class ReorderPolicy(OperatorPolicy):
@@ -184,16 +184,16 @@ class ReorderPolicy(OperatorPolicy):
 
     kind: Literal["reorder"] = "reorder"
     grace_ms: DurationMs
-    """How late a record may come; so long every record waits."""
+    """How late a record may come; every record waits so long."""
     late: Literal["forward", "drop", "topic"] = "forward"
-    """What becomes of a record that comes later than that."""
+    """The way of a record that comes later than `grace` allows."""
     buffer: BufferPolicy = BufferPolicy()
     idle_ms: DurationMs | None = None
     """Release everything when the source was silent that long by the wall clock; else never."""
 
 
 class MergePolicy(OperatorPolicy):
-    """Bring records of many source partitions into one order; a hop has it, no file names it."""
+    """Bring records of many source partitions into one order; only a hop adds it, no file does."""
 
     kind: Literal["merge"] = "merge"
 
@@ -203,13 +203,13 @@ class DeduplicatePolicy(OperatorPolicy):
 
     kind: Literal["deduplicate"] = "deduplicate"
     by: Literal["key", "key+id", "id"] = "key"
-    """What two duplicates have in common; `id` looks across all partitions."""
+    """Two records are duplicates if these are equal; `id` looks across all partitions."""
     id: SelectorText | None = None
     """A selector: `value.event_id`, `header.id`, `key`, `module:function`."""
     interval_ms: DurationMs
     """How far apart two duplicates may be in time, both ends included."""
     late: Literal["forward", "drop", "topic"] = "forward"
-    """For records older than the interval of which no duplicate is known."""
+    """The way of a record that is older than the interval and has no known duplicate."""
 
     @model_validator(mode="after")
     def _id_where_needed(self) -> DeduplicatePolicy:
@@ -228,13 +228,13 @@ class DistinctPolicy(OperatorPolicy):
     kind: Literal["distinct"] = "distinct"
     window: Annotated[Tumbling | Session, Field(discriminator="kind")]
     late: Literal["drop", "topic"] = "drop"
-    """For records whose window is closed."""
+    """Drop a record whose window is closed, or send it to the late topic."""
 
     @field_validator("window", mode="before")
     @classmethod
     def _window_of_one(cls, window: object) -> object:
         kind = window.get("kind") if isinstance(window, dict) else getattr(window, "kind", None)
-        # A list or a mapping may stand there, which no set can be asked about.
+        # A file may hold a list or a mapping here, which cannot be looked up in a set.
         if kind in ("hopping", "sliding"):
             message = (
                 f"a record stands in several {kind} windows at once, so it would be the first"
@@ -251,7 +251,7 @@ class DistinctPolicy(OperatorPolicy):
 
 
 class TablePolicy(OperatorPolicy):
-    """Latest value by key; what follows sees the old value beside the new one."""
+    """Latest value by key; the operators behind it see the old value beside the new one."""
 
     kind: Literal["table"] = "table"
 
@@ -268,15 +268,15 @@ class FilterPolicy(OperatorPolicy):
 
 
 class SamplePolicy(OperatorPolicy):
-    """Keep one key in so many, with all of its records."""
+    """Keep a share of the keys, each with all of its records."""
 
     kind: Literal["sample"] = "sample"
     every: Annotated[int, Field(ge=2)]
-    """Of how many keys one is kept."""
+    """One key of so many is kept."""
 
 
 class AggregatePolicy(OperatorPolicy):
-    """One value for many records, by key and, where asked for, by window."""
+    """One value for many records, by key and, if there is a `window`, by window."""
 
     kind: Literal["aggregate"] = "aggregate"
     function: Annotated[str, AfterValidator(check_aggregate_function)]
@@ -285,13 +285,13 @@ class AggregatePolicy(OperatorPolicy):
     Yours is an object with initial, add and merge.
     """
     of: SelectorText | None = None
-    """What is aggregated: a selector; the value itself where nobody says more."""
+    """A selector of the values to aggregate; the whole value if absent."""
     window: Window | None = None
-    """One result a key and window; without it one result a key, for ever."""
+    """One result for each key and window; without it one result for each key, for ever."""
     retention_ms: DurationMs | None = None
     """How long a window can be looked up; at least what accepting late records needs."""
     late: Literal["drop", "topic"] = "drop"
-    """For records all of whose windows are closed."""
+    """Drop a record whose windows are all closed, or send it to the late topic."""
 
     @model_validator(mode="after")
     def _nothing_of_count(self) -> AggregatePolicy:
@@ -328,9 +328,9 @@ class SuppressPolicy(OperatorPolicy):
     until: Literal["time-limit", "window-closes"]
     """`time-limit`: one update a key and limit; `window-closes`: one final result a window."""
     limit_ms: DurationMs | None = None
-    """How long the first held update of a key waits; later ones take its place, not its time."""
+    """How long the first held update of a key waits; a later one takes its place, not its time."""
     window: Window | None = None
-    """For windows that another service made; otherwise the aggregate before it says it."""
+    """The window that another service made; if absent, that of the aggregate before it."""
     buffer: BufferPolicy = BufferPolicy()
 
     @model_validator(mode="after")
@@ -378,5 +378,5 @@ _OPERATOR: TypeAdapter[AnyOperator] = TypeAdapter(AnyOperator)
 
 
 def read_operator(fields: object) -> AnyOperator:
-    """The policy that `model_dump` wrote."""
+    """Return the policy that `model_dump` wrote."""
     return _OPERATOR.validate_python(fields)

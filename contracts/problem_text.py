@@ -1,9 +1,9 @@
-"""What is wrong with a file, in sentences: what, where, and what to write instead.
+"""Describe the errors in a file in sentences: what, where, and what to write instead.
 
     clicks.yaml:7:7: operators[1].deduplicate.interval: `10 minutes` is not a duration; write ...
 
-Each problem is one line. Positions come from whoever read the file; this module knows no YAML, and
-neither pipelines nor jobs.
+Each problem is one line. The reader of the file passes the positions; this module knows nothing of
+YAML, pipelines or jobs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LINES_MAX = 20
 
 
 def together(lines: Sequence[str]) -> str:
-    """All problems of a file; of very many the first."""
+    """Join the problems of a file; of very many, only the first."""
     if len(lines) <= _LINES_MAX:
         return "\n".join(lines)
     more = f"and {len(lines) - _LINES_MAX} more problems; is it the right file?"
@@ -32,14 +32,14 @@ def together(lines: Sequence[str]) -> str:
 
 
 def problem_line(path: Path, sentence: str, file: str, places: Places) -> str:
-    """One problem with its place, as editors and compilers write it."""
+    """Return one problem with its place, as editors and compilers write it."""
     line, column = place_of(path, places)
     label = _label(path)
     return ": ".join([f"{file}:{line}:{column}", *([label] if label else []), sentence])
 
 
 def place_of(path: Path, places: Places) -> tuple[int, int]:
-    """Where a path stands, or as much of it as there is."""
+    """Return the position of a path, or of the longest part of it that has one."""
     for length in range(len(path), 0, -1):
         if path[:length] in places:
             return places[path[:length]]
@@ -54,12 +54,12 @@ def _label(path: Path) -> str:
 
 
 def show(written: object) -> str:
-    """What the user wrote, in one short line."""
+    """Return what the user wrote, in one short line between backticks."""
     return f"`{shortened(written)}`"
 
 
 def shortened(written: object) -> str:
-    """What the user wrote, in one short line, without marks around it."""
+    """Return what the user wrote, in one short line without backticks."""
     text = written if isinstance(written, str) else json.dumps(written, default=str)
     text = text if text.isprintable() else json.dumps(text)
     if len(text) > _SHOWN_CHARACTERS_MAX:
@@ -68,7 +68,7 @@ def shortened(written: object) -> str:
 
 
 def unknown(path: Path, known: Sequence[str]) -> str:
-    """What is said of an option that is none of those which are known in its place."""
+    """Return the sentence about an option that is not known in its place."""
     if not known:
         return f"{show(path[-1])} is not known here; remove it"
     near = meant(path, known)
@@ -78,21 +78,21 @@ def unknown(path: Path, known: Sequence[str]) -> str:
 
 
 def meant(path: Path, known: Sequence[str]) -> Path:
-    """The path of the option that a misspelt one is nearest to, empty where none is near."""
+    """Return the path of the option nearest to a misspelt one, empty where none is near."""
     *parents, name = path
     near = get_close_matches(str(name), known, n=1)
     return (*parents, *near) if near else ()
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names with commas between."""
+    """Join names with commas."""
     return ", ".join(f"`{name}`" for name in names)
 
 
 def sentence_of(
     details: ErrorDetails, known: Sequence[str], examples: Mapping[str, str]
 ) -> str | None:
-    """What is said of something that pydantic found; None of what our files know not."""
+    """Return the sentence about an error of pydantic, None where our files cannot cause it."""
     name = str(details["loc"][-1]) if details["loc"] else ""
     example = f"`{examples[name]}`" if name in examples else ""
     match details["type"]:
@@ -168,7 +168,7 @@ def _not_switch(details: ErrorDetails) -> str:
 
 
 def _own_words(details: ErrorDetails) -> str:
-    # A Python object is nothing that stands in a file, and a long text is nothing for one line.
+    # A file cannot hold a Python object, and one line cannot hold a long text.
     return str(details["ctx"]["error"]).replace(f"`{details['input']}`", show(details["input"]))
 
 

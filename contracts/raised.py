@@ -1,4 +1,4 @@
-"""What code of the user's raised, in a clause for people."""
+"""Describe an exception of the user's code in one clause."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ _CHARACTERS_MAX = 200
 
 
 def told(error: BaseException) -> str:
-    """Its kind and the first line of what it says, however long that is, or whatever it raises."""
+    """Return the exception's class and the first line of its message, shortened.
+
+    Never raises, even if the exception's own `__str__` does.
+    """
     try:
         said = str(error).strip()
-    except Exception:  # noqa: BLE001 (what it says is the user's code, too)
+    except Exception:  # noqa: BLE001 (the message is made by the user's code, too)
         said = ""
     line = said.partition("\n")[0].strip()
     if not line.isprintable():

@@ -1,4 +1,4 @@
-"""The record: what enters headrace, and what leaves it, byte for byte the same."""
+"""The record, which enters headrace and leaves it byte for byte the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Record(NamedTuple):
 
 
 def size_bytes(records: list[Record]) -> int:
-    """The bytes of keys and values."""
+    """Return the bytes of keys and values."""
     return sum(
         sum(map(len, filter(None, map(field_of, records)))) for field_of in (_key_of, _value_of)
     )
@@ -38,6 +38,6 @@ _key_of, _value_of = itemgetter(0), itemgetter(1)
 
 
 def offset_of(record: Record) -> int:
-    """The offset of a record that was read from a topic."""
+    """Return the offset of a record that was read from a topic."""
     assert record.offset is not None
     return record.offset

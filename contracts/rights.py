@@ -1,8 +1,8 @@
-"""What whoever runs a pipeline must be allowed to do on the brokers, right by right.
+"""The rights that a sidecar needs on the brokers, one by one.
 
-The words are Kafka's own: an operation on a resource. What follows from another right is left out:
-who may read or write something may describe it, and who may write to any topic may write to it as
-an idempotent producer.
+The words are Kafka's own: an operation on a resource. The list leaves out rights that follow from
+others. A user with Read or Write on a resource has Describe on it, too. A user who may write to any
+topic may do so as an idempotent producer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.contracts.topics import TopicSpec, decisions_topic
 Resource = Literal["topic", "group", "transactional-id", "cluster"]
 Operation = Literal["Read", "Write", "Create", "Delete", "DescribeConfigs", "ClusterAction"]
 _OURS_ALONE = ("changelog", "repartition")
-"""Topics that the pipeline reads as well as writes, and deletes from what is over."""
+"""Topics that the pipeline reads as well as writes, and purges."""
 
 
 class Right(NamedTuple):
@@ -26,24 +26,24 @@ class Right(NamedTuple):
     operation: Operation
     resource: Resource
     name: str
-    """Of the resource; all that begin so, where it ends with `*`. Empty for the cluster."""
+    """The resource's name; a prefix of names, where it ends with `*`. Empty for the cluster."""
     why: str
     without: str = ""
-    """What is different without it; empty where nothing works without it."""
+    """The consequence of lacking the right; empty where nothing works without it."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether nothing works without it."""
+        """Whether nothing works without the right."""
         return not self.without
 
     @property
     def is_prefix(self) -> bool:
-        """Whether it is meant for all resources whose names begin so."""
+        """Whether the right is meant for all resources whose names begin so."""
         return self.name.endswith("*")
 
 
 def rights_of(spec: PipelineSpec, *, exactly_once: bool, decisions: bool) -> list[Right]:
-    """Every right that a sidecar uses."""
+    """Return every right that a sidecar uses."""
     source = spec.source.topic
     written = [*spec.topics(), *([decisions_topic(spec.sink.topic)] if decisions else [])]
     rights = [Right("Read", "topic", source, "the pipeline's records come from it")]

@@ -1,4 +1,4 @@
-"""How selectors, comparisons and aggregate functions are written; nothing is loaded here.
+"""The syntax of selectors, comparisons and aggregate functions; this module loads no code.
 
 key                  the record's key
 value                the whole value
@@ -38,7 +38,7 @@ class Selector(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What must hold of a record."""
+    """A condition on a record: a selector, a sign and a literal."""
 
     text: str
     left: Selector
@@ -47,7 +47,7 @@ class Comparison(NamedTuple):
 
 
 def parse_selector(text: str) -> Selector:
-    """Take a selector apart."""
+    """Parse a selector."""
     place, _, rest = text.partition(".")
     if text in {"key", "value"}:
         return Selector(text, "key" if text == "key" else "value", ())
@@ -63,7 +63,7 @@ def parse_selector(text: str) -> Selector:
 
 
 def parse_where(text: str) -> Comparison | Selector:
-    """Take a filter's `where` apart: a comparison, or a function's selector."""
+    """Parse a filter's `where`: a comparison, or a function's selector."""
     parts = _COMPARISON.fullmatch(text.strip())
     if parts is None:
         return _parse_function_alone(text)
@@ -83,22 +83,22 @@ def parse_where(text: str) -> Comparison | Selector:
 
 
 def check_selector(text: str) -> str:
-    """The text itself, if it is a selector."""
+    """Return the text itself, if it is a selector."""
     return parse_selector(text).text
 
 
 def check_timestamp(text: str) -> str:
-    """The text itself, if it says where a record's timestamp stands."""
+    """Return the text itself, if it says where a record's timestamp is."""
     return text if text == RECORD_TIMESTAMP else check_selector(text)
 
 
 def check_where(text: str) -> str:
-    """The text itself, if it is a comparison or a function."""
+    """Return the text itself, if it is a comparison or a function."""
     return parse_where(text).text
 
 
 def check_aggregate_function(text: str) -> str:
-    """The text itself, if it names one of our functions or can name one of the user's."""
+    """Return the text itself, if it names one of our functions or can name one of the user's."""
     if text not in AGGREGATE_FUNCTIONS and _FUNCTION.fullmatch(text) is None:
         message = (
             f"`{text}` is not a function; write one of {', '.join(AGGREGATE_FUNCTIONS)},"
@@ -122,7 +122,7 @@ def _parse_literal(text: str) -> Literals:
     try:
         literal = json.loads(text, parse_constant=_refuse_constant)
         if isinstance(literal, str):
-            # Half of a character that is written in two stands in no record.
+            # No record holds half of a surrogate pair.
             literal.encode()
     except (ValueError, RecursionError):
         message = f'{show(text)} is not a JSON literal; write a number, true, false, null or "text"'

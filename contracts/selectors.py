@@ -1,14 +1,16 @@
-"""Selectors made into fast functions of a record, once for a pipeline.
+"""Compile selectors into fast functions of a record, once for a pipeline.
 
-A value is read by a function that is handed in: JSON, or what `registered` knows schemas of.
+The caller passes the function that reads a value: JSON, or a value whose schema `registered` knows.
 
-What an id is: bytes. A key, a header and a whole value are taken as they are. Text in a JSON
-value gives its UTF-8 bytes, so the text "1" and the number 1 are the same id, as are a header `1`
-and a field "1"; everything else gives its canonical JSON (sorted keys, no spaces). Whole numbers
-are exact at any length; numbers with a fraction count as the nearest double, and 1.0 is not 1. A
-missing field, a null and a null value are no id at all. What cannot be read raises
-RecordUndecodable with the place and never with the content, and the record goes to the dead-letter
-topic; so it does when a user's function raises, or answers what nobody can use: RecordFailed.
+An id is bytes. A key, a header and a whole value are taken as they are. A text field of a JSON
+value gives its UTF-8 bytes. So the text "1" and the number 1 are the same id, and so are a header
+`1` and a field "1". Any other field gives its canonical JSON (sorted keys, no spaces). Whole
+numbers are exact at any length. A number with a fraction counts as the nearest double, and 1.0 is
+not 1. A missing field, a null and a null value give no id.
+
+Bytes that cannot be read raise RecordUndecodable, which names the place and never shows the
+content. A user's function that raises, or returns an unusable answer, raises RecordFailed. Either
+way the record goes to the dead-letter topic.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ _COMPARE: dict[Sign, Callable[[Any, Any], bool]] = {
 
 
 def select(text: str, read: ReadField = decode_json_field) -> Callable[[Record], bytes | None]:
-    """The id that a selector finds in a record, as bytes."""
+    """Return a function that gives the id in a record, as bytes."""
     selector = parse_selector(text)
     if selector.place == "function":
         return _function_id(selector)
@@ -67,7 +69,7 @@ def select(text: str, read: ReadField = decode_json_field) -> Callable[[Record],
 
 
 def select_json(text: str, read: ReadField = decode_json_field) -> Callable[[Record], Json]:
-    """What a selector finds, as JSON: fields as they are, keys and headers as text."""
+    """Return a function that gives the selected JSON; it reads keys and headers as text."""
     selector = parse_selector(text)
     if selector.place == "value":
         return _field(selector.path, read)
@@ -79,7 +81,7 @@ def select_json(text: str, read: ReadField = decode_json_field) -> Callable[[Rec
 def select_number(
     text: str, read: ReadField = decode_json_field
 ) -> Callable[[Record], Number | None]:
-    """The number that a selector finds; keys and headers are read as JSON numbers."""
+    """Return a function that gives the selected number; keys and headers are JSON numbers."""
     selector = parse_selector(text)
     as_text = selector.place in {"key", "header"}
     find = _parsed_text(selector) if as_text else select_json(text, read)
@@ -95,7 +97,11 @@ def select_number(
 
 
 def select_timestamp_ms(text: str, read: ReadField = decode_json_field) -> Callable[[Record], int]:
-    """A record's event time: its own, milliseconds since 1970, or ISO 8601 text with an offset."""
+    """Return a function that gives a record's event time.
+
+    That is the record's own timestamp, or the selected milliseconds since 1970, or ISO 8601 text
+    with an offset.
+    """
     if text == RECORD_TIMESTAMP:
         return operator.attrgetter("timestamp_ms")
     selector = parse_selector(text)
@@ -114,10 +120,10 @@ def select_timestamp_ms(text: str, read: ReadField = decode_json_field) -> Calla
 
 
 def predicate(where: str, read: ReadField = decode_json_field) -> Callable[[Record], bool]:
-    """Whether a comparison, or the user's function, holds for a record.
+    """Return a function that says whether a comparison, or the user's function, holds.
 
-    For a missing field and for null nothing holds but `== null`. Two kinds are never equal (true is
-    not 1, "1" is not 1); to order them cannot be done, and is undecodable.
+    For a missing field and for null, only `== null` holds. Values of two kinds are never equal
+    (true is not 1, "1" is not 1). To order them raises RecordUndecodable.
     """
     parsed = parse_where(where)
     if isinstance(parsed, Comparison):
@@ -126,7 +132,7 @@ def predicate(where: str, read: ReadField = decode_json_field) -> Callable[[Reco
 
 
 def load_function(text: str) -> Callable[..., Any]:
-    """The user's own function, from the installed packages or the working folder."""
+    """Load the user's own function, from the installed packages or the working folder."""
     found = load_object(text)
     if not callable(found):
         message = f"`{text}` is not a function; name something that can be called"
@@ -136,7 +142,7 @@ def load_function(text: str) -> Callable[..., Any]:
 
 
 def check_call(text: str, function: Callable[..., Any], arguments: int) -> None:
-    """Refuse a function that no call with so many arguments answers at once."""
+    """Refuse a function that is async or a generator, or that does not take so many arguments."""
     later = (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction)
     if any(is_later(function) for is_later in later):
         message = f"`{text}` answers later (async or yield); write one that returns its answer"
@@ -144,7 +150,7 @@ def check_call(text: str, function: Callable[..., Any], arguments: int) -> None:
     try:
         parameters = signature(function)
     except (TypeError, ValueError):
-        # What is written in C may tell nobody what it takes.
+        # A function written in C may have no signature.
         return
     try:
         parameters.bind(*range(arguments))
@@ -158,7 +164,7 @@ def _counted(arguments: int) -> str:
 
 
 def load_object(text: str) -> object:
-    """Whatever `module:name` names, from the installed packages or the working folder."""
+    """Load the object `module:name`, from the installed packages or the working folder."""
     selector = parse_selector(text)
     if selector.place != "function":
         message = f"`{text}` names nothing in a module; write `module:name`"
@@ -243,7 +249,7 @@ def _parsed_text(selector: Selector) -> Callable[[Record], Json]:
 
 
 def _call(selector: Selector, use: Callable[[Any], Answer]) -> Callable[[Record], Answer]:
-    """The user's function, and what is made of its answer: whether it has a truth value, say."""
+    """Return a function that calls the user's function and applies `use` to its answer."""
     function = load_function(selector.text)
 
     def call(record: Record) -> Answer:
@@ -252,7 +258,7 @@ def _call(selector: Selector, use: Callable[[Any], Answer]) -> Callable[[Record]
         except (RecordFailed, KeyboardInterrupt):
             raise
         except BaseException as error:
-            # One that ends a script, as `sys.exit` does, would end all instances in turn.
+            # An exception that ends a script, as `sys.exit` does, would end all instances in turn.
             message = f"`{selector.text}` raised {type(error).__name__}"
             raise RecordFailed(message) from error
 

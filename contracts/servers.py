@@ -1,4 +1,4 @@
-"""Where brokers are, as people write it."""
+"""The addresses of brokers, as people write them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ PORT_MAX = 65_535
 
 
 def servers(text: str) -> list[str]:
-    """The brokers' addresses, each with its port."""
+    """Return the brokers' addresses, each with its port."""
     return [address.strip() for address in text.split(",")]
 
 
 def check_servers(text: str) -> str:
-    """The text itself, if it says where brokers are."""
+    """Return the text itself, if it says where brokers are."""
     for address in servers(text):
         host, _, port = address.rpartition(":")
         bare = (host.startswith("[") and host.endswith("]")) or not set(host) & set(":/[]@ ")

@@ -20,13 +20,13 @@ TIME_MS_MAX = (1 << 62) - 1
 EVENT_TIME_MS_MAX = ((1 << 63) - 1) // 1000
 """The latest time of a record: Spark counts microseconds in 64 bits, until the year 294246.
 
-A client that takes nanoseconds for milliseconds is behind it, too.
+A client that writes nanoseconds where milliseconds belong exceeds it, too.
 """
 SIZE_BYTES_MAX = (1 << 62) - 1
 
 
 def parse_duration_ms(text: object) -> int:
-    """`30s`, `1h30m` or a number of milliseconds, in milliseconds."""
+    """Return `30s`, `1h30m` or a number of milliseconds, in milliseconds."""
     if isinstance(text, int) and not isinstance(text, bool):
         milliseconds = text
     elif isinstance(text, str) and _DURATION.fullmatch(text.strip()):
@@ -45,12 +45,12 @@ def parse_duration_ms(text: object) -> int:
 
 
 def parse_wait_ms(text: object) -> int | None:
-    """A duration, or None where it is `never` over."""
+    """Return a duration, or None for `never`."""
     return None if text is None or text == "never" else parse_duration_ms(text)
 
 
 def format_duration_ms(milliseconds: int) -> str:
-    """The shortest exact way to write a duration: `90s`, not `90000ms`."""
+    """Return the shortest exact way to write a duration: `90s`, not `90000ms`."""
     for unit in ("w", "d", "h", "m", "s"):
         if milliseconds and milliseconds % _UNIT_MS[unit] == 0:
             return f"{milliseconds // _UNIT_MS[unit]}{unit}"
@@ -58,7 +58,7 @@ def format_duration_ms(milliseconds: int) -> str:
 
 
 def parse_size_bytes(text: object) -> int:
-    """`64MiB` or a number of bytes, in bytes."""
+    """Return `64MiB` or a number of bytes, in bytes."""
     match = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
     if isinstance(text, int) and not isinstance(text, bool):
         size_bytes = text
@@ -90,7 +90,7 @@ DurationMs = Annotated[
 WaitMs = Annotated[
     int | None, BeforeValidator(parse_wait_ms), WithJsonSchema(_WAIT_SCHEMA | {"minimum": 0})
 ]
-"""A duration, or None: for ever."""
+"""A duration, or None for ever."""
 SizeBytes = Annotated[
     int, BeforeValidator(parse_size_bytes), Field(ge=0), WithJsonSchema(_SIZE_SCHEMA)
 ]

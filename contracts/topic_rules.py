@@ -1,14 +1,14 @@
-"""What may be wrong with a topic that is there already: what is refused, and what is warned about.
+"""Check the settings of a topic that exists already: which are refused, and which give a warning.
 
-Sidecars and Spark jobs judge alike what they write to.
+Sidecars and Spark jobs apply the same rules to the topics that they write.
 
-Refused is what would lose records, their times or state without anybody having asked for it. A
-setting that somebody gave to a topic which others read (cleaned, late, dead) is taken as asked for,
-and warned about; the brokers' default is not, unless somebody accepts it: where a platform deletes
-everything after a week, and lets nobody change that, there is no other way to run. Internal topics
-are headrace's alone, so whatever deletes from them is a mistake. What loses nothing, but may stop
-the pipeline or slow it down, is warned about; so is everything about the source, which belongs to
-somebody else.
+A setting is refused if it would lose records, their times or state without anybody having asked for
+it. If somebody set it on a topic that others read (cleaned, late, dead), it was asked for, and
+gives a warning. A default of the brokers was not asked for, unless the user accepts it: where a
+platform deletes everything after a week, and nobody can change that, there is no other way to run.
+Internal topics are headrace's alone, so a setting that deletes from them is a mistake. A setting
+that loses nothing, but may stop the pipeline or slow it down, gives a warning. The source belongs
+to somebody else, so everything about it gives a warning only.
 
                                     internal    cleaned, late, dead         source
     deletes by age or size          refused     chosen or accepted: warned  warned
@@ -32,11 +32,11 @@ from headrace.contracts.topics import FOREVER_MS, TOMBSTONES_KEPT_MS, TopicSpec
 
 
 class Setting(NamedTuple):
-    """One of a topic's settings as it applies."""
+    """The value of one of a topic's settings, and where it comes from."""
 
     value: str
     chosen: bool
-    """Somebody set it on the topic; otherwise it is the brokers' default."""
+    """True if somebody set it on the topic; otherwise it is the brokers' default."""
 
 
 Found = Mapping[str, Setting]
@@ -53,18 +53,18 @@ _NO_BOUND = -1
 _AS_GOOD_AS_FOREVER_MS = 1 << 62
 _TIMESTAMP_MS_MAX = (1 << 63) - 1
 _ROOM_BYTES = 64 << 10
-"""For what is written around a record: the cause of its death, or the row that holds it."""
+"""For what is written around a record: the headers of a letter, or the row that holds it."""
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong with a topic."""
+    """One problem of a topic's settings."""
 
     sentence: str
     refused: bool
 
 
 def settings_to_make(topic: TopicSpec, source: Found) -> dict[str, str]:
-    """What a topic is made with; what the brokers' defaults could spoil is spelt out."""
+    """Return the settings for creating a topic, with those that brokers' defaults could spoil."""
     spelt_out = {}
     if _RECORD_BYTES in source:
         spelt_out[_RECORD_BYTES] = str(int(source[_RECORD_BYTES].value) + _ROOM_BYTES)
@@ -74,7 +74,7 @@ def settings_to_make(topic: TopicSpec, source: Found) -> dict[str, str]:
 
 
 def takes_bytes(found: Mapping[str, Found]) -> dict[str, int]:
-    """How much each topic takes at once."""
+    """Return how many bytes each topic accepts in one batch."""
     return {name: int(settings[_RECORD_BYTES].value) for name, settings in found.items()}
 
 
@@ -86,7 +86,7 @@ def findings(
     *,
     accepts_retention: bool = False,
 ) -> Iterator[Finding]:
-    """What is wrong with a topic of the pipeline that is there already."""
+    """Yield the problems of a topic of the pipeline that exists already."""
     if topic.role == "decisions":
         return
     yield from _deletions(topic, found, accepts_retention=accepts_retention)
@@ -106,7 +106,7 @@ def findings(
 
 
 def source_warnings(spec: PipelineSpec, found: Found) -> Iterator[str]:
-    """How the source may lose records before the pipeline reads them, or blur their times."""
+    """Yield how the source may lose records before the pipeline reads them, or blur their times."""
     if not found:
         return
     name = spec.source.topic
@@ -197,11 +197,11 @@ def _times(topic: TopicSpec, found: Found, max_future_ms: int | None) -> Iterato
             f" set its {_TIMESTAMP_TYPE} to CreateTime"
         )
         yield Finding(sentence, refused=True)
-    # What is too far ahead for the pipeline goes to the dead-letter topic, with its timestamp.
+    # A record too far ahead goes to the dead-letter topic, with its timestamp.
     believed = max_future_ms is None or topic.role == "dead"
     ahead_ms = _TIMESTAMP_MS_MAX if believed else max_future_ms
     for setting, needed_ms, side in ((_AHEAD, ahead_ms, "ahead of"), (_BEHIND, None, "behind")):
-        # Brokers before 3.6 have neither, and no such bounds.
+        # Brokers before 3.6 have neither setting, and no such bounds.
         if setting not in found:
             continue
         bound_ms = int(found[setting].value)
@@ -215,7 +215,7 @@ def _times(topic: TopicSpec, found: Found, max_future_ms: int | None) -> Iterato
 
 
 def _bounds(found: Found) -> Iterator[tuple[str, str]]:
-    """The settings by which a topic deletes records, each with its bound in words."""
+    """Yield the settings by which a topic deletes records, each with its bound in words."""
     if "delete" not in _policy(found):
         return
     age_ms, size_bytes = int(found[_AGE].value), int(found[_SIZE].value)

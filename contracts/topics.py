@@ -1,9 +1,8 @@
 """Every topic of a pipeline: its name, and the settings without which it would lose records.
 
-Event time may be older than any retention, and a broker deletes by a record's timestamp, so a
-topic that carries event time is never deleted by age. A broker also refuses timestamps more than
-an hour ahead of its clock unless told otherwise; how far ahead is too far is the pipeline's
-`max-future` to say.
+Event time may be older than any retention, and a broker deletes by a record's timestamp. So a topic
+that carries event time never deletes by age. By default a broker also refuses timestamps more than
+an hour ahead of its clock. Our topics accept any; the pipeline's `max-future` says what is too far.
 """
 
 from __future__ import annotations
@@ -18,31 +17,31 @@ TOPIC_CHARACTERS_MAX = 249
 FOREVER_MS = -1
 DECISIONS_RETENTION_MS = 7 * 86_400_000
 TOMBSTONES_KEPT_MS = 86_400_000
-"""How long compaction leaves a changelog's tombstones for those who did not read them yet."""
+"""How long compaction keeps a changelog's tombstones for instances that have not read them."""
 PROGRESS_SEGMENT_MS = 3_600_000
-"""Compaction leaves the segment alone that is written: without an end to it, a week of rows."""
+"""Compaction skips the segment being written: it would grow for a week if it were not closed."""
 _TIMESTAMP_MS_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """One topic that headrace makes where it is missing."""
+    """One topic that headrace creates if it is missing."""
 
     name: str
     role: Literal["cleaned", "late", "dead", "changelog", "repartition", "progress", "decisions"]
     cleanup_policy: Literal["delete", "compact", "compact,delete"]
     retention_ms: int
-    """How long records stay; FOREVER_MS where age deletes none."""
+    """How long records stay; FOREVER_MS where none is deleted by age."""
     why: str
     """One sentence for people."""
     broker_time: bool = False
     """Timestamps are the broker's, not the records' event time."""
 
     def settings(self) -> dict[str, str]:
-        """What Kafka is asked for, in its own words."""
+        """Return the topic's settings, by Kafka's names."""
         settings = {
             "cleanup.policy": self.cleanup_policy,
-            # A broker that packs everything anew takes time for it, and gains us nothing.
+            # A broker that compresses every batch again takes time for it, and gains us nothing.
             "compression.type": "producer",
             "message.timestamp.type": "LogAppendTime" if self.broker_time else "CreateTime",
         }
@@ -58,63 +57,63 @@ class TopicSpec:
 
 
 def late_topic_name(cleaned: str) -> str:
-    """Where late records go if nobody says otherwise."""
+    """Return the late topic's name, unless the pipeline names another."""
     return f"{cleaned}.late"
 
 
 def dead_topic_name(cleaned: str) -> str:
-    """Where dead records go if nobody says otherwise."""
+    """Return the dead-letter topic's name, unless the pipeline names another."""
     return f"{cleaned}.dead"
 
 
 def cleaned_topic(name: str) -> TopicSpec:
-    """The topic that the pipeline writes."""
+    """Return the topic that the pipeline writes."""
     why = "event time may be old, so age deletes nothing; delete by size, or by hand"
     return TopicSpec(name, "cleaned", "delete", FOREVER_MS, why)
 
 
 def late_topic(name: str) -> TopicSpec:
-    """Records that came too late, as they came."""
+    """Return the topic of records that came too late, as they came."""
     why = "late records are old by their timestamps, so age deletes nothing"
     return TopicSpec(name, "late", "delete", FOREVER_MS, why)
 
 
 def dead_topic(name: str) -> TopicSpec:
-    """Records that cannot be read, as they came, with the cause in headers."""
+    """Return the topic of dead records, as they came, with the cause in headers."""
     why = "dead records keep their timestamps, so age deletes nothing"
     return TopicSpec(name, "dead", "delete", FOREVER_MS, why)
 
 
 def progress_topic(cleaned: str) -> TopicSpec:
-    """How far each partition of the cleaned topic is."""
+    """Return the topic that says how far each partition of the cleaned topic is."""
     why = "the lowest timestamp that can still come in time: a row a partition and milestone"
     return TopicSpec(f"{cleaned}.progress", "progress", "compact", FOREVER_MS, why)
 
 
 def decisions_topic(cleaned: str) -> TopicSpec:
-    """What became of each record, for those who ask to have it written out."""
+    """Return the topic of verdicts on each record, for users who switch it on."""
     why = "kept for a week from when it was written"
     name = f"{cleaned}.decisions"
     return TopicSpec(name, "decisions", "delete", DECISIONS_RETENTION_MS, why, broker_time=True)
 
 
 def changelog_topic(pipeline: str, hop: str) -> TopicSpec:
-    """The rows of all stores of one hop, from which they are restored."""
+    """Return the topic of all rows of one hop's stores, from which the stores are restored."""
     why = "the newest row of each key is the state; age deletes none of it"
-    # Neither age nor size deletes any: but without `delete` no broker would let us purge it.
+    # Neither age nor size deletes any record: but without `delete` no broker would let us purge it.
     name = f"{pipeline}-{hop}-changelog"
     return TopicSpec(name, "changelog", "compact,delete", FOREVER_MS, why)
 
 
 def repartition_topic(pipeline: str, operator: str) -> TopicSpec:
-    """The records again, spread by id."""
+    """Return the topic that holds the records again, spread by id."""
     why = "records of one id meet in one partition; event time may be old, so age deletes none"
     name = f"{pipeline}-{operator}-repartition"
     return TopicSpec(name, "repartition", "delete", FOREVER_MS, why)
 
 
 def keeps_state(policy: AnyOperator) -> bool:
-    """Whether an operator remembers anything."""
+    """Return whether an operator remembers anything."""
     if isinstance(policy, ReorderPolicy):
         return policy.grace_ms > 0
     return not isinstance(policy, FilterPolicy | SamplePolicy)

@@ -1,4 +1,4 @@
-"""What no single operator's policy can see: whether the operators of a pipeline fit each other."""
+"""Check that the operators of a pipeline fit each other, which no single policy can see."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Problem(NamedTuple):
 
 
 def with_names(operators: Sequence[AnyOperator]) -> tuple[AnyOperator, ...]:
-    """The operators with the names that they have where nobody said more."""
+    """Return the operators with default names filled in."""
     named = []
     for policy in operators:
         name = policy.name or policy.kind
@@ -33,7 +33,7 @@ def with_names(operators: Sequence[AnyOperator]) -> tuple[AnyOperator, ...]:
 
 
 def operator_problems(operators: Sequence[AnyOperator]) -> Iterator[Problem]:
-    """Why these operators cannot stand in one pipeline, in their order."""
+    """Yield why these operators cannot stand in one pipeline, in their order."""
     merges: set[str | None] = {f"{policy.name}-merge" for policy in operators}
     names: set[str | None] = set()
     stores: set[str | None] = set()
@@ -57,7 +57,7 @@ def operator_problems(operators: Sequence[AnyOperator]) -> Iterator[Problem]:
 
 
 def with_windows(operators: Sequence[AnyOperator]) -> tuple[AnyOperator, ...]:
-    """The operators, each suppress with the window whose end it waits for."""
+    """Return the operators, each suppress with the window whose end it waits for."""
     settled: list[AnyOperator] = []
     window: Window | None = None
     for policy in operators:
@@ -72,7 +72,7 @@ def with_windows(operators: Sequence[AnyOperator]) -> tuple[AnyOperator, ...]:
 
 
 def describe_window(window: Window) -> str:
-    """A window as it is written in a pipeline file."""
+    """Return a window as a pipeline file writes it."""
     options = window.model_dump(by_alias=True, exclude={"kind"})
     written = [f"{name}: {format_duration_ms(value)}" for name, value in options.items()]
     return "{" + ", ".join([f"kind: {window.kind}", *written]) + "}"

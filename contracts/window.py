@@ -10,8 +10,8 @@ header  `headrace.window` = `KIND:START:END` in ASCII decimal milliseconds, for 
         and the largest 64-bit number for unlimited ones.
 value   what the aggregate's function says; null is a tombstone.
 
-`suppress` reads the window of any record from that header, whoever wrote it. Kafka Streams'
-byte accounting does not know the header, so it weighs nothing there.
+`suppress` reads the window of any record from that header, whichever program wrote it. Kafka
+Streams' byte accounting does not know the header, so it does not count there.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ class WindowBounds(NamedTuple):
 
 
 def windowed_key(key: bytes, window: WindowBounds) -> bytes:
-    """The key of a windowed result."""
+    """Return the key of a windowed result."""
     if window.kind == "session":
         return key + _end_start.pack(window.end_ms, window.start_ms)
     return key + _start.pack(window.start_ms)
 
 
 def plain_key(key: bytes, window: WindowBounds) -> bytes:
-    """The record's own key of a windowed result."""
+    """Return the record's own key of a windowed result."""
     return key[:-16] if window.kind == "session" else key[:-8]
 
 
 def window_header(window: WindowBounds) -> tuple[str, bytes]:
-    """The header of a windowed result."""
+    """Return the header of a windowed result."""
     return (WINDOW_HEADER, b"%s:%d:%d" % (window.kind.encode(), window.start_ms, window.end_ms))
 
 
 def parse_window(value: bytes | None) -> WindowBounds | None:
-    """The window that a header's value names, None where it names none."""
+    """Return the window that a header's value names, None where it names none."""
     kind, _, bounds = (value or b"").partition(b":")
     start, _, end = bounds.partition(b":")
     if kind not in _KINDS or not _is_time(start) or not _is_time(end):
@@ -62,7 +62,7 @@ def parse_window(value: bytes | None) -> WindowBounds | None:
 
 
 def window_of(headers: Headers) -> WindowBounds | None:
-    """The window that a record belongs to, None where its headers name none."""
+    """Return the window that a record belongs to, None where its headers name none."""
     for name, value in reversed(headers):
         if name == WINDOW_HEADER:
             return parse_window(value)
@@ -74,7 +74,7 @@ _DIGITS_MAX = 19
 
 
 def _is_time(text: bytes) -> bool:
-    """Whether it is a whole number that 64 bits hold, as keys and rows have it."""
+    """Return whether it is a whole number that 64 bits hold, as keys and rows have it."""
     digits = text.removeprefix(b"-")
     if not digits.isdigit() or len(digits) > _DIGITS_MAX:
         return False

@@ -1,9 +1,9 @@
 """Read YAML as our files are written in it, and remember where everything stands.
 
-Scalars are read as YAML 1.2 reads them: `no` is a word, `10:30` and `2026-01-01` are text. YAML
-1.1, which the parser knows, would make them false, 630 and a date. Tags that ask for anything else
-than text, numbers, lists and mappings are refused, and so is what is larger than any file of ours:
-an alias of aliases says more in a kilobyte than a memory holds.
+Scalars are read as YAML 1.2 reads them: `no` is a word, `10:30` and `2026-01-01` are text. The
+parser knows only YAML 1.1, which would make them false, 630 and a date. Tags other than those of
+text, numbers, lists and mappings are refused. So is a document larger than any file of ours: a
+kilobyte of aliases of aliases can expand to more than memory holds.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Form(NamedTuple):
 
     called: str
     smallest: str
-    """How the smallest of them begins."""
+    """How the smallest such file begins."""
     refuse: Callable[[str], HeadraceError]
-    """Makes the error of a sentence about one."""
+    """Makes an error out of a sentence about such a file."""
 
 
 def read_text(open_file: Callable[[], BinaryIO], file: str, form: Form) -> str:
-    """What a file says."""
+    """Return a file's text; raise the form's error where it cannot be read."""
     try:
         with open_file() as opened:
             data = opened.read(FILE_BYTES_MAX + 1)
@@ -63,7 +63,7 @@ def read_text(open_file: Callable[[], BinaryIO], file: str, form: Form) -> str:
 def parse_yaml(
     text: str, file: str, form: Form
 ) -> tuple[dict[str, object], dict[KeyPath, tuple[int, int]]]:
-    """A mapping out of YAML, with line and column of every key and item."""
+    """Parse a mapping out of YAML, with line and column of every key and item."""
     try:
         node = yaml.compose(text, _Loader)
     except yaml.YAMLError as error:
@@ -84,17 +84,17 @@ def parse_yaml(
 
 
 class _TooDeepError(yaml.MarkedYAMLError):
-    """Something is nested deeper than any file of ours."""
+    """The document is nested deeper than any file of ours."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2's idea of what is not text."""
+    """Resolves scalars by YAML 1.2."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012  # the parser's own attribute
     depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """A node with all that is in it."""
+        """Compose a node with everything in it; refuse nesting that is too deep."""
         self.depth += 1
         if self.depth > _DEPTH_MAX:
             raise _TooDeepError(problem_mark=self.peek_event().start_mark)  # type: ignore[no-untyped-call]  # as PyYAML has it
@@ -113,7 +113,7 @@ for _kind, _pattern, _first in (
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts in quotes what either version of YAML would take for something else than text."""
+    """Quotes every text that either version of YAML would read as something else."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012  # the parser's own attribute
         first: [
@@ -125,7 +125,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def write_yaml(document: Mapping[str, object]) -> str:
-    """A mapping as YAML, in the order of its keys; what has no mapping in it is one line."""
+    """Return a mapping as YAML, in the order of its keys; what has no mapping in it is one line."""
     written: str = yaml.dump(
         document,
         Dumper=_Dumper,
@@ -138,7 +138,7 @@ def write_yaml(document: Mapping[str, object]) -> str:
 
 
 class _Reader:
-    """Walks a document once."""
+    """Turns the nodes of one document into Python values, and notes their places."""
 
     def __init__(self, file: str, form: Form) -> None:
         self.file = file
@@ -148,7 +148,7 @@ class _Reader:
         self._values = 0
 
     def read(self, node: yaml.Node, path: KeyPath) -> object:
-        """What a node says; `path` is where it stands."""
+        """Return a node's value; `path` is where it stands."""
         if any(node is outer for outer in self._open):
             raise self._invalid(node, "this alias stands inside of what it repeats; write it out")
         self._values += 1
@@ -177,7 +177,7 @@ class _Reader:
         return self._read_scalar(node)
 
     def read_mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
-        """What a mapping says, each key once."""
+        """Return a mapping's value; refuse a key that stands there twice."""
         self._check_tag(node, "map")
         mapping: dict[str, object] = {}
         for key_node, value_node in node.value:
@@ -203,7 +203,7 @@ class _Reader:
             self._check_tag(node, plain)
             return loader.construct_object(node)
         except ValueError as error:
-            # Python reads no number of more than some thousand digits.
+            # Python refuses to read a number of more than some thousand digits.
             sentence = f"{show(node.value)} is too long for a number; write a shorter one"
             raise self._invalid(node, sentence) from error
         finally:
@@ -248,7 +248,7 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> str:
 
 
 def _in_words(problem: str) -> str:
-    """What the parser found, without the names that it gives to things."""
+    """Return the parser's problem in plain words, without its own names for things."""
     for pattern, words in _WORDS:
         if re.search(pattern, problem):
             return words

@@ -12,11 +12,11 @@ SCHEMA_FILE = "pipeline.schema.json"
 
 
 def pipeline_schema() -> str:
-    """The schema of a pipeline file, as text."""
+    """Return the schema of a pipeline file, as text."""
     schema = PipelineSpec.model_json_schema(by_alias=True)
     definitions = schema["$defs"]
     definitions.pop(MergePolicy.__name__)
-    # In a file the kind is the key above the options, not one of them.
+    # In a file the kind is the key above the options, and not an option.
     for policy in OPERATOR_KINDS.values():
         definitions[policy.__name__]["properties"].pop("kind")
     for window in WINDOW_KINDS.values():

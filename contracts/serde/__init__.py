@@ -1,1 +1,1 @@
-"""Bytes and what they say; both halves of headrace decode and encode the same way."""
+"""Decode and encode values; sidecars and Spark jobs share this code, so they read alike."""

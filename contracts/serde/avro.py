@@ -1,8 +1,8 @@
-"""Avro as JSON: what a selector finds in a value that a schema describes.
+"""Avro as JSON: what a selector finds in a value that an Avro schema describes.
 
-Whole numbers, texts, lists, maps and records are what they are; an enum is its symbol, a union what
-is chosen. Bytes are base64 text. Times in milliseconds are whole numbers; finer ones are ISO 8601
-text, and so are dates. A decimal is text, since it may be more than a double holds.
+Whole numbers, texts, lists, maps and records stay as they are. An enum becomes its symbol, a union
+the chosen branch, and bytes become base64 text. Times in milliseconds are whole numbers. Finer
+times, and dates, are ISO 8601 text. A decimal is text, since it may be more than a double holds.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from headrace.contracts.serde.json import Json
 
 _PLAIN = frozenset({type(None), bool, int, float, str})
 _AS_WRITTEN = frozenset({"timestamp-millis", "uuid"})
-"""What needs no other type: whole numbers, and text."""
+"""Logical types that are read as the plain number or text beneath them."""
 
 
 def avro_reader(text: str, referred: Sequence[str] = ()) -> Callable[[bytes], Json]:
-    """What reads values of a schema, which may name types of the schemas that it refers to."""
+    """Return a function that reads values of a schema, which may use types of `referred`."""
     named: dict[str, Any] = {}
     for one in referred:
         parse_schema(_plainer(json.loads(one)), named_schemas=named)
@@ -44,7 +44,7 @@ def avro_reader(text: str, referred: Sequence[str] = ()) -> Callable[[bytes], Js
 
 
 def _plainer(schema: Any) -> Any:
-    """The same, with numbers and texts left as they are written."""
+    """Return the schema without the logical types that are read as plain numbers and texts."""
     if isinstance(schema, dict):
         left_out = "logicalType" if schema.get("logicalType") in _AS_WRITTEN else None
         kept = {key: one for key, one in schema.items() if key != left_out}

@@ -1,10 +1,10 @@
 """JSON in and out of bytes, fast, and exact where a double would not be.
 
 orjson turns whole numbers beyond 64 bits into the nearest double, so two different ids could
-become one. Where that can have happened, the bytes are read again by the standard library.
+become one. Where that can have happened, the standard library reads the bytes again.
 
-Eight bytes that begin with a zero byte are no JSON; they are what Kafka's LongSerializer and our
-`count` write, and are read as that number.
+Eight bytes that begin with a zero byte are not JSON. Kafka's LongSerializer and our `count` write
+a number that way, and it is read as that number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.contracts.errors import RecordFailed, RecordUndecodable
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 ReadField = Callable[[bytes, tuple[str, ...]], Json]
-"""What a value says at a path of field names, whatever it is written in; as `decode_json_field`."""
+"""Reads a value at a path of field names, whatever its format; see `decode_json_field`."""
 
 KINDS = {
     type(None): "null",
@@ -30,22 +30,22 @@ KINDS = {
     list: "a list",
     dict: "an object",
 }
-"""What people call what is found."""
+"""The kinds of JSON values, as messages call them."""
 
 _LONG_NUMBER = re.compile(rb"\d{19}")
-"""What a whole number beyond 64 bits has at least."""
+"""The digits that every whole number beyond 64 bits has at least."""
 _LONG_BYTES = 8
 _REGISTRY_MAGIC = b"\x00"
-"""What a schema registry's serializers begin with, before the schema's number."""
+"""The first byte that a schema registry's serializers write, before the schema's number."""
 
 
 def decode_json(data: bytes) -> Json:
-    """What the bytes say."""
+    """Return the JSON value in the bytes."""
     return decode_json_field(data, ())
 
 
 def decode_json_field(data: bytes, path: tuple[str, ...]) -> Json:
-    """What the bytes say at a path of field names; None where a field is missing or null."""
+    """Return the JSON value at a path of field names; None where a field is missing or null."""
     try:
         document = orjson.loads(data)
     except orjson.JSONDecodeError as error:
@@ -65,7 +65,7 @@ def decode_json_field(data: bytes, path: tuple[str, ...]) -> Json:
 
 
 def encode_json(found: Json) -> bytes:
-    """The one way to write it: keys sorted, no spaces, UTF-8."""
+    """Write canonical JSON: keys sorted, no spaces, UTF-8."""
     try:
         return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
@@ -77,7 +77,10 @@ _MAY_BE_INEXACT = frozenset({float, list, dict})
 
 
 def walk(found: Json, path: tuple[str, ...]) -> Json:
-    """What stands at a path; None where a field is missing or null."""
+    """Return the value at a path; None where a field is missing or null.
+
+    Raises RecordUndecodable where the path leads into something that is not an object.
+    """
     for depth, name in enumerate(path):
         if found is None:
             return None
@@ -103,7 +106,7 @@ def _encode_exactly(found: Json) -> bytes:
         text = json.dumps(found, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         return text.encode()
     except TypeError as error:
-        # Only a user's function can have brought it.
+        # Only a user's function can have returned it.
         message = f"JSON has no word for something in it ({error})"
         raise RecordFailed(message) from error
     except (ValueError, RecursionError) as error:

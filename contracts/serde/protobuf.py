@@ -1,9 +1,10 @@
 """Protobuf as JSON: what a selector finds in a message that a registered file describes.
 
-Fields have the names of the file. Whole numbers are numbers, of 64 bits as well; an enum is the
-name of its value, or the number where it has none; bytes are base64 text. A field of the type
-`google.protobuf.Timestamp` is ISO 8601 text, and a wrapper what it wraps. What has no presence and
-was not set is its default, as the language has it; what has presence and was not set is null.
+Fields have the names of the file. Whole numbers are numbers, also those of 64 bits. An enum becomes
+the name of its value, or the number where it has none. Bytes become base64 text. A field of the
+type `google.protobuf.Timestamp` becomes ISO 8601 text, and a wrapper becomes the value that it
+wraps. An unset field without presence has its default, as in the language; an unset field with
+presence is null.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CONTINUES, _SEVEN_BITS = 0x80, 0x7F
 
 
 def protobuf_reader(text: str, referred: Mapping[str, str]) -> Callable[[bytes], Json]:
-    """What reads messages of a file, given as its descriptor, that imports others by name."""
+    """Return a function that reads messages of a file, given as its descriptor, and its imports."""
     pool = DescriptorPool()
     for module in _WELL_KNOWN:
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
@@ -50,14 +51,14 @@ def protobuf_reader(text: str, referred: Mapping[str, str]) -> Callable[[bytes],
 
 
 def _file(text: str, name: str) -> Any:
-    # In a registry it is called "default"; an import calls it by the name of the reference.
+    # A registry calls the file "default"; an import calls it by the name of the reference.
     file = descriptor_pb2.FileDescriptorProto.FromString(b64decode(text, validate=True))
     file.name = name
     return file
 
 
 def _message_indexes(body: bytes) -> tuple[tuple[int, ...], int]:
-    """Which message it is, from the outermost inwards, and where it begins."""
+    """Return which message it is, from the outermost inwards, and where its bytes begin."""
     count, place = _zigzag(body, 0)
     indexes = []
     for _ in range(count):
@@ -67,7 +68,7 @@ def _message_indexes(body: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def _zigzag(body: bytes, place: int) -> tuple[int, int]:
-    """A number as Avro and Kafka's clients write it, and what comes behind."""
+    """Read a number as Avro and Kafka's clients write it; return it and the place behind it."""
     number = shift = 0
     while True:
         byte = body[place]
@@ -85,7 +86,7 @@ def _chosen(top: list[Any], indexes: tuple[int, ...]) -> Any:
             message = f"its file has no message {'.'.join(map(str, indexes))}"
             raise ValueError(message)
         descriptor = messages[index]
-        # The order of the file; the mapping by name has another one.
+        # The indexes count in the order of the file; the mapping by name has another order.
         messages = list(descriptor.nested_types)
     return descriptor
 

@@ -4,10 +4,10 @@
     4 bytes   the schema's number, big-endian
     the rest  Avro or JSON; before Protobuf, which message of the schema's file it is
 
-Schemas are looked up by who may speak with a registry, before operators run, and put here. A number
-stands for the same schema for ever, so what a value says never depends on when it is read. Who
-meets a number that nobody has put yet raises SchemaAwaited, and the same batch is tried again once
-it is there.
+A program that may speak with a registry looks schemas up before operators run, and puts them here.
+A number stands for the same schema for ever, so the meaning of a value never depends on when it is
+read. Reading a value whose schema was not put yet raises SchemaAwaited. The same batch is tried
+again once the schema is there.
 """
 
 from __future__ import annotations
@@ -28,47 +28,51 @@ Read = Callable[[bytes], Json]
 
 
 class Named(NamedTuple):
-    """A schema that another one refers to, under the name that it has there."""
+    """A schema that another one refers to, under the name that the other uses for it."""
 
     name: str
     text: str
 
 
 class Schema(NamedTuple):
-    """What a registry says of a number."""
+    """A schema as the registry returns it for a number."""
 
     kind: str
     """AVRO, JSON or PROTOBUF."""
     text: str
-    """Of Protobuf the file's descriptor in base64, which needs no parser of its language."""
+    """The schema's text; for Protobuf the file's descriptor in base64, which needs no parser."""
     references: tuple[Named, ...] = ()
-    """What it refers to, each behind what it refers to itself."""
+    """The schemas that it refers to, each behind those that it refers to itself."""
 
 
 class Schemas:
     """The schemas that are known by now, by number."""
 
     def __init__(self) -> None:
-        """None is."""
+        """Begin with no schema."""
         self._readers: dict[int, Read] = {}
 
     def put(self, number: int, schema: Schema) -> None:
-        """A registry has this one."""
+        """Add a schema that a registry returned; if it is unusable, its values are undecodable."""
         try:
             self._readers[number] = _reader(number, schema)
         except RecordUndecodable as unusable:
             self._readers[number] = _unreadable(str(unusable))
 
     def put_missing(self, number: int, why: str) -> None:
-        """No registry has this one now; who needs it is undecodable."""
+        """Note that no registry has this schema now; its values are undecodable."""
         self._readers[number] = _unreadable(why)
 
     def lacks(self, number: int) -> bool:
-        """Whether nobody has put this one yet."""
+        """Return whether this schema was not put yet."""
         return number not in self._readers
 
     def read_field(self, data: bytes, path: tuple[str, ...]) -> Json:
-        """What a value says at a path of field names; None where a field is missing or null."""
+        """Return the value at a path of field names; None where a field is missing or null.
+
+        Raises SchemaAwaited where the schema was not put yet, and RecordUndecodable where the bytes
+        are not of their schema.
+        """
         if data[:1] != MAGIC or len(data) < FRAME_BYTES:
             message = "the value does not begin with a zero byte and the number of a schema"
             raise RecordUndecodable(message)
@@ -91,7 +95,7 @@ class Schemas:
 
 
 def numbers_in(values: Iterable[bytes | None]) -> set[int]:
-    """The schemas that values name."""
+    """Return the numbers of the schemas that values name."""
     frames = {value[1:FRAME_BYTES] for value in values if value and value[:1] == MAGIC}
     return {int.from_bytes(frame) for frame in frames if len(frame) == FRAME_BYTES - len(MAGIC)}
 

@@ -1,1 +1,1 @@
-"""What leaves a sidecar beside its cleaned records, as records for the topics they go to."""
+"""The records that a sidecar writes to other topics than the cleaned one."""

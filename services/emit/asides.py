@@ -1,4 +1,4 @@
-"""Late records, dead records and decisions as they stand in their topics."""
+"""Make the records of the late, dead-letter and decisions topics."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from headrace.services.operators.operator import Aside
 
 
 def late_records(asides: Iterable[Aside]) -> Iterator[Record]:
-    """Late records, as they came."""
+    """Yield late records, as they came."""
     for aside in asides:
         yield aside.record
 
 
 def dead_records(asides: Iterable[Aside], sources: list[Record]) -> Iterator[Record]:
-    """Dead records as they came, with the cause behind their headers.
+    """Yield dead records as they came, with the cause behind their headers.
 
-    What an operator gave up may be a record that another operator made; where it caused one of the
-    records in `sources` itself, the letter says where that stood.
+    A dead record may be one that another operator made, and then has no offset. The letter names
+    the offset of the record in `sources` that caused it.
     """
     for aside in asides:
         record = aside.record
@@ -34,7 +34,7 @@ def dead_records(asides: Iterable[Aside], sources: list[Record]) -> Iterator[Rec
 
 
 def decision_records(decisions: Iterable[Decision]) -> Iterator[Record]:
-    """What became of each record, as JSON under the record's key."""
+    """Yield each decision as JSON under the record's key."""
     for decision in decisions:
         record = decision.record
         fields = {

@@ -1,4 +1,4 @@
-"""Records that a topic does not take at once, which is found where they would leave."""
+"""Set aside records that are larger than their topic accepts, which shows only at the end."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from headrace.services.operators.operator import Aside, Batch
 
 
 def too_large(batch: Batch, place: int, topic: str, takes_bytes: int) -> Aside:
-    """One of the records that all operators let pass."""
+    """Set aside one of the records that all operators forwarded."""
     detail = _detail(topic, takes_bytes)
     return Aside(batch.causes[place], SINK, batch.records[place], Reason.TOO_LARGE, detail)
 
 
 def too_large_and_late(late: Aside, topic: str, takes_bytes: int) -> Aside:
-    """One of the records that came too late."""
+    """Set aside one of the records that came too late."""
     return late._replace(reason=Reason.TOO_LARGE, detail=_detail(topic, takes_bytes))
 
 

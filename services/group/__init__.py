@@ -1,1 +1,1 @@
-"""Who runs which task, and how a task moves to somebody else: pure, over numbers and bytes."""
+"""Decide which member runs which task, and how a task moves: pure, over numbers and bytes."""

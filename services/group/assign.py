@@ -1,19 +1,22 @@
-"""The leader's part of a rebalance: who runs, learns and follows what until the next.
+"""The leader's part of a rebalance: which member runs, learns and follows what until the next one.
 
-A task moves in two rounds, and by no other way:
+A task moves in two rounds, and in no other way. The goal of a task is the member that should run it
+in the end.
 
-    nobody claims it                  somebody runs it now: whoever has caught up, else who lacks
-                                      least; what is due to somebody else moves there later
-    its owner is where it should be   nothing happens
+    nobody claims it                  a member runs it now: one that has caught up, or else the one
+                                      that lacks least; if it is due to another, it moves there
+                                      later
+    its owner is the goal             nothing happens
     the goal has not caught up        the owner goes on, and the goal learns (or waits its turn)
     the goal has caught up            the owner gives it up, and nobody gets it: the goal is
                                       promoted, all join again at once, and then nobody claims it
     two claim it (see `claims`)       both give it up, and nobody gets it
 
-So whoever is given a task in a round is its owner already, or nobody has it; whatever the order in
-which members hear of the round, and whoever does not hear of it at all, no task has two owners.
-A task's place is found anew in every round, from what the members say and nothing else: the leader
-remembers nothing, so any member can lead the next round.
+So a round gives a task only to its present owner, or if it has no owner. No task ever has two
+owners, in whatever order the members hear of the round, and even if some never hear of it.
+
+In every round the leader finds each task's goal anew, from nothing but what the members report. The
+leader remembers nothing, so any member can lead the next round.
 """
 
 from __future__ import annotations
@@ -33,33 +36,33 @@ from headrace.services.group.standbys import Hosts, keep_copies
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What the members say, put together."""
+    """The members' reports, put together."""
 
     tasks: Sequence[TaskId]
-    """All there are; what anybody claims is one, even if its topic cannot be seen just now."""
+    """All tasks, those that a member claims included, even if their topic cannot be seen now."""
     members: Mapping[str, Member]
     claims: Claims
     copies: Mapping[TaskId, Mapping[str, int]]
-    """By task: the clients that have a copy, and how far it is behind what is acceptable."""
+    """By task: the clients with a copy, and how many records it lacks beyond the acceptable."""
 
     def is_caught_up(self, task: TaskId, name: str) -> bool:
-        """Whether a member could take a task over with no more than a tail to read."""
+        """Return whether a member could take a task over with no more than a tail to read."""
         return self.copies[task].get(self.members[name].client) == 0
 
 
 class Moves(NamedTuple):
-    """What happens to the tasks themselves."""
+    """The owner of each task after this round, and the tasks that are on the move."""
 
     runs: dict[TaskId, str]
     promoted: dict[TaskId, str]
     waiting: dict[TaskId, str]
-    """Whom a task is due to, who has to learn it before."""
+    """By task: the member that it is due to, which has to learn it before."""
 
 
 def assign(
     tasks: Iterable[TaskId], members: Mapping[str, Member], rules: Rules
 ) -> dict[str, Share]:
-    """What every member is told."""
+    """Return the share of every member."""
     assert rules.max_warmup_replicas > 0
     claims = read_claims(members)
     everything = sorted({*tasks, *claims.owners, *claims.contested})
@@ -88,7 +91,7 @@ def _of(name: str, places: Mapping[TaskId, str]) -> frozenset[TaskId]:
 def copies_of(
     tasks: Iterable[TaskId], members: Mapping[str, Member], claims: Claims, acceptable: int
 ) -> dict[TaskId, dict[str, int]]:
-    """Who has a copy of what; an owner's own is behind nothing."""
+    """Return which clients have a copy of each task; an owner's own copy lacks nothing."""
     copies: dict[TaskId, dict[str, int]] = {task: {} for task in tasks}
     for member in members.values():
         for task, lag in member.lags.items():
@@ -101,7 +104,10 @@ def copies_of(
 
 
 def find_goals(group: Group) -> dict[TaskId, str]:
-    """Who should run what in the end: first which client, and then which of its members."""
+    """Return which member should run each task in the end.
+
+    The tasks are placed on clients first, and then on the members of each client.
+    """
     clients = {name: member.client for name, member in group.members.items()}
     of_client: dict[str, list[TaskId]] = defaultdict(list)
     for task, client in place(group.tasks, seats_of(group, clients, group.copies)).items():
@@ -109,7 +115,7 @@ def find_goals(group: Group) -> dict[TaskId, str]:
     goals: dict[TaskId, str] = {}
     for client, tasks in of_client.items():
         names = {name: name for name, of_member in clients.items() if of_member == client}
-        # Its members share the copies on their host, so nothing tells them apart but what they run.
+        # A client's members share the copies on their host, so they differ only in what they run.
         goals |= place(tasks, seats_of(group, names, {}))
     return goals
 
@@ -117,12 +123,12 @@ def find_goals(group: Group) -> dict[TaskId, str]:
 def seats_of(
     group: Group, seats: Mapping[str, str], copies: Mapping[TaskId, Mapping[str, int]]
 ) -> Seats:
-    """Some members, each as part of a seat: of its client's, or of its own."""
+    """Group some members into seats, either one seat a client or one seat a member."""
     owners = {task: seats[name] for task, name in group.claims.owners.items() if name in seats}
     previous: dict[TaskId, tuple[float, str]] = {}
     for name, seat in seats.items():
         for task in group.members[name].previous & group.copies.keys():
-            # Several may say so: the better copy counts.
+            # Several members may report the task as theirs: the better copy counts.
             found = copies.get(task, {}).get(seat, inf), seat
             previous[task] = min(found, previous.get(task, found))
     owners = {task: seat for task, (_, seat) in previous.items()} | owners
@@ -141,7 +147,7 @@ def _capacities(
 
 
 def decide(group: Group, goals: Mapping[TaskId, str]) -> Moves:
-    """The table at the top of this module."""
+    """Apply the table at the top of this module."""
     moves = Moves({}, {}, {})
     orphans = []
     for task in group.tasks:
@@ -165,7 +171,7 @@ def decide(group: Group, goals: Mapping[TaskId, str]) -> Moves:
 
 
 def take_over(group: Group, task: TaskId, goal: str, load: Mapping[str, int]) -> str:
-    """Who runs a task that nobody has: whoever can begin first."""
+    """Return the member that runs a task without an owner: the one that can begin first."""
 
     def patience(name: str) -> tuple[float, bool, Fraction, str]:
         member = group.members[name]
@@ -177,7 +183,10 @@ def take_over(group: Group, task: TaskId, goal: str, load: Mapping[str, int]) ->
 
 
 def admit(group: Group, waiting: Mapping[TaskId, str], most: int) -> dict[TaskId, str]:
-    """Who learns now: those that are nearest to the end first, so that none begins in vain."""
+    """Choose the learners of this round: first the tasks that are nearest to the end of learning.
+
+    So no learner begins in vain.
+    """
 
     def to_learn(task: TaskId) -> tuple[float, TaskId]:
         return group.copies[task].get(group.members[waiting[task]].client, inf), task
@@ -186,10 +195,10 @@ def admit(group: Group, waiting: Mapping[TaskId, str], most: int) -> dict[TaskId
 
 
 def next_rebalance_ms(group: Group, moves: Moves, rules: Rules, *, is_first: bool) -> int:
-    """When a member joins again by itself.
+    """Return when a member joins again by itself.
 
-    Learners ask for the rebalance that promotes them. That one member looks again now and then is
-    for learners that cannot; if that member dies, its death is a rebalance.
+    Learners ask for the rebalance that promotes them. In case they cannot, one member joins again
+    now and then. If that member dies, its death causes a rebalance.
     """
     if len(moves.runs) < len(group.tasks):
         return AT_ONCE_MS
@@ -199,7 +208,7 @@ def next_rebalance_ms(group: Group, moves: Moves, rules: Rules, *, is_first: boo
 def _standbys(
     group: Group, moves: Moves, learners: Mapping[TaskId, str], count: int
 ) -> dict[TaskId, set[str]]:
-    """The members that keep copies."""
+    """Return the members that keep a copy of each task."""
     members = group.members
     following: dict[TaskId, set[str]] = defaultdict(set)
     running: dict[TaskId, set[str]] = defaultdict(set)
@@ -222,7 +231,7 @@ def _standbys(
 def _member_of(
     client: str, task: TaskId, members: Mapping[str, Member], load: Mapping[str, int]
 ) -> str:
-    """The member of a client that keeps its copy: the one that does, or the least busy."""
+    """Return the member of a client that keeps its copy: the one that does, or the least busy."""
     able = [
         name
         for name, member in members.items()

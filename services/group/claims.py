@@ -1,12 +1,13 @@
-"""Who owns what, by what the members themselves say.
+"""Find out who owns which task from the claims of the members.
 
-A member claims what it runs, with the generation in which it was last told to. Of two claims the
-higher generation counts: the other member missed an assignment, and gives the task up as soon as it
-hears. A member that the group has thrown out claims nothing when it comes back, since it has let
-go of everything before it joins; so the only claim to a task is a true one, however old it is.
+A member claims the tasks that it runs, with the generation in which it was last told to run them.
+Of two claims, the one of the higher generation counts: the other member missed an assignment, and
+gives the task up as soon as it hears. A member that the group has thrown out claims nothing when it
+comes back, since it closes all of its tasks before it joins. So if there is only one claim to a
+task, it is true, however old it is.
 
-Two claims of one generation cannot be told apart. Then nobody owns the task, everybody who claims
-it gives it up, and the next round gives it to somebody.
+Two claims of one generation cannot be told apart. Then nobody owns the task, every member that
+claims it gives it up, and the next round gives it to one of them.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from headrace.services.group.member import Member, TaskId
 
 
 class Claims(NamedTuple):
-    """What the members claim; a task that is in neither is claimed by nobody."""
+    """The claims of all members; a task in neither field is claimed by nobody."""
 
     owners: dict[TaskId, str]
     contested: frozenset[TaskId]
 
 
 def read_claims(members: Mapping[str, Member]) -> Claims:
-    """Who owns each task that anybody claims."""
+    """Return the owner of each task that a member claims, and the contested tasks."""
     claims: dict[TaskId, list[tuple[int, str]]] = {}
     for name, member in members.items():
         for task in member.owned:

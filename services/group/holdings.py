@@ -1,7 +1,7 @@
-"""All tasks that a member has to do with: what it is told, what it does, and what it says next.
+"""One member's tasks: what the group tells it, what it has to do, and what it reports next.
 
-The runtime tells what happened and does the steps that come back. It joins the group again when no
-task is being revoked or lost, and not before: what it says then is true.
+The runtime reports what happened, and carries out the steps that this returns. It joins the group
+again only when no task is being revoked or lost: then its report is true.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headrace.services.group.member import Share, TaskId
 
 
 class Step(NamedTuple):
-    """Something to be done, for one task."""
+    """An action that the runtime must take for one task."""
 
     task: TaskId
     action: Action
@@ -24,44 +24,44 @@ class Holdings:
     """One member's tasks."""
 
     def __init__(self, acceptable_recovery_lag: int, previous: Iterable[TaskId] = ()) -> None:
-        """Nothing is held; `previous` is what this host ran when it last stopped, if known."""
+        """Begin with no task; `previous` are the tasks that this host ran last, if known."""
         self._ran = frozenset(previous)
-        """What it ran until it was cut off, until the group has decided about it."""
+        """Tasks that it ran until it was cut off, until the group has decided about them."""
         self._acceptable_recovery_lag = acceptable_recovery_lag
         self._states: dict[TaskId, State] = {}
         self._told: dict[TaskId, Event] = {}
         self._lags: dict[TaskId, int] = {}
 
     def state(self, task: TaskId) -> State:
-        """What a task is to this member."""
+        """Return the state of a task."""
         return self._states.get(task, State.NONE)
 
     @property
     def states(self) -> Mapping[TaskId, State]:
-        """Every task that is anything to this member."""
+        """Every task that the member has to do with, and its state."""
         return self._states
 
     @property
     def owned(self) -> frozenset[TaskId]:
-        """What it claims."""
+        """The tasks that the member claims."""
         return self._in(OWNING)
 
     @property
     def previous(self) -> frozenset[TaskId]:
-        """What it runs, ran until it was cut off, or was promised: it has the first right to it.
+        """The tasks that it runs, ran until it was cut off, or was promised: its claim comes first.
 
-        Were a promise forgotten when the owner has kept its part of it, the task could go back.
+        If it forgot a promise after the owner has given the task up, the task could go back.
         """
         return self.owned | self._ran | self._in({State.PROMOTING})
 
     @property
     def following(self) -> frozenset[TaskId]:
-        """Whose changelogs it reads beside the owner."""
+        """The tasks whose changelogs it reads beside the owner."""
         return self._in(FOLLOWING)
 
     @property
     def learning(self) -> frozenset[TaskId]:
-        """What it has yet to catch up with; none left means that asking need not wait for more."""
+        """The tasks that it has yet to catch up with; with none left, it need not wait to ask."""
         return self._in({State.LEARNER})
 
     @property
@@ -71,13 +71,13 @@ class Holdings:
 
     @property
     def lags(self) -> dict[TaskId, int]:
-        """What it says of its copies."""
+        """The records that each of its copies lacks, as it reports them."""
         owned, ready = self.owned, self._in(READY)
         lags = {task: max(0, lag) for task, lag in self._lags.items() if task not in owned}
         return lags | dict.fromkeys(ready, 0)
 
     def told(self, share: Share) -> list[Step]:
-        """The group has shared out its tasks."""
+        """Take the member's share of the tasks; return what to do."""
         self._told = dict.fromkeys(share.active, Event.TOLD_ACTIVE)
         self._told |= dict.fromkeys(share.promoted, Event.TOLD_PROMOTED)
         self._told |= dict.fromkeys(share.learners, Event.TOLD_LEARNER)
@@ -89,7 +89,7 @@ class Holdings:
         return steps
 
     def measured(self, lags: Mapping[TaskId, int]) -> list[Step]:
-        """How many records each copy lacks: all that are followed, and those that lie on disk."""
+        """Note how many records each copy lacks, followed or on disk; return what to do."""
         self._lags = dict(lags)
         steps = []
         for task in sorted(self.learning):
@@ -98,17 +98,17 @@ class Holdings:
         return steps
 
     def opened(self, task: TaskId) -> None:
-        """A task has read its tail, and runs."""
+        """Note that a task has read its tail, and runs."""
         steps = self._step(task, Event.OPENED)
         assert not steps
 
     def closed(self, task: TaskId) -> list[Step]:
-        """A task that was revoked or lost is closed; what it was told to be instead begins."""
+        """Note that a revoked or lost task is closed; begin what the group assigned instead."""
         steps = self._step(task, Event.CLOSED)
         return steps + self._step(task, self._told.get(task, Event.TOLD_NOTHING))
 
     def thrown_out(self) -> list[Step]:
-        """The group goes on without this member: what it owned may have another owner."""
+        """Give up all tasks: the group goes on without this member, and may give them to others."""
         self._ran |= self.owned
         self._told = {}
         steps = []

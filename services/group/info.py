@@ -1,9 +1,9 @@
 """The user data of subscriptions and assignments: tasks, copies and hosts.
 
-The fields of the proposal's version 4 come first, as Kafka Streams wrote them; ours follow, so that
-a reader of the proposal's stops before them. `[x]` is a list: its length (4), and so many x. A task
-is the number of its hop (4), partition (4); a text has its length (2) before it; a topic's
-partition is topic (text), partition (4).
+The fields of the proposal's version 4 come first, as Kafka Streams wrote them. Ours follow, so a
+reader that knows only the proposal's stops before them. `[x]` is a list: its length (4), and so
+many x. A task is the number of its hop (4) and its partition (4). A text has its length (2) before
+it. A topic's partition is topic (text), partition (4).
 
 SubscriptionInfo
     version (4), latest version supported (4)
@@ -27,12 +27,12 @@ AssignmentInfo
     promoted tasks [task]         of the standby tasks: those that it gets in the next round
     next rebalance (8)            in so many milliseconds; 0 at once, -1 never
 
-What a member runs is what the assignment around this says; the active tasks say it again.
+A member runs the partitions of the assignment around this; the active tasks repeat them.
 
-A version only adds to the end of the one before. So a leader reads of a newer member what it knows
-of it, shares out what it can, and says which version it can read: the member joins again at once
-and writes that one (the proposal's version probing). When the last old member is gone, the leader
-says a later version, and all go on to that.
+A version only adds fields to the end of the one before. So a leader can read the fields that it
+knows of a newer member, and assigns tasks by those. It also says which version it can read. The
+member then joins again at once and writes that version (the proposal's version probing). When the
+last old member is gone, the leader names a later version, and all members switch to it.
 """
 
 from __future__ import annotations
@@ -47,27 +47,27 @@ from headrace.services.group.packing import INT32, INT64, Reader, pack_array, pa
 from headrace.services.group.wire import Partition
 
 FIRST_VERSION = 4
-"""It begins with the proposal's fields."""
+"""The version that begins with the proposal's fields."""
 ORIGINS_SINCE = 5
-"""Adds no field. Who can write it reads where a record of a repartition topic came from, and takes
-rows of times off it; nobody writes either before all in the group can."""
+"""Adds no field. A member that can write this version reads where a record of a repartition topic
+came from, and takes rows of times off it. No member writes either before all in the group can."""
 INFO_VERSION = 5
-"""The latest."""
+"""The latest version."""
 CLIENT_BYTES = 16
 _PORT_MAX = 65_535
 _PORT_DIGITS = 5
 
 
 class GroupError(IntEnum):
-    """What a leader could not do; the numbers are Kafka Streams'."""
+    """Why the leader could not assign tasks as asked; the numbers are Kafka Streams'."""
 
     NONE = 0
     VERSION_PROBING = 2
-    """The member wrote a version that the leader does not know whole."""
+    """The member wrote a version of which the leader does not know all fields."""
 
 
 class Endpoint(NamedTuple):
-    """Where a member can be asked."""
+    """The address at which a member answers queries."""
 
     host: str
     port: int
@@ -75,7 +75,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionInfo:
-    """What a member says of its tasks and copies."""
+    """A member's report about its tasks and copies."""
 
     client: bytes
     previous: frozenset[TaskId]
@@ -91,7 +91,7 @@ class SubscriptionInfo:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentInfo:
-    """What a member is told of them."""
+    """The leader's answer about a member's tasks and copies."""
 
     active: frozenset[TaskId]
     following: Mapping[TaskId, frozenset[Partition]]
@@ -105,17 +105,17 @@ class AssignmentInfo:
 
 
 def agreed_version(latest_supported: Iterable[int]) -> int:
-    """The version that everybody in the group writes: the latest that all can."""
+    """Return the version that every member writes: the latest that all can."""
     return min(INFO_VERSION, *latest_supported)
 
 
 def error_for(version: int) -> GroupError:
-    """What a member is told that wrote this version."""
+    """Return the error code for a member that wrote this version."""
     return GroupError.VERSION_PROBING if version > INFO_VERSION else GroupError.NONE
 
 
 def pack_subscription_info(info: SubscriptionInfo) -> bytes:
-    """A member's user data as bytes."""
+    """Pack a member's report."""
     endpoint = "" if info.endpoint is None else f"{info.endpoint.host}:{info.endpoint.port}"
     assert len(info.client) == CLIENT_BYTES
     return b"".join(
@@ -137,7 +137,7 @@ def pack_subscription_info(info: SubscriptionInfo) -> bytes:
 
 
 def unpack_subscription_info(raw: bytes, sender: str) -> SubscriptionInfo:
-    """A member's user data from bytes; `sender` names who sent it, in an error."""
+    """Unpack a member's report; `sender` names the member in an error."""
     reader = Reader(raw, f"the user data of {sender}")
     version, latest_supported = _unpack_versions(reader)
     client = reader.take(CLIENT_BYTES)
@@ -163,7 +163,7 @@ def unpack_subscription_info(raw: bytes, sender: str) -> SubscriptionInfo:
 
 
 def pack_assignment_info(info: AssignmentInfo) -> bytes:
-    """What a member is told, as bytes."""
+    """Pack the leader's answer to a member."""
     return b"".join(
         (
             INT32.pack(info.version),
@@ -186,7 +186,7 @@ def pack_assignment_info(info: AssignmentInfo) -> bytes:
 
 
 def unpack_assignment_info(raw: bytes) -> AssignmentInfo:
-    """What a member is told, from bytes."""
+    """Unpack the leader's answer to a member."""
     reader = Reader(raw, "the user data of the assignment by the group's leader")
     version, latest_supported = _unpack_versions(reader)
     active = _unpack_tasks(reader)

@@ -1,4 +1,4 @@
-"""What a task is to one member, and how that changes: events x states -> state and action.
+"""The states of a task at one member, and how they change: events x states -> state and action.
 
     none ----> learner ----> caught up ----> promoting ----> activating ----> active
      |            follows the changelog         the owner      reads the tail   runs
@@ -9,13 +9,13 @@
     activating, active ----> revoking ----> none, and then what the member is told to be
     activating, active, revoking ----> lost ----> none       it was thrown out of the group
 
-Whatever is not in the table cannot happen, unless somebody made a mistake: then it is an error of
-ours, and never an occasion to guess. What a member is told while a task is being revoked, or is
-lost, does not come up: it joins the group again when the task is closed, not before.
+A transition that is not in the table cannot happen unless we made a mistake. It then raises an
+error, and is never guessed. A member is never told anything about a task while it is revoking or
+lost: it joins the group again only when the task is closed.
 
-The new owner reads the changelog to its very end once the old one has let go, however far behind
-it said it was. So who is promoted when is a question of how long the task stands still, and never
-one of what comes out.
+Once the old owner has closed the task, the new one reads the changelog to its very end, however
+many records it reported to lack. So the time of a promotion decides how long the task stands still.
+It never changes the output.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from types import MappingProxyType
 
 
 class State(Enum):
-    """What a task is to a member."""
+    """The state of a task at one member."""
 
     NONE = "none"
-    """It has nothing to do with it; a copy of its state may lie on its disk."""
+    """The member has nothing to do with the task; a copy of its state may lie on its disk."""
     LEARNER = "learner"
-    """It follows the changelog, to own the task once it has caught up."""
+    """The member follows the changelog, to own the task once it has caught up."""
     CAUGHT_UP = "caught up"
-    """It has, and has asked for the rebalance that promotes it."""
+    """The member has caught up, and has asked for the rebalance that promotes it."""
     PROMOTING = "promoting"
-    """The owner is giving the task up; it goes on following until it is told to run."""
+    """The owner is giving the task up; the member goes on following until it is told to run."""
     ACTIVATING = "activating"
-    """It is the owner, and reads what is left to be read."""
+    """The member is the owner, and reads the rest of the changelog."""
     ACTIVE = "active"
-    """It runs the task."""
+    """The member runs the task."""
     REVOKING = "revoking"
-    """It is still the owner, and commits what is under way."""
+    """The member is still the owner, and commits its open work."""
     STANDBY = "standby"
-    """It follows the changelog in case the owner dies."""
+    """The member follows the changelog in case the owner dies."""
     LOST = "lost"
-    """It was the owner until it was thrown out; somebody else may be by now."""
+    """The member was the owner until it was thrown out; another member may be by now."""
 
 
 class Event(Enum):
-    """What happens to a task, as seen by a member."""
+    """An event for a task, as a member sees it."""
 
     TOLD_ACTIVE = "told to run it"
     TOLD_PROMOTED = "told that it is next"
@@ -63,7 +63,7 @@ class Event(Enum):
 
 
 class Action(Enum):
-    """What a member must do."""
+    """An action that a member must take."""
 
     FOLLOW = "read the changelog, and go on reading it"
     LEAVE = "stop reading, and close the copy"
@@ -74,7 +74,7 @@ class Action(Enum):
 
 
 class ImpossibleTransition(AssertionError):
-    """An event that a task's state does not know: a mistake of ours."""
+    """An event that a task's state does not allow: a mistake of ours."""
 
 
 _S, _E, _A = State, Event, Action
@@ -104,13 +104,13 @@ TRANSITIONS: Mapping[State, Row] = MappingProxyType(
             _E.TOLD_NOTHING: (_S.NONE, None),
             _E.THROWN_OUT: (_S.NONE, None),
         },
-        # Reading a changelog needs no group, so who is thrown out reads on.
+        # Reading a changelog needs no group, so a member that was thrown out reads on.
         _S.LEARNER: _TOLD_WHILE_FOLLOWING
         | {
             _E.REACHED: (_S.CAUGHT_UP, _A.ASK),
             _E.THROWN_OUT: (_S.LEARNER, None),
         },
-        # It caught up after it had joined, so the leader did not know: once more.
+        # It caught up after it had joined, so the leader did not know: it asks once more.
         _S.CAUGHT_UP: _TOLD_WHILE_FOLLOWING
         | {
             _E.TOLD_LEARNER: (_S.CAUGHT_UP, _A.ASK),
@@ -129,7 +129,7 @@ TRANSITIONS: Mapping[State, Row] = MappingProxyType(
             _E.TOLD_ACTIVE: (_S.ACTIVE, None),
             _E.OPENED: (_S.ACTIVE, None),
         },
-        # It may have been about to run when it was told not to.
+        # The task may have opened just before the member was told to revoke it.
         _S.REVOKING: {
             _E.OPENED: (_S.REVOKING, None),
             _E.CLOSED: (_S.NONE, None),
@@ -144,15 +144,15 @@ TRANSITIONS: Mapping[State, Row] = MappingProxyType(
 )
 
 OWNING = frozenset({_S.ACTIVATING, _S.ACTIVE, _S.REVOKING})
-"""Nobody else may be given a task while it is one of these."""
+"""No other member may be given a task that is in one of these states."""
 FOLLOWING = frozenset({_S.LEARNER, _S.CAUGHT_UP, _S.PROMOTING, _S.STANDBY})
 READY = frozenset({_S.CAUGHT_UP, _S.PROMOTING})
-"""Caught up once is caught up: the last commit of an owner that gives up a task may be larger than
-any lag that is acceptable, and must not send the task back to it."""
+"""Copies that have caught up stay so. The last commit of an owner that gives up a task may be
+larger than any acceptable lag, and must not send the task back to it."""
 
 
 def step(state: State, event: Event) -> tuple[State, Action | None]:
-    """The next state, and what the member must do."""
+    """Return the next state, and the action that the member must take."""
     try:
         return TRANSITIONS[state][event]
     except KeyError:

@@ -1,8 +1,8 @@
 """Numbers, texts and lists as bytes, big-endian, in the two dialects that a group speaks.
 
-Kafka's own protocol writes a text with a signed length of 2 bytes; what Kafka Streams puts inside
-it writes texts as Java's `writeUTF` does, with an unsigned one. For names that Kafka allows, and
-for hosts, both are UTF-8.
+Kafka's own protocol writes a text with a signed length of 2 bytes. The user data of Kafka Streams,
+inside it, writes texts as Java's `writeUTF` does, with an unsigned length. For names that Kafka
+allows, and for hosts, both are UTF-8.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _NULL = -1
 
 
 def pack_string(text: str | None) -> bytes:
-    """Kafka's STRING, or NULLABLE_STRING."""
+    """Pack Kafka's STRING, or NULLABLE_STRING."""
     return INT16.pack(_NULL) if text is None else _pack_text(INT16, text)
 
 
 def pack_utf(text: str) -> bytes:
-    """Java's `writeUTF`."""
+    """Pack a text as Java's `writeUTF` does."""
     return _pack_text(UINT16, text)
 
 
@@ -35,27 +35,27 @@ def _pack_text(length: Struct, text: str) -> bytes:
 
 
 def pack_bytes(raw: bytes | None) -> bytes:
-    """Kafka's BYTES, or NULLABLE_BYTES."""
+    """Pack Kafka's BYTES, or NULLABLE_BYTES."""
     return INT32.pack(_NULL) if raw is None else INT32.pack(len(raw)) + raw
 
 
 def pack_array(items: Iterable[bytes]) -> bytes:
-    """A list of what is packed already."""
+    """Pack a list of packed items."""
     packed = list(items)
     return INT32.pack(len(packed)) + b"".join(packed)
 
 
 class Reader:
-    """Reads from the front of bytes that somebody else wrote, and believes nothing."""
+    """Reads from the front of bytes of another program, and checks everything."""
 
     def __init__(self, raw: bytes, what: str) -> None:
-        """`what` names the bytes, and who sent them, in an error."""
+        """Begin at the first byte; `what` names the bytes and their sender in an error."""
         self._raw = raw
         self._what = what
         self._at = 0
 
     def refuse(self, problem: str) -> NoReturn:
-        """These bytes cannot be what they should."""
+        """Raise MemberForeign: these bytes are not what they should be."""
         message = (
             f"{self._what} cannot be read: {problem}, up to byte {self._at} of {len(self._raw)};"
             " another program is in the group of this pipeline: stop it, or give it a group of"
@@ -64,7 +64,7 @@ class Reader:
         raise MemberForeign(message)
 
     def take(self, count: int) -> bytes:
-        """So many bytes."""
+        """Take so many bytes; refuse if there are fewer."""
         if count < 0:
             self.refuse(f"a length is {count}")
         end = self._at + count
@@ -75,28 +75,28 @@ class Reader:
         return taken
 
     def number(self, kind: Struct) -> int:
-        """A number."""
+        """Read a number."""
         value: int = kind.unpack(self.take(kind.size))[0]
         return value
 
     def natural(self, kind: Struct, what: str) -> int:
-        """A number that is never below zero."""
+        """Read a number that is never below zero."""
         value = self.number(kind)
         if value < 0:
             self.refuse(f"{what} is {value}")
         return value
 
     def string(self) -> str | None:
-        """Kafka's NULLABLE_STRING."""
+        """Read Kafka's NULLABLE_STRING."""
         length = self.number(INT16)
         return None if length == _NULL else self._text(length)
 
     def name(self) -> str:
-        """Kafka's STRING."""
+        """Read Kafka's STRING."""
         return self._text(self.number(INT16))
 
     def utf(self) -> str:
-        """What Java's `writeUTF` wrote."""
+        """Read a text that Java's `writeUTF` wrote."""
         return self._text(self.number(UINT16))
 
     def _text(self, length: int) -> str:
@@ -107,12 +107,12 @@ class Reader:
             self.refuse("a text is not UTF-8")
 
     def blob(self) -> bytes | None:
-        """Kafka's NULLABLE_BYTES."""
+        """Read Kafka's NULLABLE_BYTES."""
         length = self.number(INT32)
         return None if length == _NULL else self.take(length)
 
     def pairs(self, what: str) -> list[tuple[int, int]]:
-        """A list of two numbers of 4 bytes each, none below zero."""
+        """Read a list of pairs of numbers of 4 bytes each, none below zero."""
         count = self.natural(INT32, "the length of a list")
         pairs = list(_PAIR.iter_unpack(self.take(count * _PAIR.size)))
         if any(first < 0 or second < 0 for first, second in pairs):
@@ -120,5 +120,5 @@ class Reader:
         return pairs
 
     def array(self, read: Callable[[], Item]) -> list[Item]:
-        """A list; a length that lies ends with the bytes, since no item has none."""
+        """Read a list; a false length fails at the end of the bytes, since every item has some."""
         return [read() for _ in range(self.natural(INT32, "the length of a list"))]

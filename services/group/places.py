@@ -1,16 +1,15 @@
-"""Who should run which task: sticky first, even second, hop by hop.
+"""Choose the seat that should run each task: sticky first, even second, hop by hop.
 
-The proposal's three steps, for each hop on its own, since hops differ in weight:
+The steps are the proposal's three, for each hop on its own, since hops differ in weight:
 
 1. A task stays with its previous owner, while that one has capacity.
-2. It goes to whoever has the best copy of its state and has capacity.
-3. It goes to the least loaded.
+2. It goes to the seat that has the best copy of its state and has capacity.
+3. It goes to the least loaded seat.
 
-A seat's capacity is its quota of the hop: its share by the consumers it has, rounded so that
-nothing moves which need not (see `quotas`). Where rounding leaves something over, previous owners
-come before holders of copies and those before anybody else: the proposal's tie-breaks.
-
-Whoever has too much gives up first what somebody who lacks tasks has a good copy of.
+A seat's capacity is its quota of the hop: its share by the number of its consumers, rounded so that
+no task moves without need (see `quotas`). Where rounding leaves tasks over, previous owners come
+before holders of copies, and those before all others: the proposal's tie-breaks. A seat with too
+many tasks gives up first those of which a seat with too few has a good copy.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ from headrace.services.group.quotas import Stakes, find_quotas
 
 @dataclass(frozen=True, slots=True)
 class Seats:
-    """Who could run tasks, and what is known of them before any is placed."""
+    """The seats that could run tasks, and what is known of them before any task is placed."""
 
     capacities: Mapping[int, Mapping[str, int]]
-    """By hop: who can run it, and with how many consumers."""
+    """By hop: the seats that can run it, and their numbers of consumers."""
     owners: Mapping[TaskId, str]
-    """Who runs a task, ran it last, or was promised it; all the same, or promises are broken."""
+    """By task: the seat that runs it, ran it last, or was promised it; all three count alike."""
     copies: Mapping[TaskId, Mapping[str, int]]
-    """By task: who has a copy of its state, and by how much that is behind what is acceptable."""
+    """By task: the seats with a copy, and how many records it lacks beyond the acceptable."""
 
 
 def place(tasks: Iterable[TaskId], seats: Seats) -> dict[TaskId, str]:
-    """A seat for every task."""
+    """Return a seat for every task."""
     by_hop = groupby(sorted(tasks), key=lambda task: task.hop)
     hops = {hop: list(of_hop) for hop, of_hop in by_hop}
     quotas = find_quotas({hop: _stakes(of_hop, seats) for hop, of_hop in hops.items()})
@@ -69,7 +68,7 @@ def _place_hop(
 def previous_owners(
     tasks: Sequence[TaskId], quota: Mapping[str, int], seats: Seats
 ) -> Iterator[tuple[TaskId, str]]:
-    """The first step: tasks and their owners, what is rather kept before what is rather given."""
+    """Yield the first step's tasks with their owners; tasks that are better kept come first."""
     owned = [task for task in tasks if seats.owners.get(task) in quota]
     count = Counter(seats.owners[task] for task in owned)
     lacking = {seat for seat, most in quota.items() if count[seat] < most}
@@ -86,7 +85,7 @@ def previous_owners(
 def holders(
     tasks: Sequence[TaskId], quota: Mapping[str, int], seats: Seats
 ) -> Iterator[tuple[TaskId, str]]:
-    """The second step: tasks and who has a copy, the best copies first."""
+    """Yield the second step's tasks with the holders of copies, the best copies first."""
     copies = (
         (behind, task, seat)
         for task in tasks
@@ -100,7 +99,7 @@ def holders(
 def _least_loaded(
     quota: Mapping[str, int], room: Mapping[str, int], capacities: Mapping[str, int]
 ) -> str:
-    """The third step."""
+    """Return the third step's seat."""
     free = [seat for seat in quota if room[seat]]
     return min(free, key=lambda seat: (Fraction(quota[seat] - room[seat], capacities[seat]), seat))
 

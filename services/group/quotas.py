@@ -1,20 +1,21 @@
-"""How many tasks of each hop everybody gets: even by hop, even in all, with the fewest moves.
+"""How many tasks of each hop a seat gets: even by hop, even in all, with the fewest moves.
 
-A fair share is a fraction. Of each hop everybody gets it rounded down, and some get one more, of
-those that rounding left over; who, is chosen so that, in this order,
+A fair share is a fraction. Of each hop every seat gets its share rounded down. The tasks that this
+leaves over go to some of the seats, one each. These seats are chosen so that, in this order,
 
-1. of all hops together everybody has the share in all of them, rounded up or down;
-2. they are where more is owned now than the rounded share, so that nothing moves;
-3. they are where copies are, so that what moves can do so at once;
-4. names decide, so that whoever leads finds the same.
+1. of all hops together every seat has its share in all of them, rounded up or down;
+2. a seat that now owns more than the rounded share is chosen, so that nothing moves;
+3. a seat with copies is chosen, so that a task can move at once;
+4. names decide, so that every leader finds the same.
 
-There is always a choice that keeps to the first: a table of fractions can be rounded so that its
-sums are rounded as well. The best one is the cheapest flow from hops to seats, found one task at a
-time: it takes the seat that costs least, if need be from another hop, which then takes another.
+There is always a choice that satisfies the first point: a table of fractions can be rounded so that
+its sums are rounded as well. The best choice is the cheapest flow from hops to seats, found one
+task at a time. A task takes the seat that costs least. If another hop has that seat, the other hop
+takes another one.
 
-Where all have one capacity and there are one or two hops, whoever joins gets tasks from the others
-and nobody else does, and what somebody leaves behind is all that moves. With more hops, or several
-capacities, being even may cost a move more now and then.
+Where all seats have one capacity and there are one or two hops, a seat that joins gets tasks from
+the others, and no other seat does. When a seat leaves, only its tasks move. With more hops, or
+several capacities, evenness may cost a move more now and then.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Stakes:
-    """What everybody has to do with the tasks of one hop."""
+    """The tasks of one hop, and the capacity, tasks and copies that each seat has there."""
 
     tasks: int
     capacities: Mapping[str, int]
     owned: Counter[str]
     copies: Counter[str]
-    """Of tasks that somebody else owns, or nobody."""
+    """Copies of tasks that another seat owns, or none."""
 
     def shares(self) -> dict[str, Fraction]:
-        """What everybody would have, if tasks could be divided."""
+        """Return each seat's share, as if tasks could be divided."""
         total = sum(self.capacities.values())
         return {seat: Fraction(self.tasks * own, total) for seat, own in self.capacities.items()}
 
 
 def find_quotas(stakes: Mapping[int, Stakes]) -> dict[int, dict[str, int]]:
-    """By hop and seat, how many tasks; together, all of them."""
+    """Return the number of tasks by hop and seat; they add up to all tasks."""
     flow = _Flow(stakes)
     for hop, of_hop in stakes.items():
         for _ in range(of_hop.tasks - sum(flow.rounded[hop].values())):
@@ -56,7 +57,7 @@ def find_quotas(stakes: Mapping[int, Stakes]) -> dict[int, dict[str, int]]:
 
 
 class _Way(NamedTuple):
-    """How a hop gets one more seat."""
+    """A way in which a hop gets one more seat."""
 
     cost: float
     seat: str = ""
@@ -65,7 +66,7 @@ class _Way(NamedTuple):
 
 
 class _Flow:
-    """The seats that the tasks left over have found so far, at the least cost."""
+    """The seats chosen so far for the tasks left over, at the least cost."""
 
     def __init__(self, stakes: Mapping[int, Stakes]) -> None:
         shares = {hop: of_hop.shares() for hop, of_hop in stakes.items()}
@@ -82,7 +83,7 @@ class _Flow:
                 in_all[seat] = in_all.get(seat, Fraction()) + share
         self._least = {seat: floor(share) for seat, share in in_all.items()}
         self._most = {seat: ceil(share) for seat, share in in_all.items()}
-        # Of the reasons above, each outweighs all that come after it, taken together.
+        # Each of the reasons above outweighs all that come after it, taken together.
         self._weight = len(shares) * len(in_all) + 1
         self._costs = {
             hop: {
@@ -99,13 +100,13 @@ class _Flow:
         return (moves * self._weight + waits) * self._weight**2
 
     def _cost_in_all(self, seat: str) -> int:
-        """Below zero where a seat must have one more, above where it has its share already."""
+        """Return a cost: below zero if a seat must have one more, above if it has its share."""
         count = self._count[seat] + 1
         too_many, is_due = max(0, count - self._most[seat]), count <= self._least[seat]
         return (too_many - is_due) * self._weight**4
 
     def add(self, hop: int) -> None:
-        """One more seat for a hop."""
+        """Give a hop one more seat."""
         ways = self._cheapest_ways()
         getting: int | None = hop
         while getting is not None:

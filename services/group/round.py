@@ -1,12 +1,12 @@
-"""A round of the group as bytes: what a member says, what the leader makes of it, what it hears.
+"""A round of the group as bytes: what members report, what the leader decides, what they hear.
 
     describe     a member, before it joins: its holdings as the metadata of JoinGroup
     lead         the leader: everybody's metadata to everybody's assignment in SyncGroup
     hear         a member, with its assignment: its share, for its holdings
 
-A hop goes over the wire by a number made from its topic's name, and here by its place in the
-pipeline. So instances of a pipeline before and after a hop was added to it understand each other:
-each hears of the hops that it has, and of no other.
+On the wire, a hop has a number made from its topic's name. In memory it has its place in the
+pipeline. So instances before and after a hop was added to the pipeline understand each other: each
+reads about the hops that it has, and ignores others.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from headrace.services.group.wire import (
 )
 
 MEMBER_CALLED = "the group called"
-"""Why a member joins that did not ask for it: somebody else did, or left."""
+"""Why a member joins that did not ask for it: another member did, or left."""
 _INT32_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What does not change about a member while it lives."""
+    """The properties of a member that do not change while it lives."""
 
     client: bytes
-    """16 bytes that stay with the folder in which its state lies."""
+    """16 bytes that stay with the folder of its state."""
     hops: Sequence[Hop]
     endpoint: Endpoint | None = None
     capacity: int = 1
@@ -63,24 +63,24 @@ class Instance:
 
 
 class Led(NamedTuple):
-    """A round that was led."""
+    """The result of a round for its leader."""
 
     assignments: dict[str, bytes]
     shares: dict[str, Share]
 
 
 class Heard(NamedTuple):
-    """What a member was told."""
+    """The result of a round for one member."""
 
     share: Share
     partitions: frozenset[Partition]
-    """What it runs, as topics and partitions."""
+    """The partitions that it runs."""
     by_host: Mapping[Endpoint, frozenset[Partition]]
-    """What everybody runs who can be asked."""
+    """The partitions that each member with an endpoint runs."""
     version: int
-    """What to write from now on."""
+    """The version to write from now on."""
     joins_at_once: bool
-    """Whether to join again as soon as what is revoked is closed."""
+    """Whether to join again as soon as the revoked tasks are closed."""
 
 
 class Joining(NamedTuple):
@@ -100,7 +100,7 @@ def describe(
     version: int = INFO_VERSION,
     joining: Joining = UNSAID,
 ) -> bytes:
-    """What a member says when it joins."""
+    """Pack a member's report for JoinGroup."""
     assert holdings.is_settled
     owned = holdings.owned
     info = SubscriptionInfo(
@@ -130,7 +130,7 @@ def lead(
     partitions: Mapping[str, int],
     rules: Rules,
 ) -> Led:
-    """What everybody is told; `partitions` is how many each topic has."""
+    """Assign the tasks for all members; `partitions` is how many each topic has."""
     subscriptions = {name: unpack_subscription(raw, _named(name)) for name, raw in metadata.items()}
     infos = {name: info_of(name, subscription) for name, subscription in subscriptions.items()}
     tasks = [
@@ -168,7 +168,7 @@ def lead(
 
 
 def hear(raw: bytes, hops: Sequence[Hop]) -> Heard:
-    """What a member is told."""
+    """Read a member's assignment; raise MemberForeign if another program leads the group."""
     assignment = unpack_assignment(raw)
     if assignment.user_data is None:
         message = "the group's leader says nothing about tasks: another program leads it; stop that"
@@ -193,7 +193,7 @@ def hear(raw: bytes, hops: Sequence[Hop]) -> Heard:
 
 
 def member_of(subscription: Subscription, info: SubscriptionInfo, hops: Sequence[Hop]) -> Member:
-    """A member as the leader sees it."""
+    """Return a member as the leader sees it."""
     return Member(
         client=info.client.hex(),
         hops=frozenset(place for place, hop in enumerate(hops) if hop.topic in subscription.topics),
@@ -207,18 +207,18 @@ def member_of(subscription: Subscription, info: SubscriptionInfo, hops: Sequence
 
 
 def lags_of(info: SubscriptionInfo, hops: Sequence[Hop]) -> dict[TaskId, int]:
-    """How far a member's copies are, by task."""
+    """Return how many records a member's copies lack, by task."""
     tasks = {task: _from_wire(task, hops) for task in info.lags}
     return {task: info.lags[sent] for sent, task in tasks.items() if task is not None}
 
 
 def partitions_of(tasks: Iterable[TaskId], hops: Sequence[Hop]) -> frozenset[Partition]:
-    """Tasks as topics and partitions."""
+    """Return tasks as topics and partitions."""
     return frozenset(Partition(hops[task.hop].topic, task.partition) for task in tasks)
 
 
 def tasks_of(partitions: Iterable[Partition], hops: Sequence[Hop]) -> frozenset[TaskId]:
-    """Topics and partitions as tasks, without those of topics that are in no hop."""
+    """Return topics and partitions as tasks, without those of topics that are in no hop."""
     places = {hop.topic: place for place, hop in enumerate(hops)}
     return frozenset(
         TaskId(places[topic], partition) for topic, partition in partitions if topic in places
@@ -227,7 +227,7 @@ def tasks_of(partitions: Iterable[Partition], hops: Sequence[Hop]) -> frozenset[
 
 @cache
 def hop_number(topic: str) -> int:
-    """How a hop is called over the wire."""
+    """Return the number of a hop on the wire."""
     return crc32(topic.encode()) & _INT32_MAX
 
 
@@ -255,7 +255,7 @@ def _named(name: str) -> str:
 
 
 def info_of(name: str, subscription: Subscription) -> SubscriptionInfo:
-    """What a member says of its tasks; MemberForeign if it says nothing."""
+    """Unpack a member's report of its tasks; raise MemberForeign if it has none."""
     if subscription.user_data is None:
         message = (
             f"{_named(name)} says nothing about tasks: another program is in the group of this"
@@ -266,7 +266,7 @@ def info_of(name: str, subscription: Subscription) -> SubscriptionInfo:
 
 
 def _following(share: Share, hops: Sequence[Hop]) -> dict[TaskId, frozenset[Partition]]:
-    """What a member follows, and the changelogs that this means."""
+    """Return the tasks that a member follows, with their changelog partitions."""
     return {
         _to_wire(task, hops): frozenset({Partition(hops[task.hop].changelog.name, task.partition)})
         for task in share.standbys | share.learners | share.promoted

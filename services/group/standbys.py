@@ -1,7 +1,7 @@
-"""Who keeps a copy of a task beside its owner: where one is already, and evenly.
+"""Choose the hosts that keep a copy of a task beside its owner: where one is already, and evenly.
 
-A copy that should move is kept where it is until the new one has caught up, so that evenness never
-costs a copy. Nobody keeps a copy of what somebody on the same host runs, or is about to run.
+A copy that should move stays where it is until the new one has caught up, so evenness never costs a
+copy. No host keeps a copy of a task that one of its own members runs, or is about to run.
 """
 
 from __future__ import annotations
@@ -17,20 +17,23 @@ from headrace.services.group.member import TaskId
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Who could keep copies."""
+    """The hosts that could keep copies."""
 
     capacities: Mapping[int, Mapping[str, int]]
-    """By hop: who has consumers for it, and how many."""
+    """By hop: the hosts that have consumers for it, and how many."""
     copies: Mapping[TaskId, Mapping[str, int]]
-    """By task: who has a copy, and by how much that is behind what is acceptable."""
+    """By task: the hosts with a copy, and how many records it lacks beyond the acceptable."""
     following: Mapping[TaskId, AbstractSet[str]]
-    """By task: whose copy is being kept up now."""
+    """By task: the hosts that follow the changelog now."""
     running: Mapping[TaskId, AbstractSet[str]]
-    """By task: who runs it, or is about to."""
+    """By task: the hosts that run it, or are about to."""
 
 
 def keep_copies(tasks: Sequence[TaskId], count: int, hosts: Hosts) -> dict[TaskId, list[str]]:
-    """For each task, the hosts that keep a copy: `count` of them, while there are so many."""
+    """Return the hosts that keep a copy of each task: `count`, or fewer if there are not as many.
+
+    Hosts whose copy has caught up stand in for those whose copy has not, and come on top.
+    """
     if not count:
         return {}
     capacities = _capacities(hosts)
@@ -63,7 +66,7 @@ def _eligible(task: TaskId, hosts: Hosts) -> Iterator[str]:
 
 
 def _holders(task: TaskId, hosts: Hosts) -> list[str]:
-    """Who has a copy: the best first, and of equals those that keep theirs up."""
+    """Return the hosts with a copy, the best first; of equals, those that follow the changelog."""
     copies = hosts.copies.get(task, {})
     followers = hosts.following.get(task, frozenset())
     eligible = [host for host in _eligible(task, hosts) if host in copies]
@@ -71,7 +74,7 @@ def _holders(task: TaskId, hosts: Hosts) -> list[str]:
 
 
 def _stand_ins(task: TaskId, kept: Sequence[str], hosts: Hosts) -> list[str]:
-    """Copies that have caught up, for those that have not yet."""
+    """Return hosts whose copies have caught up, one for each chosen host whose copy has not."""
     copies = hosts.copies.get(task, {})
     followers = hosts.following.get(task, frozenset())
     missing = sum(copies.get(host) != 0 for host in kept)
@@ -91,6 +94,6 @@ def _capacities(hosts: Hosts) -> dict[str, int]:
 
 
 def _most(copies: int, capacities: Mapping[str, int]) -> dict[str, int]:
-    """An even share of the copies, rounded up."""
+    """Return each host's even share of the copies, rounded up."""
     total = sum(capacities.values())
     return {host: -(-copies * own // total) for host, own in capacities.items()}

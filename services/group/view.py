@@ -1,7 +1,7 @@
-"""A group as its members describe it: who runs, follows and learns what, and why it last changed.
+"""A group as its members describe it: each member's tasks, and why the group last rebalanced.
 
-Read from what each member said when it last joined, and what it was told then; so lags are as of
-that rebalance.
+It is read from what each member reported when it last joined, and what it was assigned then. So
+lags are as of that rebalance.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class MemberView(NamedTuple):
     name: str
     host: str
     generation: int
-    """In which it was last told what to run, when it joined."""
+    """The generation, when it joined, in which it had last been told what to run."""
     active: frozenset[TaskId]
     standbys: frozenset[TaskId]
     learners: frozenset[TaskId]
-    """What moves to it is among them until it runs."""
+    """Includes tasks that move to it, until it runs them."""
     lags: Mapping[TaskId, int]
     joined_at_ms: int
     reason: str
@@ -47,11 +47,11 @@ class GroupView(NamedTuple):
     rebalanced_at_ms: int | None
     """None where there is no member."""
     reasons: tuple[str, ...]
-    """By whom the last rebalance was asked for; none where a member left or died."""
+    """The members that asked for the last rebalance; none where a member left or died."""
 
 
 def view_of(members: Iterable[Described], hops: Sequence[Hop]) -> GroupView:
-    """The group; MemberForeign if another program is in it."""
+    """Return the group; raise MemberForeign if another program is in it."""
     views = sorted((_view_of(member, hops) for member in members), key=lambda view: view.name)
     at_ms = max((view.joined_at_ms for view in views), default=None)
     asked = (f"{view.name}: {view.reason}" for view in views if view.reason != MEMBER_CALLED)

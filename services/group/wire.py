@@ -1,4 +1,4 @@
-"""Kafka's consumer protocol: what any member of any group says and is told.
+"""Kafka's consumer protocol: what any member of any group reports and is assigned.
 
 Kafka's tools and the broker read it, so `kafka-consumer-groups --describe` shows who has what.
 
@@ -9,9 +9,9 @@ Subscription        version (2), topics [STRING], user data NULLABLE_BYTES,
 Assignment          version (2), partitions [topic STRING, partitions [4]],
                     user data NULLABLE_BYTES
 
-What stands in square brackets is a list: its length (4), and so many of these. A version only adds
-to the end of the one before, so a reader takes what it knows of a newer one and leaves the rest.
-The user data is described in `services/group/info.py`.
+Square brackets are a list: its length (4), and so many of these. A version only adds fields to the
+end of the one before, so a reader takes the fields that it knows of a newer one and ignores the
+rest. `services/group/info.py` describes the user data.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member says when it joins."""
+    """A member's report when it joins."""
 
     topics: tuple[str, ...]
     user_data: bytes | None
@@ -55,14 +55,14 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member is told."""
+    """A member's assignment."""
 
     partitions: frozenset[Partition]
     user_data: bytes | None
 
 
 def pack_subscription(subscription: Subscription, version: int = WIRE_VERSION) -> bytes:
-    """A subscription as bytes."""
+    """Pack a subscription."""
     packed = INT16.pack(version)
     packed += pack_array(pack_string(topic) for topic in subscription.topics)
     packed += pack_bytes(subscription.user_data)
@@ -76,7 +76,7 @@ def pack_subscription(subscription: Subscription, version: int = WIRE_VERSION) -
 
 
 def unpack_subscription(raw: bytes, sender: str) -> Subscription:
-    """A subscription from bytes; `sender` names who sent it, in an error."""
+    """Unpack a subscription; `sender` names the member in an error."""
     reader = Reader(raw, f"the subscription of {sender}")
     version = reader.natural(INT16, "its version")
     topics = tuple(reader.array(reader.name))
@@ -95,13 +95,13 @@ def unpack_subscription(raw: bytes, sender: str) -> Subscription:
 
 
 def pack_assignment(assignment: Assignment) -> bytes:
-    """An assignment as bytes."""
+    """Pack an assignment."""
     packed = INT16.pack(WIRE_VERSION) + _pack_partitions(assignment.partitions)
     return packed + pack_bytes(assignment.user_data)
 
 
 def unpack_assignment(raw: bytes) -> Assignment:
-    """An assignment from bytes."""
+    """Unpack an assignment."""
     reader = Reader(raw, "the assignment by the group's leader")
     reader.natural(INT16, "its version")
     return Assignment(_unpack_partitions(reader), reader.blob())

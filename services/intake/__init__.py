@@ -1,1 +1,1 @@
-"""The door: from what Kafka delivered to records with an event time that can be believed."""
+"""The door: turn records from Kafka into records with a credible event time."""

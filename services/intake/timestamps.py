@@ -1,10 +1,10 @@
-"""Gives every record its event time, and stops those that would spoil everybody else's.
+"""Give every record its event time, and stop records that would spoil the time of all others.
 
-Stream time only ever moves forward, so one record from the year 2099 makes all that follow late,
-closes every window and purges every id. With `max-future` such a record is dead instead. A
-negative timestamp is always dead: no window begins before zero, and Kafka means "none" by it; so is
-one so late that not every reader could count it, and a record with headers that cannot be kept.
-Nothing is lost: what is dead keeps its bytes and goes to the dead-letter topic.
+Stream time only ever moves forward. So one record from the year 2099 would make all that follow
+late, close every window and purge every id. With `max-future` such a record is dead instead. A
+negative timestamp is always dead: no window begins before zero, and Kafka means "none" by it. A
+timestamp too large for some reader is dead, too, and so is a record whose headers cannot be kept.
+No record is lost: a dead one keeps its bytes and goes to the dead-letter topic.
 
 The clock is an argument. The same records and the same `now_ms` give the same batch.
 """
@@ -28,16 +28,16 @@ from headrace.services.operators.readable import dead_aside
 
 _timestamp_of, _headers_of = itemgetter(2), itemgetter(3)
 AHEAD_MS = 3_600_000
-"""Records so far ahead of the clock are taken where no `max-future` is given, counted and said."""
+"""Without `max-future`, records further ahead of the clock are taken, counted and reported."""
 _HEADERS_MAX = (1 << 16) - 1
-"""What a record's row has room for; what operators add to a record's own is one."""
+"""The headers that a record's row has room for; one is left for an operator to add."""
 
 
 class Timestamps:
     """The event times of one source."""
 
     def __init__(self, source: Source, read: ReadField = decode_json_field) -> None:
-        """Read them where the source says."""
+        """Read event times where the source says they are."""
         self._select: Callable[[Record], int] | None = None
         self._is_in_value = False
         if source.timestamp != RECORD_TIMESTAMP:
@@ -50,7 +50,7 @@ class Timestamps:
         self.dead: dict[Reason, int] = {}
 
     def take(self, records: list[Record], now_ms: int) -> tuple[Batch, list[Aside]]:
-        """The batch for the chain, and the records that are dead at the door.
+        """Return the batch for the chain, and the records that are dead at the door.
 
         A cause in the batch is the index in `records`, so dead records leave gaps.
         """
@@ -95,19 +95,19 @@ class Timestamps:
         return batch, dead
 
     def _timed(self, record: Record) -> Record:
-        """The record at its event time; a tombstone without value keeps the time it came with."""
+        """Return the record at its event time; a tombstone keeps the time that it came with."""
         if self._select is None or (self._is_in_value and record.value is None):
             return record
         return record._replace(timestamp_ms=self._select(record))
 
 
 def _all_keepable(records: list[Record]) -> bool:
-    """Whether there is nothing about anybody's headers; most records have none."""
+    """Return whether all headers can be kept; most records have none."""
     return not any(map(_unkept, filter(None, map(_headers_of, records))))
 
 
 def _unkept(headers: Headers) -> tuple[Reason, str] | None:
-    """Why headers cannot be kept."""
+    """Return why headers cannot be kept, None where they can."""
     if len(headers) >= _HEADERS_MAX:
         return Reason.UNDECODABLE, f"it has {len(headers)} headers, more than state has room for"
     for name, _ in headers:
@@ -117,7 +117,7 @@ def _unkept(headers: Headers) -> tuple[Reason, str] | None:
 
 
 def _is_text(name: str) -> bool:
-    """Bytes that are none are read as lone surrogates, so that they can be written as they were."""
+    """Return whether a name was UTF-8; other bytes are lone surrogates, and can be written back."""
     try:
         name.encode()
     except UnicodeEncodeError:

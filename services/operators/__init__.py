@@ -1,1 +1,1 @@
-"""Pure operators: a batch of records in, what leaves out; no clock, no log, no I/O."""
+"""Pure operators: a batch of records in, a step of records out; no clock, no log, no I/O."""

@@ -1,13 +1,13 @@
-"""Aggregate: one value for many records of a key and, where asked for, of a window.
+"""Aggregate: one value for many records of a key and, if there is a `window`, of a window.
 
-A record without key is dropped before stream time moves; so is one without value where there are
-no windows or sliding ones. Every window that can still change gets the record, the others refuse
-it; a record that no window takes is late. Each update leaves at once as a windowed result (see
-`contracts/window.py`), with the value that it replaces beside it. Rules C1 to C4.
+A record without key is dropped before stream time moves. So is a record without value, where there
+are no windows or sliding ones. Every window that can still change takes the record, the others
+refuse it. A record that no window takes is late. Each update leaves at once as a windowed result
+(see `contracts/window.py`), with the value that it replaces beside it. Rules C1 to C4.
 
 State
     0x00                stream time (8)
-    0x00 0x01, 0x01 …   what the kind of windows writes: time_windows, sessions, sliding_windows
+    0x00 0x01, 0x01 …   rows of the kind of windows: time_windows, sessions, sliding_windows
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Aggregate(Timed):
     ) -> None:
         """Go on where an earlier instance over the same view saved.
 
-        Where results are held by a suppress, they stand there alone: see `held_windows`.
+        If a suppress holds the results, they are stored there alone: see `held_windows`.
         """
         super().__init__(policy.name or policy.kind, view, explain=explain)
         self._policy = policy
@@ -64,7 +64,7 @@ class Aggregate(Timed):
 
     @property
     def looks_behind(self) -> bool:
-        """Whether its results stand in the operator behind it alone."""
+        """Whether its results are stored in the operator behind it alone."""
         return isinstance(self._windows, HeldWindows)
 
     def process(self, batch: Batch) -> Step:
@@ -83,14 +83,14 @@ class Aggregate(Timed):
         return step
 
     def _read(self, batch: Batch, step: Step) -> Arrivals:
-        """What the function wants of each record that can be read."""
+        """Read what the function needs off each record; unreadable records are dead."""
         if self._function.read is None:
             self.counts.taken += len(batch.records)
             return Arrivals(batch.records, batch.causes, batch.records)
         return Arrivals(*read_batch(batch, self._function.read, self.name, step, self.counts))
 
     def _take(self, step: Step, arrivals: Arrivals) -> None:
-        """Put records into their windows, and say what became of them."""
+        """Put records into their windows, and count and explain the verdicts."""
         arrivals = self._without_refused(step, arrivals)
         records, causes, _ = arrivals
         taken = self._windows.take(arrivals, self._time_ms, step.forwarded)
@@ -107,7 +107,7 @@ class Aggregate(Timed):
             self._decide(step, records[0], Verdict.MERGED, Reason.AGGREGATED, causes[0])
 
     def _without_refused(self, step: Step, arrivals: Arrivals) -> Arrivals:
-        """Those that have a part in anything; the others do not even move stream time."""
+        """Drop records that no window may see; they do not even move stream time."""
         records = arrivals.records
         nulls = None in map(_key_of, records) or None in map(_value_of, records)
         if not nulls and min(map(_time_of, records), default=0) >= 0:
@@ -120,7 +120,7 @@ class Aggregate(Timed):
         return Arrivals(*only(is_good, arrivals))
 
     def _refusal(self, record: Record) -> Reason | None:
-        """Why a record has no part in anything."""
+        """Return why no window may see a record, None where they may."""
         key, value, timestamp_ms, _, _, _, _ = record
         if key is None:
             return Reason.NULL_KEY
@@ -143,7 +143,7 @@ class Aggregate(Timed):
 def windows_of(
     policy: AggregatePolicy, view: View, function: Function, held_by: Suppress | None
 ) -> Windows:
-    """The windows that a policy asks for, over a view or what a suppress holds."""
+    """Return the windows of a policy, over a view or over the updates that a suppress holds."""
     window, retention_ms = policy.window, policy.retention_ms
     if held_by is not None:
         if isinstance(window, Tumbling):

@@ -1,11 +1,12 @@
-"""A batch done record by record, where it could not be done whole.
+"""Process a batch record by record, after it failed as a whole.
 
-A stage is given one record at a time, and puts all that it remembers into its views behind each.
-One that it fails on is dead, with what was raised; the stage goes back to what it was before that
-record, and the rest goes on. So what one record meets never depends on which records came with it.
+A stage gets one record at a time, and after each puts all of its state into its views. If it fails
+on a record, the record is dead, with the exception in its letter. The stage goes back to its state
+before that record, and the rest of the batch goes on. So a record's fate never depends on which
+records came with it.
 
-A stage is one operator, or two where the first has its results in the second. What fails without
-any record to blame (a disk, a damaged row) is raised, as ever.
+A stage is one operator, or two where the first stores its results in the second. An error that is
+no record's fault (a disk, a damaged row) is raised, as ever.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Before = list[tuple[Changes, Counts]]
 
 
 class Stage:
-    """Operators that look into one another's state, and how to make them anew over it."""
+    """Operators that look into one another's state, and how to build them again over it."""
 
     def __init__(
         self,
@@ -30,7 +31,7 @@ class Stage:
         rebuild: Callable[[], list[Operator]],
         row_bytes_max: int,
     ) -> None:
-        """What they changed before stays, whatever they fail on; no row may be larger than that."""
+        """Keep the operators' changes so far; refuse rows that are larger than `row_bytes_max`."""
         self._row_bytes_max = row_bytes_max
         self.operators = list(operators)
         self._views = views
@@ -62,7 +63,7 @@ class Stage:
         return step
 
     def _check_rows(self, before: Before) -> None:
-        """Refuse a record for which a row has become larger than a changelog takes."""
+        """Refuse a record for which a row has become larger than the changelog accepts."""
         for view, (earlier, _) in zip(self._views, before, strict=True):
             for key, row in view.changes().rows.items():
                 size_bytes = len(key) + len(row or b"")
@@ -84,7 +85,7 @@ class Stage:
         ]
 
     def _give_up(self, one: Batch, before: Before, problem: Exception) -> Step:
-        """Go back to what stood before a record, which is dead."""
+        """Go back to the state before a record, and count the record as dead."""
         for view, (changes, _) in zip(self._views, before, strict=True):
             view.go_back(changes)
         self.operators = self._rebuild()
@@ -99,7 +100,7 @@ class Stage:
 
 
 def is_of_a_record(problem: Exception) -> bool:
-    """Whether a record may be to blame for what was raised; a disk and memory are nobody's."""
+    """Return whether a record may be to blame for an error; a disk or memory never is."""
     if isinstance(problem, HeadraceError):
         return isinstance(problem, RecordUndecodable)
     return not isinstance(problem, (OSError, MemoryError))
@@ -111,12 +112,12 @@ def _ones(batch: Batch) -> Iterator[Batch]:
         origins = None if batch.origins is None else [batch.origins[place]]
         yield Batch([record], [cause], olds, origins, is_part=True)
     if batch.origins is not None:
-        # What source partitions said behind the last record lets something go as well.
+        # The times of source partitions behind the last record may release records as well.
         yield Batch([], [], origins=[])
 
 
 def _add(whole: Step, step: Step) -> None:
-    """One more record was decided."""
+    """Add the step of one more record to that of the batch."""
     more = step.forwarded
     if more.records:
         if more.olds is not None and whole.forwarded.olds is None:

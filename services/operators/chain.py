@@ -1,8 +1,9 @@
-"""The chain: a pipeline's operators over one partition, each fed with what left the one before it.
+"""The chain: a pipeline's operators over one partition, each fed by the one before it.
 
-An operator that cannot go on ends the batch: what left before goes through the operators behind it,
-the rest of the batch was never decided, and the chain must be thrown away with its views' changes.
-So must one that has raised; the same batch is then processed carefully (see `careful`) by another.
+An operator that cannot go on ends the batch. The records that it forwarded before go through the
+operators behind it; the rest of the batch is not decided, and the chain must be thrown away with
+its views' changes. A chain that has raised must be thrown away, too. Another chain then processes
+the same batch carefully (see `careful`).
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ def build_operator(
     read: ReadField = decode_json_field,
     explain: bool = False,
 ) -> Operator:
-    """The operator that a policy describes, going on where its view was saved.
+    """Build the operator of a policy; it goes on where its view was saved.
 
-    `held_by` is what holds its results, where these stand in the operator behind it alone. `lanes`
-    are the source partitions whose records come to it in no order. `read` reads their values.
+    `held_by` is the suppress behind it, if that alone stores its results. `lanes` are the source
+    partitions, if their records come to it in no order. `read` reads the records' values.
     """
     across = None if lanes is None else _across(policy, view, lanes, read, explain=explain)
     if across is not None:
@@ -98,7 +99,7 @@ def _without_state(
 def _across(
     policy: AnyOperator, view: View, lanes: Lanes, read: ReadField, *, explain: bool
 ) -> Operator | None:
-    """The operator over records that come in no order, where that makes a difference."""
+    """Return the operator for records in no order, None where the order makes no difference."""
     match policy:
         case MergePolicy():
             return Merge(policy, view, lanes, explain=explain)
@@ -122,7 +123,7 @@ class Lateness:
     max_ms: int = 0
 
     def take(self, timestamps_ms: list[int]) -> None:
-        """A batch of records; most are not late, and then there is nothing to add up."""
+        """Count a batch of records; most are not late, and add nothing to the sum."""
         time_ms = self.time_ms
         for timestamp_ms in timestamps_ms:
             if timestamp_ms >= time_ms:
@@ -136,7 +137,7 @@ class Lateness:
         self.time_ms = time_ms
 
     def take_across(self, batch: Batch, latest_ms: int) -> None:
-        """A batch of records, each against the time of its own source partition."""
+        """Count a batch of records, each against the time of its own source partition."""
         assert batch.origins is not None
         for record, origin in zip(batch.records, batch.origins, strict=True):
             late_ms = origin[2] - record[2]
@@ -160,9 +161,9 @@ class Chain:
         explain: bool = False,
         row_bytes_max: int = sys.maxsize,
     ) -> None:
-        """Build every operator over the view of its store; no row of it may be larger than that.
+        """Build every operator over the view of its store, with rows of at most `row_bytes_max`.
 
-        Behind a repartition `lanes` are the source partitions. `read` reads what comes in.
+        Behind a repartition `lanes` are the source partitions. `read` reads incoming values.
         """
         self._row_bytes_max = row_bytes_max
         self._policies = policies
@@ -178,7 +179,8 @@ class Chain:
     def process(self, batch: Batch, *, carefully: bool = False) -> Step:
         """Take a batch from the source through all operators.
 
-        Carefully is record by record: what an operator fails on is dead, and the rest goes on.
+        Carefully means record by record: a record on which an operator fails is dead, and the rest
+        goes on.
         """
         self._last = batch, self.lateness.time_ms
         if self.lanes is None:
@@ -189,7 +191,7 @@ class Chain:
         return self.process_from(0, batch, carefully=carefully)
 
     def times_ms(self) -> dict[int, int]:
-        """How far the source was with each record of the last batch, by cause."""
+        """Return how far the source was with each record of the last batch, by cause."""
         batch, time_ms = self._last
         if self.lanes is not None:
             return {cause: self.lanes.bound_at(cause).time_ms for cause in batch.causes}
@@ -198,7 +200,7 @@ class Chain:
 
     @property
     def time_ms(self) -> int:
-        """How far the source is: nothing on time is expected before."""
+        """How far the source is: no record on time is expected before."""
         return self.lateness.time_ms if self.lanes is None else self.lanes.bound.time_ms
 
     def process_from(self, first: int, batch: Batch, *, carefully: bool = False) -> Step:
@@ -218,7 +220,7 @@ class Chain:
         return whole
 
     def _spans(self, first: int) -> Iterator[slice]:
-        """Where operators stand, those that look into one another's state together."""
+        """Yield the places of operators, those that look into one another's state together."""
         for place in range(first, len(self.operators)):
             operator = self.operators[place]
             if not (isinstance(operator, Aggregate) and operator.looks_behind):
@@ -242,10 +244,10 @@ class Chain:
         return step
 
     def release_idle(self, *, carefully: bool = False) -> Step | None:
-        """Let go of what waits for records that a silent source will not send; None if nothing.
+        """Release records that wait for others from a silent source; None if none wait.
 
-        Only a reorder with `idle` ever lets go without a record. The caller has looked at the
-        clock, and at whether there is anything left to read.
+        Only a reorder with `idle` ever releases records without a new one. The caller has checked
+        the clock, and that there is nothing left to read.
         """
         whole: Step | None = None
         for index, operator in enumerate(self.operators):
@@ -257,7 +259,7 @@ class Chain:
         return whole
 
     def advance(self, time_ms: int, *, carefully: bool = False) -> Step | None:
-        """The source is as far as that, though no record says so; None if nothing leaves.
+        """Move the source's time though no record says so; None if no record leaves.
 
         Stream time moves as if a record of that time had come, operator by operator.
         """
@@ -275,7 +277,7 @@ class Chain:
         return whole
 
     def is_due(self, time_ms: int) -> bool:
-        """Whether something would leave if the source were as far as that."""
+        """Return whether a record would leave if the source were as far as that."""
         return any(
             isinstance(operator, Reorder | Suppress)
             and not isinstance(operator, Merge)
@@ -287,7 +289,7 @@ class Chain:
         )
 
     def _times_before(self, time_ms: int) -> Iterator[int]:
-        """How far what comes to each operator is, if the source is as far as that."""
+        """Yield the time that reaches each operator if the source is as far as `time_ms`."""
         for policy in self._policies:
             yield time_ms
             time_ms -= held_back_ms(policy)
@@ -295,20 +297,20 @@ class Chain:
     def _joined_by(
         self, whole: Step | None, index: int, released: Step, *, carefully: bool
     ) -> Step:
-        """What one operator let go of goes on through those behind it."""
+        """Take the records that one operator released through the operators behind it."""
         rest = self.process_from(index + 1, released.forwarded, carefully=carefully)
         rest.decisions = [*released.decisions, *rest.decisions]
         return rest if whole is None else _joined(whole, rest)
 
     def save(self) -> None:
-        """Put all that was not put yet; called before every commit."""
+        """Put all state that was not put yet; called before every commit."""
         for operator in self.operators:
             operator.save()
         if self.lanes is not None:
             self.lanes.save()
 
     def imbalance(self) -> dict[str, int]:
-        """Operators at which records were lost or invented; empty, or there is a bug."""
+        """Return operators at which records were lost or invented, which would be a bug."""
         return {
             operator.name: balance
             for operator in self.operators
@@ -317,7 +319,7 @@ class Chain:
 
 
 def _until_ordered(policies: Sequence[AnyOperator], lanes: Lanes | None) -> Iterator[Lanes | None]:
-    """The lanes for each operator to which records come in no order."""
+    """Yield the lanes for each operator whose records come in no order, and else None."""
     for policy in policies:
         yield lanes
         if makes_order(policy):
@@ -325,9 +327,9 @@ def _until_ordered(policies: Sequence[AnyOperator], lanes: Lanes | None) -> Iter
 
 
 def _until_aggregated(policies: Sequence[AnyOperator], read: ReadField) -> Iterator[ReadField]:
-    """How values that come to each operator are read, and those that leave the last one.
+    """Yield how to read the values that come to each operator, and those that leave the last one.
 
-    What an aggregate makes is JSON, or a count's eight bytes, whatever its records were.
+    An aggregate makes JSON, or the eight bytes of a count, whatever its records were.
     """
     for policy in policies:
         yield read
@@ -344,7 +346,7 @@ def _build(
     *,
     explain: bool,
 ) -> list[Operator]:
-    """The last first, since an operator may have its results in the one behind it."""
+    """Build the last operator first, since an operator may store results in the one behind it."""
     built: list[Operator] = []
     behind: AnyOperator | None = None
     of_each = (policies[::-1], views[::-1], lanes_of[::-1], reads_of[::-1])

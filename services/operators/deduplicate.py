@@ -2,9 +2,9 @@
 
 The first received wins; a dropped duplicate leaves no trace. Both ends of the interval count, on
 both sides of the record. A record older than stream time less the interval is late: it is dropped
-where its duplicate is still known, otherwise it follows the late policy and is not remembered.
-A record without id is forwarded. The record that was saved, read again after a crash, is
-forwarded again. Rules K1 to K9.
+if its duplicate is still known, otherwise it follows the late policy and is not remembered.
+A record without id is forwarded. A saved record that is read again after a crash is forwarded
+again. Rules K1 to K9.
 
 State
     0x00                      stream time (8) | how long a segment is (8)
@@ -13,9 +13,9 @@ State
                               A segment is a stretch of time a little longer than the interval
                               that the pipeline began with; a new interval moves no row.
 
-At most one entry of an id is live, and it stands in one of the two latest segments: two look-ups
-answer every question, one of them nearly always stopped by a bloom filter, and purging is
-dropping a segment whole. A time index would write, and later delete, a second row a record.
+At most one entry of an id is live, and it is in one of the two latest segments. So two look-ups
+answer every question, and a bloom filter nearly always stops one of them. A purge drops a whole
+segment. A time index would write, and later delete, a second row for each record.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Deduplicate:
         return self._time_ms
 
     def process(self, batch: Batch) -> Step:
-        """Forward what is new, drop what is known."""
+        """Forward records with new ids, drop those with known ids."""
         step = Step(Batch([], []))
         records, causes, ids = read_batch(batch, self._id_of, self.name, step, self.counts)
         known = self._recall(ids)
@@ -126,7 +126,7 @@ class Deduplicate:
     def _stop(
         self, step: Step, record: Record, cause: int, reason: Reason, first: bytes | None = None
     ) -> None:
-        """A duplicate, or a late record that the policy does not forward."""
+        """Drop a duplicate; drop a late record, or send it to the late topic."""
         verdict = Verdict.DROPPED
         if reason is Reason.PAST_INTERVAL and self._policy.late == "topic":
             verdict = Verdict.LATE
@@ -140,7 +140,7 @@ class Deduplicate:
             self._decide(step, record, verdict, reason, cause, first)
 
     def _compare(self, record: Record, entry: bytes) -> Reason | None:
-        """DUPLICATE or REPLAY where the entry speaks against the record, None where it does not."""
+        """Return DUPLICATE or REPLAY if the entry matches the record, None if it does not."""
         interval_ms = self._policy.interval_ms
         saved_ms = _time_of_entry.unpack_from(entry)[0]
         if (
@@ -153,7 +153,7 @@ class Deduplicate:
         return Reason.DUPLICATE
 
     def _recall(self, ids: list[bytes | None]) -> dict[bytes, bytes]:
-        """The latest entry of each id, from the segments that can hold a live one."""
+        """Return the latest entry of each id, from the segments that can hold a live one."""
         wanted = [record_id for record_id in dict.fromkeys(ids) if record_id is not None]
         known: dict[bytes, bytes] = {}
         newest = self._time_ms // self._segment_ms
@@ -172,7 +172,7 @@ class Deduplicate:
         return self._space + pack_time(segment * self._segment_ms)
 
     def live_ids(self) -> Iterator[tuple[bytes, int]]:
-        """Every id that is remembered now, with its timestamp; a scan, for people."""
+        """Yield every id that is remembered now, with its timestamp; a scan, for people."""
         oldest_ms = self._time_ms - self._policy.interval_ms
         for row_key, entry in self._view.range(self._space, self._view.prefix + _SPACE_END):
             saved_ms = _time_of_entry.unpack_from(entry)[0]
@@ -203,7 +203,7 @@ class Deduplicate:
 
 
 def entry_of(timestamp_ms: int, offset: int | None) -> bytes:
-    """What is remembered of a record."""
+    """Pack the entry of a record's id."""
     return _pack_time_alone(timestamp_ms) if offset is None else _pack_entry(timestamp_ms, offset)
 
 
@@ -215,7 +215,7 @@ def check_entries(entries: Iterable[bytes]) -> None:
 
 
 def id_function(by: str, select: Select) -> Select:
-    """What two duplicates have in common, as bytes; None where a record cannot have one."""
+    """Return a function that gives a record's id for comparing, None where a record has none."""
     if by == "key":
         return itemgetter(0)
     if by == "id":

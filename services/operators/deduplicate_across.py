@@ -1,13 +1,13 @@
-"""Deduplicate by id behind a repartition: over the records of many source partitions, in any order.
+"""Deduplicate by id behind a repartition: over records of many source partitions, in any order.
 
-What counts is when records happened, not when they were read. A record is judged by the time of
-its own partition, and compared with every entry of its id that is at most the interval away, also
-with those of partitions that are far ahead. So of two records that are no further apart than the
-interval one goes out, whichever was read first. An entry is over once all lanes that are awake
-have passed it by the interval (see `lanes`).
+Records are compared by when they happened, not by when they were read. A record is judged by the
+time of its own partition. It is compared with every entry of its id that is at most the interval
+away, also with entries of partitions that are far ahead. So of two records that are no further
+apart than the interval one goes out, whichever was read first. An entry is over once all lanes that
+are awake have passed it by the interval (see `lanes`).
 
-The rows are those of `deduplicate`. A segment holds one entry of an id, since two that stand in
-one are duplicates; partitions that are apart have theirs in segments that are apart.
+The rows are those of `deduplicate`. A segment holds one entry of an id, since two entries in one
+segment would be duplicates. Partitions that are far apart have their entries in different segments.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SEGMENTS_MAX = 1_000
 
 
 class _Prefixes(dict[int, bytes]):
-    """By segment, what its rows begin with; few are asked for, again and again."""
+    """Maps a segment to the prefix of its rows; the same few are asked for again and again."""
 
     def __init__(self, prefix_of: Callable[[int], bytes]) -> None:
         super().__init__()
@@ -53,16 +53,16 @@ class DeduplicateAcross(Deduplicate):
         *,
         explain: bool = False,
     ) -> None:
-        """Go on where an earlier instance over the view saved; lanes say what is over."""
+        """Go on where an earlier instance over the view saved; lanes say which entries are over."""
         super().__init__(policy, view, select, explain=explain)
         self._lanes = lanes
         self._prefixes = _Prefixes(self._prefix)
         self._over_ms = self._time_ms
-        """What all lanes have passed, as far as this operator went by it."""
+        """The time that all lanes have passed, as far as this operator went by it."""
 
     @property
     def stream_time_ms(self) -> int:
-        """What all lanes that are awake have passed."""
+        """The time that all lanes that are awake have passed."""
         return self._over_ms
 
     @property
@@ -71,7 +71,7 @@ class DeduplicateAcross(Deduplicate):
         return self._lanes.latest_ms
 
     def process(self, batch: Batch) -> Step:
-        """Forward what is new, drop what is known."""
+        """Forward records with new ids, drop those with known ids."""
         assert batch.origins is not None
         step = Step(Batch([], []))
         records, causes, ids = read_batch(batch, self._id_of, self.name, step, self.counts)
@@ -90,7 +90,7 @@ class DeduplicateAcross(Deduplicate):
         for record, record_id, cause, time_ms, of_id in zip(
             records, ids, causes, times_ms, places, strict=True
         ):
-            # What all that is compared and said here goes by.
+            # Comparisons and decisions below go by this time.
             self._time_ms = time_ms
             reason, first = Reason.FIRST, None
             if record_id is None:
@@ -123,7 +123,7 @@ class DeduplicateAcross(Deduplicate):
     def _places(
         self, records: list[Record], ids: list[bytes | None], times_ms: list[int]
     ) -> list[list[bytes]]:
-        """Where entries may stand that speak against each record."""
+        """Return the row keys at which each record's duplicates may have their entries."""
         interval_ms, segment_ms = self._policy.interval_ms, self._segment_ms
         latest_ms, prefixes = self._lanes.latest_ms, self._prefixes
         return [

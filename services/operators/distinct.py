@@ -1,14 +1,14 @@
 """Distinct: forward the first record of each key and window (KIP-655's first proposal).
 
-Windows are those of the aggregates: tumbling ones, or sessions that grow with every record, also
-with one that is dropped. What leaves is the record as it came, keyed by its window (see
-`contracts/window.py`); a session's window is what it is at that record. A record without key is
-dropped before stream time moves, one for a closed window is late. Rules K10 to K12.
+Windows are those of the aggregates: tumbling ones, or sessions, which grow with every record, also
+with one that is dropped. A forwarded record gets its window in its key and in a header (see
+`contracts/window.py`); a session's window is the one at that record. A record without key is
+dropped before stream time moves. A record for a closed window is late. Rules K10 to K12.
 
 State
     0x00                   stream time (8)
     0x01 start (8) key     0x01, for a tumbling window that has its record
-    0x01 …                 for sessions what `sessions` writes, without aggregates
+    0x01 …                 for sessions the rows of `sessions`, without aggregates
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Distinct(Timed):
         )
 
     def process(self, batch: Batch) -> Step:
-        """Forward what is first in its window."""
+        """Forward the first record of each window."""
         forwarded = Batch([], [])
         step = Step(forwarded)
         self.counts.taken += len(batch.records)
@@ -84,16 +84,16 @@ class Distinct(Timed):
 
 
 class _Windows(Protocol):
-    """Which windows have their record already."""
+    """The windows that have their record already."""
 
     def recall(self, records: list[Record], time_ms: int) -> None:
-        """Bring into reach all rows that these records can touch."""
+        """Load all rows that these records can touch."""
 
     def enter(self, record: Record, time_ms: int) -> Record | Reason:
-        """The record keyed by the window that it is first in, or why it is first in none."""
+        """Return the record keyed by the window that it is first in, or why it is first in none."""
 
     def save(self, time_ms: int) -> None:
-        """Put what the batch changed, and drop what is over."""
+        """Put the changes of the batch, and drop windows that are over."""
 
 
 class _Tumbling:

@@ -1,7 +1,8 @@
 """Filter: keep records for which a predicate holds.
 
-Behind a table or an aggregate a row that no longer holds becomes a tombstone, and one that never
-held stays away: what follows must see its table change, not its history. Rule F5 for plain tables.
+Behind a table or an aggregate, a row that no longer holds becomes a tombstone, and a row that never
+held stays away: the operators behind must see their table change, not its history. Rule F5 for
+plain tables.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Filter:
         self._explain = explain
 
     def process(self, batch: Batch) -> Step:
-        """Forward what holds."""
+        """Forward records for which the predicate holds."""
         if batch.olds is None:
             step = self._process_events(batch)
         else:
@@ -69,7 +70,7 @@ class Filter:
         return step
 
     def _holds(self, record: Record) -> bool:
-        """Whether a table's row is there and holds; a deleted row is not there."""
+        """Return whether a table's row exists and the predicate holds; a deleted row is gone."""
         return record.value is not None and self._predicate(record)
 
     def _settle(self, step: Step, record: Record, cause: int, *, kept: bool) -> None:
@@ -82,4 +83,4 @@ class Filter:
             step.decisions.append(Decision(self.name, record, verdict, reason, (), cause))
 
     def save(self) -> None:
-        """Nothing to do: a filter remembers nothing."""
+        """Do nothing: a filter has no state."""

@@ -1,4 +1,4 @@
-"""What aggregates compute. A function reads one thing off each record and adds it to an aggregate.
+"""The functions of aggregates. A function reads one value off each record and adds it.
 
 An aggregate is bytes, or None where there is none yet:
     count         8 bytes, big-endian, signed: what Kafka's LongDeserializer reads
@@ -6,11 +6,11 @@ An aggregate is bytes, or None where there is none yet:
     min, max      the smallest or largest JSON number
     first, last   the bytes that came first or last, in order of arrival
     collect       a JSON array, in order of arrival
-A record in which there is nothing to add (no such field, null) leaves the aggregate as it is.
+A record with nothing to add (no such field, null) leaves the aggregate as it is.
 
 A user's function is an object with `initial()`, `add(aggregate, record)` and `merge(one, other)`
-(for session windows). It gets and gives bytes or None, and must not change what it
-was given. A record on which it raises, or answers anything else, is dead.
+(for session windows). It takes and returns bytes or None, and must not change its arguments. A
+record on which it raises, or returns anything else, is dead.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from headrace.contracts.serde.json import (
 
 Aggregated = bytes | None
 _PARTS = {"initial": 0, "add": 2, "merge": 2}
-"""What a user's object must have, and with how many arguments each is called."""
+"""The methods that a user's object must have, and the number of arguments of each."""
 _TOO_LARGE = "with it the result would be larger than any floating-point number"
 _count = Struct(">q")
 _pack_count = _count.pack
 _ZERO = _pack_count(0)
 _COUNTED = {_pack_count(count): _pack_count(count + 1) for count in range(256)}
-"""Most counts are small, and looked up for less than they are computed."""
+"""Small counts and their successors: most counts are small, and a look-up is faster."""
 
 
 class Function(NamedTuple):
     """How an aggregate begins, grows and, for sessions, joins another."""
 
     read: Callable[[Record], Any] | None
-    """What is read off each record, before anything is decided; None: the record itself."""
+    """Reads a value off each record, before anything is decided; None: the record itself."""
     initial: Callable[[], Aggregated]
     add: Callable[[Aggregated, Any], Aggregated]
     merge: Callable[[Aggregated, Aggregated], Aggregated]
 
 
 def function_of(policy: AggregatePolicy, read: ReadField = decode_json_field) -> Function:
-    """The function that a policy names."""
+    """Return the function that a policy names."""
     of = policy.of or "value"
     if policy.function == "count":
         return Function(None, _zero, _count_one, _add_counts)
@@ -70,7 +70,7 @@ def function_of(policy: AggregatePolicy, read: ReadField = decode_json_field) ->
 
 
 def user_function(name: str, of_user: Any) -> Function:
-    """A user's object as a function."""
+    """Wrap a user's object as a function; refuse one that lacks a method."""
     missing = [part for part in _PARTS if not callable(getattr(of_user, part, None))]
     if missing:
         message = f"`{name}` has no {' and no '.join(missing)}; an aggregate needs all of these"
@@ -92,7 +92,7 @@ def user_function(name: str, of_user: Any) -> Function:
 
 
 def _answering(name: str, part: str, call: Callable[..., Any]) -> Callable[..., Aggregated]:
-    """A part of a user's function that gives an aggregate, or fails."""
+    """Wrap a method of the user's, so that it returns an aggregate or raises RecordFailed."""
 
     def answer(*given: Any) -> Aggregated:
         try:
@@ -100,7 +100,7 @@ def _answering(name: str, part: str, call: Callable[..., Any]) -> Callable[..., 
         except KeyboardInterrupt:
             raise
         except BaseException as problem:
-            # One that ends a script, as `sys.exit` does, would end all instances in turn.
+            # An exception that ends a script, as `sys.exit` does, would end all instances in turn.
             message = f"`{name}` raised {type(problem).__name__} in `{part}`"
             raise RecordFailed(message) from problem
         if found is None or type(found) is bytes:

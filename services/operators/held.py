@@ -1,15 +1,15 @@
 """Items held until their time, in the order in which they leave.
 
-An item's place is its row key: space | time (8 bytes) | order (any bytes). The earliest items
-stand in memory, every one on disk once `save` was called, so a fresh `Held` goes on where another
-stopped. Memory is a calendar: the earliest slot is sorted, later ones are lists that are sorted
-when their turn comes, so holding and releasing an item costs its share of an append and a sort.
+An item's place is its row key: space | time (8 bytes) | order (any bytes). Memory has the earliest
+items. After `save` the disk has every item, so a new `Held` goes on where another stopped. Memory
+is a calendar: the earliest slot is sorted, and later slots are lists that are sorted when their
+turn comes. So holding and releasing an item costs its share of an append and a sort.
 
 Invariants
     1. `_ready[_position:]` is sorted and before every slot; every slot is before `_horizon`.
-    2. Items at or behind `_horizon` stand on disk (or in `unsaved`) alone; None: none do.
-    3. What left by time is not deleted row by row: its time is over for good, so whole stretches
-       are dropped now and then, and `load` begins behind that time.
+    2. Items at or behind `_horizon` are on disk (or in `unsaved`) alone; None: there are none.
+    3. Rows of items that left by time are not deleted one by one. Their time is over for good, so
+       whole stretches are dropped now and then, and `load` begins behind that time.
     4. An item that comes and goes between two saves never touches the disk.
 """
 
@@ -33,7 +33,7 @@ Entry = tuple[bytes, Item]
 UNBOUNDED = (1 << 63) - 1
 NEVER_MS = 1 << 63
 IN_MEMORY_RECORDS = 50_000
-"""What an unbounded buffer keeps in memory; the rest stands on disk alone."""
+"""The records that an unbounded buffer keeps in memory; the others are on disk alone."""
 _TIME_MS_MAX = (1 << 63) - 1
 _SLOTS_PER_SPAN = 16
 _place_of = itemgetter(0)
@@ -48,13 +48,13 @@ class Bounds(NamedTuple):
     bytes_max: int
 
     def in_memory_max(self, held: int, weight: int) -> int:
-        """How many of the items that are held, all of this weight together, memory may hold."""
+        """Return how many of the held items, which weigh so much together, memory may have."""
         average = max(1, weight // held) if held else 1
         return max(2, min(self.records_max, self.bytes_max // average))
 
 
 def memory_bounds(buffer: BufferPolicy) -> Bounds:
-    """The bounds of a buffer; without any nothing is ever full, so memory has one of its own."""
+    """Return the bounds of a buffer; without any it is never full, but its memory has a bound."""
     spills = buffer.when_full in {None, "spill"}
     records_max = UNBOUNDED if buffer.records is None else buffer.records
     bytes_max = UNBOUNDED if buffer.bytes is None else buffer.bytes
@@ -88,23 +88,23 @@ class Held(Generic[Item]):
         self._horizon: bytes | None = None
         self._sweep = Sweep(view, space)
         self.unsaved: dict[bytes, Item] = {}
-        """What `save` must put, by row key, unless it left since."""
+        """The items that `save` must put, by row key, unless they left since."""
         self._left_early: dict[bytes, None] = {}
-        """Row keys of what left before its time, and may have come again."""
+        """Row keys of items that left before their time; such an item may come again."""
         self.released_through_ms = 1 - NEVER_MS
-        """Nothing is held of this time or before."""
+        """Every held item has a later time."""
         self._saved_from = b""
-        """The first place at the last save; while it stays, nothing unsaved has left by time."""
+        """The first place at the last save; while it stays, no unsaved item has left by time."""
         self.recalled: Callable[[bytes, Item], None] | None = None
-        """Told of every item that comes from disk into memory."""
+        """Called with every item that comes from disk into memory."""
         self.in_memory_max = UNBOUNDED
         self.count = 0
         self.in_memory = 0
         self.next_ms = NEVER_MS
-        """No item's time is before this one."""
+        """No item has an earlier time."""
 
     def load(self, count: int, released_through_ms: int, in_memory_min: int = 0) -> None:
-        """Take up what was saved: `count` items, all behind `released_through_ms`."""
+        """Take up the saved state: `count` items, all behind `released_through_ms`."""
         self.released_through_ms = released_through_ms
         self.count = count
         if count:
@@ -112,11 +112,11 @@ class Held(Generic[Item]):
 
     @property
     def first_place(self) -> bytes:
-        """No item's row key is before this one."""
+        """No item has an earlier row key."""
         return self._behind(self.released_through_ms)
 
     def _behind(self, time_ms: int) -> bytes:
-        """Row keys of later times begin here."""
+        """Return the place at which the row keys of later times begin."""
         if time_ms >= _TIME_MS_MAX:
             return self._end
         return self._space + pack_time(time_ms + 1)
@@ -134,7 +134,7 @@ class Held(Generic[Item]):
         self._set_next()
 
     def _add_in_memory(self, entries: list[Entry[Item]], times_ms: list[int]) -> None:
-        """A batch mostly falls into one slot, and then goes there in one piece."""
+        """Sort entries into slots; a batch mostly falls into one, and goes there in one piece."""
         slot = min(times_ms) // self._slot_ms
         if slot > self._ready_slot and max(times_ms) // self._slot_ms == slot:
             self._slot(slot).extend(entries)
@@ -155,21 +155,21 @@ class Held(Generic[Item]):
 
     @property
     def is_all_in_memory(self) -> bool:
-        """Whether no item stands on disk alone."""
+        """Whether memory has every item."""
         return self._horizon is None
 
     def is_in_memory(self, row_key: bytes) -> bool:
-        """Whether an item at this place stands in memory, not on disk alone."""
+        """Return whether memory has an item at this place, and not the disk alone."""
         return self._horizon is None or row_key < self._horizon
 
     def release_through(self, time_ms: int) -> list[Item]:
-        """Let go of every item up to and with this time, which is over from now on."""
+        """Release every item up to and with this time, which is over from now on."""
         released = self._release(self._behind(time_ms), time_ms)
         self.released_through_ms = max(self.released_through_ms, time_ms)
         return list(map(_item_of, released))
 
     def release_before(self, place: bytes) -> list[Entry[Item]]:
-        """Let go of every item whose row key is before this place, which is over from now on.
+        """Release every item whose row key is before this place, which is over from now on.
 
         All earlier times are over; items of the place's own time may still come behind it.
         """
@@ -183,7 +183,7 @@ class Held(Generic[Item]):
         return released
 
     def _release(self, place: bytes, time_ms: int) -> list[Entry[Item]]:
-        """Items before a place of this time, in order."""
+        """Release items before a place of this time, in order."""
         released: list[Entry[Item]] = []
         while time_ms >= self.next_ms and self._advance():
             ready, start = self._ready, self._position
@@ -198,7 +198,7 @@ class Held(Generic[Item]):
         return released
 
     def release_first(self) -> Item:
-        """Let go of the earliest item, before its time."""
+        """Release the earliest item, before its time."""
         if not self._advance():
             message = "nothing is held"
             raise AssertionError(message)
@@ -212,7 +212,7 @@ class Held(Generic[Item]):
         return item
 
     def _advance(self) -> bool:
-        """Make the earliest item stand at `_position`; False where nothing is held."""
+        """Move to the earliest item, so that it is at `_position`; return False if none is held."""
         if self._position < len(self._ready):
             return True
         self._position = 0
@@ -240,7 +240,7 @@ class Held(Generic[Item]):
         return unpack_time(row_key, len(self._space))
 
     def _recall(self, start: bytes, in_memory_min: int = 1) -> None:
-        """Bring the next items from disk into memory, about half of what memory may hold."""
+        """Load the next items from disk into memory, about half of what memory may hold."""
         self.save()
         self._horizon = None
         limit = max(1, in_memory_min, self.in_memory_max // 2)
@@ -259,7 +259,7 @@ class Held(Generic[Item]):
                 self.recalled(row_key, item)
 
     def spill(self) -> list[Item]:
-        """Leave the latest items on disk alone, until memory is half full; returns them."""
+        """Remove the latest items from memory until it is half full; return them."""
         keep = self.in_memory_max // 2
         spilled: list[Entry[Item]] = []
         for slot in sorted(self._slots, reverse=True):
@@ -279,7 +279,7 @@ class Held(Generic[Item]):
         return [item for _, item in spilled]
 
     def save(self) -> None:
-        """Put what is held and was not put yet; drop what left."""
+        """Put items that were not put yet; drop items that left."""
         first, unsaved = self.first_place, self.unsaved
         if first != self._saved_from:
             unsaved = {place: item for place, item in unsaved.items() if place >= first}

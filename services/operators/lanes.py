@@ -1,18 +1,18 @@
 """Lanes: the source partitions whose records meet behind a repartition, and the time of each.
 
-A record says which partition it came from and how far that partition was
-(`headrace.contracts.origin`); a partition that has nothing for this place says its time in a row.
-A lane is awake, or idle: silent for so long that nobody waits for it any more. What every lane that
-is awake has passed is the bound: (time, partition), the least of all. Nothing on time comes before
-it any more, whatever was read first; so what goes by the bound does not depend on who read what
-when.
+A record carries its source partition and how far that partition was (`headrace.contracts.origin`).
+A source partition without records for this place sends its time in a row. A lane is awake, or idle:
+silent for so long that nobody waits for it any more. The bound is the least (time, partition) of
+all lanes that are awake, so every one of them has passed it. No record on time can come before the
+bound, in whatever order partitions were read. So an operator that goes by the bound does not depend
+on that order.
 
-Lanes that say nothing yet hold the bound back, for the source has them. State that was written
-before there were lanes expects nobody: each counts from its first word. So does a partition that
-was added to the source later.
+A new state expects the lanes of all source partitions, and the bound waits for those that have not
+spoken. A state from before there were lanes expects none: each lane counts from its first message.
+So does a partition that was added to the source later.
 
 State, in the rows about the state as a whole
-    'lane' partition (4)     stream time (8) | what it last said of itself (1), as in a row of times
+    'lane' partition (4)     stream time (8) | the last state that it sent (1), as in a row of times
     'latest'                 the latest time of any record or lane (8)
 """
 
@@ -80,7 +80,7 @@ class Lanes:
         self._steps: list[Bound] = []
         self._bound_before = self.bound
         self.behind: set[int] = set()
-        """Causes of records whose lane was behind the bound: it had not been waited for."""
+        """Causes of records whose lane was behind the bound: the bound had not waited for it."""
 
     def _load(self) -> None:
         end = self._space[:-1] + bytes([self._space[-1] + 1])
@@ -96,11 +96,11 @@ class Lanes:
 
     @property
     def are_all_idle(self) -> bool:
-        """Whether nobody is waited for."""
+        """Whether every lane is idle, so that the bound waits for none."""
         return bool(self.states) and all(state == IDLE for state in self.states.values())
 
     def take(self, batch: Batch) -> Batch:
-        """The records of a batch, each with its origin; rows of times are heard, and gone."""
+        """Return the records of a batch with their origins; take in and remove rows of times."""
         self._step_causes, self._steps, self.behind = [], [], set()
         self._bound_before = self.bound
         origins = read_origins(batch.records)
@@ -113,7 +113,7 @@ class Lanes:
         self.latest_ms = max(self.latest_ms, *map(_time_of, records))
         times_ms = self.times_ms
         for (lane, _, time_ms), cause in zip(origins, batch.causes, strict=True):
-            # Most are no news: their lane is awake, as far already, and not behind.
+            # Most records are no news: their lane is awake, as far already, and not behind.
             if (
                 time_ms <= self.bound[0]
                 or time_ms > times_ms.get(lane, _UNHEARD)
@@ -123,7 +123,7 @@ class Lanes:
         return Batch(records, batch.causes, None, origins)
 
     def _take_one_by_one(self, batch: Batch) -> Batch:
-        """The same where not all are records of this version."""
+        """Take a batch in which not all are records of this version."""
         records: list[Record] = []
         causes: list[int] = []
         origins: list[Origin] = []
@@ -149,7 +149,7 @@ class Lanes:
         return UNKNOWN_PARTITION, NO_OFFSET, max(time_ms, record[2])
 
     def _hear(self, lane: int, time_ms: int, state: int, cause: int) -> None:
-        """A lane says its time; it may move the bound, if the bound waited for it."""
+        """Take in the time of a lane; the bound may move, if it waited for that lane."""
         bound = self.bound
         if time_ms <= bound[0] and (time_ms, lane) < bound:
             self.behind.add(cause)
@@ -160,7 +160,7 @@ class Lanes:
         self._put(lane, max(before_ms, time_ms), state)
         self.latest_ms = max(self.latest_ms, time_ms)
         if said_as_much and self._slowest not in {lane, PARTITION_MAX}:
-            # It was not the one that the others wait for.
+            # The others did not wait for this lane.
             return
         least = self._least()
         if least > bound:
@@ -169,7 +169,7 @@ class Lanes:
             self._steps.append(least)
 
     def _least(self) -> Bound:
-        """The bound as the lanes have it now."""
+        """Return the bound of the lanes as they are now."""
         awake = [
             Bound(time_ms, lane)
             for lane, time_ms in self.times_ms.items()
@@ -178,7 +178,7 @@ class Lanes:
         if awake:
             least = min(awake)
         elif self.times_ms:
-            # As in one partition: what came last is as far as time is.
+            # As in a single partition: time is as far as the latest record.
             least = Bound(max(self.times_ms.values()), PARTITION_MAX)
         else:
             least = NOTHING
@@ -186,21 +186,21 @@ class Lanes:
         return least
 
     def bound_at(self, cause: int) -> Bound:
-        """The bound once the record with this cause, and all before it, were heard."""
+        """Return the bound after the record with this cause, and all before it."""
         place = bisect_right(self._step_causes, cause)
         return self._steps[place - 1] if place else self._bound_before
 
     def bound_before(self, cause: int) -> Bound:
-        """The bound when the record with this cause came, and was not heard yet."""
+        """Return the bound before the record with this cause."""
         place = bisect_left(self._step_causes, cause)
         return self._steps[place - 1] if place else self._bound_before
 
     def steps(self) -> Iterator[tuple[int, Bound]]:
-        """Where in the batch the bound moved, and to what."""
+        """Iterate over the causes at which the bound moved, and the new bounds."""
         return zip(self._step_causes, self._steps, strict=True)
 
     def save(self) -> None:
-        """Put what lanes have said since."""
+        """Put the times and states that lanes have sent since the last save."""
         if not self._changed:
             return
         rows: dict[bytes, bytes | None] = {

@@ -1,10 +1,10 @@
-"""How long what an operator wrote can matter, by its own stream time.
+"""How long an operator's rows matter, by its own stream time.
 
-Every operator that sweeps its rows has stream time in its header and never asks for a row whose
-time is over. Here that is said as a length: a row put at stream time T is over once the operator's
-stream time has reached T plus its lifespan. An operator's own time counts, not the source's:
-behind a filter, or for records that it refuses, time stands still for it while it moves on for the
-source, and its rows live on.
+Every operator that sweeps its rows has stream time in its header, and never asks for a row whose
+time is over. This module gives that as a length: a row put at stream time T is over once the
+operator's stream time has reached T plus its lifespan. The operator's own time counts, not the
+source's. Behind a filter, or at an operator that refuses records, time may stand still while the
+source's time moves on, and the rows live on.
 
     reorder       a record is no later than stream time, and leaves when that has passed it by grace
     merge         a record leaves when all lanes have passed its turn
@@ -61,15 +61,15 @@ class Lifespan(NamedTuple):
 
     store: str
     position: int
-    """Which of the chain's operators it is."""
+    """The index of the operator in the chain."""
     length_ms: int | None
-    """None where they matter for ever."""
+    """None where the rows matter for ever."""
     is_sure: bool
     """Whether no row matters for longer; otherwise most do not."""
 
 
 def lifespans(policies: Sequence[AnyOperator]) -> list[Lifespan]:
-    """The lifespan of every operator that keeps state."""
+    """Return the lifespan of every operator that keeps state."""
     found = []
     made: Window | None = None
     for position, policy in enumerate(policies):
@@ -83,17 +83,17 @@ def lifespans(policies: Sequence[AnyOperator]) -> list[Lifespan]:
 
 
 def row_life_ms(policies: Sequence[AnyOperator]) -> int | None:
-    """How far the source's time moves, as a rule, until what a chain swept is over for it all.
+    """Return how far the source's time moves, as a rule, until all swept rows of a chain are over.
 
-    Each operator's time may be behind that of the one before it by as much as that one waits; and
-    it moves by leaps, hence some slack. None where no operator sweeps.
+    An operator's time may be behind that of the one before it by as much as that one waits. Time
+    also moves in leaps, hence some slack. None where no operator sweeps.
     """
     lengths = [life.length_ms for life in lifespans(policies) if life.length_ms is not None]
     return _SLACK * sum(lengths) if lengths else None
 
 
 def clock_ms(operator: Operator) -> int:
-    """An operator's own stream time."""
+    """Return an operator's own stream time."""
     match operator:
         case Reorder() | Deduplicate() | Distinct() | Aggregate() | Suppress():
             return operator.stream_time_ms
@@ -102,10 +102,10 @@ def clock_ms(operator: Operator) -> int:
 
 
 def latest_ms(operator: Operator) -> int:
-    """The latest time of any row that an operator has put.
+    """Return the latest time of any row that an operator has put.
 
-    It is its stream time, or, where the records of many source partitions come to it, that of the
-    one that is ahead of all others.
+    It is the operator's stream time. If records of many source partitions come to it, it is the
+    time of the partition that is furthest ahead.
     """
     match operator:
         case Merge() | DeduplicateAcross():
@@ -147,7 +147,7 @@ def _aggregated_ms(policy: AggregatePolicy) -> int | None:
 
 
 def _span_ms(window: Window | None) -> int:
-    """How far behind a result's own time its window may end."""
+    """Return how far behind a result's own time its window may end."""
     match window:
         case Tumbling() | Hopping():
             return window.size_ms

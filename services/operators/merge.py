@@ -1,21 +1,22 @@
-"""Merge: bring the records of many source partitions into one order, whatever was read first.
+"""Merge: bring records of many source partitions into one order, in whatever order they were read.
 
-It stands behind a repartition: as a reorder of its own, or in front of operators that go by time.
-A record's turn is (time, source partition, arrival), where time is its timestamp; if it is late
-against its own partition, it is that partition's time less grace. A record leaves once no lane
+It stands behind a repartition: as a reorder of the pipeline's, or in front of operators that go by
+time. A record's turn is (time, source partition, arrival). The time is its timestamp; if the record
+is late in its own partition, it is that partition's time less grace. A record leaves once no lane
 that is awake can still send one whose turn comes before (see `lanes`). Within one lane records
-arrive in the order in which they stand in their partition. So what leaves, in which order, and
-what of it is late, is a function of the source partitions alone.
+arrive in the order of their partition. So the records that leave, their order, and which of them
+are late depend on the source partitions alone.
 
-A late record waits for its turn like any other, and meets the late policy then. A record whose
-lane was not waited for, since it was idle or unknown, may come behind its turn: it is late at once.
+A late record waits for its turn like any other, and then follows the late policy. The bound does
+not wait for a lane that is idle or unknown. A record of such a lane may come behind its turn, and
+is late at once.
 
-With one lane this is a reorder, but that equal times leave in order of arrival.
+With one lane this is a reorder, except that records of equal times leave in order of arrival.
 
 State
     0x00                   bound: time (8), partition (4) | latest turn (8) | released through (8)
-                           | held (8) | their weight (8) | next arrival (4); or what a reorder
-                           kept here before there were lanes
+                           | held (8) | their weight (8) | next arrival (4); or the header of a
+                           reorder that was here before there were lanes
     0x01 time (8) order    record; order = 0x02, partition + 1 (4), arrival (4), then 0x00 for a
                            null key, else 0x01 and the key. Orders of a reorder are read as well.
 """
@@ -46,7 +47,7 @@ _ARRIVALS = 1 << 32
 _NO_KEY = b"\x00"
 _cause_of = itemgetter(0)
 _Leaving = tuple[int, int | None, Record]
-"""A record on its way out: because of which record, at which turn, None where it came behind it."""
+"""A record on its way out: its cause, its turn (None if it came behind it), and itself."""
 
 
 class Merge(Reorder):
@@ -66,19 +67,19 @@ class Merge(Reorder):
         self._lanes = lanes
         self._bound = NOTHING
         self.latest_ms = NO_TIME_MS
-        """No turn that was ever given is later."""
+        """No record was ever given a later turn."""
         super().__init__(policy, view, explain=explain)
         self._packers = PlacePackers(f"{len(self._space)}sQBIIB")
         self._gone = self._reached = b""
         self._move_to(lanes.bound if self._bound == NOTHING else self._bound)
 
     def _move_to(self, bound: Bound) -> None:
-        """Everything whose turn it is at this bound leaves, or has left."""
+        """Move the bound: every record whose turn is at this bound leaves, or has left."""
         self._bound, self._time_ms = bound, bound.time_ms
         self._gone = self._place_behind(bound)
-        """Whatever stands before this place leaves."""
+        """Every record before this place leaves."""
         self._reached = max(self._place_of(bound), self._held.first_place)
-        """Whatever comes to stand before this place comes behind its turn."""
+        """Every record that arrives before this place comes behind its turn."""
 
     @property
     def _keeps_state(self) -> bool:
@@ -111,21 +112,21 @@ class Merge(Reorder):
         return key_in(place[len(self._space) + 8 :])
 
     def _place_of(self, bound: Bound) -> bytes:
-        """The lane that was waited for may go on at this place; all lanes if they were idle."""
+        """Return the place at which the slowest lane may go on, or all lanes if they were idle."""
         time = self._space + pack_time(bound.time_ms - self._policy.grace_ms)
         if bound.partition >= PARTITION_MAX:
             return time
         return time + _IN_LANE + (bound.partition + 1).to_bytes(4, "big")
 
     def _place_behind(self, bound: Bound) -> bytes:
-        """Places before this one have their turn at a bound."""
+        """Return the place before which all records have their turn at a bound."""
         time = self._space + pack_time(bound.time_ms - self._policy.grace_ms)
         if bound.partition >= PARTITION_MAX:
             return time + _BEHIND_LANES
         return time + _IN_LANE + (bound.partition + 2).to_bytes(4, "big")
 
     def process(self, batch: Batch) -> Step:
-        """Give every record its turn, and let go of those whose turn it is."""
+        """Give every record its turn, and release those whose turn it is."""
         assert batch.origins is not None
         self.counts.taken += len(batch.records)
         step = Step(Batch([], [], origins=[]))
@@ -140,7 +141,7 @@ class Merge(Reorder):
         return step
 
     def _merge_one_by_one(self, step: Step, batch: Batch, origins: list[Origin]) -> None:
-        """Bounds of the buffer are looked at after every record; reasons have one cause each."""
+        """Check the buffer's bounds after every record, and give each reason one cause."""
         for record, cause, origin in zip(batch.records, batch.causes, origins, strict=True):
             leaving, came = self._enter(step, [record], [cause], [origin])
             self._let_go(step, leaving, came, cause)
@@ -154,7 +155,7 @@ class Merge(Reorder):
     def _enter(
         self, step: Step, records: list[Record], causes: list[int], origins: list[Origin]
     ) -> tuple[list[_Leaving], dict[bytes, int]]:
-        """Hold records at their places; what leaves at once is given back, and when others came."""
+        """Hold records at their places; return those that leave now, and when the others came."""
         grace_ms, gone, reached = self._policy.grace_ms, self._gone, self._reached
         drops_late, behind = self._policy.late == "drop", self._lanes.behind
         space, packers, arrivals = self._space, self._packers, self._arrivals
@@ -199,7 +200,7 @@ class Merge(Reorder):
     def _let_go(
         self, step: Step, leaving: list[_Leaving], came: Mapping[bytes, int], until: int | None
     ) -> None:
-        """Let go of all whose turn it is by a cause, or by the end of the batch."""
+        """Release all records whose turn it is by a cause, or by the end of the batch."""
         moved = [
             (cause, self._place_behind(bound))
             for cause, bound in self._lanes.steps()
@@ -225,7 +226,7 @@ class Merge(Reorder):
     def _leave(
         self, step: Step, leaving: list[_Leaving], on_time: Reason = Reason.GRACE_OVER
     ) -> None:
-        """Forward what is on time, and what is late as the policy says."""
+        """Forward records that are on time; treat late ones as the policy says."""
         grace_ms = self._policy.grace_ms
         forwards = self._policy.late == "forward"
         out, because = step.forwarded.records, step.forwarded.causes
@@ -244,12 +245,12 @@ class Merge(Reorder):
         self.counts.forwarded += len(out) - before
 
     def advance(self, time_ms: int) -> Step:
-        """Nothing: lanes say how far their sources are, and records leave with what they say."""
+        """Do nothing: lanes say how far their sources are, and records leave by that."""
         del time_ms
         return Step(Batch([], [], origins=[]))
 
     def release_idle(self) -> Step:
-        """Let go of everything, because the source was silent for as long as the policy allows."""
+        """Release everything, because the source was silent for as long as the policy allows."""
         step = Step(Batch([], [], origins=[]))
         time_at = len(self._space)
         released = self._held.release_before(self._space + pack_time(self.latest_ms + 1))
@@ -265,7 +266,7 @@ class Merge(Reorder):
 
 
 def key_in(order: bytes) -> bytes | None:
-    """The key of the record whose place ends so behind its time."""
+    """Return the key of a record from its order, the part of its place behind the time."""
     if order[:1] == _IN_LANE:
         order = order[_order.size :]
         return None if order == _NO_KEY else order[1:]
@@ -273,7 +274,7 @@ def key_in(order: bytes) -> bytes | None:
 
 
 def times_in(header: bytes) -> tuple[int, int]:
-    """The time of the bound, and the time through which everything was released."""
+    """Return the time of the bound, and the time through which everything was released."""
     if len(header) != _header.size:
         return reordered_times_in(header)
     time_ms, _, _, through_ms, *_ = _header.unpack(header)

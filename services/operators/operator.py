@@ -4,9 +4,9 @@ The law of this folder
     1. An operator decides; it never acts. No clock, randomness, log, thread or I/O of its own:
        the same batches over the same state give the same steps, byte for byte.
     2. It works on batches. How the input is cut into batches shows in no output.
-    3. All it remembers is in its view once `save` was called. A fresh operator over the same
-       store goes on as if nothing had happened. Whoever throws away a view's changes throws the
-       operator away with them.
+    3. After `save` all of its state is in its view. A new operator over the same store goes on
+       as if nothing had happened. If a view's changes are thrown away, the operator must be
+       thrown away with them.
     4. Every output names the input that caused it, as an index into the batch the chain was given.
     5. Every record gets exactly one final verdict, or is held: `Counts.balance` is zero after
        every batch.
@@ -27,7 +27,7 @@ NO_CAUSE = -1
 
 
 class Changes(NamedTuple):
-    """What an operator changed and nobody committed yet."""
+    """The uncommitted changes of an operator."""
 
     rows: Mapping[bytes, bytes | None]
     drops: Sequence[tuple[bytes, bytes]]
@@ -36,28 +36,28 @@ class Changes(NamedTuple):
 class View(Protocol):
     """One operator's state: rows of bytes in byte order, seen with its own changes.
 
-    Every key that it takes and gives begins with `prefix`: operators make a key whole, once.
+    Every key that it takes and returns begins with `prefix`: operators build a whole key, once.
     """
 
     prefix: bytes
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """The row of each key, None where there is none."""
+        """Return the row of each key, None where there is none."""
 
     def put_many(self, rows: Mapping[bytes, bytes | None]) -> None:
         """Set rows; None deletes."""
 
     def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Rows with start <= key < end, in order; the view must not change meanwhile."""
+        """Iterate over rows with start <= key < end, in order, of a view that does not change."""
 
     def drop(self, start: bytes, end: bytes) -> None:
-        """Forget start <= key < end whole, rows that were put before in this view included."""
+        """Drop all rows with start <= key < end, including those put in this view before."""
 
     def changes(self) -> Changes:
-        """What was put and dropped until now, and is not committed."""
+        """Return the puts and drops so far that are not committed."""
 
     def go_back(self, to: Changes) -> None:
-        """Forget what was put and dropped since."""
+        """Undo the puts and drops since then."""
 
 
 @dataclass(slots=True)
@@ -66,9 +66,9 @@ class Batch:
 
     `causes[i]` is the index, in the batch the chain was given, of the record that caused
     `records[i]`. `olds` is None where records are events; behind a table or an aggregate
-    `olds[i]` is the value that `records[i]` replaces. `origins` is None but between a repartition
-    and the operator that brings its records into one order; there `origins[i]` says where
-    `records[i]` came from.
+    `olds[i]` is the value that `records[i]` replaces. Between a repartition and the operator that
+    brings its records into one order, `origins[i]` says where `records[i]` came from; elsewhere
+    `origins` is None.
     """
 
     records: list[Record]
@@ -76,33 +76,33 @@ class Batch:
     olds: list[bytes | None] | None = None
     origins: list[Origin] | None = None
     is_part: bool = False
-    """Whether the rest of what the chain was given follows, record by record."""
+    """Whether this is one record of a batch whose rest follows, record by record."""
 
     @classmethod
     def of(cls, records: list[Record]) -> Batch:
-        """A batch fresh from the source: every record is its own cause."""
+        """Make a batch fresh from the source: every record is its own cause."""
         return cls(records, list(range(len(records))))
 
     @property
     def has_origins(self) -> bool:
-        """Whether it says of each record where it came from; none does behind a merge."""
+        """Whether each record has an origin; behind a merge none has."""
         return self.origins is not None and len(self.origins) == len(self.records)
 
     def carry_origins(self, before: Batch) -> None:
-        """Say of each record where it came from, as the batch did of which these are a part."""
+        """Take each record's origin from the batch that these records are a part of."""
         assert before.origins is not None
         of_cause = dict(zip(before.causes, before.origins, strict=True))
         self.origins = [of_cause[cause] for cause in self.causes]
 
     def append(self, record: Record, cause: int, old: bytes | None) -> None:
-        """One more update of a table."""
+        """Add one more update of a table."""
         self.records.append(record)
         self.causes.append(cause)
         if self.olds is not None:
             self.olds.append(old)
 
     def extend(self, records: list[Record], causes: list[int], olds: list[bytes | None]) -> None:
-        """More updates of a table."""
+        """Add more updates of a table."""
         self.records += records
         self.causes += causes
         if self.olds is not None:
@@ -117,14 +117,14 @@ class Aside(NamedTuple):
     record: Record
     reason: Reason
     detail: str
-    """A clause for people: what was wrong with it."""
+    """A clause for people: what was wrong with the record."""
     exception: str = ""
-    """The class of what was raised, where a step failed on it."""
+    """The class of the exception, where a step failed on the record."""
     stacktrace: str = ""
 
 
 class Failure(NamedTuple):
-    """The operator cannot go on: what left before stands in the step, the rest is discarded."""
+    """The operator cannot go on: the step has records that left before, the rest is discarded."""
 
     cause: int
     """Index of the record that could not be held."""
@@ -134,7 +134,7 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """What leaves an operator (or a chain of them) for one batch."""
+    """The output of an operator (or a chain of them) for one batch."""
 
     forwarded: Batch
     late: list[Aside] = field(default_factory=list)
@@ -143,7 +143,7 @@ class Step:
     failure: Failure | None = None
 
     def go_on(self, next_step: Step) -> None:
-        """What was forwarded went through one more operator; this is the step of both."""
+        """Add the next operator's step over the forwarded records; this is the step of both."""
         if self.forwarded.has_origins and next_step.forwarded.origins is None:
             next_step.forwarded.carry_origins(self.forwarded)
         self.forwarded = next_step.forwarded
@@ -155,7 +155,7 @@ class Step:
             self._forget_after(next_step.failure.cause)
 
     def _forget_after(self, cause: int) -> None:
-        """What an earlier operator put aside behind the record at which a later one failed."""
+        """Forget records that an earlier operator put aside behind the cause of a later failure."""
         self.late = [aside for aside in self.late if aside.cause <= cause]
         self.dead = [aside for aside in self.dead if aside.cause <= cause]
         self.decisions = [decision for decision in self.decisions if decision.cause <= cause]
@@ -171,7 +171,7 @@ class Operator(Protocol):
         """Decide about every record of the batch."""
 
     def save(self) -> None:
-        """Put into the view all that was not put yet. Called before every commit."""
+        """Put into the view all state that was not put yet. Called before every commit."""
 
 
 @dataclass(slots=True)
@@ -179,7 +179,7 @@ class Counts:
     """How many records got which verdict since the operator was made."""
 
     held: int
-    """Held now. What was held when the operator was made is `held_before`."""
+    """Held now; `held_before` counts those held when the operator was made."""
     held_before: int = field(init=False)
     taken: int = 0
     forwarded: int = 0
@@ -187,9 +187,9 @@ class Counts:
     late: int = 0
     dead: int = 0
     failed: int = 0
-    """Those of the dead that the operator failed on."""
+    """The dead records on which the operator failed."""
     emitted: int = 0
-    """New records that an aggregate made; nobody brought them in."""
+    """New records that an aggregate made; they did not come in."""
     dropped: dict[Reason, int] = field(default_factory=dict)
     windows_refused: int = 0
     """Closed windows that a record could not enter, one count a window, as KIP-328 counts."""
@@ -202,6 +202,6 @@ class Counts:
         self.dropped[reason] = self.dropped.get(reason, 0) + records
 
     def balance(self) -> int:
-        """Zero, or a record was lost or invented."""
+        """Return zero, unless a record was lost or invented."""
         final = self.forwarded + self.merged + self.late + self.dead + sum(self.dropped.values())
         return self.held_before + self.taken - final - self.held

@@ -1,9 +1,9 @@
 """How far a chain is: the lowest timestamp that a later record on time can still have.
 
-Every operator that waits promises something: a reorder, that nothing on time comes out earlier
-than what it holds, or than stream time less grace; a windowed result, that its timestamp lies in a
-window that is still open. Where no operator waits, the latest timestamp is all there is to say: an
-earlier record would come against no promise.
+Every operator that waits makes a promise. A reorder promises that no record on time comes out
+earlier than those it holds, or than stream time less grace. A windowed result promises that its
+timestamp lies in a window that is still open. If no operator waits, there is no promise, and the
+latest timestamp is the answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headrace.services.operators.waits import span_ms
 
 
 def progress_ms(policies: Sequence[AnyOperator], chain: Chain) -> int:
-    """The lowest timestamp that a later record on time can still have when it leaves the chain."""
+    """Return the lowest timestamp that a later record on time can have when it leaves the chain."""
     reached_ms: int | None = None
     for policy, operator in zip(policies, chain.operators, strict=True):
         reached_ms = _behind(policy, operator, reached_ms)
@@ -53,9 +53,10 @@ def _behind(policy: AnyOperator, operator: Operator, before_ms: int | None) -> i
 
 
 def _aggregated(policy: AggregatePolicy, time_ms: int, before_ms: int | None) -> int | None:
-    """A result's timestamp is at least that of the record that changed it.
+    """Return the progress behind an aggregate.
 
-    A session that another one takes up leaves a tombstone, which has its own, earlier time.
+    A result's timestamp is at least that of the record that changed it. But a session that another
+    one takes up leaves a tombstone, which has its own, earlier time.
     """
     window = policy.window
     if window is None or isinstance(window, Unlimited):
@@ -70,7 +71,7 @@ def _suppressed(policy: SuppressPolicy, suppress: Suppress, before_ms: int | Non
     window = policy.window
     if policy.until == "time-limit":
         return _least(suppress.held_from_ms, before_ms)
-    # A pipeline that waits for windows that never close is refused when it is read.
+    # Reading a pipeline refuses one that waits for windows that never close.
     assert window is not None
     assert not isinstance(window, Unlimited)
     return suppress.stream_time_ms - window.grace_ms - span_ms(window)

@@ -1,4 +1,4 @@
-"""Reads one thing off every record of a batch, and sets aside the records that cannot be read."""
+"""Read a value off every record of a batch, and set aside the records that cannot be read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from headrace.services.operators.operator import Aside, Batch, Counts, Step
 What = TypeVar("What")
 _DETAIL_CHARACTERS_MAX = 1_000
 _STACKTRACE_CHARACTERS_MAX = 4_000
-"""The last ones say where it was raised, and what."""
+"""The end of a stack trace says where the exception was raised, and which."""
 
 
 def read_batch(
     batch: Batch, read: Callable[[Record], What], name: str, step: Step, counts: Counts
 ) -> tuple[list[Record], list[int], list[What]]:
-    """Readable records, their causes, and what was read; the others leave the step as dead."""
+    """Return readable records, their causes and values; the others leave the step as dead."""
     counts.taken += len(batch.records)
     try:
         return batch.records, batch.causes, list(map(read, batch.records))
@@ -48,19 +48,19 @@ def _read_one_by_one(
 
 
 def only(is_wanted: Sequence[bool], columns: Iterable[Sequence[Any]]) -> Iterator[list[Any]]:
-    """The wanted places of each column."""
+    """Return the wanted places of each column."""
     return (list(compress(column, is_wanted)) for column in columns)
 
 
 def set_aside_dead(step: Step, counts: Counts, aside: Aside) -> None:
-    """A record leaves for the dead-letter topic."""
+    """Send a record to the dead-letter topic, and count it."""
     counts.dead += 1
     counts.failed += aside.reason is Reason.FAILED
     step.dead.append(aside)
 
 
 def dead_aside(cause: int, operator: str, record: Record, problem: Exception) -> Aside:
-    """A record that a step could not read, or failed on, with what was raised."""
+    """Make a dead record of one that a step could not read, or failed on, with the exception."""
     if isinstance(problem, RecordTooLarge):
         return Aside(cause, operator, record, Reason.TOO_LARGE, str(problem))
     if isinstance(problem, RecordUndecodable) and not isinstance(problem, RecordFailed):
@@ -81,5 +81,5 @@ def dead_aside(cause: int, operator: str, record: Record, problem: Exception) ->
 
 
 def _as_text(said: str) -> str:
-    """What a user's error says may hold halves of characters, which no header holds."""
+    """Replace lone surrogates, which a user's error may have and no header can."""
     return said.encode(errors="backslashreplace").decode()

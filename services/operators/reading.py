@@ -1,7 +1,7 @@
-"""What an operator's rows say, for people: read as the operator wrote them, and changed by nobody.
+"""Read an operator's rows for people, as the operator wrote them, and change none.
 
-A row stands until it is swept, also when its time is over; what is over is counted as a row, and
-told no more. The policy must be the one that the rows were written with: the state's stamp has it.
+A row stays until it is swept, even when its time is over. A row whose time is over is counted, but
+not shown. The policy must be the one with which the rows were written: the state's stamp has it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ What = Literal["held", "id", "window", "value"]
 """A record that waits; an id that is known; a window; a row of a table."""
 _HEADER_KEY, _SPACE = b"\x00", b"\x01"
 _TIMED = 9
-"""Where a row's key goes on behind its space and its time."""
+"""The position in a row's key behind its space and its time."""
 _LENGTH_BYTES = 4
 _held_header = Struct(">qq")
 _signed = Struct(">q")
@@ -55,21 +55,21 @@ class Entry(NamedTuple):
     what: What
     key: bytes | None
     fields: Fields
-    """What is known of it, by name."""
+    """Its properties, by name."""
 
 
 class Reading(NamedTuple):
-    """What all rows of one operator say."""
+    """A summary of all rows of one operator."""
 
     what: What | None
-    """What it keeps; None where it keeps nothing."""
+    """The kind of entries; None where the operator keeps nothing."""
     entries: int
-    """How many of them."""
+    """How many entries there are."""
     first_ms: int | None
     """The earliest of their times."""
     last_ms: int | None
     rows: int
-    """Those included that wait to be swept."""
+    """The number of rows, including those that wait to be swept."""
     stream_time_ms: int | None
 
 
@@ -79,14 +79,14 @@ class View(Protocol):
     prefix: bytes
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """The row of each key, None where there is none."""
+        """Return the row of each key, None where there is none."""
 
     def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Rows with start <= key < end, in order."""
+        """Iterate over rows with start <= key < end, in order."""
 
 
 Found = tuple[int | None, Any]
-"""One thing in a row that is not over: its time, and what is needed to show it."""
+"""One thing in a row that is not over: its time, and the data that is needed to show it."""
 
 
 class _Reader(NamedTuple):
@@ -94,12 +94,12 @@ class _Reader(NamedTuple):
 
     what: What
     find: Callable[[bytes, bytes], list[Found]]
-    """What is in a row, given its key without prefix, and itself."""
+    """Returns the things in a row, given its key without prefix, and the row itself."""
     show: Callable[[bytes, Any], Entry]
 
 
 def read_rows(policy: AnyOperator, view: View) -> Reading:
-    """What an operator keeps, counted."""
+    """Count the entries of an operator."""
     if not keeps_state(policy):
         return Reading(None, 0, None, None, 0, None)
     time_ms, reader = _reader_of(policy, view)
@@ -119,12 +119,12 @@ def read_rows(policy: AnyOperator, view: View) -> Reading:
 
 
 def read_key(policy: AnyOperator, view: View, wanted: bytes) -> Iterator[Entry]:
-    """All that an operator keeps of a record's key, or of an id."""
+    """Yield all entries of a record's key, or of an id."""
     if not keeps_state(policy):
         return
     _, reader = _reader_of(policy, view)
     for key, row in _rows(view, _SPACE, b"\x02"):
-        # Every layout has the record's key, or the id, in the key of its row.
+        # In every layout the key of a row contains the record's key, or the id.
         if wanted in key:
             for _, found in reader.find(key, row):
                 entry = reader.show(key, found)
@@ -139,7 +139,7 @@ def _rows(view: View, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]
 
 
 def _reader_of(policy: AnyOperator, view: View) -> tuple[int | None, _Reader]:
-    """An operator's stream time, and how its rows are read."""
+    """Return an operator's stream time, and a reader of its rows."""
     header = view.get_many([view.prefix + _HEADER_KEY])[0]
     match policy:
         case ReorderPolicy() | MergePolicy():
@@ -167,7 +167,7 @@ def _time(header: bytes | None) -> int:
 
 
 def _held_times(header: bytes | None) -> tuple[int, int]:
-    """Stream time, and the time through which everything was released."""
+    """Return stream time, and the time through which everything was released."""
     return (NO_TIME_MS, NO_TIME_MS) if header is None else _held_header.unpack_from(header)
 
 
@@ -230,7 +230,7 @@ Show = Callable[[bytes | None], Fields]
 
 
 def _windows(window: Window | None, time_ms: int, retention_ms: int, result: Show) -> _Reader:
-    """Windows that can still change, or are kept to be looked up."""
+    """Return a reader of windows that can still change, or are kept to be looked up."""
     if window is None or isinstance(window, Unlimited):
         return _one_window(window, result)
     keep_ms = max(retention_ms, retention_needed_ms(window))

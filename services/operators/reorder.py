@@ -1,9 +1,10 @@
 """Reorder: hold records until no earlier one can come in time.
 
 This is KIP-923's buffer, freed from the join. A record older than stream time less grace is late:
-it never enters and never moves stream time. Any other is held, and leaves when stream time has
-passed it by grace, ordered by (timestamp, key bytes, arrival); one at that very time enters and
-leaves in one step. Without grace nothing is held and there is no state. Rules D3 and D8.
+it never enters and never moves stream time. Any other record is held, and leaves when stream time
+has passed it by grace, ordered by (timestamp, key bytes, arrival). A record at exactly that time
+enters and leaves in one step. Without grace no record is held and there is no state. Rules D3 and
+D8.
 
 State
     0x00                   stream time (8) | released through (8) | held (8) | their weight (8),
@@ -41,10 +42,10 @@ _place_of = itemgetter(0)
 
 
 class PlacePackers(dict[int, Callable[..., bytes]]):
-    """By length of key: what writes a place from its fields; the key is among them."""
+    """Maps a key's length to a function that packs a place from its fields, the key among them."""
 
     def __init__(self, before_key: str, behind_key: str = "") -> None:
-        """The fields before and behind the key, as `struct` writes them."""
+        """Take the fields before and behind the key, as `struct` writes them."""
         super().__init__()
         self._before_key, self._behind_key = before_key, behind_key
 
@@ -81,7 +82,7 @@ class Reorder:
         return self._policy.grace_ms > 0
 
     def _load_header(self, header: bytes) -> tuple[int, int]:
-        """Take up the header; how many records are held, and through which time all have left."""
+        """Load the header; return how many records are held, and through which time all left."""
         self._time_ms, through_ms, held, self._weight, self._arrivals = unpack_fields(
             _header, header
         )
@@ -89,7 +90,7 @@ class Reorder:
 
     def _load(self, held: int, through_ms: int) -> None:
         if self._policy.buffer.bytes is None:
-            # Nobody keeps it from here on; who bounds it again weighs anew.
+            # Without a bound nobody keeps the weight; a later bound weighs the records anew.
             self._weight = 0
         if self._spills:
             self._held.in_memory_max = self._bounds.in_memory_max(held, self._weight)
@@ -98,14 +99,14 @@ class Reorder:
         self._held.recalled = None
 
     def _reweigh(self, _place: bytes, record: Record) -> None:
-        """Take up a weight that was not kept before the policy bounded it."""
+        """Add the weight of a record that was held before the policy bounded bytes."""
         self._weigh([record], 1)
 
     def _decode(self, place: bytes, row: bytes) -> Record:
         return decode_record(self._key_at(place), row)
 
     def _key_at(self, place: bytes) -> bytes | None:
-        """The key of the record at a place."""
+        """Return the key of the record at a place."""
         return key_in(place[len(self._space) + 8 :])
 
     @property
@@ -120,21 +121,21 @@ class Reorder:
 
     @property
     def releases_when_idle(self) -> bool:
-        """Whether silence lets something go that is held now."""
+        """Whether silence releases records that are held now."""
         return self._policy.idle_ms is not None and self._held.count > 0
 
     @property
     def held_from_ms(self) -> int | None:
-        """Nothing that is held is earlier; None where nothing is held."""
+        """No held record is earlier; None where none is held."""
         return self._held.next_ms if self._held.count else None
 
     @property
     def held_bytes(self) -> int | None:
-        """The weight of what is held; None where it is not kept, because nothing bounds it."""
+        """The weight of the held records; None where nothing bounds it, so it is not kept."""
         return None if self._policy.buffer.bytes is None else self._weight
 
     def process(self, batch: Batch) -> Step:
-        """Hold what is early, let go of what is due."""
+        """Hold records that are early, release those that are due."""
         self.counts.taken += len(batch.records)
         step = Step(Batch([], []))
         if self._policy.grace_ms == 0:
@@ -155,7 +156,7 @@ class Reorder:
                 self._decide(step, [record], Verdict.FORWARDED, Reason.NO_GRACE, cause)
 
     def _process_one_by_one(self, step: Step, batch: Batch) -> None:
-        """Bounds are looked at after every record, and explanations have one cause each."""
+        """Check the buffer's bounds after every record, and give each explanation one cause."""
         for record, cause in zip(batch.records, batch.causes, strict=True):
             self._take(step, [record], [cause])
             if self._is_full():
@@ -164,10 +165,10 @@ class Reorder:
                     return
 
     def _take(self, step: Step, records: list[Record], causes: list[int]) -> None:
-        """Hold records, then let go of all that is due.
+        """Hold records, then release all that are due.
 
-        What is released by the end of a batch is the same as record by record: an item's cause is
-        the first record that moved the due time to it, and none is held at a time that is due.
+        A batch releases the same records as single records would. A record's cause is the first
+        record that moved the due time to it, and no record is held at a time that is due.
         """
         grace_ms = self._policy.grace_ms
         times_ms = list(map(_time_of, records))
@@ -192,7 +193,7 @@ class Reorder:
             because = self._causes(released, due_before_ms, causes[0], arrivals)
             self._forward(step, released, because)
             return
-        # By place in the batch: what an operator before lets go at once has one cause.
+        # Sort by place in the batch: records that were released together share a cause.
         arrivals = zip(times_ms, range(len(records)), strict=True)
         places = self._causes(released, due_before_ms, 0, arrivals)
         both = sorted([*zip(places, released, strict=True), *passed], key=_place_of)
@@ -201,7 +202,7 @@ class Reorder:
     def _sift(
         self, step: Step, records: list[Record], causes: list[int], due_ms: int
     ) -> tuple[list[Record], list[tuple[int, Record]]]:
-        """Tell the records that enter from those that leave at once, and put late ones aside."""
+        """Split records into those that enter and those that leave at once; put late ones aside."""
         grace_ms, time_ms = self._policy.grace_ms, self._time_ms
         entering: list[Record] = []
         passed: list[tuple[int, Record]] = []
@@ -220,7 +221,7 @@ class Reorder:
         return entering, passed
 
     def _hold(self, step: Step, records: list[Record], times_ms: list[int], cause: int) -> None:
-        """Give each record its place."""
+        """Give each record its place in the buffer."""
         space, packers = self._space, self._place_packers
         arrivals = count(self._arrivals)
         places = [
@@ -240,7 +241,7 @@ class Reorder:
     def _causes(
         self, released: list[Record], due_ms: int, cause: int, arrivals: Iterator[tuple[int, int]]
     ) -> list[int]:
-        """Of each record that leaves: the first arrival at which it was due."""
+        """Return, for each record that leaves, the first arrival at which it was due."""
         grace_ms = self._policy.grace_ms
         causes: list[int] = []
         for record in released:
@@ -256,7 +257,7 @@ class Reorder:
     def _explain_leaving(
         self, step: Step, released: list[Record], passed: list[tuple[int, Record]], cause: int
     ) -> None:
-        """Say why records left; where explanations are asked for, all have one cause."""
+        """Explain why records left; with explanations on, all have one cause."""
         self._decide(step, released, Verdict.FORWARDED, Reason.GRACE_OVER, cause)
         for _, record in passed:
             is_late = record.timestamp_ms < self._time_ms - self._policy.grace_ms
@@ -264,7 +265,7 @@ class Reorder:
             self._decide(step, [record], Verdict.FORWARDED, why, cause)
 
     def _weigh(self, records: list[Record], sign: int) -> None:
-        """Weight costs every record something, so it is kept where it is bounded."""
+        """Count the weight of records, if it is bounded, since every record costs some time."""
         if self._policy.buffer.bytes is not None:
             self._weight += sign * records_weight(records)
 
@@ -274,7 +275,7 @@ class Reorder:
         self.counts.forwarded += len(records)
 
     def _put_aside(self, step: Step, record: Record, cause: int, time_ms: int) -> None:
-        """A late record that the policy does not forward."""
+        """Drop a late record, or send it to the late topic."""
         verdict = Verdict.LATE
         if self._policy.late == "drop":
             verdict = Verdict.DROPPED
@@ -288,7 +289,7 @@ class Reorder:
             self._decide(step, [record], verdict, Reason.PAST_GRACE, cause)
 
     def _is_full(self) -> bool:
-        """Whether bounds are crossed; where a buffer spills they are memory's, and never are."""
+        """Return whether a bound is crossed; a spilling buffer's are its memory's, so never."""
         if self._spills:
             return False
         return self._held.count > self._records_max or self._weight > self._bytes_max
@@ -316,7 +317,7 @@ class Reorder:
             held.spill()
 
     def advance(self, time_ms: int) -> Step:
-        """The source is as far as that, though no record says so: what is past its grace leaves."""
+        """Move the source's time though no record says so; release records past their grace."""
         step = Step(Batch([], []))
         if self._policy.grace_ms and time_ms > self._time_ms:
             self._time_ms = time_ms
@@ -329,10 +330,10 @@ class Reorder:
         return step
 
     def release_idle(self) -> Step:
-        """Let go of everything, because the source was silent for as long as the policy allows.
+        """Release everything, because the source was silent for as long as the policy allows.
 
-        Stream time moves as if a record had come a grace later than the latest, so that what left
-        stays before all that still comes.
+        Stream time moves as if a record had come a grace later than the latest, so that the
+        released records stay before all that still come.
         """
         step = Step(Batch([], []))
         self._time_ms += self._policy.grace_ms
@@ -345,7 +346,7 @@ class Reorder:
         return step
 
     def save(self) -> None:
-        """Put what is held, and the header."""
+        """Put the held records, and the header."""
         if self._keeps_state:
             self._held.save()
             self._view.put_many({self._header_key: self._packed_header()})
@@ -366,12 +367,12 @@ class Reorder:
 
 
 def key_in(order: bytes) -> bytes | None:
-    """The key of the record whose place ends so behind its time."""
+    """Return the key of a record from its order, the part of its place behind the time."""
     order = order[:-_ARRIVAL_BYTES]
     return None if order == _NULL_KEY else order[1:]
 
 
 def times_in(header: bytes) -> tuple[int, int]:
-    """Stream time, and the time through which everything was released."""
+    """Return stream time, and the time through which everything was released."""
     time_ms, through_ms, *_ = unpack_fields(_header, header)
     return time_ms, through_ms

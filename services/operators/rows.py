@@ -1,7 +1,7 @@
 """The bytes of rows that several operators write.
 
 Every integer is big-endian. A row's first byte is its format; a reader refuses formats it does
-not know, so that no newer state is misread.
+not know, so that it misreads no newer state.
 
 time      8 bytes   milliseconds + 2^63, so that byte order is time order, negative times included
 
@@ -33,7 +33,7 @@ from headrace.contracts.record import Headers, Record
 RECORD_FORMAT = 1
 TIME_BIAS = 1 << 63
 make_record: Callable[[tuple[Any, ...]], Record] = partial(tuple.__new__, Record)
-"""A record from its fields; half the price of calling `Record` with them."""
+"""Makes a record of its fields, at half the price of calling `Record` with them."""
 _NO_OFFSET = -(1 << 63)
 _time = Struct(">Q")
 _record = Struct(">BqqiHHi")
@@ -47,17 +47,17 @@ _pack_time = _time.pack
 
 
 def pack_time(time_ms: int) -> bytes:
-    """Eight bytes whose order is time order."""
+    """Pack a time into eight bytes whose order is time order."""
     return _pack_time(time_ms + TIME_BIAS)
 
 
 def pack_length_ms(length_ms: int) -> bytes:
-    """A length of time, as its row has it."""
+    """Pack a length of time."""
     return _pack_time(length_ms)
 
 
 def unpack_length_ms(row: bytes, start: int = 0) -> int:
-    """The length of time that stands at `start`; never zero, since something was divided by it."""
+    """Unpack the length of time at `start`; refuse zero, since operators divide by it."""
     length_ms = int.from_bytes(row[start : start + 8], "big")
     if len(row) < start + 8 or length_ms == 0:
         message = f"a row of {len(row)} bytes has no length of time at byte {start}"
@@ -66,7 +66,7 @@ def unpack_length_ms(row: bytes, start: int = 0) -> int:
 
 
 def unpack_time(row: bytes, start: int = 0) -> int:
-    """The time that stands at `start`."""
+    """Unpack the time at `start`."""
     if len(row) < start + _time.size:
         message = f"a row of {len(row)} bytes ends inside a time"
         raise StateCorrupt(message)
@@ -74,7 +74,7 @@ def unpack_time(row: bytes, start: int = 0) -> int:
 
 
 def unpack_fields(fields: Struct, row: bytes) -> tuple[Any, ...]:
-    """The fields of a row that has nothing else."""
+    """Unpack the fields of a row that has nothing else."""
     if len(row) != fields.size:
         message = f"a row that has {fields.size} bytes has {len(row)}"
         raise StateCorrupt(message)
@@ -82,9 +82,9 @@ def unpack_fields(fields: Struct, row: bytes) -> tuple[Any, ...]:
 
 
 def encode_records(records: Collection[Record]) -> list[bytes]:
-    """Records, but for their keys, as rows."""
+    """Encode records, except for their keys, as rows."""
     rows: list[bytes] = []
-    # By identity, for all records are alive: a window's results share their headers.
+    # By identity, since all records are alive: a window's results share their headers.
     packed: dict[int, bytes] = {}
     last_topic, last_partition, last_count = "", 0, 0
     packers = _packers_of("", 0, 0)
@@ -99,7 +99,7 @@ def encode_records(records: Collection[Record]) -> list[bytes]:
         if value is None or offset is None:
             rows.append(_encode_any(record, packed_headers))
             continue
-        # Nearly every record: one call writes the whole row, but for its headers.
+        # The way of nearly every record: one call packs the whole row, except for its headers.
         count = len(headers)
         if topic != last_topic or partition != last_partition or count != last_count:
             last_topic, last_partition, last_count = topic, partition, count
@@ -126,7 +126,7 @@ def _encode_any(record: Record, packed_headers: bytes) -> bytes:
 
 
 class _Packers(dict[int, tuple[Callable[..., bytes], bytes]]):
-    """By length of value: what packs a record of one origin up to its headers, and its middle.
+    """Maps a value's length to what packs a record of one origin up to its headers, and its middle.
 
     The middle is all that such records have in common, from the partition to the topic.
     """
@@ -163,7 +163,7 @@ def _encode_headers(headers: Headers) -> bytes:
 
 
 def decode_record(key: bytes | None, row: bytes) -> Record:
-    """The record with this key and row."""
+    """Decode the record with this key and row."""
     require_format(row, RECORD_FORMAT, "record")
     if len(row) < _record.size:
         message = f"a record's row ends after {len(row)} bytes, inside its first fields"
@@ -173,7 +173,7 @@ def decode_record(key: bytes | None, row: bytes) -> Record:
     offset = None if number == _NO_OFFSET else number
     value_at = _record.size + topic_length
     if header_count == 0 and len(row) == value_at + value_length:
-        # Nearly every record; a null value's length is -1, which no row is as short as.
+        # The way of nearly every record; a null value's length is -1, too short for any row.
         topic = _topic(row[_record.size : value_at])
         return make_record((key, row[value_at:], timestamp_ms, (), topic, partition, offset))
     reader = RowReader(row, _record.size)
@@ -185,7 +185,7 @@ def decode_record(key: bytes | None, row: bytes) -> Record:
 
 
 def _topic(topic_bytes: bytes) -> str:
-    """A topic's name; the same few come with every record, and each is kept once."""
+    """Return a topic's name; records share the same few, and each is kept once."""
     topic = _topics.get(topic_bytes)
     if topic is None:
         if len(_topics) >= _TOPICS_MAX:
@@ -231,7 +231,7 @@ class RowReader:
         self._position = position
 
     def take(self, length: int) -> bytes:
-        """The next `length` bytes."""
+        """Take the next `length` bytes."""
         end = self._position + length
         if length < 0 or end > len(self._row):
             message = f"a row of {len(self._row)} bytes ends inside a field of {length}"
@@ -241,15 +241,15 @@ class RowReader:
         return field
 
     def take_nullable(self, length: int) -> bytes | None:
-        """The next `length` bytes; null where the length is -1."""
+        """Take the next `length` bytes; null where the length is -1."""
         return None if length == -1 else self.take(length)
 
     def rest(self) -> bytes:
-        """All bytes that were not taken."""
+        """Take all bytes that were not taken."""
         return self.take(len(self._row) - self._position)
 
     def has_more(self) -> bool:
-        """Whether bytes are left."""
+        """Return whether bytes are left."""
         return self._position < len(self._row)
 
     def require_end(self) -> None:

@@ -1,8 +1,8 @@
-"""Sample: keep one key in so many, whole.
+"""Sample: keep one key in so many, with all of its records.
 
-A key's own bytes decide, by a hash that has nothing to do with the one by which producers choose a
-partition. So a key is kept in every partition, run and pipeline, or in none: duplicates stay beside
-what they repeat, a table's rows stay whole, and samples of two topics can be joined.
+A hash of the key's bytes decides. It has nothing to do with the hash by which producers choose a
+partition. So a key is kept in every partition, run and pipeline, or in none. Duplicates stay beside
+their first record, a table's rows stay complete, and samples of two topics can be joined.
 """
 
 from __future__ import annotations
@@ -57,4 +57,4 @@ class Sample:
         return Decision(self.name, record, verdict, reason, (("every", self._every),), cause)
 
     def save(self) -> None:
-        """Nothing to do: a sample remembers nothing."""
+        """Do nothing: a sample has no state."""

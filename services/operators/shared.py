@@ -1,4 +1,4 @@
-"""What is computed of headers, once for each that records share.
+"""Compute something of headers, once for all records that share them.
 
 A window gives all its results the same headers, as one object; most other records have none.
 """
@@ -14,7 +14,7 @@ Computed = TypeVar("Computed")
 
 
 def of_each(headers: Sequence[Headers], compute: Callable[[Headers], Computed]) -> list[Computed]:
-    """What is computed of each, in order; once for neighbours that are the same object."""
+    """Return the result for each, in order; compute once for neighbours that are one object."""
     computed: list[Any] = []
     shared: Headers | None = None
     found: Any = None

@@ -2,15 +2,15 @@
 
 The time of an update is fixed when its key enters the buffer: its timestamp (until a time limit)
 or the end of its window (until the window closes). Later updates of the key replace it and keep
-its place. What is due leaves in the order (time, key bytes) as the last update that came, with
-that update's timestamp and headers; then, if the buffer is over its bounds, the answer to that
-follows. Rules B1 to B9.
+its place. Due updates leave in the order (time, key bytes), each as the last one of its key, with
+that update's timestamp and headers. If the buffer is over its bounds after that, the policy's
+answer follows. Rules B1 to B9.
 
 State
     0x00                      stream time (8) | released through (8) | held (8) | their weight (8)
                               | how many of them, the earliest, have no row 0x02 (8)
     0x01 time (8) key         an update, see `updates`
-    0x02 key                  the time (8) of an update that stands, or stood, on disk alone
+    0x02 key                  the time (8) of an update that is, or was, on disk alone
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ class Suppress:
 
     @property
     def held_from_ms(self) -> int | None:
-        """Nothing that is held entered with an earlier time; None where nothing is held."""
+        """No held update entered with an earlier time; None where none is held."""
         return self._held.next_ms if self.count else None
 
     def _load(self, header: bytes) -> None:
-        """Go on; an update without row 0x02 must be in memory to be found by its key."""
+        """Load the saved state; updates without row 0x02 must be in memory to be found by key."""
         time_ms, through_ms, held, self.weight, without_place = unpack_fields(_header, header)
         self.stream_time_ms = time_ms
         if self._spills:
@@ -98,11 +98,11 @@ class Suppress:
 
     @property
     def released_through_ms(self) -> int:
-        """Nothing is held that was due then, or before."""
+        """Every update that was due then, or before, has left."""
         return self._held.released_through_ms
 
     def reach(self, keys: Iterable[bytes | None]) -> Mapping[bytes, Update]:
-        """What is held in memory, by key; what is held of these keys is among it."""
+        """Load the held updates of these keys; return all updates in memory, by key."""
         if not self._held.is_all_in_memory:
             self._held.save()
             wanted = [key for key in {*keys} if key is not None and key not in self._updates]
@@ -110,9 +110,9 @@ class Suppress:
         return self._updates
 
     def process(self, batch: Batch) -> Step:
-        """Hold every update, let go of what is due."""
+        """Hold every update, release those that are due."""
         self.counts.taken += len(batch.records)
-        # A final result replaces nothing: what follows sees events, as behind Kafka's toStream.
+        # A final result replaces nothing: operators behind see events, as behind Kafka's toStream.
         step = Step(Batch([], [], None if batch.olds is None or self._final else []))
         self.reach(map(_key_of, batch.records))
         if self._explain or self._could_fill(batch):
@@ -125,7 +125,7 @@ class Suppress:
         return step
 
     def advance(self, time_ms: int) -> Step:
-        """The source is as far as that, though no record says so: what is due leaves."""
+        """Move the source's time though no record says so; release updates that are due."""
         step = Step(Batch([], [], None if self._final else []))
         time_ms = self.stream_time_ms = max(self.stream_time_ms, time_ms)
         self._release(step, self._held.release_through(time_ms - self.wait_ms), NO_CAUSE)
@@ -133,7 +133,7 @@ class Suppress:
         return step
 
     def _could_fill(self, batch: Batch) -> bool:
-        """Whether the buffer would be full if nothing left and nothing was replaced."""
+        """Return whether the buffer would be full if no update left and none was replaced."""
         if not self._spills and self.count + len(batch.records) > self._records_max:
             return True
         if self._spills or self._bytes_max == UNBOUNDED:
@@ -143,7 +143,7 @@ class Suppress:
         return self.weight + sum(weights) + olds > self._bytes_max
 
     def _take_one_by_one(self, step: Step, batch: Batch) -> None:
-        """Bounds are looked at after every update, and explanations have one cause each."""
+        """Check the buffer's bounds after every update, and give each explanation one cause."""
         held, wait_ms = self._held, self.wait_ms
         through_ms = max(self.stream_time_ms - wait_ms, held.released_through_ms)
         arrivals = self._readable(step, batch)
@@ -161,7 +161,7 @@ class Suppress:
                 return
 
     def _hold(self, record: Record, old: bytes | None, due_ms: int, weight: int) -> None:
-        """An update enters the buffer, or takes the place of the one that is held."""
+        """Add an update to the buffer, or replace the one of its key."""
         key = record[0] or b""
         update = self._updates.get(key)
         prior = old if update is None else update.prior
@@ -179,7 +179,7 @@ class Suppress:
             self._held.unsaved[update.place] = update
 
     def _release(self, step: Step, updates: list[Update], cause: int) -> None:
-        """Updates are due by one record."""
+        """Forward updates that one record made due."""
         if updates:
             self._forget(updates)
             self.samples.take([self.weight], [self.count])
@@ -192,9 +192,9 @@ class Suppress:
         self.count -= len(updates)
 
     def _take(self, step: Step, batch: Batch) -> None:  # noqa: PLR0915 - see below
-        """Hold updates; what is due by the end of the batch leaves on the way there.
+        """Hold updates; those that are due by the end of the batch leave on the way there.
 
-        Every update passes the loop, so nothing is called there that can be done for all at once.
+        Every update passes the loop, so the loop calls nothing that can be done for all at once.
         """
         records, causes, olds, dues_ms, weights = self._readable(step, batch)
         if not records:
@@ -220,7 +220,7 @@ class Suppress:
                 reached_ms = timestamp_ms
             update = updates.get(key)
             if update is None:
-                # What it replaces is the value before it entered, too, and counts once.
+                # The value that it replaces is also the value before it entered, and counts once.
                 held_weight = own_weight if old is None else own_weight + len(old)
                 if due_ms != begun_ms:  # a window's results are due together
                     begun_ms, beginning = due_ms, space + _pack_time(due_ms + TIME_BIAS)
@@ -253,8 +253,8 @@ class Suppress:
             sizes.append(weight)
             counts.append(count)
         if due and through_ms > held.released_through_ms:
-            held.released_through_ms = through_ms  # what entered and left in here was never held
-        # Those that entered are the growth of the buffer and what left it; all others merged.
+            held.released_through_ms = through_ms  # updates that came and left here were never held
+        # The buffer grew by the updates that entered, less those that left; all others merged.
         self.counts.merged += len(records) - (count - self.count + len(due))
         self.weight, self.count = weight, count
         self.samples.take(sizes, counts)
@@ -262,7 +262,7 @@ class Suppress:
         self._leave(step, due, because, self._reason)
 
     def _readable(self, step: Step, batch: Batch) -> Arrivals:
-        """The updates that can be held, each with the time that its place begins with."""
+        """Return the updates that can be held, each with the time that its place begins with."""
         records, causes = batch.records, batch.causes
         olds = batch.olds or [None] * len(records)
         dues_ms: Any
@@ -281,14 +281,14 @@ class Suppress:
         return Arrivals(*only(is_good, arrivals))
 
     def _explain_arrival(self, step: Step, record: Record, cause: int) -> None:
-        """An update is held; one that it replaces is merged."""
+        """Explain that an update is held, and that the one it replaces is merged."""
         update = self._updates.get(record.key or b"")
         if update is not None:
             self._decide(step, update.record, Verdict.MERGED, Reason.UPDATED, cause)
         self._decide(step, record, Verdict.HELD, Reason.WAITING, cause)
 
     def _refuse(self, step: Step, record: Record, cause: int) -> None:
-        """An update without key, or one that says nowhere which window it belongs to."""
+        """Drop an update without key; an update that names no window is dead."""
         if record.key is None:
             self.counts.drop(Reason.NULL_KEY)
             if self._explain:
@@ -299,7 +299,7 @@ class Suppress:
         set_aside_dead(step, self.counts, dead)
 
     def _leave(self, step: Step, updates: list[Update], causes: list[int], reason: Reason) -> None:
-        """Updates leave as the records that they are; an empty final result is dropped."""
+        """Forward updates as the records that they are; drop empty final results."""
         places = {
             self._place_space + (update.record[0] or b""): None
             for update in updates
@@ -331,7 +331,7 @@ class Suppress:
         return over and not self._spills
 
     def _make_room(self, step: Step, cause: int) -> bool:
-        """Do what the policy says where the buffer is full; False where it must shut down."""
+        """Do what the policy says if the buffer is full; return False if it must shut down."""
         if self._policy.buffer.when_full == "shut-down":
             sentence = (
                 f"operator `{self.name}` holds {self.count} updates of {self.weight} bytes, more"
@@ -349,7 +349,7 @@ class Suppress:
         return True
 
     def _spill(self, batch: Batch) -> None:
-        """Keep memory within its bounds, and updates that stand on disk alone out of it."""
+        """Keep memory within its bounds, and forget updates that are on disk alone."""
         held = self._held
         held.in_memory_max = self._bounds.in_memory_max(held.count, self.weight)
         outside = held.spill() if held.in_memory > held.in_memory_max else []
@@ -365,7 +365,7 @@ class Suppress:
         self._view.put_many(places)
 
     def _recall(self, wanted: list[bytes]) -> None:
-        """Bring updates of these keys into reach that stand on disk alone."""
+        """Load updates of these keys that are on disk alone."""
         times = self._view.get_many([self._place_space + key for key in wanted])
         places = [
             self._space + checked_time(time) + key
@@ -385,7 +385,7 @@ class Suppress:
         return place[start : start + 8], place[start + 8 :]
 
     def save(self) -> None:
-        """Put what is held, and the header."""
+        """Put the held updates, and the header."""
         held = self._held
         held.save()
         header = _header.pack(

@@ -1,4 +1,4 @@
-"""Table: the latest value by key; what follows sees the old value beside the new one.
+"""Table: the latest value by key; the operators behind it see the old value beside the new one.
 
 Latest means latest by offset. A record without key is dropped: it is no row. A null value deletes
 the row and is forwarded, even where the row was unknown. Rule A5.
@@ -57,10 +57,10 @@ class Table:
         return step
 
     def _recall(self, batch: Batch) -> dict[bytes, bytes | None]:
-        """The rows of all keys of the batch."""
+        """Return the rows of all keys of the batch."""
         keys = {record[0] for record in batch.records}
         row_keys = [self._space + key for key in keys if key is not None]
         return dict(zip(row_keys, self._view.get_many(row_keys), strict=True))
 
     def save(self) -> None:
-        """Nothing to do: rows were put with their batch."""
+        """Do nothing: rows were put with their batch."""

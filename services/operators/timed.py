@@ -1,4 +1,4 @@
-"""What aggregate and distinct share: stream time as their header, and verdicts that show it."""
+"""The base of aggregate and distinct: stream time as their header, and verdicts that show it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Timed:
         return self._time_ms
 
     def advance(self, time_ms: int) -> Step:
-        """The source is as far as that, though no record says so."""
+        """Move stream time to the source's, though no record says so."""
         self._time_ms = max(self._time_ms, time_ms)
         return Step(Batch([], []))
 
     def save(self) -> None:
-        """Put stream time; all else was put with its batch."""
+        """Put stream time; everything else was put with its batch."""
         self._view.put_many({self._header_key: pack_time(self._time_ms)})
 
     def _drop(self, step: Step, record: Record, cause: int, reason: Reason) -> None:

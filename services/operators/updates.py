@@ -1,4 +1,4 @@
-"""What suppress holds for each key, as an object and as a row; and samples of how much it holds.
+"""The update that suppress holds for each key, as an object and as a row; buffer samples.
 
 update    1 byte    format, 1
           4 bytes   length of prior, -1 for null
@@ -31,7 +31,7 @@ from headrace.services.operators.weight import replaced_weight, update_weights
 
 UPDATE_FORMAT = 1
 UPDATE_SPACE = b"\x01"
-"""What the keys of their rows begin with."""
+"""The first byte of the keys of updates' rows."""
 _BEHIND_SPACE = b"\x02"
 _NULL = -1
 _AS_PRIOR = -2
@@ -42,7 +42,7 @@ _head = Struct(">Bii")
 
 @dataclass(slots=True)
 class Update:
-    """What is held for one key."""
+    """The update that is held for one key."""
 
     place: bytes
     """Its row key; fixed while the key is held."""
@@ -55,7 +55,7 @@ class Update:
     record: Record
     weight: int
     has_place_row: bool = False
-    """Whether a row 0x02 of its key may stand on disk."""
+    """Whether the disk may have a row 0x02 of its key."""
 
 
 class Arrivals(NamedTuple):
@@ -79,7 +79,7 @@ class BufferSamples:
     count_max: int = 0
 
     def take(self, sizes: list[int], counts: list[int]) -> None:
-        """More samples; a size and a count each."""
+        """Add samples, of a size and a count each."""
         self.samples += len(sizes)
         self.size_sum += sum(sizes)
         self.count_sum += sum(counts)
@@ -92,11 +92,11 @@ class WindowEnds:
     """The ends of windows that headers name; the same few windows come again and again."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
+        """Begin without any known window."""
         self._ends: dict[bytes | None, int | None] = {}
 
     def of(self, headers: Headers) -> int | None:
-        """The end of the window that the headers name, None where they name none."""
+        """Return the end of the window that the headers name, None where they name none."""
         value = None
         for name, content in headers:
             if name == WINDOW_HEADER:
@@ -110,7 +110,7 @@ class WindowEnds:
 
 
 def encode_updates(updates: Iterable[Update]) -> list[bytes]:
-    """Updates as rows."""
+    """Encode updates as rows."""
     updates = list(updates)
     prior: bytes | None = None
     old: bytes | None = None
@@ -119,7 +119,7 @@ def encode_updates(updates: Iterable[Update]) -> list[bytes]:
     for update, row in zip(
         updates, encode_records([update.record for update in updates]), strict=True
     ):
-        # What is replaced is mostly nothing, or the value with which every aggregate begins.
+        # Most updates replace nothing, or the value with which every aggregate begins.
         if update.prior is not prior or update.old is not old:
             prior, old = update.prior, update.old
             beginning = _beginning(prior, old)
@@ -128,7 +128,7 @@ def encode_updates(updates: Iterable[Update]) -> list[bytes]:
 
 
 def _beginning(prior: bytes | None, old: bytes | None) -> bytes:
-    """What a row begins with, before the record."""
+    """Encode the beginning of a row, before the record."""
     if old is None:
         old_length = _NULL
     elif old == prior:
@@ -140,7 +140,7 @@ def _beginning(prior: bytes | None, old: bytes | None) -> bytes:
 
 
 def decode_update(time_at: int, place: bytes, row: bytes) -> Update:
-    """The update with this row and row key, in which its time begins at `time_at`."""
+    """Decode the update with this row and row key, in which its time begins at `time_at`."""
     require_format(row, UPDATE_FORMAT, "suppressed update")
     reader = RowReader(row, 0)
     _, prior_length, old_length = _head.unpack(reader.take(_head.size))
@@ -153,14 +153,14 @@ def decode_update(time_at: int, place: bytes, row: bytes) -> Update:
 
 
 def read_updates(view: View) -> Iterator[Update]:
-    """Every update that a suppress has in its view, in the order in which they leave."""
+    """Yield every update that a suppress has in its view, in the order in which they leave."""
     space, end = view.prefix + UPDATE_SPACE, view.prefix + _BEHIND_SPACE
     for place, row in view.range(space, end):
         yield decode_update(len(space), place, row)
 
 
 def checked_time(row: bytes) -> bytes:
-    """The time of an update that stands on disk alone, from its row."""
+    """Return the time of an update that is on disk alone, from its row."""
     if len(row) != _TIME_BYTES:
         message = f"a suppressed update's place has {len(row)} bytes, not {_TIME_BYTES}"
         raise StateCorrupt(message)
@@ -168,7 +168,7 @@ def checked_time(row: bytes) -> bytes:
 
 
 def waiting_time_ms(policy: SuppressPolicy) -> int:
-    """How far stream time must have passed an update's time.
+    """Return how far stream time must have passed an update's time.
 
     A session or sliding window can still change at the very moment at which its grace ends, so
     its result waits one millisecond longer (rule B3).

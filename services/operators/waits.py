@@ -1,4 +1,4 @@
-"""How far operators that wait hold back, by the time of what comes to them."""
+"""How far operators that wait hold records back, by the records' own time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.contracts.policies import (
 
 
 def held_back_ms(policy: AnyOperator) -> int:
-    """How far behind the latest that came the latest stands that left."""
+    """Return how far the latest record that left is behind the latest that came."""
     match policy:
         case ReorderPolicy():
             return policy.grace_ms
@@ -32,7 +32,7 @@ def held_back_ms(policy: AnyOperator) -> int:
 
 
 def waits_ms(policies: Sequence[AnyOperator]) -> int:
-    """How long, by the source's time, a record may wait until it leaves the last of them."""
+    """Return how long, by the source's time, a record may wait until it leaves the last of them."""
     return sum(map(_waits_ms, policies))
 
 
@@ -49,7 +49,7 @@ def _closes_after_ms(window: Window | None) -> int:
 
 
 def span_ms(window: Window) -> int:
-    """How far from its end, when it closes, a window's result may be dated."""
+    """Return how far a result's timestamp may be from the end of its window."""
     match window:
         case Tumbling() | Hopping():
             return window.size_ms

@@ -1,6 +1,6 @@
-"""What held records weigh, as Kafka Streams counts it (rules B7 and D7).
+"""The weight of held records, as Kafka Streams counts it (rules B7 and D7).
 
-Sizes are those of serialised bytes, null weighs nothing. The header that carries a windowed
+Sizes are those of serialised bytes; null weighs nothing. The header that carries a windowed
 result's window weighs nothing either: in Kafka Streams the window is part of the key alone.
 """
 
@@ -15,7 +15,7 @@ _HELD_UPDATE = 8 + 8 + 8 + 4
 
 
 def records_weight(records: list[Record]) -> int:
-    """The weight of records held for their time."""
+    """Return the weight of records held for their time."""
     weight = _HELD_RECORD * len(records)
     for key, value, _, headers, topic, _, _ in records:
         weight += len(topic)
@@ -29,7 +29,7 @@ def records_weight(records: list[Record]) -> int:
 
 
 def update_weights(records: list[Record]) -> list[int]:
-    """The weights of held updates, but for the values that they replace."""
+    """Return the weights of held updates, without the values that they replace."""
     of_headers = of_each([record[3] for record in records], headers_weight)
     return [
         _HELD_UPDATE + weight + len(key or b"") + len(value or b"") + len(topic)
@@ -38,7 +38,7 @@ def update_weights(records: list[Record]) -> list[int]:
 
 
 def replaced_weight(prior: bytes | None, old: bytes | None) -> int:
-    """The weight of what a held update replaces.
+    """Return the weight of the values that a held update replaces.
 
     `prior` is the value before its key entered the buffer, `old` the value before this update.
     """
@@ -47,5 +47,5 @@ def replaced_weight(prior: bytes | None, old: bytes | None) -> int:
 
 
 def headers_weight(headers: Headers) -> int:
-    """The weight of headers: characters of each name, bytes of each value."""
+    """Return the weight of headers: characters of each name, bytes of each value."""
     return sum(len(name) + len(value or b"") for name, value in headers if name != WINDOW_HEADER)

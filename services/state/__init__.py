@@ -1,1 +1,1 @@
-"""Where operators keep their state: memory or RocksDB, seen through an overlay."""
+"""The stores of operators' state: memory or RocksDB, seen through an overlay."""

@@ -13,9 +13,9 @@ length of store's name (1) name key  the row; null where it was deleted
                                      of them counts any more, see `purging`
 0x00 'history'                       what `purging` goes by
 
-The store without a name holds what is about the state as a whole. Its position ends a commit: the
-rows since the last one belong together. Whoever restores takes up whole commits alone; rows behind
-the last position were sent by somebody who did not live to finish, and never count.
+The store without a name holds rows about the state as a whole. Its position ends a commit: the rows
+since the last position belong together. A restore takes up whole commits alone. Rows behind the
+last position come from an instance that died before its commit, and never count.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from headrace.contracts.record import Record, offset_of
 from headrace.services.state.overlay import Overlay, StoreView
 
 ABOUT = ""
-"""The store that holds what is about the state as a whole."""
+"""The store that holds rows about the state as a whole."""
 _STAMP_KEY = b"stamp"
 _POSITION_KEY = b"position"
 _CLEANED_KEY = b"cleaned"
@@ -44,32 +44,32 @@ ChangelogRecord = tuple[bytes, bytes | None]
 
 
 class Stamp(NamedTuple):
-    """Who writes a changelog: with other options the same rows would mean something else."""
+    """The writer of a changelog and its options, since those decide what the rows mean."""
 
     layout: int
     pipeline: str
     topic: str
-    """Where the records come from whose offset is the position."""
+    """The topic that the records come from; the position is an offset in it."""
     operators: list[dict[str, Any]]
     topic_id: str | None = None
-    """Which topic of that name it is; None where nobody knew, as in old stamps."""
+    """Which topic of that name it is; None where it was unknown, as in old stamps."""
     partitions: int | None = None
-    """How many that topic had."""
+    """How many partitions that topic had."""
     spread_over: int | None = None
-    """Over how many partitions of the next topic records are spread by id."""
+    """The number of partitions of the next topic, over which records are spread by id."""
 
 
 _SINCE_LATER = tuple(Stamp._field_defaults)
 
 
 def read_stamp(about: StoreView) -> Stamp | None:
-    """Who wrote this state, None where it is new."""
+    """Return the stamp of this state's writer, None where the state is new."""
     row = about.get_many([about.prefix + _STAMP_KEY])[0]
     if row is None:
         return None
     try:
         written = json.loads(row)
-        # A later version may say more; its layout tells that it is one.
+        # A later version may add fields; its layout tells that it is one.
         needed = {name: written[name] for name in Stamp._fields if name not in _SINCE_LATER}
         return Stamp(**needed, **{name: written.get(name) for name in _SINCE_LATER})
     except (ValueError, LookupError, TypeError) as damage:
@@ -78,13 +78,13 @@ def read_stamp(about: StoreView) -> Stamp | None:
 
 
 def put_stamp(about: StoreView, stamp: Stamp) -> None:
-    """Say who writes this state from now on."""
+    """Put the stamp of the program that writes this state from now on."""
     row = json.dumps(stamp._asdict(), separators=(",", ":"), sort_keys=True).encode()
     about.put_many({about.prefix + _STAMP_KEY: row})
 
 
 class Position(NamedTuple):
-    """What a state has reached."""
+    """How far a state has read its source."""
 
     offset: int
     """The next source offset."""
@@ -93,41 +93,41 @@ class Position(NamedTuple):
 
 
 def read_position(about: StoreView) -> Position | None:
-    """What this state has reached, None where it is new."""
+    """Return how far this state has read its source, None where it is new."""
     found = _read_numbers(about, _POSITION_KEY, _position, "the position in the state")
     return None if found is None else Position(*found)
 
 
 def offset_in(row: bytes) -> int:
-    """The source offset in the value of a changelog's position."""
+    """Return the source offset in the value of a changelog's position."""
     offset: int = _position.unpack(row)[0]
     return offset
 
 
 def put_position(about: StoreView, position: Position) -> None:
-    """Say what this state has reached."""
+    """Put how far this state has read its source."""
     about.put_many({about.prefix + _POSITION_KEY: _position.pack(*position)})
 
 
 def read_cleaned(about: StoreView) -> int | None:
-    """The offset of the last cleaned record that this state knows of, None where it knows none."""
+    """Return the offset of the last cleaned record, None where the state knows none."""
     found = _read_numbers(about, _CLEANED_KEY, _offset, "what was cleaned last")
     return None if found is None else found[0]
 
 
 def put_cleaned(about: StoreView, offset: int) -> None:
-    """Say which cleaned record is the last."""
+    """Put the offset of the last cleaned record."""
     about.put_many({about.prefix + _CLEANED_KEY: _offset.pack(offset)})
 
 
 def read_purged(about: StoreView) -> int:
-    """The offset before which the changelog's records may be gone; 0 where none may."""
+    """Return the offset before which the changelog's records may be gone; 0 where none may."""
     found = _read_numbers(about, _PURGED_KEY, _offset, "what is purged of the changelog")
     return 0 if found is None else found[0]
 
 
 def put_purged(about: StoreView, offset: int) -> None:
-    """Say that the changelog's records before an offset may be gone from the next commit on."""
+    """Put the offset before which the changelog's records may be gone from the next commit on."""
     about.put_many({about.prefix + _PURGED_KEY: _offset.pack(offset)})
 
 
@@ -144,12 +144,12 @@ def _read_numbers(
 
 
 def is_about(record: ChangelogRecord) -> bool:
-    """Whether it is about the state as a whole, and no row of an operator."""
+    """Return whether a record is about the state as a whole, and not a row of an operator."""
     return record[0].startswith(b"\x00")
 
 
 def records_of(overlay: Overlay) -> list[ChangelogRecord]:
-    """The records of a commit; the position comes last."""
+    """Return the records of a commit; the position comes last."""
     records: list[ChangelogRecord] = []
     last: list[ChangelogRecord] = []
     for store, length, rows in overlay.changed_stores():
@@ -168,7 +168,7 @@ def _is_position(record: ChangelogRecord) -> bool:
 
 
 class _Prefixes(dict[bytes, bytes]):
-    """By the start of a changelog's keys, what the same store's keys in a database begin with."""
+    """Maps the start of a changelog's keys to the prefix of the same store's keys in a database."""
 
     def __init__(self, overlay: Overlay) -> None:
         super().__init__()
@@ -194,11 +194,12 @@ def _behind(record: Record) -> int:
 class Restoration:
     """Takes up a changelog into an overlay's store, whole commits alone.
 
-    The rows of a commit wait for the record that ends it. Compaction takes the ends of all commits
-    but the last away, so that one may stand behind millions of rows. A reader for whom too much
-    waits looks for the last end, and says before which offset everything counts. That is taken up
-    piece by piece, and the store is marked as being restored until the end is reached. A row that
-    is taken up twice does no harm, so a restoration that was cut off goes on where the mark says.
+    The rows of a commit wait for the record that ends it. But compaction removes the ends of all
+    commits except the last, so the only end may stand behind millions of rows. If too many rows
+    wait, the caller looks for the last end, and passes the offset before which everything counts.
+    Rows before that offset are then taken up piece by piece, and the store is marked as being
+    restored until the end is reached. To take up a row twice does no harm, so after an interruption
+    the restoration goes on where the mark says.
     """
 
     def __init__(self, overlay: Overlay) -> None:
@@ -211,12 +212,12 @@ class Restoration:
         self._whole_at = overlay.position(RESTORED_AT) or 0
         self._is_marked = is_being_restored(overlay)
         self.restored = 0
-        """Records taken up."""
+        """The number of records taken up."""
 
     def take(self, records: Iterable[Record], counts_before: int = 0) -> int:
-        """The next records of the changelog; everything before that offset counts.
+        """Take the next records of the changelog; everything before `counts_before` counts.
 
-        Answers how many bytes wait for the end of their commit, about.
+        Returns roughly how many bytes wait for the end of their commit.
         """
         records = list(records)
         keys = [record[0] or b"" for record in records]
@@ -242,13 +243,13 @@ class Restoration:
         *,
         is_whole: bool,
     ) -> None:
-        """Take up what waited and what came, in pieces that hold the interpreter for a moment."""
+        """Take up waiting and new rows in pieces, each of which blocks other threads briefly."""
         waited = len(self._open)
         keys, rows = [*self._open, *keys], [*self._open.values(), *rows]
         self._open, self._open_bytes = {}, 0
         for start, end in _pieces(keys, rows):
             piece = self._as_stored(dict(zip(keys[start:end], rows[start:end], strict=True)))
-            # Of what waited it is known where it began, and not where each row stood.
+            # For the waiting rows only the offset of the first is known, and not that of each row.
             position = self._reached if end <= waited else _behind(records[end - 1 - waited])
             self._write(piece, position, is_end=is_whole and end == len(keys))
 
@@ -274,21 +275,21 @@ class Restoration:
             raise StateCorrupt(message) from None
 
     def left_open(self) -> list[bytes]:
-        """Keys whose newest record in the changelog never counted.
+        """Return the keys whose newest record in the changelog never counted.
 
-        Their rows must be written again, or compaction keeps the record that does not count and
-        throws away the one that does.
+        Their rows must be written again. Otherwise compaction keeps the record that does not count
+        and throws away the one that does.
         """
         return list(self._open)
 
 
 def _size_bytes(key: bytes, row: bytes | None) -> int:
-    """What a row takes in memory while it waits, about."""
+    """Estimate the memory that a row takes while it waits."""
     return _ROW_BYTES + len(key) + len(row or b"")
 
 
 def _pieces(keys: Sequence[bytes], rows: Sequence[bytes | None]) -> Iterator[tuple[int, int]]:
-    """Where pieces of bounded size begin and end."""
+    """Yield where pieces of bounded size begin and end."""
     start = size_bytes = 0
     for end, one_bytes in enumerate(map(_size_bytes, keys, rows), 1):
         size_bytes += one_bytes
@@ -298,29 +299,29 @@ def _pieces(keys: Sequence[bytes], rows: Sequence[bytes | None]) -> Iterator[tup
 
 
 PIECE_BYTES = 1 << 20
-"""So much is taken up at once: a write holds the interpreter, this one for some milliseconds."""
+"""The size of one piece: a write of this size holds the interpreter for some milliseconds."""
 _ROW_BYTES = 200
 CHANGELOG = "changelog"
-"""The position, in a store, of the first changelog record that is not part of it."""
+"""Names the position, in a store, of the first changelog record that is not part of it."""
 RESTORING = "restoring"
-"""The same of a store that is being restored, and is no state yet; missing where it is whole."""
+"""Names the same position while a store is being restored, and is no state yet; else missing."""
 RESTORED_AT = "restored-at"
-"""Where a store that is being restored is whole again: behind a record that ended a commit."""
+"""Names the position at which a store being restored is whole: behind the end of a commit."""
 
 
 def is_being_restored(overlay: Overlay) -> bool:
-    """Whether a restoration was cut off here: then the rows are no state, and it must go on."""
+    """Return whether a restoration was cut off here: the rows are no state until it goes on."""
     return overlay.position(RESTORING) is not None
 
 
 def reached(overlay: Overlay) -> int:
-    """From which changelog record on a store must read, whole or not."""
+    """Return the first changelog record that a store must still read, whole or not."""
     restoring = overlay.position(RESTORING)
     return (overlay.position(CHANGELOG) or 0) if restoring is None else restoring
 
 
 def rewrite(overlay: Overlay, keys: Iterable[bytes]) -> None:
-    """Put rows again as they are, so that the next commit's changelog records carry them."""
+    """Put rows again as they are, so that the next commit writes them to the changelog."""
     for key in keys:
         end = 1 + key[0]
         view = overlay.view(key[1:end].decode())

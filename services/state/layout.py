@@ -6,14 +6,14 @@ move all of it. Integers are big-endian.
 key                                 value
 0x00 'layout'                       the layout's version (4)
 0x00 'pipeline'                     the pipeline's name, UTF-8
-0x00 'changelog'                    the id of the changelog's topic, ASCII; missing where nobody
-                                    knew it
+0x00 'changelog'                    the id of the changelog's topic, ASCII; missing where it was
+                                    unknown
 0x00 'store' 0x00 name              number of that store (2), given when it is first opened,
                                     never given again
 0x00 'position' 0x00 name           a position (8, signed): the offset up to which something is
-                                    part of this state; whoever writes it names it. While there is
+                                    part of this state; its writer chooses the name. While there is
                                     one of the name 'restoring', the rows are no state yet
-0x01 number (2) key                 a row of that store; what stands in it, its operator says
+0x01 number (2) key                 a row of that store, in the format of its operator
 
 Version 1 is the first. A program reads its own version and older ones, and refuses newer ones.
 """
@@ -26,8 +26,8 @@ from headrace.contracts.errors import StateCorrupt
 
 LAYOUT_VERSION = 1
 OPERATORS_VERSION = 2
-"""What a stamp says of the operators' rows. Since 2, windows may have none of their own, where a
-suppress holds their results; who does not know of it would begin them anew."""
+"""The version of the operators' rows, as in a stamp. Since 2, windows may have no rows of their
+own, where a suppress holds their results. An older program would begin those windows anew."""
 LAYOUT_KEY = b"\x00layout"
 PIPELINE_KEY = b"\x00pipeline"
 CHANGELOG_KEY = b"\x00changelog"
@@ -41,42 +41,42 @@ STORES_MAX = 1 << 16
 
 
 def row_prefix(number: int) -> bytes:
-    """What every row key of a store begins with."""
+    """Return the prefix of every row key of a store."""
     return _ROW_SPACE + _number.pack(number)
 
 
 def end_of(prefix: bytes) -> bytes:
-    """The first key behind all that begin with `prefix`; the prefix must not end in 0xff."""
+    """Return the first key behind all with this prefix; the prefix must not end in 0xff."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
 def pack_version(version: int) -> bytes:
-    """A layout's version as its row."""
+    """Pack a layout's version."""
     return _version.pack(version)
 
 
 def unpack_version(row: bytes) -> int:
-    """A layout's version from its row."""
+    """Unpack a layout's version."""
     return int.from_bytes(_of_length(row, _version.size), "big")
 
 
 def pack_number(number: int) -> bytes:
-    """A store's number as its row."""
+    """Pack a store's number."""
     return _number.pack(number)
 
 
 def unpack_number(row: bytes) -> int:
-    """A store's number from its row."""
+    """Unpack a store's number."""
     return int.from_bytes(_of_length(row, _number.size), "big")
 
 
 def pack_position(position: int) -> bytes:
-    """A position as its row."""
+    """Pack a position."""
     return _position.pack(position)
 
 
 def unpack_position(row: bytes) -> int:
-    """A position from its row."""
+    """Unpack a position."""
     return int.from_bytes(_of_length(row, _position.size), "big", signed=True)
 
 

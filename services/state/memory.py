@@ -1,4 +1,4 @@
-"""A store in memory: for tests, for `replay`, and for whoever can lose it."""
+"""A store in memory: for tests, for `replay`, and for state that may be lost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.services.state.store import Stretch
 
 
 class MemoryStore:
-    """Rows in a dictionary; their order is worked out when somebody asks for a range."""
+    """Rows in a dictionary; it sorts their keys when a range is asked for."""
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -18,11 +18,11 @@ class MemoryStore:
         self._order: list[bytes] | None = None
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """The row of each key, None where there is none."""
+        """Return the row of each key, None where there is none."""
         return list(map(self._rows.get, keys))
 
     def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Rows with start <= key < end, in order, as they are now."""
+        """Iterate over rows with start <= key < end, in order, as they are now."""
         keys = self._keys_between(start, end)
         return iter([(key, self._rows[key]) for key in keys])
 
@@ -46,4 +46,4 @@ class MemoryStore:
                 self._order = None
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no files or locks to release."""

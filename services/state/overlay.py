@@ -1,13 +1,15 @@
-"""What operators changed and nobody committed yet, over a store.
+"""Uncommitted changes of operators, over a store.
 
 Operators read through views of the overlay, so they see their own changes at once; the store sees
-none before `commit`. The changes are the changelog: `changed_stores()` gives what must go to Kafka,
-in the transaction that also carries the output and the source's offsets; then `commit` gives the
-same to the store as one write batch, with the positions that this state has reached. So the store
-is never ahead of the changelog, and whoever throws the overlay away has changed nothing.
+none before `commit`. The changes are the changelog: `changed_stores()` returns the rows that must
+go to Kafka, in the transaction that also carries the output and the source's offsets. Then `commit`
+writes the same rows to the store as one write batch, with the positions that this state has
+reached. So the store is never ahead of the changelog. If the overlay is thrown away instead,
+nothing has changed.
 
-What was dropped is in no changelog: its time is over, and every operator that drops does so from
-the beginning of its rows, so the next drop after a restore takes what an earlier one took.
+Drops are not in the changelog. The time of dropped rows is over, and every operator that drops does
+so from the beginning of its rows. So after a restore, the next drop removes what an earlier one had
+removed.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from headrace.services.state.store import Store, Stretch
 
 
 class Overlay:
-    """Uncommitted changes of one partition."""
+    """The uncommitted changes of one partition."""
 
     def __init__(self, store: Store, pipeline: str) -> None:
         """Stamp a new store; refuse one that another pipeline or a newer program wrote."""
@@ -54,16 +56,16 @@ class Overlay:
 
     @property
     def changelog_id(self) -> str | None:
-        """Of which changelog these are the rows; None where nobody knows."""
+        """The id of the changelog whose rows these are; None where it is unknown."""
         row = self._store.get_many([layout.CHANGELOG_KEY])[0]
         return None if row is None else row.decode(errors="replace")
 
     def belong_to(self, changelog_id: str) -> None:
-        """Say, with the next write, of which changelog these are the rows."""
+        """Put, with the next write, the id of the changelog whose rows these are."""
         self._meta[layout.CHANGELOG_KEY] = changelog_id.encode()
 
     def view(self, name: str) -> StoreView:
-        """The view of the store with this name."""
+        """Return the view of the store with this name."""
         view = self._views.get(name)
         if view is None:
             prefix = layout.row_prefix(self._number(name))
@@ -92,14 +94,14 @@ class Overlay:
         return number
 
     def position(self, name: str) -> int | None:
-        """A position as of the last commit."""
+        """Return a position as of the last commit."""
         row = self._store.get_many([layout.POSITION_KEY + name.encode()])[0]
         return None if row is None else layout.unpack_position(row)
 
     def changed_stores(self) -> Iterator[tuple[str, int, Mapping[bytes, bytes | None]]]:
-        """What was set or deleted since the last commit, each row once.
+        """Yield the rows that were set or deleted since the last commit, each once.
 
-        By store: its name, how long the prefix of its keys is, and its rows.
+        By store: its name, the length of its keys' prefix, and its rows.
         """
         for name, view in self._views.items():
             if view.pending:
@@ -108,10 +110,10 @@ class Overlay:
     def take_up(
         self, rows: Mapping[bytes, bytes | None], positions: Mapping[str, int | None]
     ) -> None:
-        """Give rows that a changelog kept to the store, as one write batch; their keys are whole.
+        """Write rows of a changelog to the store, as one write batch; their keys are whole.
 
-        A position that is None is taken away. Nothing may be pending: what is restored is older
-        than what an operator changes.
+        A position that is None is removed. No change may be pending: restored rows are older than
+        any change of an operator.
         """
         assert not any(view.pending for view in self._views.values())
         meta = self._meta | {
@@ -124,7 +126,7 @@ class Overlay:
         self._meta = {}
 
     def commit(self, positions: Mapping[str, int]) -> None:
-        """Give all changes and these positions to the store, as one write batch."""
+        """Write all changes and these positions to the store, as one write batch."""
         meta = dict(self._meta)
         for name, position in positions.items():
             meta[layout.POSITION_KEY + name.encode()] = layout.pack_position(position)
@@ -137,7 +139,7 @@ class Overlay:
     def discard(self) -> None:
         """Forget all changes; the operators over the views must be thrown away too.
 
-        Stamps and numbers of stores stay to be written: views that are open count on them.
+        Stamps and numbers of stores remain to be written, since open views rely on them.
         """
         for view in self._views.values():
             view.forget()
@@ -154,7 +156,7 @@ class StoreView:
         self.pending: dict[bytes, bytes | None] = {}
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """The row of each key, None where there is none."""
+        """Return the row of each key, None where there is none."""
         pending = self.pending
         if pending and not pending.keys().isdisjoint(keys):
             stored = iter(self._read([key for key in keys if key not in pending]))
@@ -177,7 +179,7 @@ class StoreView:
         self.pending.update(rows)
 
     def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Rows with start <= key < end, in order."""
+        """Iterate over rows with start <= key < end, in order."""
         pending = self.pending
         unchanged = (
             (key, row)
@@ -190,21 +192,21 @@ class StoreView:
         return merge(unchanged, changed, key=_key_of) if changed else unchanged
 
     def drop(self, start: bytes, end: bytes) -> None:
-        """Forget start <= key < end whole."""
+        """Drop all rows with start <= key < end."""
         self.drops.append((start, end))
         for key in [key for key in self.pending if start <= key < end]:
             del self.pending[key]
 
     def changes(self) -> Changes:
-        """What was put and dropped until now, and is not committed."""
+        """Return the puts and drops so far that are not committed."""
         return Changes(dict(self.pending), list(self.drops))
 
     def go_back(self, to: Changes) -> None:
-        """Forget what was put and dropped since."""
+        """Undo the puts and drops since then."""
         self.pending, self.drops = dict(to.rows), list(to.drops)
 
     def forget(self) -> None:
-        """Begin anew, because the changes are in the store, or shall never be."""
+        """Begin anew, because the changes are in the store, or never shall be."""
         self.pending = {}
         self.drops = []
 

@@ -1,9 +1,10 @@
 """One partition's state on disk, opened, checked and closed.
 
-A database is rebuilt from the changelog where it is damaged, and where it is so old that the
-changelog may have forgotten deletions which it never saw: compaction keeps a tombstone for
-`TOMBSTONES_KEPT_MS` only, and what stood before the changelog's first record is purged, tombstones
-included. Whoever restores from there may only go on if nobody else deleted anything: see `purging`.
+A database is rebuilt from the changelog if it is damaged. It is also rebuilt if it is so old that
+the changelog may have lost deletions which the database never saw. Compaction keeps a tombstone for
+`TOMBSTONES_KEPT_MS` only, and purging removes the records before the changelog's first one,
+tombstones included. A state restored from there may go on only if nobody else deleted anything: see
+`purging`.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from headrace.services.state.rocks import RocksMemory, RocksStore
 
 _CLOCK = "clock"
 _BEGUN = "begun"
-"""Where the changelog began from which a database was restored."""
+"""Names the offset at which the changelog began from which a database was restored."""
 _TRUSTED_MS = TOMBSTONES_KEPT_MS // 2
 
 
 class PartitionState:
-    """The rows of one partition, with the changes that nobody committed yet."""
+    """The rows of one partition, with the uncommitted changes."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class PartitionState:
         self._now_ms = now_ms
         self._changelog_id = changelog_id
         self.is_followed = False
-        """Whether it was kept up until now, so that little but the changelog's tail is missing."""
+        """Whether it followed the changelog until now, and lacks little more than the tail."""
         self.rebuilt_because: str | None = None
         """Why an older database was thrown away, None where it was not."""
         try:
@@ -77,7 +78,7 @@ class PartitionState:
             if self._changelog_id is not None and self.overlay.changelog_id is None:
                 self.overlay.belong_to(self._changelog_id)
             if self.overlay.position(_CLOCK) is None:
-                # What is restored by halves gets old as well.
+                # A state that is restored halfway gets old as well.
                 self.overlay.commit({_CLOCK: self._now_ms})
         except BaseException:
             self._store.close()
@@ -85,7 +86,7 @@ class PartitionState:
         self._about = self.overlay.view(ABOUT)
 
     def _is_of_another(self) -> bool:
-        """Whether its rows are those of a changelog that is gone, as after a reset elsewhere."""
+        """Return whether its rows are of a changelog that is gone, as after a reset elsewhere."""
         known = {self._changelog_id, self.overlay.changelog_id}
         return None not in known and len(known) > 1
 
@@ -135,16 +136,16 @@ class PartitionState:
 
     @property
     def stamp(self) -> Stamp | None:
-        """Who wrote the state, None where it is new."""
+        """The writer of the state, None where it is new."""
         return read_stamp(self._about)
 
     def stamp_with(self, stamp: Stamp) -> None:
-        """Say who writes the state from the next commit on."""
+        """Put the stamp of the program that writes the state from the next commit on."""
         if self.stamp != stamp:
             put_stamp(self._about, stamp)
 
     def restoration(self) -> Restoration:
-        """What takes up the changelog from `changelog_position` on."""
+        """Return the restoration that takes up the changelog from `changelog_position` on."""
         return Restoration(self.overlay)
 
     def begin_at(self, first: int) -> None:
@@ -154,9 +155,10 @@ class PartitionState:
         self.overlay.commit({CHANGELOG: first, _BEGUN: first})
 
     def check_whole(self, changelog: str) -> None:
-        """Refuse what was restored from a changelog that others deleted from; it is thrown away.
+        """Refuse a state restored from a changelog that others deleted from, and throw it away.
 
-        StateCorrupt says that there is no state here, since the end of the changelog is gone.
+        Raises StateTruncated then. Raises StateCorrupt where the end of the changelog is gone, so
+        that there is no state at all.
         """
         if is_being_restored(self.overlay):
             message = (
@@ -175,19 +177,19 @@ class PartitionState:
             raise StateTruncated(message)
 
     def reach(self, position: int, time_ms: int, cleaned_offset: int | None = None) -> None:
-        """Say which source offset and time the next commit reaches, and what it cleans last."""
+        """Put the source offset and time of the next commit, and the last cleaned record."""
         if cleaned_offset is not None:
             put_cleaned(self._about, cleaned_offset)
         put_position(self._about, Position(position, time_ms))
 
     def commit(self, changelog_position: int, now_ms: int) -> None:
-        """Make all changes part of the database."""
+        """Write all changes to the database."""
         self.overlay.commit({CHANGELOG: changelog_position, _CLOCK: now_ms})
 
     def keep_up(self, now_ms: int) -> None:
-        """Say that the changelog was followed until now, though nobody commits here."""
+        """Note that this followed the changelog until now, though nobody commits here."""
         self.overlay.commit({_CLOCK: now_ms})
 
     def close(self) -> None:
-        """Let go of files and locks."""
+        """Release files and locks."""
         self._store.close()

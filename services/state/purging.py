@@ -1,31 +1,32 @@
-"""Which records of a changelog are not needed any more, and what keeps them from being needed.
+"""Find the changelog records that no restore needs any more, and rewrite rows that hold them up.
 
-Rows that are over are swept from the state by the stretch, and no tombstone says so in the
-changelog. Compaction keeps the newest record of every id there ever was, so the changelog would
-grow for ever; what stands before some offset is deleted instead.
+Operators sweep rows whose time is over from the state, whole stretches at once, and write no
+tombstones for them. Compaction keeps the newest record of every id that ever was. So the changelog
+would grow for ever. Instead, headrace deletes the records before some offset.
 
-Everything before an offset may go if each store vouches for that offset: no row of it which still
-counts has its newest record before. A store vouches
+Records before an offset may go if each store vouches for that offset: of no row of it which still
+counts is the newest record before the offset. A store vouches
 
-    by time     What an operator wrote up to a commit is over once its own stream time has moved on
-                by its lifespan. So a few commits are remembered, each with every operator's stream
-                time, and one that lies back far enough will do. The source's time would not: behind
-                a filter, time may stand still while it moves on for the source.
-    by walking  Its rows are put again, a few at every commit, the first to the last. Whatever
-                counts was then put behind the offset at which the walk began. This is for rows that
-                stay for ever (a table, windows that never close), for rows whose time nobody can
-                know before (final results of windows that another service made), and for operators
-                that time stands still for. A walk begins when much would be gained by it, and puts
-                one row again for every few new ones, so it costs a fraction of what is written.
+    by time     The rows that an operator wrote up to a commit are over once its own stream time has
+                moved on by its lifespan. So this remembers a few commits, each with the stream time
+                of every operator, and picks one that lies back far enough. The source's time would
+                not do: behind a filter, time may stand still while it moves on for the source.
+    by walking  Its rows are put again, a few at every commit, from the first to the last. After the
+                walk every row that counts has a record behind the offset at which the walk began.
+                This is for rows that stay for ever (a table, windows that never close), for rows
+                whose time cannot be known in advance (final results of windows that another
+                service made), and for operators whose time stands still. A walk begins when much
+                would be gained by it, and puts one row again for every few new ones, so it costs a
+                fraction of what is written.
 
-Only then is the offset written down, as the row `purged`, and in the same commit every row put
-again that belongs to no time: what is about the state as a whole, and the operators' header rows,
-which all have keys that begin with 0x00. Records are deleted when that commit counts. So whoever
-restores finds all that counts behind the first record that is there, and knows by `purged` that
-nothing else was taken away. What was deleted by anybody else is refused.
+Only then does a commit write the offset, as the row `purged`. The same commit puts every row again
+that belongs to no time: rows about the state as a whole, and the operators' header rows, which all
+have keys that begin with 0x00. When that commit counts, the records before the offset are deleted.
+So a restore finds every row that counts behind the first record that is there. By `purged` it knows
+that nothing else was deleted. It refuses a changelog from which anybody else deleted records.
 
-Times and walks are part of the state, or a service that is restarted more often than a lifespan
-would never delete anything.
+Times and walks are part of the state. Otherwise a service that is restarted more often than a
+lifespan would never delete anything.
 
 key                                 value
 0x00 'history'                      which commits are remembered, and how far a walk is, JSON
@@ -48,9 +49,9 @@ from headrace.services.state.layout import end_of
 from headrace.services.state.overlay import Overlay
 
 WALK_FROM_RECORDS = 100_000
-"""A walk begins when so many records could go."""
+"""A walk begins when it would allow to delete so many records."""
 WALK_SHARE = 4
-"""It puts one row again for so many that the operators put."""
+"""A walk puts one row again for so many that the operators put."""
 _SAMPLES_MAX = 64
 _SAMPLES_PER_LIFE = 32
 _HISTORY_KEY = b"history"
@@ -61,27 +62,27 @@ class Sample(NamedTuple):
     """A commit that is remembered."""
 
     end: int
-    """Behind its last record in the changelog."""
+    """The offset behind its last record in the changelog."""
     source_ms: int
     clocks_ms: Sequence[int]
-    """Of each operator that keeps state, the latest time of a row that it had put by then."""
+    """For each operator that keeps state, the latest time of a row that it had put by then."""
 
 
 class Walk(NamedTuple):
     """Stores whose rows are being put again."""
 
     start: int
-    """Behind the last record that the changelog had when it began."""
+    """The offset behind the last record that the changelog had when the walk began."""
     covers: tuple[str, ...]
-    """All its stores."""
+    """All stores of the walk."""
     left: tuple[str, ...]
-    """Those that it has not been through, the one that it is in first."""
+    """The stores that the walk has not finished, the present one first."""
     row: bytes
-    """Where it is in that one."""
+    """The key in that store at which the walk goes on."""
 
 
 class Purging:
-    """What may be deleted of one partition's changelog; made anew with its operators."""
+    """The purging of one partition's changelog; made anew with its operators."""
 
     def __init__(
         self,
@@ -94,14 +95,14 @@ class Purging:
         self._overlay = overlay
         self._about = overlay.view(ABOUT)
         self._lives = lifespans(policies)
-        # One by one when they are asked: an operator that failed on a record was made anew.
+        # Looked up each time: after an operator failed on a record, a new one takes its place.
         self._operators = operators
         self._life_ms = row_life_ms(policies)
         self._end = end
         self._samples: list[Sample] = []
         self._walk: Walk | None = None
         self._walked: dict[str, int] = {}
-        """By store, where the last walk through it began."""
+        """By store, the offset at which the last walk through it began."""
         self._source_ms = NO_TIME_MS
         self._is_changed = False
         self._load()
@@ -112,7 +113,7 @@ class Purging:
         return read_purged(self._about)
 
     def before_commit(self, source_ms: int, *, may_purge: bool) -> None:
-        """Put what must be part of the next commit; the operators have put all of theirs."""
+        """Put the rows that belong to the next commit; the operators have put all of theirs."""
         if self._life_ms is None:
             return
         self._source_ms = source_ms
@@ -124,7 +125,7 @@ class Purging:
             self._put_history()
 
     def after_commit(self, end: int) -> None:
-        """The commit counts, and the changelog ends behind it."""
+        """Note that the commit counts, and that the changelog ends behind it."""
         self._end = end
         if self._life_ms is None:
             return
@@ -137,7 +138,7 @@ class Purging:
             self._is_changed = True
 
     def _vouched(self, index: int) -> int:
-        """The offset before which nothing of a store counts."""
+        """Return the offset before which no record of a store counts."""
         life = self._lives[index]
         by_walking = self._walked.get(life.store, 0)
         if life.length_ms is None or not life.is_sure:
@@ -150,14 +151,14 @@ class Purging:
         return clock_ms(self._operators[self._lives[index].position])
 
     def _wanted(self) -> int:
-        """The offset that every store should vouch for by now, as far as the source's time says."""
+        """Return the offset that every store should vouch for by now, by the source's time."""
         assert self._life_ms is not None
         over_ms = self._source_ms - self._life_ms
         over = [sample.end for sample in self._samples if sample.source_ms <= over_ms]
         return over[-1] if over else 0
 
     def _purge(self, offset: int) -> None:
-        """Say that records before an offset may be gone, and put again what would go with them."""
+        """Put the offset before which records may be gone, and put again the rows it would lose."""
         put_purged(self._about, offset)
         _put_again(self._about, self._about.prefix, end_of(self._about.prefix))
         for life in self._lives:
@@ -186,7 +187,7 @@ class Purging:
             self._walked |= dict.fromkeys(covers, start)
 
     def _next_walk(self) -> Walk | None:
-        """A walk through the stores that hold the others up, if it is worth it."""
+        """Return a walk through the stores that hold the others up, if it is worth it."""
         wanted = self._wanted()
         vouched = {life.store: self._vouched(index) for index, life in enumerate(self._lives)}
         gained = wanted - max(self.purged, min(vouched.values()))
@@ -204,7 +205,7 @@ class Purging:
             return
         try:
             history = json.loads(row)
-            # Of operators that were not there nobody knows what they wrote; so it begins anew.
+            # The samples know nothing of an operator that is new, so this begins anew.
             if history["stores"] == self._stores():
                 self._samples = [Sample(*sample) for sample in history["samples"]]
                 self._walked = history["walked"]
@@ -231,7 +232,7 @@ def _walk_of(start: int, covers: list[str], left: list[str], row: str) -> Walk:
 
 
 def _put_again(view: View, start: bytes, end: bytes, count: int | None = None) -> bytes | None:
-    """Put rows again as they are, as many as asked for; the last one if there may be more."""
+    """Put rows again as they are, at most `count`; return the last key if there may be more."""
     again = dict(islice(view.range(start, end), count))
     view.put_many(again)
     return next(reversed(again)) if count is not None and len(again) == count else None

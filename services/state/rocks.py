@@ -2,13 +2,14 @@
 
 Memory is bounded for the whole process, not for each database: one `RocksMemory` holds the block
 cache, indexes and blooms live in it, and the write buffers of all databases count against it.
-The write-ahead log is on but not synced: a killed process loses nothing, a lost machine loses its
+The write-ahead log is on but not synced. A killed process loses nothing. A lost machine loses its
 latest batches whole, and the changelog in Kafka has them.
 
-rocksdict holds the interpreter while it opens and while it writes, and nobody's heartbeats go out
-meanwhile. So a write that would have to wait for flushes and compactions is refused by RocksDB, and
-waited for here. Whoever opens a database reads its log, at 25 to 40 ms a MiB of small rows. Who
-closes one leaves none; that of a killed process is read before it joins (`runtime/disk.py`).
+rocksdict holds the interpreter while it opens and while it writes, and no heartbeat goes out in the
+meantime. So RocksDB is told to refuse a write that would have to wait for flushes and compactions,
+and this module waits instead. To open a database means to read its log, at 25 to 40 ms a MiB of
+small rows. A database that was closed has no log. A killed process leaves one, which is read before
+the instance joins the group (`runtime/disk.py`).
 """
 
 from __future__ import annotations
@@ -46,21 +47,21 @@ from headrace.services.state.store import Stretch
 
 MEMORY_BYTES = 512 << 20
 FILES_OF_A_DATABASE = 16
-"""That it has open: its log, its lock, its manifest and a few tables; a large one has more."""
+"""Files that one database has open: log, lock, manifest, some tables; a large one has more."""
 _WRITE_BUFFERS_SHARE = 4
 _WRITE_BUFFER_BYTES_MIN = 512 << 10
 _WRITE_BUFFER_BYTES_MAX = 8 << 20
-"""And a log is as long, or twice as long while one becomes a file."""
+"""A log is as long, or twice as long while a buffer is being written to a file."""
 _BLOOM_BITS_PER_KEY = 10
 _MEMTABLE_BLOOM_SHARE = 0.02
-"""Of a write buffer, and taken at once: 10 bits a row where a full one has rows of 60 bytes."""
+"""A share of a write buffer, allocated at once: 10 bits a row if its rows are of 60 bytes."""
 _READING_TRIES = 5
 _IS_DATABASE = re.compile(r"CURRENT|IDENTITY|(MANIFEST|OPTIONS)-\d+|\d+\.(sst|log)")
 _FILES = "Too many open files"
 _STALLED = "Result incomplete: Write stall"
 _STALLED_S, _STALLED_CHECKS = 0.005, 20
 _LOCK = re.compile(r"^IO error: (lock hold by|While lock file)")
-# A database names its own files; one that is not there was lost, as when a block is damaged.
+# A database names its own files; a missing one was lost, which counts as damage.
 _MISSING_FILE = re.compile(r"No such file or directory.*/(MANIFEST-\d+|\d+\.sst)")
 
 
@@ -68,7 +69,7 @@ class RocksMemory:
     """The memory that all databases of a process share."""
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
-        """Blocks, indexes, blooms and write buffers together stay near `memory_bytes`."""
+        """Keep blocks, indexes, blooms and write buffers together near `memory_bytes`."""
         self.memory_bytes = memory_bytes
         self.cache = Cache(memory_bytes)
         buffers_bytes = memory_bytes // _WRITE_BUFFERS_SHARE
@@ -78,21 +79,21 @@ class RocksMemory:
         self.write_buffer_bytes = min(buffers_bytes, _WRITE_BUFFER_BYTES_MAX)
 
     def share(self, memory_bytes: int, databases: int) -> None:
-        """Take so much from now on; databases that are opened from now on are so many."""
+        """Use so much memory from now on, for so many databases that open from now on."""
         self.memory_bytes = memory_bytes
         self.cache.set_capacity(memory_bytes)
         buffers_bytes = memory_bytes // _WRITE_BUFFERS_SHARE
         self.write_buffers.set_buffer_size(buffers_bytes)
-        # A buffer takes an eighth of its size at once, and counts with that.
+        # A buffer allocates an eighth of its size at once, and that counts.
         each_bytes = max(_WRITE_BUFFER_BYTES_MIN, 2 * buffers_bytes // databases)
         self.write_buffer_bytes = min(each_bytes, _WRITE_BUFFER_BYTES_MAX)
 
     def usage_bytes(self) -> int:
-        """What is in use now."""
+        """Return the memory in use now."""
         return self.cache.get_usage()
 
     def write_buffers_bytes(self) -> int:
-        """What of it write buffers take."""
+        """Return the part of it that write buffers take."""
         return self.write_buffers.get_usage()
 
 
@@ -106,8 +107,8 @@ class RocksStore:
         with _told(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             options = _options(memory)
-            # rocksdict opens a database that is there already with RocksDB's own options (a cache
-            # of 8 MiB for itself, no bloom asked) unless its column family is named.
+            # rocksdict opens an existing database with RocksDB's own options (a cache of 8 MiB for
+            # itself, no use of blooms) unless its column family is named.
             self._database = Rdict(
                 str(read_at or path),
                 options,
@@ -116,7 +117,7 @@ class RocksStore:
             )
 
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """The row of each key, None where there is none."""
+        """Return the row of each key, None where there is none."""
         if not keys:
             return []
         with _told(self._path):
@@ -124,7 +125,7 @@ class RocksStore:
         return rows
 
     def range(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Rows with start <= key < end, in order, as they were when the first was asked for."""
+        """Iterate over rows with start <= key < end, in order, as of the first that is taken."""
         options = ReadOptions()
         options.set_iterate_upper_bound(end)
         with _told(self._path):
@@ -134,10 +135,10 @@ class RocksStore:
                 while iterator.valid():
                     yield iterator.key(), iterator.value()
                     iterator.next()
-                # A damaged block ends the iteration as if there were no more rows; only this tells.
+                # A damaged block ends the iteration like the last row; only the status tells.
                 iterator.status()
             finally:
-                # A traceback that keeps it would keep the database's lock, closed or not.
+                # A traceback that keeps the iterator would keep the database's lock, closed or not.
                 del iterator
 
     def write(self, drops: Sequence[Stretch], *rows: Mapping[bytes, bytes | None]) -> None:
@@ -149,12 +150,12 @@ class RocksStore:
                 self._wait_for_room()
                 batch = _batch_of(drops, rows)
             if drops:
-                # In a write buffer a range deletion triples the price of every look-up.
+                # A range deletion in a write buffer triples the price of every look-up.
                 self._database.flush(wait=False)
         self._has_failed = False
 
     def _is_written(self, batch: WriteBatch) -> bool:
-        """Write, unless that would have to wait."""
+        """Write, unless that would have to wait; return whether it did."""
         options = WriteOptions()
         options.no_slowdown = True
         try:
@@ -166,34 +167,34 @@ class RocksStore:
         return True
 
     def _wait_for_room(self) -> None:
-        """Wait as RocksDB would, and let others run meanwhile; what went wrong a write tells."""
+        """Wait as RocksDB would, and let other threads run; the next write raises any error."""
         for _ in range(_STALLED_CHECKS):
             time.sleep(_STALLED_S)
             if not self._database.property_int_value("rocksdb.is-write-stopped"):
                 return
 
     def flush(self) -> None:
-        """Move what is in write buffers to files, so that it can be measured."""
+        """Move write buffers to files, so that their size can be measured."""
         with _told(self._path):
             self._database.flush()
 
     def is_compacting(self) -> bool:
-        """Whether files wait to be merged, or are being merged now."""
+        """Return whether files wait to be merged, or are being merged now."""
         names = ("rocksdb.compaction-pending", "rocksdb.num-running-compactions")
         return any(self._database.property_int_value(name) for name in names)
 
     def close(self) -> None:
-        """Let go of files and locks; what the log has moves to a file."""
+        """Release files and locks; the rows in the log move to a file."""
         try:
             self._database.close()
         except Exception as problem:
-            # After a write that failed it complains of the same once more, without the reason.
+            # After a failed write it raises the same error once more, without the reason.
             if not self._has_failed:
                 raise _translated(self._path, str(problem)) from problem
 
 
 def _batch_of(drops: Sequence[Stretch], rows: Sequence[Mapping[bytes, bytes | None]]) -> WriteBatch:
-    """One that is refused is used up, and made again."""
+    """Make a write batch. RocksDB uses up one that it refuses, so each try makes its own."""
     batch = WriteBatch(raw_mode=True)
     for start, end in drops:
         batch.delete_range(start, end)
@@ -209,9 +210,9 @@ def _batch_of(drops: Sequence[Stretch], rows: Sequence[Mapping[bytes, bytes | No
 
 @contextmanager
 def reading(path: Path, memory: RocksMemory) -> Iterator[RocksStore]:
-    """A database as of its last commit, whoever holds it; nothing in its folder is touched.
+    """Open a database as of its last commit, even if a process holds it; leave its folder as it is.
 
-    rocksdict writes into any folder that it opens, so this one is opened by links to its files.
+    rocksdict writes into any folder that it opens, so this opens a folder of links to the files.
     """
     with TemporaryDirectory(prefix="headrace-") as folder:
         store = _opened_by_links(path, Path(folder), memory)
@@ -234,7 +235,7 @@ def _opened_by_links(path: Path, folder: Path, memory: RocksMemory) -> RocksStor
                         (links / file.name).symlink_to(file)
             return RocksStore(path, memory, read_at=links)
         except (StateCorrupt, StateUnavailable):
-            # Whoever writes it may have replaced a file meanwhile.
+            # The process that writes it may have replaced a file in the meantime.
             if attempt == _READING_TRIES:
                 raise
 
@@ -261,7 +262,7 @@ def _options(memory: RocksMemory) -> Options:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Say what is wrong with a database, and what to do; rocksdict has one exception for all."""
+    """Raise what is wrong with a database, and what to do; rocksdict has one exception for all."""
     try:
         yield
     except (DbClosedError, GeneratorExit):

@@ -1,8 +1,9 @@
-"""What may change in a pipeline whose state is there already, and what may not.
+"""Decide which changes of a pipeline its existing state can follow.
 
-A longer grace or interval, other bounds, another late policy: the rows still mean what they meant,
-and the operators take them up. What would make rows mean something else, or leave records held
-for ever by an operator that is gone, is refused before anything is read, with the way out.
+After a longer grace or interval, other bounds or another late policy, the rows still mean what they
+meant, and the operators go on from them. Other changes would give rows another meaning, or leave
+records held for ever by an operator that is gone. Those are refused before anything is read, with
+the way out.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _SHAPE = {
     "aggregate": ("function", "of"),
     "suppress": ("until",),
 }
-"""Options by which rows are told apart, or that say what is in them."""
+"""Options that decide how rows are keyed, or what is in them."""
 _WINDOW_SHAPE = ("kind", "size_ms", "advance_ms", "difference_ms", "start_ms")
-"""Options of a window that its rows are cut by; a session's gap and every grace may change."""
+"""Options of a window that decide which row a record goes to; gap and grace may change."""
 _HOLDING = ("reorder", "merge", "suppress")
 
 
@@ -48,14 +49,14 @@ def stamp_of(
     partitions: int | None = None,
     spread_over: int | None = None,
 ) -> Stamp:
-    """The stamp of a hop's state; of the topics what is known."""
+    """Make the stamp of a hop's state; of its topics, with what is known."""
     operators = [policy.model_dump(mode="json") for policy in hop.operators]
     known = topic_id, partitions, spread_over
     return Stamp(OPERATORS_VERSION, spec.pipeline, hop.topic, operators, *known)
 
 
 def check_stamp(state: PartitionState, now: Stamp) -> list[str]:
-    """Refuse state that cannot go on with these options; say which changes it takes."""
+    """Refuse state that cannot go on with these options; return the changes that it accepts."""
     before = state.stamp
     if before is None:
         return []
@@ -107,7 +108,7 @@ def _check_topics(before: Stamp, now: Stamp) -> None:
 
 
 def carry_over(state: PartitionState, now: Stamp) -> None:
-    """Move what an operator finds no more where it was, once `check_stamp` has taken the change."""
+    """Move rows to where the changed operators look for them, once `check_stamp` has accepted."""
     before = state.stamp
     if before is None:
         return
@@ -118,7 +119,7 @@ def carry_over(state: PartitionState, now: Stamp) -> None:
 
 
 def _sharing(stamp: Stamp) -> set[tuple[str, str]]:
-    """Stores of windows whose results may stand in another store alone, with that one."""
+    """Return the stores of windows whose results another store alone may hold, with that store."""
     return {
         (one["store"], behind["store"])
         for one, behind in pairwise(stamp.operators)
@@ -157,7 +158,7 @@ def _problems(state: PartitionState, before: Stamp, now: Stamp) -> Iterator[str]
 
 
 def _of_another(state: PartitionState, before: Stamp, now: Stamp) -> Iterator[str]:
-    """Windows that would go on from results which other windows left in a suppress."""
+    """Yield the windows that would go on from results which other windows left in a suppress."""
     olds = {old["store"]: old for old in before.operators}
     for store, held_by in _sharing(now):
         old = olds.get(held_by)
@@ -168,7 +169,7 @@ def _of_another(state: PartitionState, before: Stamp, now: Stamp) -> Iterator[st
 
 
 def _made_by(stamp: Stamp, held_by: str) -> str | None:
-    """The store of the windows whose results a suppress gets, None where others made them."""
+    """Return the store of the windows whose results a suppress gets, None for others' windows."""
     made_by = None
     for policy in stamp.operators:
         if policy["store"] == held_by:
@@ -184,7 +185,7 @@ def _has_rows(state: PartitionState, store: str) -> bool:
 
 
 def _waits_no_more(policy: dict[str, Any]) -> bool:
-    """A reorder without grace has no state, so it would never let go of what it held before."""
+    """Return whether it is a reorder without grace, which has no state and releases nothing."""
     return bool(policy["kind"] == "reorder" and policy["grace_ms"] == 0)
 
 
@@ -193,7 +194,7 @@ def _held(state: PartitionState, old: dict[str, Any]) -> int:
         return 0
     policy, view = read_operator(old), state.overlay.view(old["store"])
     if isinstance(policy, ReorderPolicy | MergePolicy):
-        # It reads what a reorder kept as well.
+        # A merge reads the rows of a reorder as well.
         return Merge(policy, view, Lanes(state.overlay.view(ABOUT))).counts.held
     return build_operator(policy, view).counts.held
 

@@ -5,10 +5,10 @@ The law of this folder
        over the same state give the same outputs.
     2. How the input is cut into batches, and where state is written out and read back, shows in
        no output.
-    3. All it remembers stands in rows of bytes (`layout`) once `TaskState.save` was called. An
-       object lives for one batch of one task; the next batch begins with a fresh one.
+    3. After `TaskState.save` all of its state is in rows of bytes (`layout`). An object lives for
+       one batch of one task; the next batch begins with a fresh one.
     4. Every output names the input that caused it, as an index into its batch.
-    5. What came in equals its verdicts plus what is held, always.
+    5. The records that came in equal the verdicts plus the records held, always.
 
 Rules (A6, D3, E4, ...) are those of `contracts/semantics`: versioned_table, stream_table_join and
 table_table_join.

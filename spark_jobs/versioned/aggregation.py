@@ -1,10 +1,10 @@
-"""Aggregations of tables, with retraction: what leaves a group is subtracted (rule F6).
+"""Aggregations of tables, with retraction: a value that leaves a group is subtracted (rule F6).
 
     change of a row -> Regrouping -> change within groups -> Folding -> change of an aggregate
 
 A row that moves from one group to another is subtracted from the old one first, then added to the
-new one. In one task `Aggregated` does both; over many, `Regrouping` stands where
-the rows live and `Folding` where the groups do.
+new one. In one task `Aggregated` does both. Over many tasks, `Regrouping` runs where the rows are
+and `Folding` where the groups are.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     Regroup = Callable[[bytes, bytes], tuple[bytes, bytes] | None]
     """The group of a row and its value there, None where it is in no group."""
     Fold = Callable[[bytes, bytes, bytes], bytes]
-    """Group, value and aggregate so far; returns the aggregate then."""
+    """Takes group, value and aggregate so far; returns the new aggregate."""
 
 _long = Struct(">q")
 
 
 class Aggregation(NamedTuple):
-    """How values become one, and how one is taken out again."""
+    """How values become one aggregate, and how one of them is taken out again."""
 
     initial: Callable[[], bytes] | None
     """The aggregate of nothing; None where the first value is the first aggregate."""
@@ -43,7 +43,7 @@ class Aggregation(NamedTuple):
 
 
 def sum_of(number_of: Callable[[bytes], int]) -> Aggregation:
-    """The sum of a number in each value, as eight bytes, big-endian."""
+    """Make the sum of a number in each value, as eight bytes, big-endian."""
 
     def add(_: bytes, value: bytes, total: bytes) -> bytes:
         return write_long(read_long(total) + number_of(value))
@@ -55,12 +55,12 @@ def sum_of(number_of: Callable[[bytes], int]) -> Aggregation:
 
 
 def count() -> Aggregation:
-    """How many rows a group has, as eight bytes, big-endian."""
+    """Count the rows of a group, as eight bytes, big-endian."""
     return sum_of(lambda _: 1)
 
 
 def numbers_of(number_of: Callable[[bytes], int]) -> Aggregation:
-    """All numbers of a group, ascending, eight bytes each: a minimum must know what comes next.
+    """Keep all numbers of a group, ascending, eight bytes each, since a minimum may be taken out.
 
     `least` and `greatest` read it; a mapped table of one of them is the minimum or the maximum.
     """
@@ -77,17 +77,17 @@ def numbers_of(number_of: Callable[[bytes], int]) -> Aggregation:
 
 
 def least(_: bytes, numbers: bytes) -> bytes | None:
-    """The least of a group's numbers, None of an empty group."""
+    """Return the least of a group's numbers, None of an empty group."""
     return numbers[: _long.size] or None
 
 
 def greatest(_: bytes, numbers: bytes) -> bytes | None:
-    """The greatest of a group's numbers, None of an empty group."""
+    """Return the greatest of a group's numbers, None of an empty group."""
     return numbers[-_long.size :] or None
 
 
 def _place(numbers: bytes, number: int) -> tuple[int, bytes]:
-    """Where a number stands or would stand, in bytes, and the number as bytes."""
+    """Return where a number is or would be, in bytes, and the number as bytes."""
     place = int(np.searchsorted(np.frombuffer(numbers, ">i8"), number))
     return place * _long.size, write_long(number)
 
@@ -95,7 +95,7 @@ def _place(numbers: bytes, number: int) -> tuple[int, bytes]:
 def reduce(
     adder: Callable[[bytes, bytes], bytes], subtractor: Callable[[bytes, bytes], bytes]
 ) -> Aggregation:
-    """Two functions of the aggregate so far and a value; the first value is taken as it is."""
+    """Combine two functions of the aggregate so far and a value; it begins as the first value."""
     return Aggregation(
         None,
         lambda _, value, total: adder(total, value),
@@ -104,18 +104,18 @@ def reduce(
 
 
 def write_long(number: int) -> bytes:
-    """A count or a sum as its eight bytes."""
+    """Pack a count or a sum into its eight bytes."""
     return _long.pack(number)
 
 
 def read_long(packed: bytes) -> int:
-    """The number that a count or a sum is."""
+    """Unpack a count or a sum."""
     number: int = _long.unpack(packed)[0]
     return number
 
 
 class Regrouping:
-    """At the rows: what a change means within groups."""
+    """At the rows: turns a change into changes within groups."""
 
     def __init__(self, state: TaskState, step: str, regroup: Regroup) -> None:
         self._state = state
@@ -123,7 +123,7 @@ class Regrouping:
         self._regroup = of_step(step, regroup, as_group)
 
     def split(self, change: Change, *, versioned: bool) -> list[Change]:
-        """One change where the group stays, else the old group's, then the new one's."""
+        """Return one change if the group stays, else the old group's, then the new one's."""
         self._state.count(f"{self._name}:taken")
         if versioned and not change.is_latest:
             self._state.count(f"{self._name}:ignored")
@@ -143,7 +143,7 @@ class Regrouping:
 
 
 class Folding(StoredTable):
-    """At the groups: their aggregates."""
+    """At the groups: keeps their aggregates."""
 
     def __init__(
         self, state: TaskState, name: str, aggregation: Aggregation, storage: Storage
@@ -155,7 +155,7 @@ class Folding(StoredTable):
         self._subtract = of_step(name, subtract, as_value)
 
     def fold(self, change: Change) -> Sequence[Change]:
-        """Subtract the old value, then add the new one."""
+        """Subtract the old value, then add the new one; return the change of the aggregate."""
         initial = self._initial
         key, new, old = change.key, change.new, change.old
         before = self._readable().latest(key)
@@ -172,9 +172,9 @@ class Folding(StoredTable):
 
 
 class Standing:
-    """What still stands in a group of each row whose last change failed there.
+    """The value that a group still has of each row whose last change failed there.
 
-    Kept as subscriptions are: group, row, and the value behind a byte; no byte where it has none.
+    It is stored like subscriptions: group, row, and the value behind a byte; no byte for none.
     """
 
     def __init__(self, state: TaskState, step: str) -> None:
@@ -184,7 +184,7 @@ class Standing:
         state.add(self)
 
     def pop(self, group: bytes, row: bytes, told: bytes | None) -> bytes | None:
-        """What stands of a row, which from now on is what is told."""
+        """Return the value that the group has of a row; from now on it is the one in the change."""
         if not self._numbers.get(self._count):
             return told
         if row not in self._rows.to_read(group).get(group, {}):
@@ -194,7 +194,7 @@ class Standing:
         return stands[1:] if stands else None
 
     def put(self, group: bytes, row: bytes, value: bytes | None) -> None:
-        """Have this stand, whatever the next change says."""
+        """Note the value that the group has of a row, whatever the next change says."""
         stands = b"" if value is None else b"\1" + value
         self._rows.to_change(group).setdefault(group, {})[row] = stands
         self._numbers[self._count] = self._numbers.get(self._count, 0) + 1
@@ -222,7 +222,7 @@ class Aggregated(Folding):
         parent.send_old(force=True)
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
-        """What an arrival changes in the aggregates."""
+        """Return the changes of the aggregates by an arrival."""
         return [
             result
             for change in self._parent.take(cause, arrival)
@@ -231,5 +231,5 @@ class Aggregated(Folding):
         ]
 
     def versioned_stores(self) -> list[VersionedStore]:
-        """Its own and those above."""
+        """Return its own versioned stores and those above."""
         return super().versioned_stores() + self._parent.versioned_stores()

@@ -1,4 +1,4 @@
-"""The order in which the inputs of a task are taken, and how late they come."""
+"""The order in which a task takes its inputs, and how late their records come."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONG_MAX = (1 << 63) - 1
 
 
 class Arrival(NamedTuple):
-    """A record and the number of the input it came in by."""
+    """A record and the number of its input."""
 
     input: int
     record: Record
@@ -41,14 +41,14 @@ class Arrivals(Sequence[Arrival]):
 
     @classmethod
     def of(cls, arrivals: Sequence[Arrival]) -> Arrivals:
-        """Arrivals as columns."""
+        """Convert arrivals into columns."""
         if isinstance(arrivals, Arrivals):
             return arrivals
         inputs = np.array([number for number, _ in arrivals], np.int32)
         return cls(inputs, Records.of([record for _, record in arrivals]))
 
     def take(self, places: NDArray[np.intp]) -> Arrivals:
-        """Those at some places of these."""
+        """Return the arrivals at some places of these."""
         return Arrivals(self.inputs[places], self.records.take(places))
 
     def __len__(self) -> int:
@@ -69,10 +69,10 @@ class Arrivals(Sequence[Arrival]):
 
 
 def merge(inputs: Sequence[Sequence[Record]]) -> list[Arrival]:
-    """One order for several inputs, each given by offset: the head with the lowest timestamp first.
+    """Merge several inputs, each in order of offset: the head with the lowest timestamp goes first.
 
-    On ties the input that stands first goes first, so tables stand before streams. An input is
-    never reordered within itself: a late record waits until it is the head.
+    On ties the first input goes first, so tables stand before streams. An input is never reordered
+    within itself: a late record waits until it is the head.
     """
     heads = [
         (records[0].timestamp_ms, number, 0) for number, records in enumerate(inputs) if records
@@ -92,7 +92,7 @@ def merge(inputs: Sequence[Sequence[Record]]) -> list[Arrival]:
 def in_turn(
     numbered: Iterable[tuple[int, Arrival]],
 ) -> Iterator[Iterator[tuple[int, Arrival]]]:
-    """Arrivals, one after the other; a step that fails says at which number."""
+    """Iterate over arrivals; if a step fails, its error gets the number of the arrival."""
     at = 0
 
     def turns() -> Iterator[tuple[int, Arrival]]:
@@ -119,7 +119,7 @@ class Lateness(NamedTuple):
 def observe_lateness(state: TaskState, arrivals: Sequence[Arrival]) -> None:
     """Add a batch, every input and null keys included, to the task's lateness.
 
-    What other stages sent is passed over; its inputs are below zero.
+    Arrivals from other stages do not count; their inputs are below zero.
     """
     arrivals = Arrivals.of(arrivals)
     times = arrivals.records.take(arrivals.inputs >= 0).times_ms
@@ -132,7 +132,7 @@ def observe_lateness(state: TaskState, arrivals: Sequence[Arrival]) -> None:
     numbers["task:time_ms"] = int(reached[-1])
     latest_ms = int(late.max())
     numbers["task:late_max_ms"] = max(latest_ms, numbers.get("task:late_max_ms", 0))
-    # One record of the farthest future makes all others so late that 64 bits hold no total.
+    # One record of the far future makes all others so late that 64 bits hold no total.
     fits = latest_ms * len(late) <= _LONG_MAX
     total_ms = numbers.get("task:late_total_ms", 0) + int(late.sum() if fits else _LONG_MAX)
     numbers["task:late_total_ms"] = min(total_ms, _LONG_MAX)
@@ -140,11 +140,11 @@ def observe_lateness(state: TaskState, arrivals: Sequence[Arrival]) -> None:
 
 
 def lateness(state: TaskState) -> Lateness:
-    """The task's lateness since its state began."""
+    """Return the task's lateness since its state began."""
     names = ("task:records", "task:late_total_ms", "task:late_max_ms")
     return Lateness(*(state.numbers.get(name, 0) for name in names))
 
 
 def dropped_records(state: TaskState) -> int:
-    """What Kafka Streams counts as dropped: null keys and values, expired, out of order."""
+    """Count the records that Kafka Streams calls dropped: null, expired, or out of order."""
     return sum(count for name, count in state.numbers.items() if ":dropped:" in name)

@@ -1,7 +1,7 @@
 """A versioned table that takes a batch at once, in columns, and answers all its look-ups at once.
 
-Its rows are those of `VersionedStore`, which takes and answers one by one where it must. As there,
-the buckets asked for are read and the changed ones written, no others.
+Its rows are those of `VersionedStore`, which takes and answers one by one where it must. Both read
+only the buckets that they are asked for, and write only those that changed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NONE = pa.array([], pa.large_binary())
 
 
 class NewVersions(NamedTuple):
-    """What a table is told, in the order of the steps of the batch."""
+    """The new versions of a table, in the order of the steps of the batch."""
 
     keys: Objects
     times_ms: Integers
@@ -50,14 +50,14 @@ class NewVersions(NamedTuple):
     """None is a tombstone."""
 
     def where(self, holds: NDArray[np.bool_]) -> NewVersions:
-        """Those for which a mask says yes."""
+        """Return those for which a mask is true."""
         return NewVersions(
             self.keys[holds], self.times_ms[holds], self.steps[holds], self.values[holds]
         )
 
 
 class LookUps(NamedTuple):
-    """What is asked of a table: the value of a key at a time, in a step of the batch."""
+    """Questions to a table: the value of a key at a time, in a step of the batch."""
 
     keys: Objects
     """None is a key that has no value."""
@@ -66,14 +66,14 @@ class LookUps(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What a table says to look-ups, in their order."""
+    """A table's answers to look-ups, in their order."""
 
     values: pa.LargeBinaryArray
     """Null where there is none."""
     expired: NDArray[np.bool_]
-    """Who asks for what held before the horizon, and not for the latest version."""
+    """True for a look-up before the horizon that does not meet the latest version."""
     failures: Mapping[int, StepFailed] = MappingProxyType({})
-    """By the places of those whose values could not be computed; null stands there."""
+    """Failed computations of values, by the place of the look-up; its value is null."""
 
 
 class HistoryAtOnce:
@@ -93,7 +93,7 @@ class HistoryAtOnce:
     def meet(self, puts: NewVersions, asked: LookUps, horizons_ms: Integers) -> Answers:
         """Take versions in the order of their steps, and answer as of each look-up's step.
 
-        `horizons_ms` are the look-ups': before it only the latest version can be told.
+        `horizons_ms` are the look-ups': before it only the latest version is an answer.
         """
         self._put(puts)
         keys = asked.keys
@@ -105,12 +105,12 @@ class HistoryAtOnce:
         places, expired = as_of(versions, asks)
         values = versions.values.take(pa.array(places, mask=places == NOTHING))
         if len(puts.keys):
-            # The next ones to meet come after all of these.
+            # The next versions come after all of these.
             self._versions = versions._replace(steps=np.full(len(versions.steps), BEFORE))
         return Answers(values, expired & has_key)
 
     def save(self, horizon_ms: int) -> None:
-        """Write out the buckets that changed, without what no answer can need any more."""
+        """Write out the buckets that changed, without versions that no answer can need any more."""
         versions = self._versions
         keep = remembered(versions, horizon_ms)
         sizes = np.diff(np.concatenate([[0], np.cumsum(keep)])[versions.starts])
@@ -147,7 +147,7 @@ class HistoryAtOnce:
         self._versions = with_puts(self._versions, new, len(known))
 
     def _read_buckets(self, numbers: list[int]) -> None:
-        """Have these buckets among what is known."""
+        """Read these buckets, unless they were read already."""
         known = self._versions
         sizes, times, values = [np.diff(known.starts)], [known.times_ms], [known.values]
         for number in numbers:
@@ -173,17 +173,17 @@ class HistoryAtOnce:
             )
 
     def _buckets_of(self, keys: Objects) -> list[int]:
-        """The buckets in which keys are, each once."""
+        """Return the buckets of the keys, each once."""
         numbers: list[int] = np.flatnonzero(np.bincount(self._numbers_of(keys))).tolist()
         return numbers
 
     def _numbers_of(self, keys: Objects) -> NDArray[np.uint32]:
-        """The bucket of each key, as `Buckets` counts them."""
+        """Return the bucket of each key, as `Buckets` computes it."""
         return np.fromiter(map(crc32, keys), np.uint32, len(keys)) % np.uint32(self._buckets)
 
 
 def _ranges(starts: Integers, ends: Integers) -> Integers:
-    """All places of these ranges, one range after the other."""
+    """Return all places of these ranges, one range after the other."""
     sizes = ends - starts
     behind = np.cumsum(sizes)
     places: Integers = np.arange(behind[-1]) + np.repeat(starts - (behind - sizes), sizes)

@@ -1,9 +1,9 @@
-"""What a version that comes late changes in what was joined already (KIP-914's deferred idea).
+"""Corrections of joined records by a version that comes late (KIP-914's deferred idea).
 
-A version holds from its own time until that of the next one. Records of the stream that fall into
-that time and have left meet another value now, if it differs from the one that held before. They
-are kept by key for as long as a version may still be put before them: as long as the table's
-history. The time before it is told by no look-up, so nothing is corrected there.
+A version is valid from its own time until that of the next one. Stream records of that time that
+have left meet another value now, if it differs from the one before. So the join keeps records by
+key for as long as a version may still come before them: as long as the table's history. No look-up
+tells the time before that, so there are no corrections there.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ _time_of = attrgetter("timestamp_ms")
 
 
 class Correction(NamedTuple):
-    """A record that was joined, or found no match, and what it meets now."""
+    """A record that was joined, or found no match, and the value that it meets now."""
 
     cause: int
     """Index, in the batch, of the table's record that changes it."""
     record: Record
     table_value: bytes | None
-    """None where it meets nothing any more."""
+    """None where it meets no value any more."""
 
 
 class Corrections:
     """The stream's records that have left, by key and time."""
 
     def __init__(self, state: TaskState, name: str, table: Table) -> None:
-        """The table is versioned, and its rows are found by the keys of its records."""
+        """Take a versioned table whose rows are found by the keys of its records."""
         self._table = table
-        # The nearest store is the one that is looked up.
+        # A look-up goes to the nearest store.
         self._store = table.versioned_stores()[0]
         self._buckets = Buckets(state, name, _decode, _encode)
         state.add(self)
 
     def keep(self, records: Sequence[Record]) -> None:
-        """Keep what leaves, as far as a version may still be put before it."""
+        """Keep leaving records, if a version may still come before them."""
         horizon_ms = self._horizon_ms
         for record in records:
             if record.key is not None and record.timestamp_ms >= horizon_ms:
@@ -56,7 +56,7 @@ class Corrections:
                 insort(kept, record, key=_time_of)
 
     def take(self, cause: int, arrival: Arrival) -> list[Correction]:
-        """Hand a record to the table; what it changes, by time."""
+        """Hand a record to the table; return the stream records that it changes, by time."""
         changed = self._kept_from(arrival.record)
         before = self._table.values_as_of(changed)
         self._table.take(cause, arrival)
@@ -68,7 +68,7 @@ class Corrections:
         ]
 
     def save(self) -> None:
-        """Write out what changed, without what no version can change any more."""
+        """Write out changed buckets, without records that no version can change any more."""
         horizon_ms = self._horizon_ms
         for bucket in self._buckets.changed():
             for key, kept in list(bucket.items()):

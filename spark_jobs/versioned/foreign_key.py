@@ -3,11 +3,11 @@
     left change -> Subscribing -> subscription -> Answering -> answer -> Resolving -> result
                                   right change ->
 
-In one task the three follow each other at once (`ForeignKeyJoin`). Over many tasks `Answering`
-stands where the foreign key lives, and `Resolving` where the primary key does, with a store of
-left values of its own; rows must reach each of them in the order of the records that caused them.
-An answer carries the mark of the left value it was asked for, and is dropped when that value is
-no longer the latest, so a slow answer never overwrites a newer result.
+In one task the three run one after the other (`ForeignKeyJoin`). Over many tasks `Answering` runs
+where the foreign key is. `Resolving` runs where the primary key is, with a store of left values of
+its own. Rows must reach each of them in the order of the records that caused them. An answer
+carries the mark of the left value that asked for it, and is dropped if that value is no longer the
+latest. So a slow answer never overwrites a newer result.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ MARK_BYTES = 16
 
 
 class Ask(Enum):
-    """What a subscription wants."""
+    """The request of a subscription."""
 
     ALWAYS = "always"
-    """Subscribe, and answer also where there is no right row."""
+    """Subscribe, and answer even if there is no right row."""
     IF_PRESENT = "if-present"
-    """Subscribe, and answer where there is a right row."""
+    """Subscribe, and answer if there is a right row."""
     FORGET = "forget"
-    """Unsubscribe in silence."""
+    """Unsubscribe, without an answer."""
     FORGET_AND_ANSWER = "forget-and-answer"
-    """Unsubscribe, and answer that there is nothing any more."""
+    """Unsubscribe, and answer that there is no right row any more."""
 
 
 class Subscription(NamedTuple):
-    """One left row asks for the right row it points at."""
+    """A left row's request for the right row that it points at."""
 
     cause: int
     foreign_key: bytes | None
@@ -70,14 +70,14 @@ class Answer(NamedTuple):
 
 
 class Readable(Protocol):
-    """What can say a key's latest value: a table, or a store."""
+    """A table, or a store, that can look up a key's latest value."""
 
     def latest(self, key: bytes) -> Version | None:
-        """The latest value."""
+        """Return the latest value."""
 
 
 class Subscribing:
-    """At the left table: says what each change asks for."""
+    """At the left table: turns each change into subscriptions."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Subscribing:
         self._left = join == "left"
 
     def subscribe(self, change: Change, *, versioned: bool) -> list[Subscription]:
-        """The subscriptions that a left change makes and ends, in order."""
+        """Return the subscriptions that a left change makes and ends, in order."""
         self._state.count(f"{self._name}:taken")
         if versioned and not change.is_latest:
             self._state.count(f"{self._name}:dropped:out-of-order")
@@ -121,13 +121,13 @@ class Subscribing:
         asks: list[tuple[bytes | None, Ask]] = []
         if old is not None and old != new:
             asks.append((old, Ask.FORGET))
-        # A row without a foreign key asks too, for it has a result: itself joined with nothing.
+        # A row without a foreign key asks too, since it has a result: itself joined with nothing.
         asks.append((new, Ask.ALWAYS))
         return asks
 
 
 class Answering:
-    """At the right table: remembers who asked for which key, and answers."""
+    """At the right table: remembers which left rows asked for which key, and answers them."""
 
     def __init__(self, state: TaskState, name: str) -> None:
         self._state = state
@@ -138,7 +138,7 @@ class Answering:
         state.add(self)
 
     def ask(self, subscription: Subscription, right: Readable) -> list[Answer]:
-        """Begin or end a subscription, and answer it where it asks for that."""
+        """Begin or end a subscription, and answer it if it asks for that."""
         cause, foreign_key, primary_key, mark, ask, time_ms, record = subscription
         met = None
         if foreign_key is not None and ask is not Ask.FORGET:
@@ -152,7 +152,7 @@ class Answering:
         return [Answer(cause, primary_key, mark, value, answer_ms, record)]
 
     def update(self, change: Change, *, versioned: bool) -> list[Answer]:
-        """Answer all who asked for a right key, in the byte order of their primary keys."""
+        """Answer all rows that asked for a right key, in the byte order of their primary keys."""
         self._state.count(f"{self._name}:taken")
         if versioned and not change.is_latest:
             self._state.count(f"{self._name}:dropped:out-of-order")
@@ -181,7 +181,7 @@ class Answering:
 
 
 class Resolving:
-    """At the left table again: joins answers to the left values they were asked for."""
+    """At the left table again: joins answers to the left values that asked for them."""
 
     def __init__(
         self, state: TaskState, name: str, joiner: Joiner, join: Literal["inner", "left"]
@@ -192,7 +192,7 @@ class Resolving:
         self._left = join == "left"
 
     def resolve(self, answer: Answer, left: Readable) -> Change | None:
-        """The result, None where the answer is stale."""
+        """Return the result, None where the answer is stale."""
         cause, key, mark, foreign_value, time_ms, record = answer
         version = left.latest(key)
         value = None if version is None else version.value
@@ -228,7 +228,7 @@ class ForeignKeyJoin(StoredTable):
         self._resolving = Resolving(state, name, joiner, join)
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
-        """What an arrival of either side changes in the result."""
+        """Return the changes of the result by an arrival of either side."""
         answers: list[Answer] = []
         for change in self._left.take(cause, arrival):
             asked = self._subscribing.subscribe(change, versioned=self._left.versioned)
@@ -240,7 +240,7 @@ class ForeignKeyJoin(StoredTable):
         return [each for result in results if result is not None for each in self._accept(result)]
 
     def versioned_stores(self) -> list[VersionedStore]:
-        """Those above both sides."""
+        """Return the versioned stores above both sides."""
         return self._left.versioned_stores() + self._right.versioned_stores()
 
 
@@ -253,5 +253,5 @@ def _inner_asks(old: bytes | None, new: bytes | None) -> list[tuple[bytes | None
 
 
 def mark_of(value: bytes) -> bytes:
-    """Tells left values apart without sending them."""
+    """Make a mark that tells left values apart without sending them."""
     return blake2b(value, digest_size=MARK_BYTES).digest()

@@ -1,6 +1,6 @@
-"""A job's own functions: what one of them does wrong is the failure of one record at one step.
+"""Call a job's own functions; a fault in one of them fails one record at one step.
 
-A function fails that raises, and one that answers what no step can use.
+A function fails if it raises, or if it returns a value that no step can use.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ Answer = TypeVar("Answer")
 
 
 class StepFailed(Exception):
-    """A step failed on a record; what was raised is its cause."""
+    """A step failed on a record; its cause is the exception of the function."""
 
     def __init__(self, step: str, function: Callable[..., Any]) -> None:
         self.step = step
         self.function = function
         self.place: int | None = None
-        """The index, in the batch, of the arrival that was being taken."""
+        """The index, in the batch, of the arrival on which it failed."""
         super().__init__(f"a function of the step `{step}` failed")
 
 
 def of_step(
     step: str, function: Callable[Given, Any], use: Callable[[Any], Answer]
 ) -> Callable[Given, Answer]:
-    """The function as a step calls it; `use` takes its answers, and raises where it cannot."""
+    """Wrap a function for a step; `use` takes its answers, and raises if it cannot use one."""
 
     def call(*given: Given.args, **named: Given.kwargs) -> Answer:
         try:
@@ -40,7 +40,7 @@ def of_step(
 
 
 def as_value(found: Any) -> bytes | None:
-    """An answer that is a value, or none."""
+    """Return an answer that is a value, or None; raise TypeError for any other."""
     if found is None or type(found) is bytes:
         return found
     message = f"it answered {type(found).__name__}, not bytes or None"
@@ -48,7 +48,7 @@ def as_value(found: Any) -> bytes | None:
 
 
 def as_group(found: Any) -> tuple[bytes, bytes] | None:
-    """An answer that is a group and a value there, or none."""
+    """Return an answer that is a group and a value, or None; raise TypeError for any other."""
     if found is None:
         return None
     group, value = found
@@ -61,7 +61,7 @@ def as_group(found: Any) -> tuple[bytes, bytes] | None:
 def each_answer(
     call: Callable[..., bytes | None], given: Iterable[tuple[Any, ...]]
 ) -> tuple[list[bytes | None], dict[int, StepFailed]]:
-    """What a call answers to each of these, None where it fails; and its failures by place."""
+    """Call once for each; return the answers, None for a failure, and the failures by place."""
     answers: list[bytes | None] = []
     failures: dict[int, StepFailed] = {}
     for place, one in enumerate(given):

@@ -1,4 +1,4 @@
-"""The stream side's records that wait, and the order in which they leave (KIP-923, rule D3)."""
+"""Stream records that wait for the table, and the order in which they leave (KIP-923, rule D3)."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class HeldRecords:
         self.count = numbers.get(f"{name}:records", 0)
         self.bytes = numbers.get(f"{name}:bytes", 0)
         self.arrivals = numbers.get(f"{name}:arrivals", 0)
-        """How many records ever came to be held; the last one's arrival number."""
-        # What is held already was cut by the width of its day.
+        """How many records were ever held; the arrival number of the last one."""
+        # Records that are held already were cut by the width of that time.
         self._slice_ms = numbers.get(f"{name}:slice_ms", slice_ms) if self.count else slice_ms
         row = state.rows.get(f"{name}/slices")
         self._order = [] if row is None else decode_slices(row)
@@ -56,7 +56,7 @@ class HeldRecords:
         state.add(self)
 
     def hold(self, rows: Sequence[HeldRow]) -> None:
-        """Keep records; their keys and values are not null."""
+        """Hold records; their keys and values are not null."""
         width_ms = self._slice_ms
         for row in rows:
             number = row[1].timestamp_ms // width_ms
@@ -66,7 +66,7 @@ class HeldRecords:
         self.bytes += _weight(rows)
 
     def release(self, until_ms: int) -> list[HeldRow]:
-        """Let go of all up to and including a time, in no order."""
+        """Release all records up to and including a time, in no order."""
         released: list[HeldRow] = []
         heapify(self._order)
         while self._order and self._order[0] * self._slice_ms <= until_ms:
@@ -86,7 +86,7 @@ class HeldRecords:
         return released
 
     def save(self) -> None:
-        """Write out the slices that changed, and which there are."""
+        """Write out the slices that changed, and the list of slices."""
         numbers = self._numbers
         numbers[f"{self._name}:records"] = self.count
         numbers[f"{self._name}:bytes"] = self.bytes
@@ -132,20 +132,20 @@ class Leaving:
     """Records that leave, in columns."""
 
     steps: NDArray[np.int64]
-    """The place, in the batch, of the arrival that lets each of them go."""
+    """The place, in the batch, of the arrival that releases each of them."""
     arrivals: NDArray[np.int64]
-    """Their numbers among all that ever came to be held."""
+    """Their arrival numbers among all records that were ever held."""
     records: Records
 
     @classmethod
     def of(cls, rows: Sequence[HeldRow], steps: NDArray[np.int64]) -> Leaving:
-        """Records that were held, and the step of each."""
+        """Take records that were held, and the step of each."""
         records = Records.of([record for _, record in rows])
         arrivals = np.array([arrival for arrival, _ in rows], np.int64)
         return cls(steps, arrivals, records)
 
     def __add__(self, other: Leaving) -> Leaving:
-        """Both, one after the other."""
+        """Join two, one after the other."""
         return Leaving(
             np.concatenate([self.steps, other.steps]),
             np.concatenate([self.arrivals, other.arrivals]),
@@ -153,10 +153,10 @@ class Leaving:
         )
 
     def order(self) -> NDArray[np.int64]:
-        """The places of the records in the order they leave.
+        """Return the places of the records in the order in which they leave.
 
-        By the step in which they leave, then by time, then by key bytes followed by four bytes of
-        arrival, which is how Kafka Streams' buffer compares them.
+        They leave by step, then by time, then by key bytes followed by four bytes of arrival, which
+        is how Kafka Streams' buffer compares them.
         """
         times = self.records.times_ms
         order = np.lexsort((times, self.steps))
@@ -171,7 +171,7 @@ class Leaving:
     def _by_key(self, places: NDArray[np.int64]) -> list[int]:
         arrivals = self.arrivals[places]
         first = int(np.min(arrivals)) & ~ARRIVAL_MAX
-        # Arrivals beyond four bytes need a fifth, or the count would start again among equal keys.
+        # Arrivals beyond four bytes need a fifth, or equal keys would see the count start again.
         size = 4 if int(np.max(arrivals)) - first <= ARRIVAL_MAX else 5
         compared = {
             place: (key or b"") + (arrival - first).to_bytes(size, "big")
@@ -183,7 +183,7 @@ class Leaving:
 
 
 def _weight(rows: Sequence[HeldRow]) -> int:
-    """The bytes that Kafka Streams counts for held records (rule D7)."""
+    """Return the bytes that Kafka Streams counts for held records (rule D7)."""
     return sum(_weight_of(record) for _, record in rows)
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 _TIMESTAMP_MS = itemgetter(2)
 LATEST = -1
-"""What `put` returns where the new version is the latest of its key."""
+"""`put` returns it if the new version is the latest of its key."""
 REJECTED = -(1 << 63)
-"""What `put` returns where history retention is over, and nothing was put."""
+"""`put` returns it if history retention is over, and puts nothing."""
 
 
 class Version(NamedTuple):
@@ -33,22 +33,22 @@ class Version(NamedTuple):
     value: bytes
     valid_from_ms: int
     valid_to_ms: int | None
-    """None while nothing later is known."""
+    """None while no later version is known."""
 
 
 class VersionedStore:
     """Every version of every key within history retention (rules E1 to E6).
 
-    Time is the largest timestamp ever put, over all keys; the horizon is time less retention.
-    Kept are, of each key, the points after the horizon and the last one before it, for a look-up
-    at or after the horizon can meet no other. What else a bucket holds is left out when the key
-    is put again or the bucket is written, which no answer can tell.
+    Time is the largest timestamp ever put, over all keys; the horizon is time less retention. Of
+    each key the store keeps the versions after the horizon and the last one before it, since a
+    look-up at or after the horizon can meet no other. Older versions are removed when the key is
+    put again or its bucket is written; no answer depends on when.
     """
 
     def __init__(self, state: TaskState, name: str, retention_ms: int) -> None:
         self.retention_ms = retention_ms
         self.follows_progress = False
-        """True where the join moves time by progress, and puts do not (see `stream_table`)."""
+        """True if the join moves time by progress, so that puts do not (see `stream_table`)."""
         self._numbers = state.numbers
         self._time_name = f"{name}:time_ms"
         self._expired_name = f"{name}:dropped:expired"
@@ -62,11 +62,11 @@ class VersionedStore:
 
     @property
     def horizon_ms(self) -> int:
-        """Before it, only the latest version of a key can be told."""
+        """The time before which only the latest version of a key can be looked up."""
         return max(self.time_ms - self.retention_ms, self._forgotten_ms)
 
     def put(self, key: bytes, value: bytes | None, timestamp_ms: int) -> int:
-        """Add a version (None: a tombstone); returns when the next one begins."""
+        """Add a version (None: a tombstone); return the next one's time, LATEST or REJECTED."""
         horizon_ms = self.horizon_ms
         if timestamp_ms < horizon_ms:
             self._expired += 1
@@ -93,8 +93,8 @@ class VersionedStore:
     def meet(self, puts: NewVersions, asked: LookUps, *, all_of_them: bool) -> tuple[int, Answers]:
         """Take a batch of versions, and answer a batch of look-ups, each as of its step.
 
-        Returns how many versions were not rejected, too. `all_of_them` as for `expired`. Who takes
-        a batch at once takes and answers nothing one by one.
+        Returns also how many versions were not rejected. `all_of_them` is as for `expired`. A store
+        that takes a batch at once must not take or answer anything one by one.
         """
         if self._at_once is None:
             self._at_once = self._open_at_once()
@@ -112,7 +112,7 @@ class VersionedStore:
         return taken, answers
 
     def latest(self, key: bytes) -> Version | None:
-        """The latest version by time, None where that is a tombstone; it never expires."""
+        """Return the latest version by time, None if it is a tombstone; it never expires."""
         history = self._buckets.to_read(key).get(key)
         if history is None:
             return None
@@ -120,7 +120,7 @@ class VersionedStore:
         return None if value is None else Version(value, history[0][-1], None)
 
     def as_of(self, key: bytes, timestamp_ms: int) -> Version | None:
-        """The version that held at a time; before the horizon only the latest one can be told."""
+        """Return the version that held at a time; before the horizon only if it is the latest."""
         history = self._buckets.to_read(key).get(key)
         if history is None:
             return None
@@ -133,7 +133,7 @@ class VersionedStore:
         return Version(value, times[place], valid_to_ms)
 
     def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
-        """The value that held for the key and the time of each record; a null key has none."""
+        """Return the value that held for key and time of each record; a null key has none."""
         horizon_ms = self.horizon_ms
         histories = self._buckets.find([record[0] for record in records])
         found: list[bytes | None] = []
@@ -152,10 +152,10 @@ class VersionedStore:
         return found
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:
-        """The places of the records from before the horizon of whose key something later is known.
+        """Return the places of records before the horizon that do not meet the latest version.
 
-        With `all_of_them` those too that meet the latest version: others may know a later one that
-        was refused here.
+        With `all_of_them` also those that meet it: a cold history may know a later version that was
+        refused here.
         """
         horizon_ms = self.horizon_ms
         if min(map(_TIMESTAMP_MS, records), default=horizon_ms) >= horizon_ms:
@@ -170,7 +170,7 @@ class VersionedStore:
         ]
 
     def delete(self, key: bytes, timestamp_ms: int) -> Version | None:
-        """Put a tombstone; returns what held until then at that time."""
+        """Put a tombstone; return the version that held at that time before."""
         if timestamp_ms < self.horizon_ms:
             self._expired += 1
             return None
@@ -190,7 +190,7 @@ class VersionedStore:
         self._buckets.save()
 
     def _horizons_ms(self, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The horizon before each of these puts, and the one behind them all."""
+        """Return the horizon before each of these puts, and the one behind them all."""
         if self.follows_progress:
             return np.full(len(times_ms) + 1, self.horizon_ms)
         reached_ms = np.maximum.accumulate(np.concatenate([[self.time_ms], times_ms]))
@@ -211,7 +211,7 @@ class VersionedStore:
         for key, (times, values) in bucket.items():
             if len(times) > 1 and times[1] <= horizon_ms:
                 _forget_before(times, values, horizon_ms)
-            # A last tombstone before the horizon says what an unknown key says.
+            # A last tombstone before the horizon answers as an unknown key does.
             if values[-1] is None and times[-1] < horizon_ms:
                 over.append(key)
         for key in over:
@@ -226,7 +226,7 @@ class PlainStore:
         state.add(self)
 
     def put(self, key: bytes, value: bytes | None, timestamp_ms: int) -> int:
-        """Set or (None) delete; what arrives last is always the latest."""
+        """Set or (None) delete a value; the last arrival is always the latest."""
         bucket = self._buckets.to_change(key)
         if value is None:
             bucket.pop(key, None)
@@ -235,7 +235,7 @@ class PlainStore:
         return LATEST
 
     def latest(self, key: bytes) -> Version | None:
-        """What was put last."""
+        """Return the last value that was put."""
         history = self._buckets.to_read(key).get(key)
         if history is None:
             return None
@@ -243,12 +243,12 @@ class PlainStore:
         return None if value is None else Version(value, timestamp_ms, None)
 
     def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
-        """What was put last for the key of each record: a plain table knows no time (rule D2)."""
+        """Return the last value of each record's key: a plain table has no time (rule D2)."""
         histories = self._buckets.find([record.key for record in records])
         return [None if history is None else history[1][0] for history in histories]
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:  # noqa: ARG002
-        """None: it never knew another value than the latest."""
+        """Return no place: the store never knew another value than the latest."""
         return []
 
     def save(self) -> None:
@@ -260,12 +260,12 @@ Store = VersionedStore | PlainStore
 
 
 def forgotten_name(store: str) -> str:
-    """The number that says before which time a store forgot, when its retention was shorter."""
+    """Return the name of the number before whose time a store forgot, with a shorter retention."""
     return f"{store}:forgotten_ms"
 
 
 def _insert(times: list[int], values: list[bytes | None], at_ms: int, value: bytes | None) -> int:
-    """Put a version that is not the last, or replaces the last; when the next one begins."""
+    """Put a version that is not the last, or replaces it; return when the next one begins."""
     place = bisect_left(times, at_ms)
     if times[place] == at_ms:
         values[place] = value
@@ -276,7 +276,7 @@ def _insert(times: list[int], values: list[bytes | None], at_ms: int, value: byt
 
 
 def _forget_before(times: list[int], values: list[bytes | None], horizon_ms: int) -> None:
-    """Forget all points before the last one at or before the horizon."""
+    """Forget all versions before the last one at or before the horizon."""
     dead = bisect_right(times, horizon_ms) - 1
     del times[:dead]
     del values[:dead]

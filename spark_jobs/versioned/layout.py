@@ -46,7 +46,7 @@ FORMAT = 1
 NO_OFFSET = -(1 << 63)
 
 History = tuple[list[int], list[bytes | None]]
-"""One key's timestamps, ascending, and the value that each of them begins."""
+"""One key's timestamps, ascending, and the value that begins at each of them."""
 
 HeldRow = tuple[int, Record]
 """A held record behind its arrival number."""
@@ -57,7 +57,7 @@ _i32 = Struct("<i")
 
 
 class Kind(IntEnum):
-    """What a row holds."""
+    """The kinds of rows."""
 
     VERSIONS = 1
     HELD = 2
@@ -67,7 +67,7 @@ class Kind(IntEnum):
 
 
 def encode_versions(histories: Mapping[bytes, History]) -> bytes:
-    """A bucket of a table; every history has a version or more."""
+    """Encode a bucket of a table; every history has a version or more."""
     keys = sorted(histories)
     times: list[int] = []
     values: list[bytes | None] = []
@@ -82,7 +82,7 @@ def encode_versions(histories: Mapping[bytes, History]) -> bytes:
 
 
 def decode_versions(row: bytes) -> dict[bytes, History]:
-    """The histories of one bucket, in key order."""
+    """Decode the histories of one bucket, in key order."""
     reader = _Reader(row, Kind.VERSIONS)
     keys, counts = reader.present(), reader.numbers()
     times, values = reader.integers(), reader.strings()
@@ -98,7 +98,7 @@ def encode_version_columns(
     times: NDArray[np.int64],
     values: pa.LargeBinaryArray,
 ) -> bytes:
-    """The same row of ascending keys, how many versions each has, and those end to end."""
+    """Encode the same row from ascending keys, their numbers of versions, and all versions."""
     columns = (_strings(keys), _integers(counts), _integers(times), _packed(values))
     return _row(Kind.VERSIONS, columns)
 
@@ -106,7 +106,7 @@ def encode_version_columns(
 def decode_version_columns(
     row: bytes,
 ) -> tuple[list[bytes], NDArray[np.int64], NDArray[np.int64], pa.LargeBinaryArray]:
-    """The same, read back."""
+    """Decode a row of `encode_version_columns`."""
     reader = _Reader(row, Kind.VERSIONS)
     keys, counts = reader.present(), reader.numbers()
     times, values = reader.numbers(), reader.packed()
@@ -117,7 +117,7 @@ def decode_version_columns(
 def _finish_versions(
     reader: _Reader, keys: list[bytes], counts: NDArray[np.int64], sizes: tuple[int, int]
 ) -> None:
-    """Expect the end of the row; `sizes` are how many times and values it has."""
+    """Check the end and the sizes of a row; `sizes` are its numbers of times and values."""
     reader.finish()
     reader.expect(len(keys) == len(counts), "every key has a count")
     reader.expect((int(counts.sum()),) * 2 == sizes, "every version has a key")
@@ -125,7 +125,7 @@ def _finish_versions(
 
 
 def encode_held(rows: Sequence[HeldRow]) -> bytes:
-    """A slice of the records that wait, given by timestamp, then arrival."""
+    """Encode a slice of held records, given by timestamp, then arrival."""
     records = [record for _, record in rows]
     topics = sorted({record.topic for record in records})
     topic_numbers = {topic: number for number, topic in enumerate(topics)}
@@ -145,7 +145,7 @@ def encode_held(rows: Sequence[HeldRow]) -> bytes:
 
 
 def decode_held(row: bytes) -> list[HeldRow]:
-    """The held records of one slice, by timestamp, then arrival."""
+    """Decode the held records of one slice, by timestamp, then arrival."""
     reader = _Reader(row, Kind.HELD)
     times, arrivals = reader.integers(), reader.integers()
     partitions, offsets, topic_numbers = reader.integers(), reader.integers(), reader.integers()
@@ -177,7 +177,7 @@ def decode_held(row: bytes) -> list[HeldRow]:
 
 
 def encode_subscriptions(subscribers: Mapping[bytes, Mapping[bytes, bytes]]) -> bytes:
-    """A bucket of marks by foreign key, then primary key."""
+    """Encode a bucket of marks by foreign key, then primary key."""
     rows = [
         (foreign, primary, mark)
         for foreign, marks in sorted(subscribers.items())
@@ -188,7 +188,7 @@ def encode_subscriptions(subscribers: Mapping[bytes, Mapping[bytes, bytes]]) -> 
 
 
 def decode_subscriptions(row: bytes) -> dict[bytes, dict[bytes, bytes]]:
-    """The marks of one bucket, by foreign key, then primary key."""
+    """Decode the marks of one bucket, by foreign key, then primary key."""
     reader = _Reader(row, Kind.SUBSCRIPTIONS)
     foreign, primary, marks = reader.present(), reader.present(), reader.present()
     reader.finish()
@@ -200,7 +200,7 @@ def decode_subscriptions(row: bytes) -> dict[bytes, dict[bytes, bytes]]:
 
 
 def encode_numbers(numbers: Mapping[str, int]) -> bytes:
-    """The header of a task: stream times and counts, by name."""
+    """Encode the header of a task: stream times and counts, by name."""
     names = sorted(numbers)
     columns = (
         _strings([name.encode() for name in names]),
@@ -210,7 +210,7 @@ def encode_numbers(numbers: Mapping[str, int]) -> bytes:
 
 
 def decode_numbers(row: bytes) -> dict[str, int]:
-    """The times and counts of a task's header."""
+    """Decode the times and counts of a task's header."""
     reader = _Reader(row, Kind.NUMBERS)
     names, values = reader.present(), reader.integers()
     reader.finish()
@@ -219,12 +219,12 @@ def decode_numbers(row: bytes) -> dict[str, int]:
 
 
 def encode_slices(slices: Iterable[int]) -> bytes:
-    """Which slices of held records there are."""
+    """Encode the list of slices of held records."""
     return _row(Kind.SLICES, (_integers(sorted(slices)),))
 
 
 def decode_slices(row: bytes) -> list[int]:
-    """The slices of held records, ascending."""
+    """Decode the list of slices of held records, ascending."""
     reader = _Reader(row, Kind.SLICES)
     slices = reader.integers()
     reader.finish()
@@ -232,7 +232,7 @@ def decode_slices(row: bytes) -> list[int]:
 
 
 class _Reader:
-    """Reads one row from front to back, and takes nothing that is not whole."""
+    """Reads one row from front to back, and refuses one that is not whole."""
 
     def __init__(self, row: bytes, kind: Kind) -> None:
         self._kind = kind
@@ -264,16 +264,16 @@ class _Reader:
             raise StateCorrupt(message)
 
     def integers(self) -> list[int]:
-        """The next column, of integers."""
+        """Read the next column, of integers."""
         numbers: list[int] = self.numbers().tolist()
         return numbers
 
     def numbers(self) -> NDArray[np.int64]:
-        """The next column, of integers, as an array."""
+        """Read the next column, of integers, as an array."""
         return self._numbers("<i8").astype(np.int64, copy=False)
 
     def packed(self) -> pa.LargeBinaryArray:
-        """The next column, of bytes or nulls, as an array that shares the row's memory."""
+        """Read the next column, of bytes or nulls, as an array that shares the row's memory."""
         lengths = self._numbers("<i4")
         ends = np.cumsum(np.maximum(lengths, 0), dtype=np.int64)
         offsets = np.concatenate([np.zeros(1, np.int64), ends])
@@ -282,7 +282,7 @@ class _Reader:
         return pa.Array.from_buffers(pa.large_binary(), len(lengths), [*map(pa.py_buffer, buffers)])
 
     def strings(self) -> list[bytes | None]:
-        """The next column, of bytes or nulls."""
+        """Read the next column, of bytes or nulls."""
         lengths = self._numbers("<i4")
         ends = np.cumsum(np.maximum(lengths, 0), dtype=np.int64)
         size = int(ends[-1]) if len(ends) else 0
@@ -296,14 +296,14 @@ class _Reader:
         return column
 
     def present(self) -> list[bytes]:
-        """The next column, of bytes that are never null."""
+        """Read the next column, of bytes that are never null."""
         column = self.strings()
         present = [each for each in column if each is not None]
         self.expect(len(present) == len(column), "nothing is null")
         return present
 
     def finish(self) -> None:
-        """Refuse bytes that no column accounts for."""
+        """Refuse bytes behind the last column."""
         self.expect(self._place == self._end, "nothing is left over")
 
     def _numbers(self, dtype: str) -> NDArray[np.signedinteger]:

@@ -1,7 +1,7 @@
 """Records of a batch in columns: some of them, in some order, without a copy.
 
-A batch is hundreds of thousands of records. Who needs one of them gets it as a `Record`; who treats
-all of them alike takes a column.
+A batch is hundreds of thousands of records. Code that needs one of them gets it as a `Record`; code
+that treats all of them alike takes a column.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Columns(NamedTuple):
 
 
 class Records(Sequence[Record]):
-    """Those of the columns' records that stand at some places, in the order of the places."""
+    """The columns' records at some places, in the order of the places."""
 
     __slots__ = ("_columns", "_places")
 
@@ -47,7 +47,7 @@ class Records(Sequence[Record]):
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> Records:
-        """Records as columns."""
+        """Convert records into columns."""
         if isinstance(records, Records):
             return records
         keys, values, times_ms, headers, topics, partitions, offsets = (
@@ -65,7 +65,7 @@ class Records(Sequence[Record]):
         return cls(columns, np.arange(len(records)))
 
     def __add__(self, other: Records) -> Records:
-        """Both, one after the other."""
+        """Join two, one after the other."""
         if not len(other):
             return self
         if not len(self):
@@ -99,7 +99,7 @@ class Records(Sequence[Record]):
         return record
 
     def take(self, places: NDArray[Any]) -> Records:
-        """Those at some places of these, or for which a mask says yes."""
+        """Return the records at some places of these, or those for which a mask is true."""
         return Records(self._columns, self._places[places])
 
     @property
@@ -119,7 +119,7 @@ class Records(Sequence[Record]):
 
     @property
     def headers(self) -> Objects | None:
-        """Their headers, None where nobody has any."""
+        """Their headers, None where no record has any."""
         headers = self._columns.headers
         return None if headers is None else headers[self._places]
 
@@ -139,7 +139,7 @@ class Records(Sequence[Record]):
         return self._columns.offsets[self._places]
 
     def _taken(self) -> tuple[NDArray[Any], ...]:
-        """All columns, headers too."""
+        """Return all columns, headers too."""
         headers = self.headers
         if headers is None:
             headers = objects([()] * len(self))
@@ -148,12 +148,12 @@ class Records(Sequence[Record]):
 
 
 def are_present(column: Objects) -> NDArray[np.bool_]:
-    """Which of a column are not None."""
+    """Return which items of a column are not None."""
     present: NDArray[np.bool_] = column != None  # noqa: E711 (numpy compares each)
     return present
 
 
 def objects(column: Sequence[Any]) -> Objects:
-    """A column of whatever stands in it."""
-    # Whatever else makes an array of tuples looks into them.
+    """Make a column of any objects."""
+    # Other ways to make an array turn tuples into rows.
     return np.fromiter(column, object, len(column))

@@ -19,20 +19,20 @@ BUCKETS_DEFAULT = 64
 VERDICTS = (
     "kept", "joined", "unmatched", "cold", "failed", "emitted", "passed", "ignored", "ungrouped",
 )  # fmt: skip
-"""What may become of a change or a record at a step, beside being dropped for a reason."""
+"""The verdicts on a change or a record at a step, beside being dropped for a reason."""
 
 
 class Rows(Protocol):
-    """Where the rows stand: Spark's map state, or a dict."""
+    """The storage of rows: Spark's map state, or a dict."""
 
     def get(self, name: str) -> bytes | None:
-        """The row of that name, None where there is none."""
+        """Return the row of that name, None where there is none."""
 
     def put(self, name: str, row: bytes) -> None:
         """Set a row."""
 
     def remove(self, name: str) -> None:
-        """Forget a row."""
+        """Remove a row."""
 
 
 class MemoryRows(dict[str, bytes]):
@@ -43,12 +43,12 @@ class MemoryRows(dict[str, bytes]):
         self[name] = row
 
     def remove(self, name: str) -> None:
-        """Forget a row."""
+        """Remove a row."""
         self.pop(name, None)
 
 
 class Changes:
-    """Rows over others, which hear of what changes here when it is handed over."""
+    """Rows over other rows, which get the changes when they are handed over."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -56,7 +56,7 @@ class Changes:
         self._changed: set[str] = set()
 
     def get(self, name: str) -> bytes | None:
-        """The row of that name, None where there is none; asked for once."""
+        """Return the row of that name, None where there is none; read it once."""
         if name not in self._known:
             self._known[name] = self._rows.get(name)
         return self._known[name]
@@ -67,12 +67,12 @@ class Changes:
         self._changed.add(name)
 
     def remove(self, name: str) -> None:
-        """Forget a row."""
+        """Remove a row."""
         self._known[name] = None
         self._changed.add(name)
 
     def hand_over(self) -> None:
-        """Make the changes below."""
+        """Make the changes in the rows below."""
         for name in sorted(self._changed):
             row = self._known[name]
             if row is None:
@@ -83,17 +83,17 @@ class Changes:
 
 
 class Part(Protocol):
-    """A piece of state that writes itself out."""
+    """A part of the state that writes itself out."""
 
     def save(self) -> None:
-        """Put what changed into the rows, and totals into the numbers."""
+        """Put changes into the rows, and totals into the numbers."""
 
 
 class TaskState:
-    """All that one task remembers between two batches.
+    """The whole state of one task between two batches.
 
-    The number of buckets is fixed when the state is first written, for a key's bucket hangs on
-    it; what is asked for later is not heard.
+    The number of buckets is fixed when the state is first written, since a key's bucket depends on
+    it. A later state ignores another `buckets`.
     """
 
     def __init__(self, rows: Rows, buckets: int = BUCKETS_DEFAULT) -> None:
@@ -109,11 +109,11 @@ class TaskState:
         self._parts.append(part)
 
     def when_forgone(self, tell: Callable[[Arrival], None]) -> None:
-        """Have a step told of each arrival at which this task failed."""
+        """Tell a step of each arrival at which this task failed."""
         self._forgoing.append(tell)
 
     def forgo(self, arrival: Arrival) -> None:
-        """An arrival failed, and has changed nothing."""
+        """Note that an arrival failed, and has changed nothing."""
         for tell in self._forgoing:
             tell(arrival)
 
@@ -123,12 +123,12 @@ class TaskState:
             self.numbers[name] = self.numbers.get(name, 0) + records
 
     def counter(self, name: str) -> str:
-        """The name of a number that may be added to at once."""
+        """Return the name of a number that exists, so that it can be added to directly."""
         self.numbers.setdefault(name, 0)
         return name
 
     def balance(self, name: str, held: int = 0) -> int:
-        """What a step took less its verdicts and what it holds: zero, or something was lost."""
+        """Return a step's taken records less its verdicts and held ones; zero if none is lost."""
         dropped = f"{name}:dropped:"
         final = {f"{name}:{verdict}" for verdict in VERDICTS}
         verdicts = sum(
@@ -146,12 +146,12 @@ class TaskState:
 
 
 def row_name(table: str, bucket: int) -> str:
-    """Where a bucket stands among a task's rows."""
+    """Return the row name of a bucket."""
     return f"{table}/{bucket}"
 
 
 class Buckets(Generic[Entry]):
-    """Entries by key; the buckets asked for are read, the changed ones written, no others."""
+    """Entries by key; reads only the buckets asked for, and writes only those that changed."""
 
     def __init__(
         self,
@@ -169,13 +169,13 @@ class Buckets(Generic[Entry]):
         self._changed: set[int] = set()
 
     def to_read(self, key: bytes) -> dict[bytes, Entry]:
-        """The bucket of a key, to look into."""
+        """Return the bucket of a key, to look into."""
         number = crc32(key) % self._buckets_max
         bucket = self._read.get(number)
         return self._load(number) if bucket is None else bucket
 
     def find(self, keys: Iterable[bytes | None]) -> list[Entry | None]:
-        """The entry of each key: `to_read` for those who look up much. A null key has none."""
+        """Return the entry of each key, for many look-ups. A null key has none."""
         buckets_max = self._buckets_max
         numbered = [(0, None) if key is None else (crc32(key) % buckets_max, key) for key in keys]
         for number in {number for number, _ in numbered} - self._read.keys():
@@ -184,14 +184,14 @@ class Buckets(Generic[Entry]):
         return [None if key is None else read[number].get(key) for number, key in numbered]
 
     def to_change(self, key: bytes) -> dict[bytes, Entry]:
-        """The bucket of a key, to be written out at the next save."""
+        """Return the bucket of a key, to be changed; the next save writes it."""
         number = crc32(key) % self._buckets_max
         self._changed.add(number)
         bucket = self._read.get(number)
         return self._load(number) if bucket is None else bucket
 
     def changed(self) -> list[dict[bytes, Entry]]:
-        """The buckets that the next save writes."""
+        """Return the buckets that the next save writes."""
         return [self._read[number] for number in self._changed]
 
     def save(self) -> None:

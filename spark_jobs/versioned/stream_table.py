@@ -2,16 +2,16 @@
 
     without grace   a record is joined when it arrives
     stream time     it is held until a record of the stream is `grace` later (KIP-923)
-    progress        it is held until all inputs have passed its time, which the caller says
+    progress        it is held until all inputs have passed its time, as the caller says
 
 By stream time, output follows Kafka Streams' to the letter (rules D1 to D8). By progress, output
 does not depend on how far one input was read ahead of the other: records leave before progress
-moves, and the table's history expires by progress too, not by the table's own timestamps.
+moves, and the table's history also expires by progress, not by the table's own timestamps.
 
-When a record leaves hangs on the stream alone, so a batch is planned first, in columns: the
-step in which each record leaves. Then the table takes the batch and answers, each look-up as of its
-step: a topic's versioned table, filtered and mapped or not, at once (`at_once`), and any other in
-turns (`turns`).
+Only the stream decides when a record leaves. So the join first plans a batch in columns: the step
+in which each record leaves. Then the table takes the batch and answers each look-up as of its step.
+A topic's versioned table, filtered and mapped or not, does that at once (`at_once`). Any other
+table does it in turns (`turns`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 SLICES_PER_GRACE = 16
 PROGRESS_SLICE_MS = 60_000
 NO_PROGRESS_MS = -(1 << 63)
-"""Before any progress nothing is late."""
+"""Before any progress no record is late."""
 
 _NO_PLACES = np.zeros(0, np.int64)
 _NO_RECORDS = Records.of([])
@@ -54,23 +54,23 @@ _NO_RECORDS = Records.of([])
 
 @dataclass(slots=True)
 class Matches:
-    """Joined records in the order they leave, in columns."""
+    """Joined records in the order in which they leave, in columns."""
 
     causes: NDArray[np.int64] = field(default_factory=lambda: _NO_PLACES)
-    """Index, in the batch, of the arrival that let the record go."""
+    """Index, in the batch, of the arrival that released the record."""
     records: Records = field(default_factory=lambda: _NO_RECORDS)
     table_values: pa.LargeBinaryArray = field(
         default_factory=lambda: pa.array([], pa.large_binary())
     )
     """The table's value for each; null only in a left join."""
     late: NDArray[np.int64] = field(default_factory=lambda: _NO_PLACES)
-    """Index, in the batch, of each record that came behind what was promised to wait for it."""
+    """Index, in the batch, of each late record."""
     cold_causes: NDArray[np.int64] = field(default_factory=lambda: _NO_PLACES)
-    """As `causes`, of the records for which a cold history is to be asked."""
+    """As `causes`, of the records that should ask a cold history."""
     cold: Records = field(default_factory=lambda: _NO_RECORDS)
-    """Records older than what the table remembers of their key."""
+    """Records older than the table's history of their key."""
     corrections: list[Correction] = field(default_factory=list)
-    """What else was told of records that left before; each behind the row that it corrects."""
+    """Corrections of records that left before; each follows the row that it corrects."""
     failed: list[tuple[Record, StepFailed]] = field(default_factory=list)
     """Records whose look-up failed, and how."""
 
@@ -91,11 +91,11 @@ class StreamTableJoin:
         corrects: bool = False,
         asks_cold: bool = False,
     ) -> None:
-        """`stream` is the number of the stream's input.
+        """Join the input number `stream` to a table.
 
         By progress, `grace_ms` only says how far back the table must be able to look. `corrects`
-        keeps what has left, to tell what a later arrival of an older version changes in it.
-        `asks_cold` hands on what is older than the table's history, instead of joining it with
+        keeps records that left, to correct them when an older version arrives later. `asks_cold`
+        hands records on that are older than the table's history, instead of joining them with
         nothing.
         """
         self._name = name
@@ -132,7 +132,7 @@ class StreamTableJoin:
                 store.follows_progress = True
 
     def process(self, arrivals: Sequence[Arrival]) -> Matches:
-        """Take a batch of both inputs in its order; returns what is joined, in order."""
+        """Take a batch of both inputs in its order; return the joined records, in order."""
         arrivals = Arrivals.of(arrivals)
         is_stream = arrivals.inputs == self._stream
         places = np.flatnonzero(is_stream)
@@ -155,7 +155,7 @@ class StreamTableJoin:
         return matches
 
     def advance(self, progress_ms: int, cause: int) -> Matches:
-        """Let go of what progress has passed: no input will bring a lower timestamp on time."""
+        """Release records that progress has passed: no earlier record on time can come."""
         matches = Matches()
         if progress_ms <= self._time_ms:
             return matches
@@ -168,14 +168,14 @@ class StreamTableJoin:
         return matches
 
     def balance(self) -> int:
-        """Zero, or a stream record was lost or invented."""
+        """Return zero, unless a stream record was lost or invented."""
         return self._state.balance(self._name, self.held.count)
 
     def _leaving(self, own_steps: NDArray[np.int64], records: Records, matches: Matches) -> Leaving:
-        """The records that leave in this batch, earlier ones too; the others are held."""
+        """Return the records that leave in this batch, earlier ones too; hold the others."""
         waits = self._by_progress or self._grace_ms or self.held.count
         if not len(records) or not waits:
-            # With no grace, or one of zero, a record leaves in the step it enters.
+            # With no grace, or one of zero, a record leaves in the step in which it enters.
             return Leaving(own_steps, own_steps, records)
         times = records.times_ms
         turns = np.arange(len(times))
@@ -187,7 +187,7 @@ class StreamTableJoin:
             reached = np.maximum(np.maximum.accumulate(times), self._time_ms)
             due = reached - (self._grace_ms or 0)
             on_time = times >= due
-            # A late record's turn would be earlier than its own step.
+            # A late record's turn would come before its own step.
             turns = np.maximum(turns, np.searchsorted(due, times))
             leaves = turns < len(times)
             self._time_ms = self._state.numbers[self._time_name] = int(reached[-1])
@@ -200,7 +200,7 @@ class StreamTableJoin:
         return leaving if earlier is None else earlier + leaving
 
     def _earlier(self, due: NDArray[np.int64], steps: NDArray[np.int64]) -> Leaving:
-        """What was held before this batch and leaves in it; `due` leaves at each of its steps."""
+        """Return earlier held records that leave in this batch; `due` has each step's due time."""
         rows = self.held.release(int(due[-1]))
         times = np.array([record.timestamp_ms for _, record in rows], np.int64)
         return Leaving.of(rows, steps[np.searchsorted(due, times)])
@@ -212,7 +212,7 @@ class StreamTableJoin:
         leaving: Leaving,
         matches: Matches,
     ) -> None:
-        """Have the table take its arrivals and answer, and add what leaves and what it meets."""
+        """Have the table take its arrivals and answer; add leaving records with their values."""
         order = leaving.order()
         steps, records = leaving.steps[order], leaving.records.take(order)
         if self._at_once is not None:

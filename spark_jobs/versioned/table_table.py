@@ -1,8 +1,8 @@
 """The table-table join by primary key, as a stream of changes (rule F3).
 
-Either side's change meets the other side's latest value. A versioned side's record that comes
-behind a later one of its key is dropped, so that the last result of a key is always the join of
-the latest of both sides (KIP-914). The result is not versioned.
+A change of either side meets the other side's latest value. A versioned side drops a record that
+comes behind a later one of its key. So the last result of a key is always the join of the latest of
+both sides (KIP-914). The result is not versioned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.tables import Table
 
     Joiner = Callable[[bytes | None, bytes | None], bytes | None]
-    """What becomes of a left and a right value; the missing side of an outer join is None."""
+    """Joins a left and a right value; the missing side of an outer join is None."""
 
 
 class TableTableJoin:
@@ -58,7 +58,7 @@ class TableTableJoin:
             right.send_old(force=True)
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
-        """What an arrival of either side changes in the result."""
+        """Return the changes of the result by an arrival of either side."""
         results: list[Change] = []
         for change in self._left.take(cause, arrival):
             results += self._meet(change, from_left=True)
@@ -67,7 +67,7 @@ class TableTableJoin:
         return results
 
     def latest(self, key: bytes) -> Version | None:
-        """The join of both sides' latest values."""
+        """Return the join of both sides' latest values."""
         left, right = self._left.latest(key), self._right.latest(key)
         versions = [version for version in (left, right) if version is not None]
         if (left is None and not self._right_alone) or (right is None and not self._left_alone):
@@ -79,27 +79,27 @@ class TableTableJoin:
         return None if value is None else Version(value, latest_ms, None)
 
     def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
-        """The latest values: the result is not versioned."""
+        """Return the latest values: the result is not versioned."""
         keys = [record.key for record in records]
         versions = [None if key is None else self.latest(key) for key in keys]
         return [None if version is None else version.value for version in versions]
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:  # noqa: ARG002
-        """None: the result is not versioned."""
+        """Return no place: the result is not versioned."""
         return []
 
     def send_old(self, *, force: bool) -> bool:  # noqa: ARG002
-        """Tell old values: both sides have stores in any case."""
+        """Send old values: both sides have stores in any case."""
         self._left.send_old(force=True)
         self._right.send_old(force=True)
         self._sends_old = True
         return True
 
     def make_readable(self) -> None:
-        """Nothing to do: both sides are readable."""
+        """Do nothing: both sides are readable."""
 
     def versioned_stores(self) -> list[VersionedStore]:
-        """Those above both sides."""
+        """Return the versioned stores above both sides."""
         return self._left.versioned_stores() + self._right.versioned_stores()
 
     def _meet(self, change: Change, *, from_left: bool) -> Sequence[Change]:

@@ -1,11 +1,11 @@
-"""Tables as streams of changes: sources, filters, mapped values, and what may be looked up.
+"""Tables as streams of changes: sources, filters and mapped values, and how to look them up.
 
-A table takes arrivals and says which of its values changed. Whether it is *versioned* (rule F1)
-is decided by what stands above it: a versioned store makes it so, a step without a store of its
-own hands it on, and a plain store, a join, an aggregation or `stream().toTable()` ends it.
+A table takes arrivals and returns the changes of its values. The steps above it decide whether it
+is *versioned* (rule F1): a versioned store makes it so, a step without a store of its own hands it
+on, and a plain store, a join, an aggregation or `stream().toTable()` ends it.
 
-Old values cost a store, so a table knows them only where somebody below asks (`send_old`); being
-looked up costs one too (`make_readable`).
+Old values need a store, so a table sends them only if a step below asks for them (`send_old`).
+Look-ups need one, too (`make_readable`).
 """
 
 from __future__ import annotations
@@ -74,35 +74,35 @@ class Table(Protocol):
     name: str
     versioned: bool
     retention_ms: int | None
-    """How far back `values_as_of` can tell, None where the table is not versioned."""
+    """How far back `values_as_of` looks, None where the table is not versioned."""
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
-        """What an arrival changes here."""
+        """Take an arrival; return the changes of this table."""
 
     def latest(self, key: bytes) -> Version | None:
-        """The value by which this table joins."""
+        """Return the value by which this table joins."""
 
     def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
-        """The value for the key and time of each stream record; a plain table's latest."""
+        """Return the value for key and time of each stream record; a plain table's latest."""
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:
-        """The places of the stream records that are older than what is remembered of their key.
+        """Return the places of stream records that are older than the history of their key.
 
-        With `all_of_them`, those too that meet the latest value of their key nevertheless.
+        With `all_of_them`, also those that meet the latest value of their key nevertheless.
         """
 
     def send_old(self, *, force: bool) -> bool:
-        """Tell old values from now on, if need be by a store; whether they are told."""
+        """Send old values from now on, with `force` by opening a store; return whether it does."""
 
     def make_readable(self) -> None:
-        """Be ready to be looked up."""
+        """Prepare for look-ups."""
 
     def versioned_stores(self) -> list[VersionedStore]:
-        """The versioned stores at and above this table."""
+        """Return the versioned stores at and above this table."""
 
 
 def open_store(state: TaskState, name: str, storage: Storage | None) -> Store | None:
-    """The store that a step was given."""
+    """Open the store that a step was given."""
     if storage is None:
         return None
     if isinstance(storage, Versioned):
@@ -122,30 +122,30 @@ class StoredTable:
         self._sends_old = False
 
     def latest(self, key: bytes) -> Version | None:
-        """The latest value."""
+        """Return the latest value."""
         return self._readable().latest(key)
 
     def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
-        """The value for the key and time of each record."""
+        """Return the value for key and time of each record."""
         return self._readable().values_as_of(records)
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:
-        """As the store says."""
+        """Ask the store."""
         return self._readable().expired(records, all_of_them=all_of_them)
 
     def send_old(self, *, force: bool) -> bool:
-        """Tell old values, where there is a store or one may be opened."""
+        """Send old values, if there is a store or one may be opened."""
         if force:
             self.make_readable()
         self._sends_old = self._sends_old or self._store is not None
         return self._sends_old
 
     def make_readable(self) -> None:
-        """Open a plain store where there is none."""
+        """Open a plain store if there is none."""
         self._readable()
 
     def versioned_stores(self) -> list[VersionedStore]:
-        """The store, if it is versioned."""
+        """Return the store, if it is versioned."""
         return [self._store] if isinstance(self._store, VersionedStore) else []
 
     def _readable(self) -> Store:
@@ -154,7 +154,7 @@ class StoredTable:
         return self._store
 
     def _accept(self, change: Change) -> Sequence[Change]:
-        """Put a change whose old value is not known yet, and pass on what the store took."""
+        """Put a change without its old value; return it with that, unless the store rejects it."""
         store = self._store
         cause, key, new, _, time_ms, _, record = change
         if store is None:
@@ -168,7 +168,7 @@ class StoredTable:
 
 
 class Source(StoredTable):
-    """A table read from a topic, by `table()` or by `stream().toTable()`: they are one here."""
+    """A table read from a topic, by `table()` or `stream().toTable()`: they are the same here."""
 
     def __init__(self, state: TaskState, name: str, number: int, storage: Storage | None) -> None:
         super().__init__(state, name, storage)
@@ -178,7 +178,7 @@ class Source(StoredTable):
         self._kept = state.counter(f"{name}:kept")
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
-        """Every record of this input is a change, less those without a key (rule A5)."""
+        """Turn a record of this input into a change, unless it has no key (rule A5)."""
         number, record = arrival
         if number != self._input:
             return ()
@@ -196,7 +196,7 @@ class Source(StoredTable):
 
     @property
     def meets_at_once(self) -> bool:
-        """Whether it may `meet`."""
+        """Whether `meet` may be called."""
         return self.versioned
 
     def meet(
@@ -204,7 +204,7 @@ class Source(StoredTable):
     ) -> Answers:
         """Take the arrivals at these places, and answer look-ups, each as of its step.
 
-        Nobody hears of what changes. `all_of_them` as for `expired`.
+        No step gets the changes. `all_of_them` is as for `expired`.
         """
         store = self._store
         assert isinstance(store, VersionedStore)
@@ -220,24 +220,24 @@ class Source(StoredTable):
 
 
 class Restored(StoredTable):
-    """`toStream().toTable()`: the parent's changes read as if from a topic, versions forgotten."""
+    """`toStream().toTable()`: the parent's changes read as if from a topic, without versions."""
 
     def __init__(self, state: TaskState, name: str, parent: Table, storage: Storage | None) -> None:
         super().__init__(state, name, storage)
         self._parent = parent
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
-        """The parent's changes as this table sees them."""
+        """Return the parent's changes as this table sees them."""
         changes = self._parent.take(cause, arrival)
         return [each for change in changes for each in self._accept(change)]
 
     def versioned_stores(self) -> list[VersionedStore]:
-        """Its own and those above."""
+        """Return its own versioned stores and those above."""
         return super().versioned_stores() + self._parent.versioned_stores()
 
 
 class Derived:
-    """A table whose values are computed, one by one, from its parent's: filter and mapped values.
+    """A table that computes each value from its parent's: filter and mapped values.
 
     Without a store it looks up in its parent and computes on the fly.
     """
@@ -263,20 +263,20 @@ class Derived:
             self.retention_ms = storage.retention_ms if isinstance(storage, Versioned) else None
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
-        """The parent's changes, computed."""
+        """Return the parent's changes, computed."""
         changes = self._parent.take(cause, arrival)
         return [each for change in changes for each in self._derive(change)]
 
     @property
     def meets_at_once(self) -> bool:
-        """Whether it may `meet`: it does no more than to compute."""
+        """Whether `meet` may be called: this table only computes."""
         parent = self._parent
         return self._store is None and isinstance(parent, Source | Derived) and parent.meets_at_once
 
     def meet(
         self, arrivals: Arrivals, places: NDArray[np.intp], asked: LookUps, *, all_of_them: bool
     ) -> Answers:
-        """As its parent does, with the values computed."""
+        """Have the parent `meet`, and compute the values of its answers."""
         parent = self._parent
         assert isinstance(parent, Source | Derived)
         answers = parent.meet(arrivals, places, asked, all_of_them=all_of_them)
@@ -288,7 +288,7 @@ class Derived:
         )
 
     def latest(self, key: bytes) -> Version | None:
-        """The latest value."""
+        """Return the latest value."""
         if self._store is not None:
             return self._store.latest(key)
         version = self._parent.latest(key)
@@ -296,7 +296,7 @@ class Derived:
         return None if version is None or value is None else version._replace(value=value)
 
     def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
-        """The value for the key and time of each record."""
+        """Return the value for key and time of each record."""
         if self._store is not None:
             return self._store.values_as_of(records)
         values = self._parent.values_as_of(records)
@@ -306,23 +306,23 @@ class Derived:
         ]
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:
-        """As its store says, or its parent."""
+        """Ask its store, or its parent."""
         asked = self._parent if self._store is None else self._store
         return asked.expired(records, all_of_them=all_of_them)
 
     def send_old(self, *, force: bool) -> bool:
-        """Tell old values: its store knows them, or its parent does."""
+        """Send old values: its store knows them, or its parent does."""
         told = self._store is not None or self._parent.send_old(force=force)
         self._sends_old = self._sends_old or told
         return self._sends_old
 
     def make_readable(self) -> None:
-        """Where it has no store its parent needs one."""
+        """Prepare the parent for look-ups, if there is no store."""
         if self._store is None:
             self._parent.make_readable()
 
     def versioned_stores(self) -> list[VersionedStore]:
-        """Its own and those above."""
+        """Return its own versioned stores and those above."""
         own = [self._store] if isinstance(self._store, VersionedStore) else []
         return own + self._parent.versioned_stores()
 
@@ -352,7 +352,7 @@ class Derived:
 
 
 class Filtered(Derived):
-    """A table of which only some values are kept; the others are tombstones."""
+    """A table that keeps only some values; the others are tombstones."""
 
     def __init__(
         self,
@@ -369,12 +369,12 @@ class Filtered(Derived):
         self._sends_old = parent.send_old(force=False)
 
     def _is_needless(self, new: bytes | None, old: bytes | None) -> bool:
-        # A second tombstone says nothing, save in a version history, where it has its own time.
+        # A second tombstone is needless, except in a version history, where it has its own time.
         return new is None and old is None and self._sends_old and not self._parent.versioned
 
 
 def run(table: Table, arrivals: Iterable[Arrival]) -> list[Change]:
-    """All that a batch changes in a table."""
+    """Return all changes of a table by a batch."""
     return [
         change for cause, arrival in enumerate(arrivals) for change in table.take(cause, arrival)
     ]

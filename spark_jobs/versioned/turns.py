@@ -1,7 +1,7 @@
 """A table of any kind takes a batch and answers look-ups in turns, one after the other.
 
-What stands above the table may compute a value from others and from what it replaces, so each
-arrival is taken by itself; only look-ups are answered many at a time.
+A step above the table may compute a value from others and from the value that it replaces, so the
+table takes each arrival by itself. Only look-ups are answered many at a time.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _LOWEST_MS = np.iinfo(np.int64).min
 
 
 class Turns:
-    """The turns of one table, and of what it corrects."""
+    """The turns of one table, and its corrections."""
 
     def __init__(self, table: Table, corrections: Corrections | None, *, asks_cold: bool) -> None:
-        """`asks_cold`: look-ups before the history expire though they meet the latest version."""
+        """With `asks_cold`, every look-up before the history expires, also one of the latest."""
         self._table = table
         self._corrections = corrections
         self._asks_cold = asks_cold
@@ -45,7 +45,7 @@ class Turns:
         records: Records,
         steps: NDArray[np.int64],
     ) -> Answers:
-        """Look up each record after the arrivals at places before its step, and no later ones."""
+        """Look each record up as of its step: after all earlier arrivals, before later ones."""
         ends = np.searchsorted(steps, places)
         taken = arrivals.records.take(places)
         must = self._must_wait(taken.times_ms, records.times_ms, ends).tolist()
@@ -65,18 +65,18 @@ class Turns:
         return Answers(pa.array(values, pa.large_binary()), expired, self._failures)
 
     def corrected(self) -> list[Correction]:
-        """What was corrected since this was asked."""
+        """Return the corrections since the last call."""
         told, self._corrected = self._corrected, []
         return told
 
     def _must_wait(
         self, table_times: NDArray[np.int64], times: NDArray[np.int64], ends: NDArray[np.intp]
     ) -> NDArray[np.bool_]:
-        """Which of the table's records must wait for the look-ups before them.
+        """Return which of the table's records must wait for the look-ups before them.
 
-        The others may go first, so that many are taken at once, and then many looked up. To the
-        look-ups before it a version makes no difference that is newer than all of them, if they
-        ask for times that are remembered before it and behind it.
+        The others may go first, so that many records are taken at once, and then many looked up.
+        A version newer than all look-ups before it makes no difference to them, if the history
+        remembers their times both before and after the version is put.
         """
         if not self._table.versioned or self._corrections is not None or not len(times):
             return np.ones(len(ends), np.bool_)
@@ -100,7 +100,7 @@ class Turns:
     def _look_up(
         self, looked: list[Record], which: slice, all_expired: NDArray[np.bool_]
     ) -> list[bytes | None]:
-        """The values for some records; marks those that ask for what is not remembered."""
+        """Return the values for some records; mark those that are older than the history."""
         records, expired = looked[which], all_expired[which]
         expired[self._table.expired(records, all_of_them=self._asks_cold)] = True
         values, failures = self._values(records)
@@ -117,7 +117,7 @@ class Turns:
         return values
 
     def _values(self, records: list[Record]) -> tuple[list[bytes | None], dict[int, StepFailed]]:
-        """The values for these records, and who could not be told one."""
+        """Return the values for these records, and the failures of those without one."""
         try:
             return self._table.values_as_of(records), {}
         except StepFailed:

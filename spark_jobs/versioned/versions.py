@@ -6,9 +6,9 @@
     values    a   b   c    -      d  e            null is a tombstone
     steps     -1  -1  4    -1     -1 7
 
-Within a key versions stand by time, and of equal times by the step in which they were put. So
-nothing is overwritten within a batch, and a look-up, which has a step too, tells what was put
-before it from what was put later: it meets what it would have met in its turn.
+Within a key versions stand by time, and versions of equal times by the step in which they were put.
+So no put overwrites another within a batch. A look-up has a step, too, so it can tell earlier puts
+from later ones: it meets the version that it would have met in its turn.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 BEFORE = -1
-"""The step of what was put in an earlier batch."""
+"""The step of versions that were put in an earlier batch."""
 NOTHING = -1
-"""Where no version is met; and the number of a key that has none."""
+"""The place of no version; and the number of a key that has none."""
 
 
 class Versions(NamedTuple):
-    """What is known of some keys; a key is a number here."""
+    """The known versions of some keys; a key is a number here."""
 
     starts: Integers
     times_ms: Integers
@@ -58,15 +58,15 @@ class Asks(NamedTuple):
     times_ms: Integers
     steps: Integers
     horizons_ms: Integers
-    """Before it, only the latest version of a key can be told."""
+    """The time before which only the latest version of a key can be looked up."""
 
 
 def with_puts(known: Versions, puts: Puts, keys: int) -> Versions:
-    """What is known and what is put, of so many keys."""
+    """Add the puts to the known versions, for so many keys."""
     sizes = np.diff(known.starts)
     of_keys = np.concatenate([np.repeat(np.arange(len(sizes)), sizes), puts.keys])
     times_ms = np.concatenate([known.times_ms, puts.times_ms])
-    # What was put later stands later among equals, for the order is stable.
+    # The order is stable, so of equal times the later put comes later.
     order = np.lexsort((times_ms, of_keys))
     starts = np.concatenate([[0], np.cumsum(np.bincount(of_keys, minlength=keys))])
     values = pa.concat_arrays([known.values, puts.values]).take(pa.array(order))
@@ -75,9 +75,9 @@ def with_puts(known: Versions, puts: Puts, keys: int) -> Versions:
 
 
 def as_of(versions: Versions, asks: Asks) -> tuple[Integers, Mask]:
-    """Which version each look-up meets, and which of them ask for what is not remembered.
+    """Return the version that each look-up meets, and which look-ups are older than the history.
 
-    Not remembered is what held before the horizon, save by the latest version.
+    Versions from before the horizon are not remembered, except the latest one.
     """
     places = np.full(len(asks.keys), NOTHING)
     expired = asks.times_ms < asks.horizons_ms
@@ -89,15 +89,15 @@ def as_of(versions: Versions, asks: Asks) -> tuple[Integers, Mask]:
     is_late = np.where(is_old, versions.steps[lasts] > steps, versions.steps[met] > steps)
     places[known] = np.where(is_some & (is_latest | ~is_old), met, NOTHING)
     expired[known] = is_old & ~is_latest
-    # Few: those before which something was put that is newer, for its key, than what they ask for.
+    # Few look-ups are left: the version that they met, or the latest, was put after them.
     _look_up_in_turn(versions, asks, known[is_late & (is_some | is_old)], (places, expired))
     return places, expired
 
 
 def remembered(versions: Versions, horizon_ms: int) -> Mask:
-    """Which versions an answer may still need: of each key those after the horizon, and one more.
+    """Return which versions an answer may still need: of each key those after the horizon, and one.
 
-    A last tombstone before the horizon says what an unknown key says.
+    A last tombstone before the horizon answers as an unknown key does.
     """
     is_last = np.zeros(len(versions.times_ms), np.bool_)
     is_last[versions.starts[1:] - 1] = True
@@ -111,9 +111,9 @@ def remembered(versions: Versions, horizon_ms: int) -> Mask:
 def _last_until(
     times_ms: Integers, firsts: Integers, lasts: Integers, until_ms: Integers
 ) -> Integers:
-    """The last place of each range that is not after a time; the one before it where all are.
+    """Return the last place of each range that is not after a time; the one before it if all are.
 
-    A binary search, a step of it for all at once.
+    It is a binary search that takes each step for all ranges at once.
     """
     found = firsts - 1
     left = lasts - found
@@ -129,7 +129,7 @@ def _last_until(
 def _look_up_in_turn(
     versions: Versions, asks: Asks, which: Integers, told: tuple[Integers, Mask]
 ) -> None:
-    """Put and look up one by one, by step, and correct what was told of these look-ups."""
+    """Put and look up one by one, by step, and correct the answers to these look-ups."""
     places, expired = told
     turns = which[np.lexsort((asks.steps[which], asks.keys[which]))]
     before = NOTHING
@@ -156,7 +156,7 @@ def _look_up_in_turn(
 
 
 def _by_step(versions: Versions, key: int) -> list[tuple[int, int]]:
-    """Step and place of each version of a key, the one that was put first at the end."""
+    """Return step and place of each version of a key; the one that was put first comes last."""
     start, end = versions.starts[key], versions.starts[key + 1]
     steps = versions.steps[start:end].tolist()
     return sorted(zip(steps, range(start, end), strict=True), reverse=True)

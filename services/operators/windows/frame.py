@@ -1,7 +1,7 @@
-"""What all kinds of windows share on their way to an aggregate.
+"""The parts that all kinds of windows share on their way to an aggregate.
 
-For each batch: `recall` the rows that it needs, `take` its records, `save` what changed. Nothing is
-touched before all results of a record are known, so that a record on which a user's function
+For each batch: `recall` the rows that it needs, `take` its records, `save` what changed. `take`
+changes nothing before all results of a record are known, so a record on which a user's function
 raises leaves no trace.
 """
 
@@ -25,14 +25,14 @@ class Arrivals(NamedTuple):
     records: list[Record]
     causes: list[int]
     contents: list[Any]
-    """What the function adds."""
+    """The values that the function adds."""
 
 
 class Outside(NamedTuple):
     """A record that no window took."""
 
     arrival: int
-    """Its index."""
+    """The index of the record."""
     refused: int
     """How many closed windows it came too late for."""
     time_ms: int
@@ -41,7 +41,7 @@ class Outside(NamedTuple):
 
 @dataclass(slots=True)
 class Taken:
-    """What became of arrivals, besides results."""
+    """The outcome of arrivals, besides results."""
 
     time_ms: int
     """Stream time behind them."""
@@ -56,13 +56,13 @@ class Windows(Protocol):
     """One kind of windows over one partition."""
 
     def recall(self, records: list[Record], time_ms: int) -> None:
-        """Bring into reach all rows that these records can touch."""
+        """Load all rows that these records can touch."""
 
     def take(self, arrivals: Arrivals, time_ms: int, into: Batch) -> Taken:
         """Put records into their windows and the results into a batch."""
 
     def save(self, time_ms: int) -> None:
-        """Put what the batch changed, and drop what is over."""
+        """Put the changes of the batch, and drop windows that are over."""
 
 
 class WindowsOneByOne(ABC):
@@ -86,7 +86,7 @@ class WindowsOneByOne(ABC):
 
     @abstractmethod
     def take_one(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
-        """Put a record into its windows; how many closed ones it came too late for.
+        """Put a record into its windows; return how many closed ones it came too late for.
 
         `time_ms` counts the record already.
         """
@@ -101,21 +101,21 @@ class Grown(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """What is the same for all keys of one window."""
+    """The properties that all keys of one window share."""
 
     row_prefix: bytes
-    """What its row keys begin with, where each of its keys has a row of its own."""
+    """The prefix of its row keys, where each of its keys has a row of its own."""
     key_suffix: bytes
     headers: tuple[tuple[str, bytes], ...]
 
 
 def frame_of(window: WindowBounds, row_prefix: bytes = b"") -> Frame:
-    """The frame of a window."""
+    """Return the frame of a window."""
     return Frame(row_prefix, windowed_key(b"", window), (window_header(window),))
 
 
 def append_result(into: Batch, cause: int, record: Record, frame: Frame, grown: Grown) -> Record:
-    """A result leaves with the key and time of its window, the headers and origin of its cause."""
+    """Add a result with the key and time of its window, the headers and origin of its cause."""
     key, _, _, headers, topic, partition, offset = record
     old, new, timestamp_ms = grown
     key = (key or b"") + frame.key_suffix

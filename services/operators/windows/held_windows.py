@@ -1,10 +1,10 @@
-"""Tumbling and hopping windows whose results stand in the suppress right behind, and only there.
+"""Tumbling and hopping windows whose results only the suppress right behind stores.
 
 A suppress that waits for windows to close holds the last result of each key and window for as long
-as the window takes records: its value, and its latest timestamp. That is all that the window has to
-know, so it looks there and puts no row of its own: half the rows, and half the changelog.
+as the window takes records: its value, and its latest timestamp. The window needs nothing else. So
+it looks there and puts no row of its own, which halves the rows and the changelog.
 
-A state that was begun with rows of the windows' own keeps to them. A window whose result has left
+A state that began with rows of the windows' own goes on with them. A window whose result has left
 is closed, whatever its grace is by now.
 """
 
@@ -40,7 +40,7 @@ _NEVER_OPEN_MS = -1
 
 
 def may_share(policy: AnyOperator, behind: AnyOperator | None) -> bool:
-    """Whether an operator's results may stand in the one right behind it alone.
+    """Return whether the operator right behind may be the only one to store an operator's results.
 
     Results that can be looked up for longer than a window takes records have rows of their own.
     """
@@ -55,12 +55,12 @@ def may_share(policy: AnyOperator, behind: AnyOperator | None) -> bool:
 
 
 def shares(policy: AnyOperator, view: View, behind: AnyOperator | None) -> bool:
-    """Whether they do, over this state."""
+    """Return whether it is the only one, over this state."""
     return may_share(policy, behind) and not has_rows(view)
 
 
 def give_back(view: View, suppress_view: View) -> None:
-    """Put rows of the windows' own, since what holds their results is about to move away."""
+    """Put rows of the windows' own, since the suppress with their results is about to move away."""
     if has_rows(view):
         return
     rows: dict[bytes, bytes | None] = {}
@@ -79,20 +79,20 @@ class HeldWindows(TimeWindows):
     def __init__(
         self, policy: Tumbling | Hopping, view: View, function: Function, suppress: Suppress
     ) -> None:
-        """Look up in this suppress."""
+        """Look results up in this suppress."""
         super().__init__(policy, None, view, function)
         self._suppress = suppress
         self._held: Mapping[bytes, Update] = {}
-        """By key: what was held before this batch."""
+        """Updates held before this batch, by key."""
         self._results: dict[bytes, Record] = {}
-        """By key: what came in this batch, and is not held yet."""
+        """Results of this batch that are not held yet, by key."""
 
     def _closed_ms(self, time_ms: int) -> int:
         released_ms = self._suppress.released_through_ms
         return max(super()._closed_ms(time_ms), released_ms - self._size_ms)
 
     def recall(self, records: list[Record], time_ms: int) -> None:
-        """Bring into reach all that is held of the windows of every record."""
+        """Load all held results of every record's windows."""
         del time_ms
         self._held = self._suppress.reach(self._keys(records))
         self._results = {}
@@ -119,11 +119,11 @@ class HeldWindows(TimeWindows):
         self._results[result[0] or b""] = result
 
     def save(self, time_ms: int) -> None:
-        """Nothing: what is behind puts the results."""
+        """Do nothing: the suppress behind puts the results."""
 
 
 class HeldTumblingWindows(HeldWindows):
-    """Windows of which a record falls into one alone, which is worth a shorter way."""
+    """Windows that do not overlap, so a record is in one alone; worth a shorter way."""
 
     def take(self, arrivals: Arrivals, time_ms: int, into: Batch) -> Taken:
         """Update the window that each record falls into, if it is open."""

@@ -1,7 +1,7 @@
 """Session windows under an aggregate: records that are near each other share one result.
 
-A record joins every session near it: their results are merged in order and withdrawn (a tombstone
-each), then the joined session's result follows. Rule C2.
+A record joins every session near it. The results of those sessions are merged in order and
+withdrawn (a tombstone each), then the joined session's result follows. Rule C2.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SessionWindows(WindowsOneByOne):
     def __init__(
         self, policy: SessionPolicy, retention_ms: int | None, view: View, function: Function
     ) -> None:
-        """Sessions as the policy says, their results by `function`."""
+        """Make sessions by the policy, and their results by `function`."""
         self._function = function
         self._sessions = Sessions(policy, retention_ms, view)
         self.recall = self._sessions.recall

@@ -6,10 +6,10 @@ State
                             start (8, signed) | end (8, signed) | length (4), -1 for none |
                             aggregate
 
-A segment is a stretch of time a little longer than the gap, or an eighth of the time for which a
-session can still change if that is longer, as the pipeline began; a new gap or grace moves no row.
-So a record on time touches one or two rows, a row stays small however many sessions a key has, and
-sessions that are over leave as whole segments. Rule C2.
+A segment is a stretch of time a little longer than the gap. If an eighth of the time for which a
+session can still change is longer, it is as long as that. A segment's length stays as the pipeline
+began; a new gap or grace moves no row. So a record on time touches one or two rows, a row stays
+small however many sessions a key has, and sessions that are over leave as whole segments. Rule C2.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Session(NamedTuple):
 
 
 Place = tuple[int, bytes]
-"""A segment and a key: where one row stands."""
+"""A segment and a key: the place of one row."""
 
 
 class Sessions:
@@ -91,14 +91,14 @@ class Sessions:
         return self._space + pack_time(segment * self._segment_ms) + key
 
     def near(self, key: bytes, timestamp_ms: int, time_ms: int) -> list[Session]:
-        """The sessions that a record joins, the earliest first; closed ones are forgotten."""
+        """Return the sessions that a record joins, the earliest first, without closed ones."""
         found: list[Session] = []
         first_end_ms = max(timestamp_ms - self._gap_ms, time_ms - self._change_ms)
         last_start_ms = timestamp_ms + self._gap_ms
         first = self._first_segment(timestamp_ms, time_ms)
         for segment in range(first, time_ms // self._segment_ms + 1):
             for session in self._rows.get((segment, key), ()):
-                # A closed one may lie within what an open one has grown to since.
+                # A closed session may lie within an open one that has grown since.
                 if session.end_ms < first_end_ms:
                     continue
                 if session.start_ms > last_start_ms:
@@ -107,11 +107,11 @@ class Sessions:
         return found
 
     def is_closed(self, end_ms: int, time_ms: int) -> bool:
-        """Whether a session that ends then can change no more."""
+        """Return whether a session that ends then can change no more."""
         return end_ms < time_ms - self._change_ms
 
     def replace(self, key: bytes, merged: list[Session], by: Session) -> None:
-        """Put one session where some were."""
+        """Replace some sessions by one."""
         for session in merged:
             place = (session.end_ms // self._segment_ms, key)
             self._rows[place].remove(session)
@@ -121,7 +121,7 @@ class Sessions:
         self._changed.add(place)
 
     def save(self, time_ms: int) -> None:
-        """Put the rows that changed; drop the segments that nobody may ask for any more."""
+        """Put the rows that changed; drop the segments that no record may need any more."""
         self._view.put_many(
             {self._row_key(place): _encode(self._rows[place]) for place in self._changed}
         )
@@ -132,7 +132,7 @@ class Sessions:
 
 
 def joined(near: list[Session], timestamp_ms: int) -> tuple[int, int]:
-    """The start and the end of the session that a record makes of those near it."""
+    """Return start and end of the session that a record makes of those near it."""
     start_ms = end_ms = timestamp_ms
     for session in near:
         start_ms = min(start_ms, session.start_ms)
@@ -156,7 +156,7 @@ def _encode(sessions: list[Session]) -> bytes | None:
 
 
 def decode_sessions(row: bytes) -> Iterator[Session]:
-    """The sessions in a row."""
+    """Yield the sessions in a row."""
     reader = RowReader(row, 0)
     while reader.has_more():
         start_ms, end_ms, length = _session.unpack(reader.take(_session.size))

@@ -1,8 +1,8 @@
 """Sliding windows `[end - difference, end]`: one ends at each record, one begins right behind it.
 
-A record falls into every window of its key that contains it, makes the window that ends with it,
-the one that begins behind the record before it, and the one that begins behind itself, each where
-it would hold something that no other window says. Records earlier than the difference share one
+A record falls into every window of its key that contains it. It also makes the window that ends
+with it, the one that begins behind the record before it, and the one that begins behind itself,
+each only if no other window holds the same records. Records earlier than the difference share one
 window from zero, since no window begins before. Rule C3.
 
 State
@@ -49,7 +49,7 @@ class Result(NamedTuple):
 
 
 Place = tuple[int, bytes]
-"""A segment and a key: where one row stands."""
+"""A segment and a key: the place of one row."""
 
 
 class SlidingWindows(WindowsOneByOne):
@@ -102,7 +102,7 @@ class SlidingWindows(WindowsOneByOne):
         return self._space + pack_time(segment * self._segment_ms) + key
 
     def _near(self, key: bytes, timestamp_ms: int) -> list[tuple[int, Result]]:
-        """The windows that begin between two differences before and right behind, in order."""
+        """Return windows that begin two differences before to right behind a record, in order."""
         first_ms = max(
             0,
             timestamp_ms - 2 * self._difference_ms,
@@ -141,7 +141,7 @@ class SlidingWindows(WindowsOneByOne):
         self._latest_start_ms = max(self._latest_start_ms, start_ms)
 
     def save(self, time_ms: int) -> None:
-        """Put the rows that changed; drop the segments that nobody may ask for any more."""
+        """Put the rows that changed; drop the segments that no record may need any more."""
         del time_ms
         if not self._changed:
             return
@@ -156,7 +156,7 @@ class SlidingWindows(WindowsOneByOne):
 
 
 class _Step:
-    """What one record does to the windows around it."""
+    """The changes of one record to the windows around it."""
 
     def __init__(
         self, function: Function, content: Any, timestamp_ms: int, difference_ms: int
@@ -167,11 +167,11 @@ class _Step:
         self._difference_ms = difference_ms
         self.closed_before_ms = NO_TIME_MS
         self.results: list[tuple[int, Aggregated, Result]] = []
-        """Start of each window that gets a result, the result it had, and the new one."""
+        """For each window that gets a result: its start, its old result and the new one."""
         self.refused = 0
 
     def take(self, near: list[tuple[int, Result]]) -> None:
-        """A record that is no earlier than the difference."""
+        """Take a record that is no earlier than the difference."""
         timestamp_ms = self._timestamp_ms
         starts = {start_ms for start_ms, _ in near}
         right: Result | None = None
@@ -201,7 +201,7 @@ class _Step:
         self._open_right(right, starts)
 
     def take_early(self, near: list[tuple[int, Result]]) -> None:
-        """A record before any window could end with it; such records share the window from zero."""
+        """Take a record too early for a window to end with it; those share the window from zero."""
         timestamp_ms = self._timestamp_ms
         starts = {start_ms for start_ms, _ in near}
         shared: Result | None = None
@@ -222,12 +222,12 @@ class _Step:
         self._grow(0, shared)
 
     def _begins_behind(self, previous_ms: int, starts: set[int]) -> bool:
-        """Whether the window right behind the previous record is missing, and holds this one."""
+        """Return whether the window right behind the previous record is new and has this one."""
         behind_ms = previous_ms + 1
         return behind_ms not in starts and behind_ms + self._difference_ms >= self._timestamp_ms
 
     def _open_right(self, right: Result | None, starts: set[int]) -> None:
-        """The window right behind the record, where later records fill it and it is missing."""
+        """Make the window right behind the record, if it is missing and later records fill it."""
         start_ms = self._timestamp_ms + 1
         if start_ms in starts or right is None or right.timestamp_ms <= self._timestamp_ms:
             return
@@ -256,7 +256,7 @@ def _encode(results: dict[int, Result]) -> bytes:
 
 
 def decode_windows(row: bytes) -> Iterator[tuple[int, Result]]:
-    """The windows in a row: the start and the result of each."""
+    """Yield the windows in a row: the start and the result of each."""
     reader = RowReader(row, 0)
     while reader.has_more():
         start_ms, timestamp_ms, length = _window.unpack(reader.take(_window.size))

@@ -3,9 +3,9 @@
 State
     0x01 start (8) key    the latest timestamp in it (8, signed) | aggregate
 
-Rows of one window stand together and windows stand in order of time, so those that are over leave
-as one stretch, and a result is found by one look-up. Without windows, and for unlimited ones,
-there is one start and nothing is ever over. Rules C1 and C4.
+Rows of one window stand together, and windows stand in order of time. So windows that are over
+leave as one stretch, and one look-up finds a result. Without windows, and for unlimited ones, there
+is one start, and no row is ever over. Rules C1 and C4.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Frames:
     """The frames of the windows in use; the same few come again and again."""
 
     def __init__(self, view: View, kind: str, size_ms: int) -> None:
-        """Frames of windows of one kind and size, over the rows of one view."""
+        """Make frames of windows of one kind and size, over the rows of one view."""
         self._space = view.prefix + _SPACE
         self._kind = kind
         self._size_ms = size_ms
@@ -54,7 +54,7 @@ class Frames:
         self.get = self._frames.get
 
     def at(self, start_ms: int) -> Frame:
-        """The frame of the window that starts then."""
+        """Return the frame of the window that starts then."""
         frame = self.get(start_ms)
         if frame is None:
             if len(self._frames) >= _FRAMES_MAX:
@@ -65,7 +65,7 @@ class Frames:
         return frame
 
     def row_keys(self, records: list[Record]) -> list[bytes]:
-        """Where the rows of records stand, if windows do not overlap."""
+        """Return the row keys of records, if windows do not overlap."""
         size_ms = self._size_ms
         keys = []
         start_ms, end_ms, prefix = 0, 0, b""
@@ -105,11 +105,11 @@ class TimeWindows(WindowsOneByOne):
         self._changed: dict[bytes, bytes | None] = {}
 
     def _closed_ms(self, time_ms: int) -> int:
-        """Windows that start then, or before, are closed."""
+        """Return a time: windows that start then, or before, are closed."""
         return time_ms - self._open_ms
 
     def _starts(self, timestamp_ms: int) -> range:
-        """The starts of the windows that hold a timestamp, the earliest first."""
+        """Return the starts of the windows that contain a timestamp, the earliest first."""
         advance_ms = self._advance_ms
         first_ms = max(0, timestamp_ms - self._size_ms + advance_ms) // advance_ms * advance_ms
         return range(first_ms, timestamp_ms + 1, advance_ms)
@@ -148,7 +148,7 @@ class TimeWindows(WindowsOneByOne):
         self._rows[row_key] = self._changed[row_key] = row
 
     def save(self, time_ms: int) -> None:
-        """Put what the batch changed; drop the windows that nobody may ask for any more."""
+        """Put the changes of the batch; drop the windows that no record may need any more."""
         self._view.put_many(self._changed)
         self._sweep.count(len(self._changed))
         self._changed = {}
@@ -156,7 +156,7 @@ class TimeWindows(WindowsOneByOne):
 
 
 class TumblingWindows(TimeWindows):
-    """Hopping windows of which a record falls into one alone, which is worth a shorter way."""
+    """Windows that do not overlap, so a record is in one alone; worth a shorter way."""
 
     def recall(self, records: list[Record], time_ms: int) -> None:
         """Look up the window of every record; of closed ones too, which are few."""
@@ -218,7 +218,7 @@ class OneWindow(WindowsOneByOne):
     """One result a key, for ever: no windows, or unlimited ones."""
 
     def __init__(self, policy: Unlimited | None, view: View, function: Function) -> None:
-        """`policy` is None where there are no windows."""
+        """Begin with the policy of the unlimited window; None where there are no windows."""
         self._view = view
         self._function = function
         self._start_ms = 0 if policy is None else policy.start_ms
@@ -252,14 +252,14 @@ class OneWindow(WindowsOneByOne):
         return 0
 
     def save(self, time_ms: int) -> None:
-        """Put what the batch changed."""
+        """Put the changes of the batch."""
         del time_ms
         self._view.put_many(self._changed)
         self._changed = {}
 
 
 def grow(function: Function, row: bytes | None, content: Any, timestamp_ms: int) -> Grown:
-    """The result of a window after one more record."""
+    """Return the result of a window after one more record."""
     if row is None:
         old = function.initial()
     else:
@@ -269,7 +269,7 @@ def grow(function: Function, row: bytes | None, content: Any, timestamp_ms: int)
 
 
 def _latest_ms(row: bytes) -> int:
-    """The latest timestamp in a window, from its row."""
+    """Return the latest timestamp in a window, from its row."""
     try:
         latest_ms: int = _unpack_timestamp(row)[0]
     except unpack_error as problem:
@@ -278,16 +278,16 @@ def _latest_ms(row: bytes) -> int:
 
 
 def result_row(value: bytes | None, timestamp_ms: int) -> bytes | None:
-    """The row of a result; none where there is no result."""
+    """Return the row of a result; none where there is no result."""
     return None if value is None else _pack_timestamp(timestamp_ms) + value
 
 
 def place_of(view: View, start_ms: int, key: bytes) -> bytes:
-    """Where the result of a key in the window that begins then has its row."""
+    """Return the row key of a key's result in the window that begins then."""
     return view.prefix + _SPACE + pack_time(start_ms) + key
 
 
 def has_rows(view: View) -> bool:
-    """Whether windows over this view have put any row."""
+    """Return whether windows over this view have put any row."""
     rows = view.range(view.prefix + _SPACE, view.prefix + _BEHIND_SPACE)
     return any(True for _ in rows)
