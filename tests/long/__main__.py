@@ -17,7 +17,7 @@ from tests.bench.race.machine import machine
 from tests.chance import SEED
 from tests.long.sections import SECTIONS, SEEDED
 from tests.long.table import Row, read_rows, write_rows
-from tests.machines.steps import ROOT, Step, output_of, run
+from tests.machines.steps import ROOT, Step, commit_here, run
 
 _LOGS = ROOT / "build" / "long"
 _PYTEST = (
@@ -36,7 +36,7 @@ def main() -> bool:
     options = parser.parse_args()
     if unknown := set(options.only) - set(SECTIONS):
         parser.error(f"no section is called {', '.join(sorted(unknown))}")
-    commit = output_of("git", "describe", "--always", "--dirty", "--exclude=*")
+    commit = commit_here()
     rows = read_rows()
     is_well = True
     for name in SECTIONS:

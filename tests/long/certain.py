@@ -22,7 +22,7 @@ from statistics import median
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
-from tests.machines.steps import ROOT, output_of, run
+from tests.machines.steps import ROOT, commit_here, run
 
 _TABLE = ROOT / "tests" / "results" / "certain.md"
 _RUNS = ROOT / "build" / "certain"
@@ -71,7 +71,7 @@ def main() -> bool:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--on", choices=CONDITIONS, default="full-speed")
     options = parser.parse_args()
-    commit = output_of("git", "describe", "--always", "--dirty", "--exclude=*")
+    commit = commit_here()
     folder = _RUNS / commit / options.on
     folder.mkdir(parents=True, exist_ok=True)
     first = len(list(folder.glob("*.xml"))) + 1

@@ -72,11 +72,21 @@ def run(
     return Step(code == 0, says, time.monotonic() - begun_s)
 
 
-def output_of(*words: str) -> str:
-    """What a command of the checkout prints."""
-    return subprocess.run(
-        words, cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
+def commit_here() -> str:
+    """The commit of this checkout, marked if its code differs from it; `none` outside of one.
+
+    Tables of results are written while tests run, and mark nothing.
+    """
+    commit = _git("rev-parse", "--short", "HEAD").stdout.strip()
+    is_changed = (
+        _git("diff", "--quiet", "HEAD", "--", ":(exclude,glob)tests/**/results/*").returncode != 0
+    )
+    return f"{commit}-dirty" if commit and is_changed else commit or "none"
+
+
+def _git(*words: str) -> subprocess.CompletedProcess[str]:
+    command = ["git", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def show_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

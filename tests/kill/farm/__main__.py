@@ -1,4 +1,7 @@
-"""Runs the farm (`make kill-farm KILLS=n`) until so many were killed; it goes on where it ended."""
+"""Runs the farm (`make kill-farm KILLS=n`) until so many were killed on this commit.
+
+It goes on where it ended, and fails as long as any run of this commit is not right.
+"""
 
 from __future__ import annotations
 
@@ -12,38 +15,38 @@ from pathlib import Path
 
 from tests.kill.farm.carry import Outcome, carry_out
 from tests.kill.farm.draw import draw
-from tests.kill.farm.results import add, kills_of, line_of, read, table
+from tests.kill.farm.results import add, kills_of, line_of, of_commit, read, table
+from tests.machines.steps import commit_here
 
 _TITLE = "# The kill farm\n\nWritten by `make kill-farm`; `farm.jsonl` has a line for each run."
 _RESULTS = Path(__file__).parents[1] / "results"
 
 
 def main() -> int:
-    """Run what the arguments say; 1 if a run of this time was not right."""
+    """Run what the arguments say; 1 if a run of this commit was not right."""
     arguments = _arguments()
+    commit = commit_here()
     # Clients of a broker that is being killed have much to say, and nothing that is news.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     arguments.results.mkdir(parents=True, exist_ok=True)
     lines_file = arguments.results / "farm.jsonl"
     give_up_at = time.monotonic() + 60 * arguments.minutes
-    failures = 0
     while True:
-        lines = read(lines_file)
+        lines = of_commit(read(lines_file), commit)
         enough = kills_of(lines) >= arguments.kills and arguments.seed is None
         if enough or time.monotonic() > give_up_at:
             break
         seed = secrets.randbelow(1 << 31) if arguments.seed is None else arguments.seed
-        failures += _run(seed, arguments, lines_file)
+        _run(seed, arguments, lines_file, commit)
         if arguments.seed is not None:
             break
     text = "\n".join(table(read(lines_file)))
     (arguments.results / "farm.md").write_text(f"{_TITLE}\n\n{text}\n")
     _say(text)
-    return int(failures > 0)
+    return int(any(line["verdict"] != "right" for line in of_commit(read(lines_file), commit)))
 
 
-def _run(seed: int, arguments: argparse.Namespace, lines_file: Path) -> bool:
-    """Whether it was not right."""
+def _run(seed: int, arguments: argparse.Namespace, lines_file: Path, commit: str) -> None:
     drawn = draw(seed, strikes=arguments.strikes)
     _say(f"seed {seed}: {drawn}")
     folder = arguments.evidence / f"seed-{seed}"
@@ -54,7 +57,7 @@ def _run(seed: int, arguments: argparse.Namespace, lines_file: Path) -> bool:
         folder, drawn, lambda line: _say(f"  {time.monotonic() - began_at:6.1f} s  {line}")
     )
     fails = outcome.verdict != "right"
-    add(lines_file, line_of(outcome, folder if fails else None))
+    add(lines_file, line_of(outcome, folder if fails else None, commit))
     _say(
         f"  {outcome.verdict}: {outcome.worker_kills} workers, {outcome.broker_strikes} brokers,"
         f" {outcome.requests} requests struck; {outcome.records} records; {outcome.seconds:.0f} s"
@@ -63,7 +66,6 @@ def _run(seed: int, arguments: argparse.Namespace, lines_file: Path) -> bool:
         _tell_failure(outcome, folder)
     else:
         shutil.rmtree(folder)
-    return fails
 
 
 def _tell_failure(outcome: Outcome, folder: Path) -> None:
@@ -83,7 +85,9 @@ def _say(line: str) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.kill.farm", description=__doc__)
-    parser.add_argument("--kills", type=int, default=1_000, help="of workers and brokers, in all")
+    parser.add_argument(
+        "--kills", type=int, default=1_000, help="of workers and brokers, by commit"
+    )
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run behind")
     parser.add_argument("--seed", type=int, help="this run alone, again")
     parser.add_argument("--strikes", type=int, default=12, help="about so many a run")

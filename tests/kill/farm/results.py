@@ -14,10 +14,11 @@ _COUNTED = ("worker_kills", "broker_strikes", "requests", "records")
 _WRONG = ("lost", "doubled", "dirty")
 
 
-def line_of(outcome: Outcome, evidence: Path | None) -> dict[str, Any]:
+def line_of(outcome: Outcome, evidence: Path | None, commit: str) -> dict[str, Any]:
     """A run in a line."""
     drawn, difference = outcome.drawn, outcome.difference
     return {
+        "commit": commit,
         "seed": drawn.seed,
         "shape": drawn.shape,
         "drawn": str(drawn),
@@ -46,8 +47,13 @@ def read(results: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in results.read_text().splitlines()]
 
 
+def of_commit(lines: list[dict[str, Any]], commit: str) -> list[dict[str, Any]]:
+    """The runs of one commit."""
+    return [line for line in lines if line.get("commit") == commit]
+
+
 def kills_of(lines: list[dict[str, Any]]) -> int:
-    """How many workers and brokers were struck down so far."""
+    """How many workers and brokers these runs struck down."""
     return sum(line["worker_kills"] + line["broker_strikes"] for line in lines)
 
 

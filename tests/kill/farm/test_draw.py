@@ -12,7 +12,7 @@ from tests.kill.farm.carry import Outcome
 from tests.kill.farm.draw import BROKER_KINDS, NET_KINDS, STATE_KINDS, Blow, draw
 from tests.kill.farm.net import Fate
 from tests.kill.farm.progress import progress_problems
-from tests.kill.farm.results import add, kills_of, line_of, read, table
+from tests.kill.farm.results import add, kills_of, line_of, of_commit, read, table
 
 SEEDS = range(400)
 
@@ -87,10 +87,12 @@ def test_results_are_a_line_a_run_and_a_table_over_all(tmp_path: Path) -> None:
     wrong = Outcome(draw(2), worker_kills=1, problems=["1 lost\n  and more"])
     stuck = Outcome(draw(3), stuck="TimeoutError: in vain")
     for outcome in (right, wrong, stuck):
-        add(results, line_of(outcome, tmp_path if outcome is not right else None))
+        evidence = tmp_path if outcome is not right else None
+        add(results, line_of(outcome, evidence, "old" if outcome is right else "new"))
     lines = read(results)
     assert [json.dumps(line["verdict"]) for line in lines] == ['"right"', '"wrong"', '"stuck"']
     assert kills_of(lines) == 8
+    assert [line["seed"] for line in of_commit(lines, "new")] == [2, 3]
     text = "\n".join(table(lines))
     assert "| all | 3 | 6 | 2 | 0 | 0 | 0 | 0 | 0 | 1 | 1 |" in text
     assert "| 2 | " in text
