@@ -6,7 +6,6 @@ whatever happens, no letter is put back twice.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -14,7 +13,7 @@ from contextlib import aclosing, asynccontextmanager
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError, ProducerFenced
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -27,16 +26,15 @@ from headrace.contracts.record import Record
 from headrace.contracts.time import format_duration_ms
 from headrace.contracts.topic_rules import takes_bytes
 from headrace.services.admin.replay_place import Place
-from headrace.services.kafka import filling, seams
+from headrace.services.kafka import seams
 from headrace.services.kafka.cluster import Cluster, connected
 from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.security import client_options
-from headrace.services.kafka.unfinished import Known, Takeover
+from headrace.services.kafka.unfinished import Known
+from headrace.services.runtime.output.outbox import Name, Outbox
 from headrace.services.settings import Settings
 
 _POLL_MS = 200
-_REQUEST_BYTES_MAX = 64 << 20
-"""A letter larger than a batch is a batch by itself."""
 
 
 class Fate(StrEnum):
@@ -77,19 +75,22 @@ async def put_back(
     async with connected(settings) as cluster:
         partitions = await cluster.partitions([hop.topic for hop in spec.hops()])
         group = f"{spec.pipeline}.replay-dead"
-        async with _producer(settings, group, [*partitions], really=really) as producer:
-            judge = _Judge(spec, choice, partitions)
-            return await _replay(settings, cluster, producer, judge, tell)
+        judge = _Judge(spec, choice, partitions)
+        if not really:
+            return await _replay(settings, cluster, None, judge, tell)
+        limits = Limits(takes_bytes(await cluster.settings(list(partitions))))
+        async with _opened(settings, group, [*partitions], limits) as outbox:
+            return await _replay(settings, cluster, outbox, judge, tell)
 
 
 async def _replay(
     settings: Settings,
     cluster: Cluster,
-    producer: AIOKafkaProducer | None,
+    outbox: Outbox | None,
     judge: _Judge,
     tell: Callable[[int, int], None],
 ) -> Tally:
-    """Behind the producer's start, which ends what an earlier replay left open."""
+    """Go through the letters; without an outbox, only count them."""
     spec, choice = judge.spec, judge.choice
     group, dead = f"{spec.pipeline}.replay-dead", spec.dead.topic
     ends = {
@@ -99,15 +100,14 @@ async def _replay(
     places = {
         place.partition: Place.read(committed.get(place), each) for place, each in ends.items()
     }
-    limits = Limits(takes_bytes(await cluster.settings(list(judge.partitions))))
     tally: Tally = Counter()
     async with aclosing(_letters(settings, dead, places, tell)) as parts:
         async for number, letters, next_offset in parts:
             back = judge.divide(letters, places[number], tally)
             places[number].advance(next_offset, choice.reason)
-            if producer is not None:
+            if outbox is not None:
                 done = {TopicPartition(dead, number): places[number].written()}
-                await _commit(producer, limits, back, done, group)
+                await _commit(outbox, back, done)
     return tally
 
 
@@ -204,68 +204,66 @@ async def _consumer(
 
 
 @asynccontextmanager
-async def _producer(
-    settings: Settings, name: str, topics: list[str], *, really: bool
-) -> AsyncIterator[AIOKafkaProducer | None]:
-    """A transactional producer; none for those who only look."""
-    if not really:
-        yield None
-        return
-    timeout_ms = settings.transaction_timeout_ms
-    producer = AIOKafkaProducer(
-        **client_options(settings, "replay-dead"),
-        transactional_id=name,
-        transaction_timeout_ms=timeout_ms,
-        max_request_size=_REQUEST_BYTES_MAX,
-    )
+async def _opened(
+    settings: Settings, group: str, topics: list[str], limits: Limits
+) -> AsyncIterator[Outbox]:
+    """Open the way back; it fences an earlier replay, and ends what that one left open."""
+    name = Name(group, settings.transaction_timeout_ms, Known(topics))
+    outbox = Outbox(client_options(settings, "replay-dead"), group, name, limits)
     try:
-        await producer.client.bootstrap()
-        takeover = Takeover(producer.client, name, timeout_ms, Known(topics))
-        await seams.start_as(producer, await takeover.take())
-        yield producer
+        await outbox.start()
+        yield outbox
     except ProducerFenced as error:
         message = (
             "another replay of these letters began meanwhile, so this one stops;"
             " what it put back counts, and the other goes on behind it"
         )
         raise GroupBusy(message) from error
+    except seams.ConnectionLostError as error:
+        message = (
+            "a connection to the brokers was lost while letters were put back; run the command"
+            " again, and it goes on behind those that were"
+        )
+        raise KafkaUnreachable(message) from error
     finally:
-        await producer.stop()
+        await outbox.stop()
 
 
 async def _commit(
-    producer: AIOKafkaProducer,
-    limits: Limits,
-    back: Back,
-    done: dict[TopicPartition, OffsetAndMetadata],
-    group: str,
+    outbox: Outbox, back: Back, done: dict[TopicPartition, OffsetAndMetadata]
 ) -> None:
     """Put letters back and note it, both or neither."""
-    async with producer.transaction():
+    await outbox.begin()
+    try:
         for to, records in back.items():
-            try:
-                for acknowledged in await _send(producer, limits, to, records):
-                    await acknowledged
-            except ProducerFenced:
-                raise
-            except KafkaError as error:
-                message = f"the brokers do not take letters back into `{to.topic}`: {error}"
-                raise TopicRefused(message) from error
-        await producer.send_offsets_to_transaction(done, group)
+            await _send(outbox, to, records)
+        await outbox.tell_offsets(done)
+        await outbox.commit()
+    except (ProducerFenced, seams.ConnectionLostError):
+        # Another replay has ended it; or brokers may be away, and the next replay ends it.
+        raise
+    except BaseException:
+        # Readers of the topic wait for the end of an open transaction.
+        await outbox.abandon()
+        raise
+    outbox.closed()
 
 
-async def _send(
-    producer: AIOKafkaProducer, limits: Limits, to: TopicPartition, records: list[Record]
-) -> list[asyncio.Future[Any]]:
-    """Whole batches: aiokafka's way past its refusal of a record that is null twice."""
-    sent = []
-    start = 0
-    while start < len(records):
-        batch = filling.new_batch(limits.batch_bytes(to.topic), is_transactional=True)
-        # The first record of a batch fits, however large it is.
-        start = filling.fill(batch, records, start)
-        sent.append(await producer.send_batch(batch, to.topic, partition=to.partition))
-    return sent
+async def _send(outbox: Outbox, to: TopicPartition, records: list[Record]) -> None:
+    try:
+        too_large = await outbox.send(to.topic, to.partition, records)
+        await outbox.settle()
+    except (ProducerFenced, seams.ConnectionLostError):
+        raise
+    except KafkaError as error:
+        message = f"the brokers do not take letters back into `{to.topic}`: {error}"
+        raise TopicRefused(message) from error
+    if too_large:
+        message = (
+            f"`{to.topic}` takes {outbox.limits.record_bytes(to.topic)} bytes at once, which is"
+            " less than a letter has; raise its max.message.bytes"
+        )
+        raise TopicRefused(message)
 
 
 def _record(row: Any) -> Record:

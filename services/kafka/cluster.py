@@ -45,6 +45,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from headrace.contracts.errors import GroupBusy, KafkaRefused, KafkaUnreachable, TopicRefused
 from headrace.contracts.topic_rules import Setting
 from headrace.services.group.view import Described
+from headrace.services.kafka.identities import DescribeTopics, Identity, identities_in
 from headrace.services.kafka.new_topic import BROKERS_DEFAULT, NewTopic, to_be_made
 from headrace.services.kafka.patience import PATIENCE_S, PAUSE_S, patient
 from headrace.services.kafka.reach import reachable
@@ -186,6 +187,11 @@ class Cluster:
             if for_code(code) is not UnknownTopicOrPartitionError:
                 self._check(code, f"delete the topic `{name}`", "Delete")
         await self._wait_for(set(names), there=False)
+
+    @patient
+    async def identity(self, topic: str) -> Identity:
+        """The topic that has this name now; a KafkaError where there is none."""
+        return identities_in(await self.send(DescribeTopics([topic])))[topic]
 
     @patient
     async def delete_records(self, topic: str, before: Mapping[int, int]) -> None:

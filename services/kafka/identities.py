@@ -109,6 +109,17 @@ class DescribeTopics(Request[MetadataStruct]):  # type: ignore[misc]
         return request_struct_class(self._topics, False, False, _NO_TAGS)  # noqa: FBT003
 
 
+def identities_in(answer: Any) -> dict[str, Identity]:
+    """The topics that an answer names; a KafkaError where one of them is not there."""
+    known = {}
+    for code, name, high, low, _, partitions, *_ in answer.topics:
+        if code:
+            raise for_code(code)(name)
+        number = (high % _HALF) << 64 | (low % _HALF)
+        known[name] = Identity(f"{number:032x}" if number else None, len(partitions))
+    return known
+
+
 class Identities:
     """The topics of a pipeline, as they are now."""
 
@@ -124,12 +135,6 @@ class Identities:
     async def now(self) -> dict[str, Identity]:
         """By name; a KafkaError where one of them is not there."""
         if time.monotonic() - self._asked_at_s >= _FRESH_S:
-            answer = await self._ask(DescribeTopics(self._topics))
-            known = {}
-            for code, name, high, low, _, partitions, *_ in answer.topics:
-                if code:
-                    raise for_code(code)(name)
-                number = (high % _HALF) << 64 | (low % _HALF)
-                known[name] = Identity(f"{number:032x}" if number else None, len(partitions))
-            self._known, self._asked_at_s = known, time.monotonic()
+            self._known = identities_in(await self._ask(DescribeTopics(self._topics)))
+            self._asked_at_s = time.monotonic()
         return self._known

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -17,6 +16,7 @@ from headrace.contracts.record import Record
 from headrace.services.cli.demo.clicks import START_MS
 from headrace.services.cli.demo.command import made_streams
 from headrace.services.cli.demo.orders import END
+from tests.cli.browser import BROWSERS, opened
 
 pytestmark = pytest.mark.long("users", why="it runs the whole demo")
 
@@ -27,13 +27,6 @@ SIZE_MS = 10_000
 MOST = 4
 Window = tuple[bytes, int]
 """A user, and when a window starts."""
-
-
-BROWSERS = [
-    path
-    for name in ("chromium", "chromium-browser", "google-chrome")
-    if (path := shutil.which(name))
-]
 
 
 def called(page: Path) -> subprocess.CompletedProcess[str]:
@@ -148,8 +141,8 @@ def test_what_it_prints_and_shows_is_true(tmp_path: Path) -> None:
     clicks_are_told_as_they_are(demo)
     orders_have_their_prices_behind_the_sidecars_alone(demo)
     # Where no browser is, the page is not looked at; CI installs one.
-    for browser in BROWSERS[:1]:
-        the_page_opens(demo, browser, tmp_path)
+    if BROWSERS:
+        the_page_opens(demo, tmp_path)
 
 
 def clicks_are_told_as_they_are(demo: Demo) -> None:
@@ -200,21 +193,10 @@ def orders_have_their_prices_behind_the_sidecars_alone(demo: Demo) -> None:
     assert behind[4] != raw[4]
 
 
-def the_page_opens(demo: Demo, browser: str, tmp_path: Path) -> None:
+def the_page_opens(demo: Demo, tmp_path: Path) -> None:
     """As a browser shows it."""
-    picture = tmp_path / "page.png"
-    words = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=800,2600"]
-    shot = [f"--screenshot={picture}", "--dump-dom", demo.page.as_uri()]
-    done = subprocess.run(
-        [browser, *words, f"--user-data-dir={tmp_path / 'profile'}", *shot],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
-    shown = done.stdout
+    shown = opened(demo.page, tmp_path)
     assert shown.count("<svg") > 5
     assert shown.count('class="right"') >= len(prices_then())
     assert 'class="wrong"' in shown
     assert 'class="alert"' in shown
-    # A page that shows nothing is one colour, and packs into next to nothing.
-    assert picture.stat().st_size > 50_000

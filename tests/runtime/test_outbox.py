@@ -9,7 +9,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.client import ConnectionGroup
 from aiokafka.errors import ProducerFenced
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headrace.services.kafka import seams
 from headrace.services.kafka.limits import Limits
@@ -37,7 +37,7 @@ async def write(out: Outbox, topic: str) -> None:
 
 async def tell(out: Outbox, topic: str) -> None:
     """Make an offset part of the transaction."""
-    await out.tell_offsets({TopicPartition(topic, 0): 1})
+    await out.tell_offsets({TopicPartition(topic, 0): OffsetAndMetadata(1, "")})
 
 
 async def commit(out: Outbox, _: str) -> None:

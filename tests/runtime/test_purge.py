@@ -147,6 +147,34 @@ def test_a_topic_that_cannot_be_purged_holds_up_no_other_and_is_tried_again(
     asyncio.run(run())
 
 
+def test_nothing_is_deleted_of_a_topic_that_was_made_anew(kafka: SharedKafka) -> None:
+    topic = kafka.clients.make_topic(fresh_name("anew"), 1, {"retention.ms": "-1"})
+    partition = TopicPartition(topic, 0)
+    settings = Settings(bootstrap_servers=kafka.bootstrap_servers)
+    purges = Purges(settings)
+
+    async def let_go(offset: int, *, deletes: bool) -> None:
+        async with connected(settings) as cluster:
+            purges.opened({topic: await cluster.identity(topic)})
+            purges.let_go(partition, offset)
+            if deletes:
+                await cluster.delete([topic])
+
+    async def first_behind_a_purge() -> int:
+        await purges.purge_last()
+        async with connected(settings) as cluster:
+            return (await cluster.ends(topic))[0].first
+
+    asyncio.run(let_go(3, deletes=True))
+    kafka.clients.make_topic(topic, 1, {"retention.ms": "-1"})
+    kafka.clients.produce(topic, FIVE)
+    assert asyncio.run(first_behind_a_purge()) == 0
+    assert not purges.is_waiting(partition)
+    # A task that has opened the new one lets go of its records as ever.
+    asyncio.run(let_go(2, deletes=False))
+    assert asyncio.run(first_behind_a_purge()) == 2
+
+
 async def allow_deletion(servers: str, topic: str) -> None:
     """What an administrator does about it."""
     admin = AIOKafkaAdminClient(bootstrap_servers=servers)

@@ -7,10 +7,11 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from aiokafka.client import ConnectionGroup
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headrace.contracts.dead_letter import (
@@ -21,7 +22,7 @@ from headrace.contracts.dead_letter import (
     replay_headers,
 )
 from headrace.contracts.decision import Reason
-from headrace.contracts.errors import GroupBusy
+from headrace.contracts.errors import GroupBusy, KafkaUnreachable
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.record import Record
 from headrace.services.admin.replay_dead import Choice, Fate, Tally, put_back
@@ -29,11 +30,13 @@ from headrace.services.admin.replay_place import Place
 from headrace.services.cli.pipeline_file import load_pipeline
 from headrace.services.cli.replay_dead import replay_dead
 from headrace.services.kafka.cluster import Ends, connected
+from headrace.services.runtime.output.outbox import Outbox
 from headrace.services.settings import Settings
 from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import OwnKafka, SharedKafka
 from tests.observe.conftest import logging_as_it_was
 from tests.runtime.sidecar import MakePipeline, contents, record
+from tests.runtime.test_outbox import cut_off
 
 __all__ = ["logging_as_it_was"]
 
@@ -286,6 +289,24 @@ def test_a_replay_that_is_interrupted_is_taken_up_again(dying: Dying) -> None:
     (count,) = dying.replay().values()
     assert 0 < count < 10_000
     assert Counter(int(one.key or b"") for one in dying.back(10_000)) == Counter(range(10_000))
+
+
+def test_a_replay_that_loses_a_connection_says_so_and_the_next_goes_on(
+    dying: Dying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying.die(_records(dying, 3))
+    tell_offsets = Outbox.tell_offsets
+
+    async def lose_connections(outbox: Outbox, offsets: Any) -> None:
+        monkeypatch.undo()
+        await cut_off(outbox, *ConnectionGroup)
+        await tell_offsets(outbox, offsets)
+
+    monkeypatch.setattr(Outbox, "tell_offsets", lose_connections)
+    with pytest.raises(KafkaUnreachable, match="run the command again"):
+        dying.replay()
+    assert dying.replay() == {(Fate.BACK, Reason.UNDECODABLE): 3}
+    assert [one.key for one in dying.back(3)] == [b"0", b"1", b"2"]
 
 
 def test_the_command_says_what_it_did(dying: Dying, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,7 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
 
     async def commit(number: int, value: bytes) -> None:
         outbox = await write(number, value)
-        await outbox.tell_offsets({TopicPartition(TOPICS[0], number): 1})
+        await outbox.tell_offsets({TopicPartition(TOPICS[0], number): OffsetAndMetadata(1, "")})
         await outbox.commit()
         await outbox.stop()
 

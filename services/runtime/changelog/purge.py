@@ -5,17 +5,23 @@ whose records nobody reads again once the hop behind it has committed them, and 
 beginning `services/state/purging.py` vouches for. Tasks say after a commit what may go; whoever
 owned the partition then sends it, now and then, and once more when it stops. Nothing waits for it,
 and nothing is lost if it fails: it is logged, and tried again.
+
+A reset deletes these topics and makes them anew under the same names. An instance that was frozen
+meanwhile still knows offsets of the old ones, so a topic is purged only while it is the one that
+this instance opened.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping
 
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.errors import HeadraceError, KafkaRefused, YourFault
 from headrace.services.kafka.cluster import Cluster, connected
+from headrace.services.kafka.identities import Identity
 from headrace.services.observe.logs import logger as logger_of
 from headrace.services.settings import Settings
 
@@ -32,8 +38,22 @@ class Purges:
         self._settings = settings
         self._wanted: dict[TopicPartition, int] = {}
         self._done: dict[TopicPartition, int] = {}
+        self._ids: dict[str, str | None] = {}
+        """The topics that tasks opened, by name."""
         self._forbidden: set[str] = set()
         """Topics that the brokers do not let us delete from."""
+
+    def opened(self, topics: Mapping[str, Identity]) -> None:
+        """Hear which topics a task has opened; offsets of earlier ones say nothing of them."""
+        for name, (topic_id, _) in topics.items():
+            if self._ids.setdefault(name, topic_id) != topic_id:
+                self._forget(name)
+                self._ids[name] = topic_id
+
+    def _forget(self, topic: str) -> None:
+        for offsets in (self._wanted, self._done):
+            for partition in [one for one in offsets if one.topic == topic]:
+                del offsets[partition]
 
     def let_go(self, partition: TopicPartition, offset: int) -> None:
         """Records before this offset may go; what says so is committed."""
@@ -74,6 +94,10 @@ class Purges:
 
     async def _purge_topic(self, cluster: Cluster, topic: str, offsets: dict[int, int]) -> None:
         try:
+            if topic in self._ids and (await cluster.identity(topic)).id != self._ids[topic]:
+                logger.warning("not purged: the topic was made anew", topic=topic)
+                self._forget(topic)
+                return
             await cluster.delete_records(topic, offsets)
         except KafkaRefused as problem:
             logger.warning(

@@ -28,7 +28,6 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headrace.contracts.record import Record
 from headrace.services.kafka import filling, seams
-from headrace.services.kafka.coordinator import OURS
 from headrace.services.kafka.limits import BATCH_BYTES, Limits
 from headrace.services.kafka.requests import Identity
 from headrace.services.kafka.unfinished import Ended, Known, Takeover
@@ -253,21 +252,25 @@ class Outbox:
             ends[to] = metadata.offset + count
         return ends
 
-    async def tell_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Make the source's offsets part of the transaction; wait until they are.
+    async def tell_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Make the group's offsets part of the transaction; wait until they are.
 
         A broker asks its coordinator about the first that a transaction writes to a partition, its
         offsets included. Two such questions of one transaction at a time, and one write is refused
         (KIP-890): sent again 50 ms later. So offsets and records are not sent side by side.
         """
-        told = {at: OffsetAndMetadata(offset, OURS) for at, offset in offsets.items()}
         with self._telling_failures():
-            await self._producer.send_offsets_to_transaction(told, self._group)
+            await self._producer.send_offsets_to_transaction(dict(offsets), self._group)
 
     async def commit(self) -> None:
         """Make everything since `begin` count, with the offsets that were told."""
         with self._telling_failures():
             await self._producer.commit_transaction()
+
+    async def abandon(self) -> None:
+        """Abort what is open, under a new epoch, so that no request of it counts later."""
+        assert self._name is not None
+        await self._take(self._producer, self._name)
 
     def closed(self) -> None:
         """What was open is committed."""

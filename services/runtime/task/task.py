@@ -143,6 +143,7 @@ class Task:
         stamp = stamp_of(work.spec, hop, *topics[hop.topic], spread_over)
         for change in check_stamp(state, stamp):
             logger.info("the pipeline was changed", **self._where, change=change)
+        work.purges.opened(topics)
         carry_over(state, stamp)
         state.stamp_with(stamp)
         rewrite(state.overlay, left_open)

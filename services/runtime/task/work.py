@@ -19,7 +19,7 @@ from aiokafka.errors import (
     ProducerFenced,
     RebalanceInProgressError,
 )
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headrace.contracts.errors import InstanceFenced, StateTruncated
 from headrace.contracts.hops import (
@@ -285,7 +285,7 @@ class Work:
     async def tell_offset(self, outbox: Outbox, source: TopicPartition, position: int) -> None:
         """Say which offset of the source the next commit reaches, where that is part of it."""
         if self.exactly_once:
-            await outbox.tell_offsets({source: position})
+            await outbox.tell_offsets({source: OffsetAndMetadata(position, OURS)})
 
     async def commit(self, outbox: Outbox, source: TopicPartition, position: int) -> None:
         """Commit the source's offset, and all that was sent with it."""
