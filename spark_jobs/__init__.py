@@ -1,1 +1,1 @@
-"""What Spark makes of cleaned topics: joins and aggregations that remember versions."""
+"""Spark jobs over cleaned topics: joins and aggregations of versioned tables."""

@@ -1,8 +1,8 @@
-"""`python -m headrace.spark_jobs [FOLDER]`: do once what every start of Spark would do anew.
+"""`python -m headrace.spark_jobs [FOLDER]`: prepare this machine, so that Spark starts faster.
 
-Its connectors are fetched, before many ask at a time: two sessions whose Ivy fills one empty cache
-would read each other's half files. The classes that a job loads are archived for Java. With a
-folder, the connectors are copied there, for an image.
+It fetches the connectors once; two sessions whose Ivy fills one empty cache at a time would read
+each other's half files. It archives the classes that a job loads for Java. With a folder, it copies
+the connectors there, for an image.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
         connectors = fetched(session)
         session.stop()
         if chosen:
-            # Somebody's own Spark stays as it is; Ivy has now what it lacks.
+            # The user's own Spark stays as it is; Ivy has the missing connectors in its cache now.
             return
         prepare_home(connectors)
     for folder in map(Path, sys.argv[1:]):
@@ -58,12 +58,12 @@ def _say(sentence: str) -> None:
 
 
 def _archive_classes(archive: Path) -> None:
-    # Two processes may do this at once; each renames a whole archive, and either will do.
+    # Two processes may do this at once; each renames a whole archive, and either one is good.
     with TemporaryDirectory(dir=archive.parent, prefix="archiving-") as temporary:
         written = Path(temporary, archive.name)
         command = [sys.executable, "-m", first_run.__name__, str(written), temporary]
-        # A session of this process has chosen the folder without connectors for its children, and
-        # Java takes an archive for the folder alone with which it was written.
+        # A session of this process has set the folder without connectors for its children, and Java
+        # accepts an archive only for the folder with which it was written.
         own = {name: told for name, told in os.environ.items() if name != "SPARK_HOME"}
         done = subprocess.run(  # noqa: S603
             command, env=own, capture_output=True, text=True, check=False

@@ -1,7 +1,7 @@
-"""What Spark lacks to read and write Kafka, Avro and Delta.
+"""The connectors with which Spark reads and writes Kafka, Avro and Delta.
 
-Ivy fetches it once and finds it in its cache from then on. An image has it among Spark's own jars,
-and asks no network for it.
+Ivy fetches them once and then finds them in its cache. An image has them among Spark's own jars,
+and needs no network.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ CONNECTORS = (
     "org.apache.spark:spark-avro_2.13:4.0.0",
     "io.delta:delta-spark_2.13:4.0.1",
 )
-"""By group, name and version."""
+"""Group, name and version of each."""
 _VERSION = re.compile(r"-\d[\w.]*\.jar$")
 
 
 def packages(connectors: Sequence[str] = CONNECTORS) -> str:
-    """Those that must be fetched, as Spark wants to be told; empty where Spark has them all."""
+    """Return the connectors to fetch, in Spark's notation; empty if Spark has them all."""
     ours = _spark_jars()
     return ",".join(one for one in connectors if not (ours / _jar_of(one)).exists())
 
 
 def fetched(spark: SparkSession) -> dict[str, Path]:
-    """By name, what a session has fetched, all that it takes, and Spark itself has not."""
+    """Return the jars, by name, that a session has fetched and Spark itself lacks."""
     have = {_VERSION.sub("", jar.name) for jar in _spark_jars().glob("*.jar")}
     jars = {}
     for told in spark.sparkContext.getConf().get("spark.jars", "").split(","):

@@ -1,6 +1,6 @@
 """`python -m headrace.spark_jobs.daemon`: Spark starts it once, and forks Python workers from it.
 
-It is Spark's own, and has imported before it forks what every worker needs.
+It is Spark's own daemon, but imports the modules of every worker before it forks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`python -m headrace.spark_jobs.first_run ARCHIVE FOLDER`: a small job over all that jobs load.
+"""`python -m headrace.spark_jobs.first_run ARCHIVE FOLDER`: run a small job that loads all classes.
 
-Java archives the classes when it ends. What it does is a join of a stream with versions, with state
-and a checkpoint, into a Delta table; of Kafka's connector, what it takes to ask a broker.
+Java archives the classes when it ends. The job joins a stream with versions, with state and a
+checkpoint, into a Delta table. Of Kafka's connector, it loads the classes that ask a broker.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RECORDS = """
 
 
 def main() -> None:
-    """Run it, and wait until Java has ended."""
+    """Run the job, and wait until Java has ended."""
     archive, folder = sys.argv[1], Path(sys.argv[2])
     written = f"-XX:ArchiveClassesAtExit={archive} -Xlog:cds=off -XX:TieredStopAtLevel=1"
     spark = open_session(
@@ -71,7 +71,7 @@ def _run(spark: SparkSession, folder: Path) -> None:
 
 
 def _load_kafka(spark: SparkSession) -> None:
-    """Load what reads topics; nobody answers there, and nobody needs to."""
+    """Load the classes that read topics; no broker needs to answer."""
     kafka = spark.read.format("kafka").option("kafka.bootstrap.servers", _NOBODY)
     assert kafka.option("subscribe", "none").load().columns
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to the classes it loaded)

@@ -1,4 +1,4 @@
-"""A folder on any file system that Spark knows, by Hadoop's own client."""
+"""A folder on any file system that Spark knows, through Hadoop's client."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _UNFINISHED = ".unfinished"
 
 
 class Folder:
-    """Small files in a folder, which need not be there."""
+    """Small files in a folder, which need not exist."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        """The path is a URL, or one of the file system that Spark was set up for."""
+        """Take the path as a URL, or as one of the file system that Spark was set up for."""
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to Hadoop)
         session: Any = spark._jsparkSession  # noqa: SLF001
         self._jvm = jvm
@@ -23,18 +23,18 @@ class Folder:
 
     @property
     def is_on_this_machine(self) -> bool:
-        """Whether it is on a disk of the machine that looks."""
+        """Whether it is on a disk of the machine that runs this process."""
         return bool(self._files.getScheme() == "file")
 
     def names(self, place: str) -> list[str]:
-        """What stands in a folder below, nothing where there is none."""
+        """List the names in a folder below, none if the folder is missing."""
         path = self._path(place)
         if not self._files.exists(path):
             return []
         return [str(each.getPath().getName()) for each in self._files.listStatus(path)]
 
     def read(self, place: str) -> str:
-        """The text of a file."""
+        """Return the text of a file."""
         with_bytes = self._files.open(self._path(place))
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(with_bytes, "UTF-8"))
@@ -42,7 +42,7 @@ class Folder:
             with_bytes.close()
 
     def write(self, place: str, text: str) -> None:
-        """A new file, which appears whole or not at all."""
+        """Write a new file, which appears whole or not at all."""
         unfinished = self._path(f"{place}{_UNFINISHED}")
         out = self._files.create(unfinished, True)  # noqa: FBT003 (Java's, whatever stood there)
         try:

@@ -1,7 +1,7 @@
-"""Headers as Kafka's source and sink have them, and as text between Spark and Python.
+"""Convert headers between Kafka's source and sink, and text between Spark and Python.
 
-As a list, which they are in Kafka's source and sink, they would cost Arrow's writer a look at all
-earlier rows of a batch for each row.
+Kafka's source and sink have headers as a list. For a list, Arrow's writer would look at all earlier
+rows of a batch for each row.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ _SCHEMA = "array<struct<key:string,value:binary>>"
 
 
 def headers_with(*added: Column) -> Column:
-    """The column `headers`, and more behind them: structs of key and value."""
+    """Return the column `headers` with more behind them: structs of key and value."""
     return F.concat(F.coalesce(F.col("headers"), F.array().cast(_SCHEMA)), F.array(*added))
 
 
 def packed_headers() -> Column:
-    """The column `headers` as text, null where there are none."""
+    """Return the column `headers` as text, null for a record without any."""
     return F.when(F.size("headers") > 0, F.to_json("headers")).alias("headers")
 
 
 def unpacked_headers() -> Column:
-    """The same column as it was before."""
+    """Return the column `headers` as a list again."""
     return F.from_json("headers", _SCHEMA)
 
 
 @lru_cache(maxsize=1024)
 def decode_headers(packed: str) -> Headers:
-    """Headers as Spark's `to_json` writes them."""
+    """Decode headers that Spark's `to_json` wrote."""
     return tuple(
         (header["key"], b64decode(header["value"]) if header.get("value") is not None else None)
         for header in json.loads(packed)
@@ -44,7 +44,7 @@ def decode_headers(packed: str) -> Headers:
 
 @lru_cache(maxsize=1024)
 def encode_headers(headers: Headers) -> str | None:
-    """Headers as Spark's `from_json` reads them; None where there are none."""
+    """Encode headers for Spark's `from_json`; None for a record without any."""
     if not headers:
         return None
     return json.dumps(

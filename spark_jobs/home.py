@@ -1,13 +1,13 @@
-"""Spark's folder as a session on this machine starts it: links to the installed one, and more.
+"""Prepare Spark's folder as a session on this machine starts it: links to the installed one.
 
-Left out is the archive of Spark's own Python code. Spark puts it before the same code as installed,
-and Python compiles what it takes from an archive anew in every process: 1.4 CPU seconds for each
-worker instead of 0.4. On a machine under load, a worker that starts a query may not do so within
+It leaves out the archive of Spark's own Python code. Spark puts that archive before the installed
+code, and Python compiles what it imports from an archive anew in every process: 1.4 CPU seconds for
+each worker instead of 0.4. On a loaded machine, a worker that starts a query may then exceed
 Spark's ten seconds.
 
-`python -m headrace.spark_jobs` adds the connectors, for which Ivy would else look at every start,
-and Java's archive of the classes that a job loads: a third of the CPU time from nothing to a first
-result.
+`python -m headrace.spark_jobs` adds the connectors, which Ivy would otherwise look for at every
+start, and Java's archive of the classes that a job loads. The two save a third of the CPU time from
+nothing to a first result.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ _COMPILE_LATER = (
     "-XX:Tier4CompileThreshold=200000",
     "-XX:Tier4BackEdgeThreshold=2000000",
 )
-"""Ten and more times Java's own. What runs for each row is there within a batch all the same; what
-runs for each task, and is most of the code, is never compiled for more than it gives back: five
-CPU seconds in two million facts instead of sixteen."""
+"""Ten and more times Java's own thresholds. Code that runs for each row reaches them within a batch
+all the same. Most code runs once for each task; compiling it would cost more than it saves: sixteen
+CPU seconds in two million facts instead of five."""
 _ROOM_FOR_CLASSES = "-XX:MetaspaceSize=256m"
-"""More than a job loads; Java would look through its whole heap each time it gets past a smaller
-bound, six times until it has loaded all."""
+"""More than a job loads. Java would search its whole heap each time it exceeds a smaller bound, six
+times until it has loaded all classes."""
 AVRO_LIMITS = " ".join(
     f"-Dorg.apache.avro.limits.{what}.maxLength={most}"
     for what, most in {"bytes": 64 << 20, "string": 64 << 20, "collectionItems": 8 << 20}.items()
 )
-"""Avro makes room for as much as a value says that it holds before it looks whether that is there:
-a value of ten bytes would take the memory of a process that lets it ask for two gigabytes."""
+"""Avro allocates the size that a value states before it checks whether so many bytes are there.
+Without a limit, a value of ten bytes could ask for two gigabytes and end the process."""
 _TOLD_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 
 
 def spark_home() -> Path:
-    """The folder with connectors, if it was prepared, or else the one without."""
+    """Return the folder with connectors if it was prepared, else make the one without."""
     prepared = prepared_home()
     return prepared if prepared.is_dir() else _make(_folder(), {})
 
 
 def prepared_home() -> Path:
-    """Where the folder with connectors is, or would be."""
+    """Return the path of the folder with connectors, whether it exists or not."""
     return _folder(*CONNECTORS)
 
 
 def prepare_home(connectors: Mapping[str, Path]) -> Path:
-    """Make the folder with these connectors, and remove those of environments that are gone."""
+    """Make the folder with these connectors, and remove folders of environments that are gone."""
     for old in _caches().glob("spark-*/"):
         if not (old / "bin").exists():
             shutil.rmtree(old, ignore_errors=True)
@@ -75,26 +75,26 @@ def prepare_home(connectors: Mapping[str, Path]) -> Path:
 
 
 def ivy_settings() -> dict[str, str]:
-    """Where Ivy keeps what it fetches, if it may not in the user's own folder."""
+    """Return where Ivy keeps its files, if it cannot write to the user's own folder."""
     is_ours = os.access(Path.home(), os.W_OK)
     return {} if is_ours else {"spark.jars.ivy": str(_caches() / "ivy")}
 
 
 def connectors_of(home: Path) -> list[Path]:
-    """The jars in such a folder that are not Spark's."""
+    """Return the jars in such a folder that are not Spark's."""
     return [jar for jar in (home / "jars").iterdir() if not jar.is_symlink()]
 
 
 def archives_of(home: Path) -> list[Path]:
-    """The archives that were ever written for this folder."""
+    """Return all archives that were written for this folder."""
     return [*home.parent.glob(f"{home.name}-*.jsa")]
 
 
 def class_archive(home: Path) -> Path:
-    """Where the archive of the classes of this folder is for this Java, or would be.
+    """Return the path of the class archive of this folder and this Java, whether it exists or not.
 
-    Java ignores the archive of another Java, and of jars of which one was written anew, as all are
-    by whoever installs Spark again.
+    Java ignores an archive of another Java, and one whose jars were written anew since, as a
+    reinstallation of Spark does.
     """
     java = java_program()
     told = [str(home)]
@@ -107,15 +107,14 @@ def class_archive(home: Path) -> Path:
 
 
 def java_options(home: Path, given: str) -> str:
-    """What Java is told before what is given."""
+    """Return Java's options: ours first, then the given ones."""
     options = [*_COMPILE_LATER, _ROOM_FOR_CLASSES, AVRO_LIMITS]
     archive = class_archive(home)
     if archive.exists():
         options.append(f"-XX:SharedArchiveFile={archive}")
     told = " ".join([given, *(os.environ.get(name, "") for name in _TOLD_JAVA)])
     if not _COLLECTOR.search(told):
-        # Java's own choice spends a sixth more CPU time, and none of it on short pauses that
-        # anybody waits for.
+        # Java's own choice takes a sixth more CPU time, for short pauses that no job needs.
         small = (os.cpu_count() or 1) <= _SMALL_CORES
         options.append("-XX:+UseSerialGC" if small else "-XX:+UseParallelGC")
     return " ".join(options)
@@ -154,6 +153,6 @@ def _make(home: Path, connectors: Mapping[str, Path]) -> Path:
     try:
         made.rename(home)
     except OSError:
-        # Somebody else made it meanwhile.
+        # Another process made it meanwhile.
         shutil.rmtree(made)
     return home

@@ -1,4 +1,4 @@
-"""The Java that Spark starts on this machine."""
+"""Find the Java with which Spark starts on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.contracts.java import java_version, no_java, unfit_java
 
 _WHO = "Spark"
 _FITS = range(17, 23)
-"""Behind them, Java has left out what Hadoop asks to learn who its user is."""
+"""Later versions lack what Hadoop calls to find the name of its user."""
 _WHAT_TO_DO = (
     "Install Java 17 or 21 (on Debian and Ubuntu: openjdk-17-jre-headless), or set JAVA_HOME to"
     " where one is."
@@ -19,14 +19,14 @@ _WHAT_TO_DO = (
 
 
 def java_program() -> str | None:
-    """Where it is, None where there is none."""
+    """Return the path of Java, None if there is none."""
     found = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=f"{found}/bin") if found else shutil.which("java")
 
 
 @cache
 def check_java() -> None:
-    """Refuse a machine on whose Java Spark does not run."""
+    """Refuse a machine without a Java that Spark runs on."""
     java = java_program()
     if java is None:
         raise no_java(_WHO, os.environ.get("JAVA_HOME"), _WHAT_TO_DO)

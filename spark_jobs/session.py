@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _EXECUTION = "org.apache.spark.sql.execution"
 _LEVELS = {
-    # A row that is not there yet is no news, and Spark warns of each.
+    # Spark warns of each look-up of a row that is not there yet.
     f"{_EXECUTION}.python.streaming.TransformWithStateInPandasStateServer": "ERROR",
-    # What a query died of is raised as well, and told by whoever started it.
+    # The error of a failed query is also raised, and our caller reports it.
     f"{_EXECUTION}.streaming.MicroBatchExecution": "OFF",
 }
 _STATE = "spark.sql.streaming.stateStore"
@@ -34,15 +34,15 @@ _FILES = "spark.sql.streaming.checkpointFileManagerClass"
 _FILES_ON_DISK = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    # A copy of a task does all its work twice; it would do no harm.
+    # A copy of a task would do all its work twice, though without harm.
     "spark.speculation": "false",
     "spark.executor.defaultJavaOptions": AVRO_LIMITS,
-    # A bar for each micro-batch is told to nobody, and breaks the lines of a log.
+    # Progress bars of micro-batches have no reader, and break the lines of a log.
     "spark.ui.showConsoleProgress": "false",
-    # Where Delta is missing, Spark says so once and goes on without it.
+    # If Delta is missing, Spark logs it once and goes on without it.
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Stateful processors need RocksDB; a commit uploads what changed, not whole files.
+    # Stateful processors need RocksDB; with this, a commit uploads changes, not whole files.
     f"{_STATE}.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -50,15 +50,15 @@ SETTINGS = {
     # All partitions of an executor share one cache and one set of write buffers.
     f"{_STATE}.rocksdb.boundedMemoryUsage": "true",
     f"{_STATE}.rocksdb.maxMemoryUsageMB": "256",
-    # Delta would rebuild what it knows of a table in fifty tasks, however small the table is.
+    # Delta would rebuild its snapshot of a table in fifty tasks, however small the table is.
     "spark.databricks.delta.snapshotPartitions": "8",
-    # Counting rows costs a look-up a put, and our rows are buckets, whose number says nothing.
+    # Counting rows costs a look-up a put, and the number of our rows, buckets, tells nothing.
     f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
-    # On a busy machine Python may take longer to say who it is than Spark's fifteen seconds.
+    # On a busy machine Python may take longer to authenticate than Spark's fifteen seconds.
     "spark.python.authenticate.socketTimeout": "300s",
-    # A column of Arrow's holds two gigabytes, and Java's memory less.
+    # A column of Arrow holds two gigabytes, and Java's memory less.
     f"{_ARROW}.maxBytesPerBatch": str(64 << 20),
-    # A group comes in one piece where it can: every piece costs a frame of its own.
+    # A group comes in one piece if possible, since every piece costs a frame of its own.
     f"{_ARROW}.maxRecordsPerBatch": "100000",
     f"{_ARROW}.transformWithStateInPandas.maxRecordsPerBatch": "100000",
 }
@@ -73,30 +73,30 @@ def open_session(
     checkpoint: str = "",
     connectors: Sequence[str] = CONNECTORS,
 ) -> SparkSession:
-    """A session, or the one that is open already, which keeps what it was started with.
+    """Open a session, or return the open one, which keeps its own settings.
 
-    Without a master, spark-submit's is taken. `shuffle_partitions` is fixed for the life of a
-    checkpoint, as Spark has it. `settings` go before ours. `checkpoint` is the folder or URL of the
-    query's checkpoint; if it is not told, some folder here.
+    Without a master, it is spark-submit's session. `shuffle_partitions` is fixed for the life of a
+    checkpoint, as Spark requires. `settings` override ours. `checkpoint` is the folder or URL of
+    the query's checkpoint; without it, a folder of this machine is assumed.
     """
     chosen = dict(SETTINGS)
     if _is_on_disk(checkpoint):
-        # Spark's choice asks the system's `readlink` before each renaming: sixty processes a
+        # Spark's choice calls the system's `readlink` before each renaming: sixty processes a
         # micro-batch, a second of CPU time. Other file systems need its atomic renaming.
         chosen[_FILES] = _FILES_ON_DISK
     if master is not None and master.startswith("local"):
         check_java()
-        # Executors of a local cluster listen where the machine's name points, if not told.
+        # Executors of a local cluster would listen where the machine's name points.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen["spark.driver.host"] = "127.0.0.1"
         chosen["spark.driver.bindAddress"] = "127.0.0.1"
-        # What one task hands another is read again from this machine's memory at once; packing and
-        # unpacking it was a fifteenth of a join's CPU time.
+        # On one machine, shuffled data is read again from memory at once; compressing it took a
+        # fifteenth of a join's CPU time.
         chosen["spark.shuffle.compress"] = "false"
-        # Workers would start whichever Python comes first on the path, and not all of them ask
-        # Spark's own setting for it.
+        # Workers would start whichever Python comes first on the path; not all of them ask Spark's
+        # own setting.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # On other machines workers may have this code from an archive that only they are given.
+        # On other machines, only workers may have this code, from an archive; the daemon would not.
         chosen["spark.python.daemon.module"] = daemon.__name__
         home = os.environ.setdefault("SPARK_HOME", str(spark_home()))
         chosen[_JAVA] = java_options(Path(home), (settings or {}).get(_MORE_JAVA, ""))
@@ -120,6 +120,6 @@ def open_session(
 
 
 def _is_on_disk(checkpoint: str) -> bool:
-    """Whether a path is one of the machine's own, whatever Hadoop is set up for."""
+    """Return whether a path is on the machine's own disk, whatever Hadoop is set up for."""
     scheme = urlsplit(checkpoint).scheme
     return scheme == "file" or (not scheme and "HADOOP_CONF_DIR" not in os.environ)

@@ -1,4 +1,4 @@
-"""What frames look like, wherever they are read, worked on or written."""
+"""The columns of frames and the verdicts of their rows, wherever they are read or written."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ RECORD_COLUMNS = (
 )  # fmt: skip
 
 JOINED = "joined"
-"""A verdict: a stream record and what it met."""
+"""A verdict: a stream record and the value that it met."""
 CORRECTED = "corrected"
-"""A verdict: what a stream record that was told before meets now; null is nothing any more."""
+"""A verdict: the value that an earlier stream record meets now; null if it meets none any more."""
 COLD = "cold"
-"""A verdict: a stream record older than what its table remembers; a cold history may know more."""
+"""A verdict: a stream record older than its table's history; a cold history may know more."""
 CHANGED = "changed"
-"""A verdict: a key's new value in a table that was computed; null is a tombstone."""
+"""A verdict: a key's new value in a computed table; null is a tombstone."""
 LATE = "late"
 """A verdict: a record behind everything that was promised to wait for it; it was still used."""
 DEAD = "dead"
-"""A verdict: a record that cannot be read; its headers say why."""
+"""A verdict: a record that cannot be read; its headers have the reason."""
 FAILED = "failed"
-"""A verdict: how many records a step failed on in one way, which `reason` says."""
+"""A verdict: how many records a step failed on in one way, which `reason` describes."""
 COUNT = "count"
-"""A verdict: how a number of the task stands; `reason` is its name."""
+"""A verdict: the value of a number of the task; `reason` is its name."""
 SAID = "said"
-"""A verdict: a sentence for people, in `reason`."""
+"""A verdict: a sentence for the log, in `reason`."""
 LOWEST = "lowest"
 """A verdict: a task that holds `added` waits for the place in `reason`, which is at `number`."""
 REACHED = "reached"
-"""A verdict: the partition was read up to this offset; it goes no further than the operators."""
+"""A verdict: the partition was read up to this offset; the row ends at the operators."""
 
 
 def unsigned(column: Column) -> Column:
-    """The number that big-endian bytes, eight at the most, stand for."""
+    """Return the number of big-endian bytes, at most eight."""
     return F.conv(F.hex(column), 16, 10).cast("bigint")

@@ -1,4 +1,4 @@
-"""What spark-submit runs: the same job, on the session that it has prepared."""
+"""The script that spark-submit runs: the same job, on the session that spark-submit prepared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.spark_jobs.cli.run import run_job
 
 
 def main() -> int:
-    """Run the job of the arguments; the exit code of what went wrong."""
+    """Run the job of the arguments; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("job", type=Path)
     parser.add_argument("--once", action="store_true")

@@ -1,8 +1,8 @@
-"""What a query died of, as an error of ours where it can be told in a sentence.
+"""Turn the failure of a query into an error of ours, where one sentence can explain it.
 
-What is raised in a worker, in Spark's Kafka client, or while a batch is written, comes back as text
-inside of Spark's own error; what it was and what it said stand in it. Whatever is not told here is
-a bug, and keeps its traceback.
+An exception in a worker, in Spark's Kafka client or in a sink comes back as text inside of Spark's
+own error; the text has its type and its message. Any other failure is a bug, and keeps its
+traceback.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:: .*)?$", re.MULTILINE)
 
 
 def error_of(failure: BaseException, servers: str) -> HeadraceError | None:
-    """Our error inside of Spark's, or what can be told of it; None of a bug."""
+    """Return the error of ours that explains a failure, None for a bug."""
     text = str(failure)
     return (
         _ours(text)
@@ -80,7 +80,7 @@ def _lost(text: str) -> HeadraceError | None:
 
 
 def _too_far_ahead(text: str) -> HeadraceError | None:
-    """Spark counts a record's time in microseconds, before anybody could put the record aside."""
+    """Recognise a record whose time Spark cannot count in microseconds; no job can set it aside."""
     if not _OVERFLOW.search(text):
         return None
     return TopicRefused(
@@ -105,7 +105,7 @@ def _kafkas(text: str, servers: str) -> HeadraceError | None:
 
 
 def _other_python(text: str) -> HeadraceError | None:
-    """A worker takes nothing from a driver of another Python."""
+    """Recognise workers that run another Python than the driver."""
     found = _PYTHONS.search(text)
     if found is None:
         return None
@@ -116,7 +116,7 @@ def _other_python(text: str) -> HeadraceError | None:
 
 
 def _not_computed(text: str) -> HeadraceError | None:
-    """An expression of the user's that has no answer for a row."""
+    """Recognise an expression of the user's that has no answer for a row."""
     found = _NO_ANSWER.search(text)
     if found is None:
         return None
@@ -128,7 +128,7 @@ def _not_computed(text: str) -> HeadraceError | None:
 
 
 def _raised_by_the_job(text: str) -> HeadraceError | None:
-    """What a function of the user's raised: the innermost one, and what came out of it."""
+    """Recognise an exception from a function of the user's; name the innermost one."""
     theirs = [frame for frame in _FRAME.finditer(text) if is_theirs(frame["file"])]
     raised = _RAISED.search(text, theirs[-1].end()) if theirs else None
     if raised is None:

@@ -1,4 +1,4 @@
-"""Read a job from YAML; what is wrong is one sentence a problem, with its place."""
+"""Read a job from YAML; each problem is one sentence with its place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORM = Form("a job", "job: orders-prices", JobInvalid)
 
 
 def load_job(file: File) -> tuple[Job, JobConfig]:
-    """The job in a file, and its options; JobInvalid says all that is wrong, a line each."""
+    """Load a job and its options from a file; JobInvalid lists every problem, a line each."""
     text = read_text(lambda: file.open("rb"), str(file), FORM)
     document, places = parse_yaml(text, str(file), FORM)
     if "job" not in document and "query" in document:
@@ -47,7 +47,7 @@ def load_job(file: File) -> tuple[Job, JobConfig]:
 
 
 def _load_query(document: dict[str, Any], file: File, places: Places) -> tuple[Job, JobConfig]:
-    """A job that is SQL, and the streams and tables that it names."""
+    """Load a job that is SQL, with the streams and tables that it names."""
     try:
         said = QueryFile.model_validate(document, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -68,7 +68,7 @@ def _load_query(document: dict[str, Any], file: File, places: Places) -> tuple[J
 
 
 def _invalid(found: list[tuple[Path, str]], file: File, places: Places) -> JobInvalid:
-    """A line for each, in the order of the file."""
+    """Make the error with a line for each problem, in the order of the file."""
     in_order = sorted(found, key=lambda one: place_of(one[0], places))
     lines = [problem_line(path, sentence, str(file), places) for path, sentence in in_order]
     return JobInvalid(together(lines))

@@ -1,4 +1,4 @@
-"""Spark's own log, Java's and its Python workers', in a file: the terminal has what is ours."""
+"""Send the log of Spark, Java and the Python workers to a file; the terminal shows only ours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OUT, _ERRORS = 1, 2
 
 
 def log_file(name: str, chosen: Path | None) -> Path:
-    """The file that was chosen, or one of its own among the temporary ones."""
+    """Return the chosen file, or a new temporary one."""
     try:
         if chosen is not None:
             chosen.open("ab").close()
@@ -33,7 +33,7 @@ def log_file(name: str, chosen: Path | None) -> Path:
 
 @contextmanager
 def started_into(log: Path) -> Iterator[None]:
-    """What is started meanwhile, and whatever that starts, writes there all its life."""
+    """Have all processes that start meanwhile, and their children, write to the log for good."""
     kept = os.dup(_OUT), os.dup(_ERRORS)
     _flush()
     with log.open("ab") as file:

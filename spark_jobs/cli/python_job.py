@@ -1,4 +1,4 @@
-"""A job that is a file of Python: it describes a query, and has it run by `hr.run`."""
+"""Run a job that is a Python file: it describes a query and calls `hr.run`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SERVERS = "127.0.0.1:9092"
 _SERVERS_VARIABLE = "HEADRACE_BOOTSTRAP_SERVERS"
 _HEADRACE = str(Path(headrace.__path__[0]))
 _PLACED = (JobInvalid, SchemaRefused, TopologyRefused)
-"""What is wrong with the lines of a file, and is told with one of them."""
+"""Errors in the lines of a file; the message names the line."""
 
 
 @dataclass
@@ -44,9 +44,9 @@ class How:
     metrics_port: int | None = None
     log: Path | None = None
     dry_run: bool = False
-    """Only to see that they could be."""
+    """Only check that they could run."""
     queries: int = 0
-    """How many there were so far."""
+    """The number of queries so far."""
 
 
 _how: ContextVar[How] = ContextVar("how")
@@ -69,7 +69,7 @@ def run(
         to: Where its rows go, such as `kafka("orders.priced")`.
         servers: Where Kafka is; what HEADRACE_BOOTSTRAP_SERVERS says if not said.
         checkpoint: Where state is kept; the folder `checkpoints/NAME` if not said.
-        options: What else a job's file may say, such as `tasks=4` or `late={"topic": "x.late"}`.
+        options: Other options of a job's file, such as `tasks=4` or `late={"topic": "x.late"}`.
     """
     how = _how.get(None) or How()
     job, config = described(
@@ -99,11 +99,11 @@ def run(
 
 
 def run_file(file: Path, how: How) -> None:
-    """Run a file of Python, on a session that is open before its first line."""
+    """Run a Python file, on a session that is opened before its first line."""
     if not file.is_file():
         message = f"there is no file `{file}`"
         raise JobInvalid(message)
-    # spark-submit has resolved the connectors, and what is only looked at needs none.
+    # spark-submit has resolved the connectors, and a dry run needs none.
     connectors = () if how.master is None or how.dry_run else CONNECTORS
     with nullcontext() if how.log is None else started_into(how.log):
         session = open_session(file.stem, master=how.master, connectors=connectors)
@@ -121,7 +121,7 @@ def run_file(file: Path, how: How) -> None:
 
 @contextmanager
 def _beside(file: Path) -> Iterator[None]:
-    """Modules beside the file are found, as Python itself would have them."""
+    """Let the file import modules beside it, as Python itself would."""
     folder = str(file.absolute().parent)
     sys.path.insert(0, folder)
     try:
@@ -132,7 +132,7 @@ def _beside(file: Path) -> Iterator[None]:
 
 @contextmanager
 def _placed(file: Path) -> Iterator[None]:
-    """What its lines did wrong, as a sentence with the line."""
+    """Turn errors of the file into a sentence with the line."""
     try:
         yield
     except _PLACED as error:
@@ -160,7 +160,7 @@ def _line(error: BaseException, file: Path) -> str:
 
 
 def _is_ours(error: BaseException, file: Path) -> bool:
-    """Whether it was raised below the file in code of ours: a mistake there, to be shown whole."""
+    """Return whether code of ours below the file raised it: then it is a bug, shown in full."""
     names = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     if str(file) not in names:
         return True

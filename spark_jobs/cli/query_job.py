@@ -1,4 +1,4 @@
-"""A query and its options as a job, whoever wrote them: Python or a file."""
+"""Make a job of a query and its options, for Python and for YAML files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.spark_jobs.queries.public import Sink
 
 
 def described(query: Query, *, to: Sink, **said: Any) -> tuple[QueryJob, JobConfig]:
-    """A query as a job, and its options; JobInvalid says all that is wrong."""
+    """Make a job and its options of a query; JobInvalid lists every problem."""
     if not isinstance(query, Query):
         message = f"`run` takes a stream or a table, not {query!r}"
         raise JobInvalid(message)

@@ -1,4 +1,4 @@
-"""A job from its first micro-batch to its end, on the session that this process opens."""
+"""Run a job from its first micro-batch to its end, on a session that this process opens."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def run_job(
     metrics_port: int | None,
     log: Path | None = None,
 ) -> None:
-    """Run a job until it is told to stop, or `once` has read everything.
+    """Run a job until it is told to stop, or until `once` has read everything.
 
-    Without a master the session is spark-submit's, which has resolved the connectors. Without a
-    file for it, Spark's log goes where ours goes.
+    Without a master the job uses the session of spark-submit, which has resolved the connectors.
+    Without a log file, Spark logs to where this process does.
     """
     metrics = Metrics(config.name, time.time)
     with nullcontext() if log is None else started_into(log):
@@ -66,7 +66,7 @@ def run_job(
         metrics.serve(metrics_port)
     told = _told_to_stop()
     try:
-        # Who wants what there is now gets a sentence, where there is nothing.
+        # With `once`, a missing topic gets a sentence; without, the job waits for it.
         if once or _wait_for_sidecars(spark, config, told):
             for query in queries(spark, job, config, once=once, tell=metrics.tell):
                 _wait(query, told, metrics)
@@ -82,9 +82,9 @@ def run_job(
 
 
 def refuse_checkpoint_here(spark: SparkSession, checkpoint: str) -> None:
-    """Refuse a folder of this machine where tasks run on others, each with a disk of its own."""
+    """Refuse a checkpoint on this machine's disk when tasks run on other machines."""
     master = str(spark.sparkContext.master)
-    # Whoever writes the scheme has thought of it: a volume that all machines mount.
+    # A user who writes a scheme means a volume that all machines mount.
     if master.startswith("local") or urlsplit(checkpoint).scheme:
         return
     if Folder(spark, checkpoint).is_on_this_machine:
@@ -97,7 +97,7 @@ def refuse_checkpoint_here(spark: SparkSession, checkpoint: str) -> None:
 
 
 def _told_to_stop() -> Event:
-    """What is set when somebody wants this to end."""
+    """Return an event that SIGTERM and SIGINT set."""
     told = Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda _signal, _frame: told.set())
@@ -105,7 +105,7 @@ def _told_to_stop() -> Event:
 
 
 def _wait_for_sidecars(spark: SparkSession, config: JobConfig, told: Event) -> bool:
-    """Until all inputs are written by their sidecars; False if told to stop before."""
+    """Wait until the sidecars of all inputs write; return False if told to stop before."""
     said = None
     while (sentence := awaited_by(spark, config)) is not None:
         if sentence != said:
@@ -117,8 +117,8 @@ def _wait_for_sidecars(spark: SparkSession, config: JobConfig, told: Event) -> b
 
 
 def _wait(query: StreamingQuery, told: Event, metrics: Metrics) -> None:
-    """Until it ends, or is told to; what was not committed is run again at the next start."""
-    # Nothing but the flag: the call to Spark that is under way cannot be broken into.
+    """Wait until the query ends or is told to stop; the next start repeats uncommitted work."""
+    # The handler only sets a flag: it cannot interrupt the call to Spark that is under way.
     while not query.awaitTermination(_LOOK_EVERY_S):
         metrics.say_who_is_waited_for()
         if told.is_set():

@@ -1,4 +1,4 @@
-"""What is wrong with a job's options, as sentences with their places."""
+"""Describe the problems of a job's options as sentences with their places."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _EXAMPLES = {
     "writer": "writer: {security.protocol: SSL}",
     "spark": "spark: {spark.driver.memory: 2g}",
 }
-"""For options of every job that cannot be left out or are mappings; a job's own have none."""
+"""For options of every job that are required or are mappings; a job's own options have none."""
 
 
 def sentences(error: ValidationError, config: type[BaseModel]) -> list[tuple[Path, str]]:
-    """What is wrong with a job's options, each with the place that says it."""
+    """Describe each problem of a job's options, with its place."""
     found = error.errors(include_url=False)
     misspelt = [
         meant(details["loc"], _known(config, details["loc"]))
@@ -47,9 +47,9 @@ def sentences(error: ValidationError, config: type[BaseModel]) -> list[tuple[Pat
 
 
 def _known(config: type[BaseModel], path: Path) -> list[str]:
-    """The names of all options where the last of a path stands.
+    """Return the names of all options that may stand where the last of a path does.
 
-    A job of one's own may hold lists and mappings of options; of those none is named.
+    A job of one's own may have lists and mappings of options; their names are unknown.
     """
     options = _options(config)
     for step in path[:-1]:
@@ -61,7 +61,7 @@ def _known(config: type[BaseModel], path: Path) -> list[str]:
 
 
 def _options(model: type[BaseModel]) -> dict[int | str, Any]:
-    """What each option may hold, by its name in a file."""
+    """Return the type of each option by its name in a file."""
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
@@ -69,7 +69,7 @@ def _sentence(details: ErrorDetails, config: type[BaseModel]) -> str:
     known = _known(config, details["loc"]) if details["loc"] else []
     sentence = sentence_of(details, known, _EXAMPLES)
     if sentence is None:
-        # A job of one's own may say anything that pydantic knows.
+        # A job of one's own may declare any type that pydantic knows.
         reason = details["msg"].removeprefix("Input should be ")
         sentence = f"{show(details['input'])} cannot stand here; it should be {reason}"
     return sentence

@@ -69,7 +69,7 @@ def run(
 
 
 def _run_python(job: Path, how: How) -> None:
-    """Run a job's file, or only see whether it could be, or have a cluster run it."""
+    """Run a job's file, or only check it, or hand it to a cluster."""
     assert how.master is not None
     is_here = how.master.startswith("local")
     command = submit_command(job, None, how.master, once=how.once, metrics_port=how.metrics_port)
@@ -104,7 +104,7 @@ def state(checkpoint: str, *, rows: bool = False) -> None:
 
 
 def print_state(found: Iterable[StateRow], console: Console, *, every_row: bool) -> None:
-    """Print rows as a table, and for whom tasks wait."""
+    """Print rows as a table, and which inputs the tasks wait for."""
     contents = Column("contents", overflow="fold")
     headers = []
     table = Table("operator", "task", "row", "kind", "bytes", contents)
@@ -123,13 +123,13 @@ def print_state(found: Iterable[StateRow], console: Console, *, every_row: bool)
 def submit_command(
     job: Path, config: JobConfig | None, master: str, *, once: bool, metrics_port: int | None
 ) -> list[str]:
-    """The call that has a cluster run a job; its driver stays on this machine."""
+    """Return the command that has a cluster run a job; its driver stays on this machine."""
     submit = ["spark-submit", "--master", master]
     missing = packages()
     if missing:
         submit += ["--packages", missing]
-    # When the driver reads the file, its Java has begun, and with what memory is settled; and
-    # what workers are to be sent is looked for before that.
+    # When the driver reads the file, its Java runs already and has its memory; and spark-submit has
+    # already looked for the files to send to workers.
     for name, value in ({} if config is None else config.spark).items():
         if name.startswith(("spark.driver.", "spark.submit.")):
             submit += ["--conf", f"{name}={value}"]
@@ -145,5 +145,5 @@ def _hand_over(command: list[str]) -> None:
     if program is None:
         message = "spark-submit is not on the path; it comes with pip install 'headrace[spark]'"
         raise ProgramMissing(message)
-    # The driver takes the place of this process, so that signals and its exit code are its own.
+    # The driver replaces this process, so that it receives the signals and sets the exit code.
     os.execv(program, command)  # noqa: S606 - found beside our own Python, or on the path

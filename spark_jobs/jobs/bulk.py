@@ -1,7 +1,7 @@
-"""The joins over what is there already, by Spark's own windows: for years of history at once.
+"""Join topics that are complete, by Spark's own windows: for years of history at once.
 
-Nothing is forgotten here: every version counts, however old. A stream-table join gives what the
-stateful one gives where its tables remember long enough and nothing comes late.
+These joins have no retention: every version counts, however old. A stream-table join has the same
+results as the stateful one if the table's retention is long enough and no record is late.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.read.written_by import CleanedTopic
 
 _TABLE, _STREAM = 0, 1
-"""On equal times the table goes first."""
+"""At equal times the table goes first."""
 
 
 def join_as_of(
     stream: DataFrame, table: DataFrame, join: Literal["inner", "left"] = "inner"
 ) -> DataFrame:
-    """Each record of a stream with the value that its key had in a table at its time.
+    """Join each record of a stream with the value that its key had in a table at its time.
 
-    Both are frames of records; what comes out has `table_value` beside a record's columns. Records
-    without a value are left out, as are those without a key or a match where the join is inner.
+    Both are frames of records; the result adds `table_value` to the columns of a record. It leaves
+    out records without a value. An inner join also leaves out records without a key or without a
+    match.
     """
     version = F.when(F.col("side") == _TABLE, F.struct("value"))
     before = (
@@ -55,7 +56,7 @@ def join_as_of(
 
 
 def latest(table: DataFrame) -> DataFrame:
-    """The newest version of each key, deleted ones left out: a table as it stands."""
+    """Return the newest version of each key, without deleted ones: the table as it is now."""
     newest = Window.partitionBy("key").orderBy(
         F.desc("timestamp_ms"), F.desc("partition"), F.desc("offset")
     )
@@ -75,7 +76,7 @@ def read_range(
     from_ms: int | None = None,
     to_ms: int | None = None,
 ) -> DataFrame:
-    """The records of cleaned topics with times in `[from_ms, to_ms)`, as far as they are there."""
+    """Read the records of cleaned topics with times in `[from_ms, to_ms)` that are there now."""
     numbers = F.create_map(*(F.lit(each) for one in topics for each in (one.topic, one.input)))
     records = (
         spark.read.format("kafka")

@@ -1,12 +1,13 @@
-"""A cold history: all versions of a table's topic in a Delta table, for what state has forgotten.
+"""A cold history: all versions of a table's topic in a Delta table, older than the state's too.
 
     key BINARY, value BINARY, timestamp_ms BIGINT, topic STRING, partition INT, offset BIGINT
 
-A micro-batch first brings it up to where the topic ends now, which is behind all that the batch has
-read, and then asks it for the records that are older than the state remembers. It keeps tombstones,
-and versions that came too late for the state. Its own rows say up to where it goes, so it may
-outlive a checkpoint, and its owner may delete the oldest. A driver that was given up and still
-writes can only write the same rows twice, which no answer can tell.
+A micro-batch first extends the history to the current end of the topic, which is behind every
+record that the batch has read. Then it looks up the records that are older than the state
+remembers. The history keeps tombstones, and versions that came too late for the state. Its own rows
+tell up to which offset it goes, so it may outlive a checkpoint, and its owner may delete the oldest
+rows. A driver that was given up and still writes can only write the same rows twice, which changes
+no answer.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ if TYPE_CHECKING:
 
 SCHEMA = "key BINARY, value BINARY, timestamp_ms BIGINT, topic STRING, partition INT, offset BIGINT"
 _ROW = ("task", "sequence")
-"""What names a row among the results of a micro-batch."""
+"""The columns that identify a row among the results of a micro-batch."""
 _log = logging.getLogger(__name__)
 
 
 class FallBack(NamedTuple):
-    """What a job asks of a cold history."""
+    """How a job uses a cold history."""
 
     folder: str
     table: str
     """The input whose versions it keeps."""
     join: Literal["inner", "left"]
     rows: Callable[[DataFrame, Column], DataFrame]
-    """Gives joined results, those of them that the column says, the value of the job's rows."""
+    """Sets the value of the job's rows for the joined results that the column selects."""
 
 
 @runtime_checkable
@@ -54,11 +55,11 @@ class FallsBack(Protocol):
     """A job whose look-ups may go to a cold history."""
 
     def fall_back(self, config: object) -> FallBack | None:
-        """What it asks, None where its file wants no such history."""
+        """Return how the job uses one, None if its file has no such history."""
 
 
 class ColdHistory:
-    """The history of one topic, and the answers from it."""
+    """Keeps the history of one topic, and answers from it."""
 
     def __init__(
         self,
@@ -68,9 +69,10 @@ class ColdHistory:
         firsts: Sequence[int],
         as_format: Format,
     ) -> None:
-        """`firsts` are the first offsets that the topic's partitions still have.
+        """Take the first offsets that the topic's partitions still have as `firsts`.
 
-        Values that are not `as_format` are kept, and are no versions: state never saw them either.
+        The history keeps values that are not `as_format`, but they are no versions: the state never
+        saw them either.
         """
         self._fall_back = fall_back
         self._source = source
@@ -78,13 +80,13 @@ class ColdHistory:
         self._firsts = firsts
         self._format = as_format
         self._ends: dict[int, int] | None = None
-        """Up to where partitions are kept."""
+        """The end offset of the history by partition."""
 
     def before(self, write: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
-        """A writer of micro-batches that has the cold records joined first."""
+        """Wrap a writer of micro-batches so that cold records are joined first."""
 
         def write_answered(results: DataFrame, batch_id: int) -> None:
-            # Asked twice, and computing it again would run the steps again.
+            # It is read twice, and computing it again would run the steps again.
             results.persist()
             try:
                 self.keep(results.sparkSession)
@@ -95,7 +97,7 @@ class ColdHistory:
         return write_answered
 
     def keep(self, spark: SparkSession) -> None:
-        """Bring the history up to where the topic ends."""
+        """Extend the history to the current end of the topic."""
         if self._ends is None:
             self._ends = self._kept(spark)
         starts = {
@@ -118,13 +120,13 @@ class ColdHistory:
             fresh.unpersist()
 
     def answered(self, results: DataFrame) -> DataFrame:
-        """Results of which the cold ones are joined; in an inner join what meets nothing stays."""
+        """Join the cold results; in an inner join, those without a match stay cold."""
         is_cold = F.col("verdict") == COLD
         cold = results.where(is_cold)
         if cold.isEmpty():
             return results
         thaws = is_cold if self._fall_back.join == "left" else is_cold & F.col("met").isNotNull()
-        # Rows stay in their partitions, for each has a writer of its own, in any attempt.
+        # Rows stay in their partitions, since each partition has its own writer, in any attempt.
         known = results.join(F.broadcast(self._met(cold)), [*_ROW], "left")
         thawed = (
             known.withColumn("thaws", thaws)
@@ -138,7 +140,7 @@ class ColdHistory:
         return self._fall_back.rows(thawed, F.col("thaws")).drop("met", "thaws")
 
     def _met(self, cold: DataFrame) -> DataFrame:
-        """By row, the value of the last version at or before its time."""
+        """Return the value of the last version at or before the time of each row."""
         asked = cold.select(*_ROW, "key", F.col("timestamp_ms").alias("asked_ms"))
         kept = cold.sparkSession.read.format("delta").load(self._fall_back.folder)
         versions = readable(kept.where(F.col("topic") == self._topic), self._format)

@@ -1,4 +1,4 @@
-"""What the file of any job says."""
+"""The options that every job's file may have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JoinKind = Literal["inner", "left"]
 
 
 class KafkaTopic(Policy):
-    """A topic, made where it is missing."""
+    """A topic; the job creates it if it is missing."""
 
     topic: TopicName
     partitions: Positive = 4
@@ -36,8 +36,8 @@ class DeltaTable(TableFolder):
     """A Delta table."""
 
     mode: Literal["append", "upsert"] = "append"
-    """Whether a row of a key stands beside the earlier ones, or takes their place; by `upsert` a
-    deleted key has none. A merge looks through the whole table, a micro-batch."""
+    """Whether a row stands beside the earlier rows of its key, or replaces them; by `upsert` a
+    deleted key has no row. A merge reads the whole table in each micro-batch."""
 
 
 class Console(Policy):
@@ -65,7 +65,7 @@ class SinkConfig(Policy):
 
 
 class Input(Policy):
-    """A cleaned topic, and the pipeline that writes it; without one it has no progress."""
+    """A cleaned topic, and the pipeline that writes it; without a pipeline it has no progress."""
 
     topic: TopicName
     pipeline: Name | None = None
@@ -74,12 +74,12 @@ class Input(Policy):
 class InputTopics(Policy):
     """The topics that a job reads, an `Input` each; each job names its own, tables first.
 
-    On equal times the first goes first, so a stream stands behind the table it looks up in.
+    At equal times the first goes first, so a stream stands behind the table it looks up in.
     """
 
 
 class JobConfig(Policy):
-    """What every job must know."""
+    """The options that every job has."""
 
     job: str
     """Which job: one of headrace's by name, or a module of your own."""
@@ -91,52 +91,52 @@ class JobConfig(Policy):
     """Where Spark keeps the state and how far the query is; the job's memory."""
     sink: SinkConfig
     late: KafkaTopic | None = None
-    """Where a copy of each late record goes; without it they are counted alone."""
+    """Where a copy of each late record goes; without it, late records are only counted."""
     on_failure: Literal["dead", "stop"] = "dead"
-    """What becomes of a record on which a step fails, or a function of the job's in it."""
+    """Whether a record on which a step or a function of the job fails is dead, or stops the job."""
     accept_retention: bool = False
-    """Write to topics that delete by the brokers' default, too; it is said at every start."""
+    """Write to topics that delete by the brokers' default, too; each start logs a warning."""
     dead_partitions: Positive = 4
-    """How many partitions a topic of dead records gets where no sidecar has made it."""
+    """How many partitions a dead-letter topic gets if the job creates it."""
     tasks: Positive = 16
     """Into how many tasks the keys are spread; fixed for the life of the checkpoint."""
     shuffle_partitions: Positive = 4
-    """How many of them run at a time, and write; fixed for the life of the checkpoint."""
+    """How many tasks run, and write, at a time; fixed for the life of the checkpoint."""
     every_ms: Annotated[DurationMs, Field(le=365 * 86_400_000)] = 1_000
-    """How long from the start of a micro-batch to that of the next; zero is at once.
+    """How long from the start of a micro-batch to the start of the next; zero is at once.
 
-    Sidecars commit several times a second, and a micro-batch costs a second of CPU time whatever
-    is in it.
+    Sidecars commit several times a second, and a micro-batch costs a second of CPU time however few
+    records it has.
     """
     records_per_batch: Many | None = None
     """How many records of a topic a micro-batch takes at most.
 
-    A task holds in memory what it brings. A job that releases by progress, of whose inputs each has
-    a pipeline, takes a million if this is not said: what it reads waits for what it has not read.
-    Any other takes all that there is, since topics that are read in pieces are not read in step: a
-    record would be joined before a version that it should have met, and a table far ahead of its
-    stream has forgotten what is older than its retention. What sidecars wrote before their rows of
-    progress named a record does not wait either.
+    A task holds its part of a micro-batch in memory. The default is a million for a job that
+    releases by progress and whose inputs all have a pipeline: the records that it has read wait for
+    those that it has not read. Any other job takes all records that there are, because topics that
+    are read in pieces are not read in step. There, a record could be joined before the version that
+    it should meet, and a table far ahead of its stream has forgotten versions older than its
+    retention. Records that a sidecar wrote before its progress named a record do not wait either.
     """
     bytes_per_batch: Annotated[SizeBytes, Field(gt=0)] | None = None
     """The same in bytes, by what the last records of a topic weigh when the job starts; 256MiB
-    where `records-per-batch` would be a million."""
+    where the default of `records-per-batch` is a million."""
     reader: dict[str, str] = Field(default_factory=dict)
     """Options of Spark's Kafka source, such as `kafka.security.protocol`."""
     writer: dict[str, str] = Field(default_factory=dict)
     """Options of librdkafka, such as `security.protocol`."""
     spark: dict[str, str] = Field(default_factory=dict)
-    """Settings of Spark, such as `spark.driver.memory`, where they differ from ours."""
+    """Settings of Spark, such as `spark.driver.memory`, that differ from ours."""
 
 
 def is_bounded(config: JobConfig) -> bool:
-    """Whether a job takes pieces of its topics though its file does not say so."""
+    """Return whether a job takes its topics in pieces by default."""
     by_progress = getattr(config, "release", None) == "progress"
     return by_progress and all(one.pipeline is not None for one in inputs_of(config).values())
 
 
 def batch_of(config: JobConfig) -> tuple[int | None, int | None]:
-    """How many records, and how many bytes, of a topic a micro-batch takes at most."""
+    """Return how many records and how many bytes of a topic a micro-batch takes at most."""
     records, size_bytes = config.records_per_batch, config.bytes_per_batch
     if records is None and size_bytes is None and is_bounded(config):
         return RECORDS_A_BATCH, BYTES_A_BATCH
@@ -144,6 +144,6 @@ def batch_of(config: JobConfig) -> tuple[int | None, int | None]:
 
 
 def inputs_of(config: JobConfig) -> dict[str, Input]:
-    """The topics that a job reads, by name, in the order of their numbers."""
+    """Return the topics that a job reads, by name, in the order of their numbers."""
     inputs = config.inputs  # type: ignore[attr-defined]
     return {name: getattr(inputs, name) for name in type(inputs).model_fields}

@@ -27,7 +27,7 @@ from headrace.spark_jobs.shapes import JOINED, LATE
 from headrace.spark_jobs.versioned.tables import Versioned
 
 _START_BYTES = 8
-"""How long the window is that stands behind a key."""
+"""The size of the window's start, which stands behind the key."""
 
 
 class Topics(InputTopics):
@@ -38,7 +38,7 @@ class Topics(InputTopics):
 
 
 class Config(JobConfig):
-    """Which topics, and how far back limits are known."""
+    """The topics, and how far back limits are known."""
 
     inputs: Topics
     release: ClassVar[str] = "progress"
@@ -47,7 +47,7 @@ class Config(JobConfig):
 
 
 class Limits(BaseModel):
-    """The value of a limit; one without a number is none."""
+    """The limits of a key; a missing number is no limit."""
 
     least: int | None
     most: int | None
@@ -68,10 +68,10 @@ VALUES: Mapping[str, type[BaseModel] | CountValue] = {"limits": Limits, "counts"
 
 
 def transform(inputs: Inputs, config: Config) -> DataFrame:
-    """Look up the limits as of the count's own time, and keep what is outside of them."""
+    """Look up the limits as of the count's own time, and keep counts outside of them."""
     is_count = F.col("input") == inputs.number_of("counts")
     plain_key = F.substring("key", F.lit(1), F.length("key") - _START_BYTES)
-    # A dead letter is what stood in its topic.
+    # A dead letter keeps the key that it had in its topic.
     is_read = is_count & F.col("aside").isNull()
     records = inputs.records.withColumn("key", F.when(is_read, plain_key).otherwise(F.col("key")))
     limits = Topic("limits", inputs.number_of("limits"), Versioned(config.retention_ms))
@@ -79,7 +79,7 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
         "counts-limits", limits, stream=inputs.number_of("counts"), join="inner", release="progress"
     )
     results = operate(met, records, Spread(tasks=config.tasks), inputs.hearing)
-    # In columns of their own, or Spark would compute them anew wherever they are named.
+    # These are columns of their own, or Spark would compute them anew wherever they are named.
     read = results.withColumns(
         {
             "_limit": F.from_json(F.col("table_value").cast("string"), "least BIGINT, most BIGINT"),
@@ -104,13 +104,13 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
 
 
 def _whole_key() -> Column:
-    """The key of a count as it stood in its topic, as far as its window is told."""
+    """Restore the key that a count had in its topic, as far as a header tells its window."""
     start_ms = F.get(F.split(_header(WINDOW_HEADER), ":"), 1).try_cast("bigint")
     start = F.unhex(F.lpad(F.hex(start_ms), 2 * _START_BYTES, "0"))
     return F.concat(F.col("key"), F.coalesce(start, F.lit(b"")))
 
 
 def _header(name: str) -> Column:
-    """The last value of a header, as text."""
+    """Return the last value of a header, as text."""
     named = F.filter("headers", lambda header: header["key"] == name)
     return F.try_element_at(named, F.lit(-1))["value"].cast("string")

@@ -30,7 +30,7 @@ class Topics(InputTopics):
 
 
 class Config(JobConfig):
-    """Which topics, and how far back an update still counts."""
+    """The topics, and how far back an update still counts."""
 
     inputs: Topics
     retention_ms: DurationMs = Field(gt=0)
@@ -62,7 +62,7 @@ VALUES: Mapping[str, type[BaseModel]] = {"customers": Customer, "subscriptions":
 
 
 def transform(inputs: Inputs, config: Config) -> DataFrame:
-    """Join both tables; an update that came out of order changes nothing that is newer."""
+    """Join both tables; an update out of order changes nothing that is newer."""
     versioned = Versioned(config.retention_ms)
     customers = Topic("customers", inputs.number_of("customers"), versioned)
     subscriptions = Topic("subscriptions", inputs.number_of("subscriptions"), versioned)

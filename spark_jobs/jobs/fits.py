@@ -1,4 +1,4 @@
-"""Whether what a job's file says fits together: topics, folders, and settings of others."""
+"""Check that the options of a job fit together: topics, folders, and settings of others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OPTIONS = (
     *("minOffsetsPerTrigger", "maxTriggerDelay", "kafkaConsumer.pollTimeoutMs"),
     *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
 )
-"""What Spark's source takes beside the settings of Kafka's own client."""
+"""Options of Spark's source beside the settings of Kafka's own client."""
 _READER_OURS = {
     "subscribe": "inputs",
     "subscribepattern": "inputs",
@@ -37,7 +37,7 @@ _TRUTH = ("true", "false")
 
 
 def problems(config: JobConfig) -> Iterator[tuple[Path, str]]:
-    """What does not, each with the place that says it."""
+    """Yield each problem with its place."""
     yield from _topic_problems(config)
     yield from _folder_problems(config)
     yield from _reader_problems(config.reader)
@@ -46,7 +46,7 @@ def problems(config: JobConfig) -> Iterator[tuple[Path, str]]:
 
 
 def _topic_problems(config: JobConfig) -> Iterator[tuple[Path, str]]:
-    """A job that reads what it writes never ends, and two that share a topic mix their records."""
+    """Refuse a job that reads what it writes, since it never ends, and topics with two purposes."""
     owners: dict[str, str] = {}
     for name, one in inputs_of(config).items():
         path: Path = ("inputs", name, "topic")

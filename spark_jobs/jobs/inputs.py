@@ -1,4 +1,4 @@
-"""What a job reads."""
+"""The inputs of a job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.spark_jobs.operators.frames import Hearing
 
 @dataclass(frozen=True)
 class Inputs:
-    """The records of all inputs in one frame, and how far each input is."""
+    """The records of all inputs in one frame, and the progress of each input."""
 
     names: Sequence[str]
     """The inputs' names in the order of their numbers."""
@@ -22,5 +22,5 @@ class Inputs:
     """By topic, the first offset that each partition still has."""
 
     def number_of(self, name: str) -> int:
-        """The number of an input in the frame."""
+        """Return the number of an input in the frame."""
         return self.names.index(name)

@@ -29,7 +29,7 @@ class Topics(InputTopics):
 
 
 class Config(JobConfig):
-    """Which topics, and how far back an update still counts."""
+    """The topics, and how far back an update still counts."""
 
     inputs: Topics
     retention_ms: DurationMs = Field(gt=0)

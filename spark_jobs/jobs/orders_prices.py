@@ -32,7 +32,7 @@ class Topics(InputTopics):
 
 
 class Config(JobConfig):
-    """Which topics, and how far back prices are known."""
+    """The topics, and how far back prices are known."""
 
     inputs: Topics
     retention_ms: DurationMs = Field(gt=0)
@@ -42,13 +42,13 @@ class Config(JobConfig):
     release: Literal["stream-time", "progress"] = "progress"
     """When an order is joined: once both inputs have passed its time, or by its own grace."""
     grace_ms: DurationMs | None = None
-    """How long an order waits, by the orders' own time; without it, it waits for nothing."""
+    """How long an order waits, by the orders' own time; without it, an order does not wait."""
     corrections: bool = False
-    """Whether an order is told again when a price comes late, in Kafka with a header that says so,
-    in a table with a column `corrected`. It keeps all orders of the last `retention`."""
+    """Whether an order is sent again when a price comes late: in Kafka with a header that says so,
+    in a table with a column `corrected`. The state keeps all orders of the last `retention`."""
     cold_history: TableFolder | None = None
-    """A Delta table of all prices there ever were, which this job keeps; an order that is older
-    than `retention` looks there."""
+    """A Delta table of all prices ever, which this job keeps; it looks up orders older than
+    `retention` there."""
 
 
 class Order(BaseModel):
@@ -78,7 +78,7 @@ VALUES: Mapping[str, type[BaseModel]] = {"prices": Price, "orders": Order}
 
 
 def transform(inputs: Inputs, config: Config) -> DataFrame:
-    """Join each order as of its own time."""
+    """Join each order with the price as of its own time."""
     prices = Topic("prices", inputs.number_of("prices"), Versioned(config.retention_ms))
     priced = LookUp(
         "orders-prices",
@@ -94,15 +94,15 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
 
 
 def fall_back(config: Config) -> FallBack | None:
-    """Where an order is joined that is older than `retention`."""
+    """Return where to join an order that is older than `retention`."""
     if config.cold_history is None:
         return None
     return FallBack(config.cold_history.folder, "prices", config.join, rows)
 
 
 def rows(results: DataFrame, which: Column | None = None) -> DataFrame:
-    """Joined orders as rows; all of them, or those that are not yet."""
-    # In columns of their own, or Spark would parse them anew for each field.
+    """Set the row of all joined orders, or only of those that a column selects."""
+    # These are columns of their own, or Spark would parse them anew for each field.
     read = results.withColumns(
         {
             "_order": F.from_json(

@@ -28,7 +28,7 @@ class Topics(InputTopics):
 
 
 class Config(JobConfig):
-    """Which topic, and how far back an update still counts."""
+    """The topic, and how far back an update still counts."""
 
     inputs: Topics
     retention_ms: DurationMs = Field(gt=0)
@@ -53,7 +53,7 @@ VALUES: Mapping[str, type[BaseModel]] = {"orders": Order}
 
 
 def transform(inputs: Inputs, config: Config) -> DataFrame:
-    """Fold orders into segments, and back out of them."""
+    """Add orders to segments, and subtract them again."""
     orders = Topic("orders", inputs.number_of("orders"), Versioned(config.retention_ms))
     folded = AggregateStep("revenue", orders, _segment_of, Aggregation(_nothing, _add, _subtract))
     return operate(folded, inputs.records, Spread(tasks=config.tasks))
@@ -79,6 +79,6 @@ def _subtract(_segment: bytes, order: bytes, total: bytes) -> bytes:
 def _changed(order: bytes, total: bytes, sign: int) -> bytes:
     one, all_of_it = read_json(order) or {}, read_json(total) or {}
     revenue_cents = all_of_it["revenue_cents"] + sign * int(one.get("amount_cents") or 0)
-    # Readers have 64 bits for it, and would take a longer number for none at all.
+    # Readers have 64 bits for it, and would read a longer number as null.
     write_long(revenue_cents)
     return write_json({"orders": all_of_it["orders"] + sign, "revenue_cents": revenue_cents})

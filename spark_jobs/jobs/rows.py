@@ -14,9 +14,9 @@ _NULLS_TOO = {"ignoreNullFields": "false"}
 
 
 def with_row(results: DataFrame, row: Column, which: Column | None = None) -> DataFrame:
-    """Results whose joined and corrected rows have this struct, as JSON, for their value.
+    """Set this struct, as JSON, as the value of joined and corrected rows.
 
-    Or those of them that `which` says, where the others have theirs already.
+    With `which`, set it only for the rows that `which` selects.
     """
     chosen = F.col("verdict").isin(JOINED, CORRECTED) if which is None else which
     value = F.to_json(row, _NULLS_TOO).cast("binary")
@@ -24,7 +24,7 @@ def with_row(results: DataFrame, row: Column, which: Column | None = None) -> Da
 
 
 def read_json(value: bytes | None) -> dict[str, Any] | None:
-    """The fields of a value, None of a tombstone and of what is no JSON object."""
+    """Return the fields of a value, None for a tombstone or a value that is no JSON object."""
     if value is None:
         return None
     try:
@@ -35,14 +35,14 @@ def read_json(value: bytes | None) -> dict[str, Any] | None:
 
 
 def text_of(field: Any) -> str | None:
-    """A field as the text that Spark takes it for, None where it is null."""
+    """Return a field as the text that Spark reads, None if it is null."""
     return field if field is None or isinstance(field, str) else json.dumps(field)
 
 
 def write_json(fields: dict[str, Any]) -> bytes:
-    """Fields as a value; the same fields are always the same bytes.
+    """Encode fields as a value; the same fields always give the same bytes.
 
-    ValueError where JSON has no word for a number: one that is infinite, or none.
+    Raises ValueError for a number that JSON cannot express: an infinite one, or NaN.
     """
     return _ENCODER.encode(fields).encode()
 

@@ -1,4 +1,4 @@
-"""A job as a running query: its inputs read, its results written, its checkpoint kept."""
+"""Run a job as a query: read its inputs, write its results, keep its checkpoint."""
 
 from __future__ import annotations
 
@@ -64,35 +64,35 @@ JOBS: Mapping[str, ModuleType] = {
 }
 """The jobs that come with headrace, by the name that a file gives them."""
 _WARNINGS = "4"
-"""What is less serious librdkafka keeps to itself."""
+"""librdkafka does not log anything less serious."""
 _log = logging.getLogger(__name__)
 Tell = Callable[[int, Written], None]
 Write = Callable[["DataFrame", int], None]
 
 
 class Job(Protocol):
-    """What a job's module has."""
+    """The parts of a job's module."""
 
     Config: type[JobConfig]
     Row: Any
     """The JSON of a row: a model of pydantic's, or columns."""
     VALUES: Mapping[str, type[BaseModel] | Format]
-    """By input, the fields of its JSON, or what else its values are; others are not looked into."""
+    """By input, the fields of its JSON, or the format of its values; others are not decoded."""
 
     def transform(self, inputs: Inputs, config: Any) -> DataFrame:
-        """Records of its inputs to results."""
+        """Turn the records of the inputs into results."""
 
 
 @runtime_checkable
 class Prepared(Protocol):
-    """A job that sees before it reads anything whether it can be computed."""
+    """A job that checks, before it reads anything, whether it can be computed."""
 
     def prepare(self, session: SparkSession) -> None:
-        """Refuse what cannot."""
+        """Raise an error if the job cannot be computed."""
 
 
 def find_job(name: str) -> Job:
-    """The module of a job: one of headrace's, or of the user's own."""
+    """Find the module of a job: one of headrace's, or of the user's own."""
     try:
         module = JOBS.get(name) or import_own(name)
     except ImportError as error:
@@ -112,7 +112,7 @@ def find_job(name: str) -> Job:
 
 
 def _problem(module: Any) -> str | None:
-    """What of a job's four parts is not what it must be."""
+    """Describe the first of a job's four parts that is not as it must be, None if all are."""
     config, row, values = module.Config, module.Row, module.VALUES
     if not (isinstance(config, type) and issubclass(config, JobConfig)):
         return "its Config must be a class on top of JobConfig"
@@ -130,11 +130,7 @@ def _problem(module: Any) -> str | None:
 def queries(
     spark: SparkSession, job: Job, config: JobConfig, *, once: bool, tell: Tell
 ) -> Iterator[StreamingQuery]:
-    """The queries of a job, each to be waited for: most often one.
-
-    A micro-batch that was written in part with other options is finished with them first, by a
-    query of its own. `once`, the last one ends when it has read what there is now.
-    """
+    """Start the queries of a job one by one; the caller waits for each. Usually it is one."""
     stamp, options = Stamp(spark, config.checkpoint), options_of(config)
     while (before := _to_finish_as(spark, job, config, stamp)) is not None:
         yield _start(spark, job, before, {"once": True}, tell)
@@ -146,7 +142,7 @@ def queries(
 def _to_finish_as(
     spark: SparkSession, job: Job, config: JobConfig, stamp: Stamp
 ) -> JobConfig | None:
-    """The job as it was when it began the micro-batch that must be finished; None where it is."""
+    """Return the job with the options of its unfinished micro-batch, None if they are the same."""
     begun, noted, now = stamp.begun(), stamp.options(), options_of(config)
     if begun is None or noted is None or noted == now:
         return None
@@ -182,7 +178,7 @@ def _start(
 
 
 def read_inputs(spark: SparkSession, job: Job, config: JobConfig) -> Inputs:
-    """The inputs of a job, as frames; records that are not what they should be are dead there."""
+    """Read the inputs of a job as frames; records that do not fit its VALUES are marked dead."""
     names = list(inputs_of(config))
     source, topics = _read_from(config)
     cleaned = read_cleaned(spark, source, topics)
@@ -194,7 +190,7 @@ def read_inputs(spark: SparkSession, job: Job, config: JobConfig) -> Inputs:
 
 
 def awaited_by(spark: SparkSession, config: JobConfig) -> str | None:
-    """Which sidecar a job must wait for before it can start, as a sentence; None where none."""
+    """Say which sidecar a job must wait for before it can start, None if it need not wait."""
     return awaited(spark, *_read_from(config))
 
 
@@ -205,13 +201,13 @@ def _read_from(config: JobConfig) -> tuple[Source, list[CleanedTopic]]:
 
 
 def format_of(job: Job, name: str) -> Format:
-    """How the values of an input are written."""
+    """Return the format of an input's values."""
     value = job.VALUES[name]
     return JsonValue(schema_of(value)) if isinstance(value, type) else value
 
 
 def make_output(job: Job, config: JobConfig, tell: Tell) -> KafkaOutput | TableOutput:
-    """Where a job's results go."""
+    """Make the sink of a job's results."""
     topics = topics_of(config)
     client = {"bootstrap.servers": config.servers, "log_level": _WARNINGS, **config.writer}
     kafka = KafkaSink(
@@ -240,13 +236,13 @@ def make_output(job: Job, config: JobConfig, tell: Tell) -> KafkaOutput | TableO
 
 
 def _repeats(job: Job, config: JobConfig) -> bool:
-    """Whether a micro-batch has the same rows again: a cold history may have learnt something."""
+    """Return whether a repeated micro-batch has the same rows: a cold history may have grown."""
     fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
     return fall_back is None or fall_back.join == "left"
 
 
 def topics_of(config: JobConfig) -> dict[TopicSpec, int]:
-    """The topics that a job writes, each with the partitions it gets if it is missing."""
+    """Return the topics that a job writes, each with the partitions it gets if it is missing."""
     topics = {
         dead_topic(dead_topic_name(one.topic)): config.dead_partitions
         for one in inputs_of(config).values()

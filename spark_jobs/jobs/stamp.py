@@ -1,9 +1,10 @@
-"""With which options each micro-batch of a checkpoint was begun.
+"""Note with which options each micro-batch of a checkpoint was begun.
 
     <checkpoint>/options/00000003    {"batch": the first one that has them, "options": {...}}
 
-A file is there before its first micro-batch begins, and the highest number holds. So a micro-batch
-that was begun and not finished is known with its options, whatever the job's file says by now.
+A file is written before its first micro-batch begins, and the file with the highest number holds.
+So the options of a micro-batch that was begun and not finished are known, whatever the job's file
+says now.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _DECIDE_NOTHING = {
     *("records-per-batch", "bytes-per-batch", "shuffle-partitions"),
     *("accept-retention", "dead-partitions", "on-failure"),
 }
-"""Options by which no micro-batch has other rows. What it reads stands in the checkpoint; and a job
-that stopped at a record has written what it would have without that record."""
+"""Options that change no row of a micro-batch. The checkpoint has the offsets that it reads; and a
+job that stopped at a record has written what it would have written without that record."""
 
 
 class Begun(NamedTuple):
@@ -44,21 +45,21 @@ class Begun(NamedTuple):
 
 
 class Stamp:
-    """The options of a checkpoint's micro-batches."""
+    """Reads and writes the options of a checkpoint's micro-batches."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        """Nothing is read before it is asked for."""
+        """Open the checkpoint; nothing is read yet."""
         self._folder = Folder(spark, checkpoint)
 
     def begun(self) -> Begun | None:
-        """What the last driver did not finish, None where it left nothing."""
+        """Return the micro-batch that the last driver did not finish, None if it finished all."""
         last = max(_numbers(self._folder.names("offsets")), default=None)
         if last is None or last <= max(_numbers(self._folder.names("commits")), default=-1):
             return None
         return Begun(json.loads(self._folder.read("metadata"))["id"], last)
 
     def options(self) -> Options | None:
-        """The last ones, None where no version of this job has noted any."""
+        """Return the last options, None if no version of this job has noted any."""
         number = max(_numbers(self._folder.names(_OPTIONS)), default=None)
         if number is None:
             return None
@@ -66,7 +67,7 @@ class Stamp:
         return noted
 
     def put(self, options: Options) -> None:
-        """Note what holds from the next micro-batch on."""
+        """Note the options that hold from the next micro-batch on."""
         if self.options() == options:
             return
         begun = self.begun()
@@ -78,19 +79,19 @@ class Stamp:
 
 
 def options_of(config: JobConfig) -> Options:
-    """What of a job's file decides which rows there are, and where they go."""
+    """Return the options of a job that decide which rows it writes, and where."""
     said = config.model_dump(mode="json", by_alias=True)
     return {name: value for name, value in said.items() if name not in _DECIDE_NOTHING}
 
 
 def digest_of(options: Options) -> str:
-    """Options as a marker tells them."""
+    """Return the digest of options that a marker holds."""
     text = json.dumps(options, sort_keys=True)
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def with_options(job: Job, config: JobConfig, options: Options, begun: Begun) -> JobConfig:
-    """A job as it was, which runs where and how its file says now."""
+    """Return a job with these options, but running where and how its file says now."""
     said = config.model_dump(mode="json", by_alias=True)
     ways = {name: value for name, value in said.items() if name in _DECIDE_NOTHING}
     try:
@@ -105,7 +106,7 @@ def with_options(job: Job, config: JobConfig, options: Options, begun: Begun) ->
 
 
 def changes(before: Options, now: Options) -> str:
-    """Which options differ, for people."""
+    """Name the options that differ."""
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     return ", ".join(f"`{name}`" for name in names)
 

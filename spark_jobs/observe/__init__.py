@@ -1,1 +1,1 @@
-"""What a running query says of itself, and what its checkpoint remembers."""
+"""Metrics of a running query, and the contents of its checkpoint."""

@@ -1,4 +1,4 @@
-"""Spark's own figures of each micro-batch."""
+"""Collect Spark's own figures of each micro-batch."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Listener(StreamingQueryListener):
         self._metrics = metrics
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: ARG002, N802
-        """Show that it runs."""
+        """Show that the query runs."""
         self._metrics.set("up", "Whether the query runs.", 1)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Nothing came in, and nothing changes."""
+        """Ignore that no record came in."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: ARG002, N802
-        """Show that it does not run."""
+        """Show that the query does not run."""
         self._metrics.set("up", "Whether the query runs.", 0)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
@@ -77,7 +77,7 @@ class Listener(StreamingQueryListener):
 
 
 def _offsets(told: Any) -> dict[tuple[str, str], int]:
-    """Offsets by topic and partition; other sources than Kafka tell something else."""
+    """Return offsets by topic and partition, nothing for sources other than Kafka."""
     if not isinstance(told, dict):
         return {}
     return {

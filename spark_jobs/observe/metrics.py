@@ -1,6 +1,6 @@
 """The metrics of one query: Spark's own of each micro-batch, and those of our steps.
 
-Labels are bounded: inputs, partitions, steps and the words of their counters; never a key.
+Labels are bounded: inputs, partitions, steps and the words of their counters, but no keys.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _log = logging.getLogger(__name__)
 
 
 class Metrics:
-    """The page of one query."""
+    """The metrics page of one query."""
 
     def __init__(self, query: str, clock: Callable[[], float]) -> None:
-        """Begin with nothing; what steps have counted before comes with their first batch.
+        """Begin without figures; the first batch brings all that the steps have counted before.
 
         `clock` tells seconds since 1970.
         """
@@ -35,19 +35,19 @@ class Metrics:
         self._query = query
         self._gauges: dict[str, Gauge] = {}
         self._standing: dict[tuple[str, int], int] = {}
-        """How each counter of each task stands."""
+        """The last value of each counter of each task."""
         self._written: defaultdict[str, int] = defaultdict(int)
         self._failed = Counter[tuple[str, str]]()
         self._waits = Waits(clock)
         self._said: set[str] = set()
-        """The kinds of failures that the log knows."""
+        """The kinds of failures that were logged."""
 
     def serve(self, port: int) -> None:
-        """Show the page on this machine."""
+        """Serve the page on this machine."""
         start_http_server(port, addr=LOOPBACK, registry=self.registry)
 
     def page(self) -> str:
-        """The page as Prometheus reads it."""
+        """Return the page as Prometheus reads it."""
         return generate_latest(self.registry).decode()
 
     def set(self, name: str, help_text: str, value: float, **labels: str) -> None:
@@ -60,7 +60,7 @@ class Metrics:
         gauge.labels(self._query, *labels.values()).set(value)
 
     def tell(self, batch_id: int, written: Written) -> None:
-        """Take what became of a micro-batch."""
+        """Take the outcome of a micro-batch."""
         for note in written.notes:
             self._take(note)
         self._written["written"] += written.records
@@ -72,7 +72,7 @@ class Metrics:
         self._show_lowest()
 
     def say_who_is_waited_for(self) -> None:
-        """Tell the log, if records have waited for long."""
+        """Log which partition records wait for, if they have waited for long."""
         sentence = self._waits.sentence()
         if sentence is not None:
             _log.warning("%s: %s", self._query, sentence)
@@ -116,7 +116,7 @@ class Metrics:
         waits = self._waits
         for name in ("held_back_records", "held_back_since_seconds", "lowest_progress_seconds"):
             if name in self._gauges:
-                # Another partition may be the lowest by now, and that series is over.
+                # Another partition may be the lowest by now, and the old series ends.
                 self._gauges[name].clear()
         if waits.lowest is None:
             return

@@ -1,4 +1,4 @@
-"""What a checkpoint remembers, decoded: a line for each row of each task's state."""
+"""Decode the state in a checkpoint: a line for each row of each task."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
 
 _HELD = ":held:records"
 _KIND_AT = 1
-"""The byte of a row that says what it holds."""
+"""The byte of a row that tells its kind."""
 
 
 class StateRow(NamedTuple):
-    """One row of state: whose it is, and what it holds."""
+    """One row of state: its operator and task, and its contents."""
 
     operator: int
     task: int
@@ -41,7 +41,7 @@ class StateRow(NamedTuple):
 
 
 def read_state(spark: SparkSession, checkpoint: str) -> Iterator[StateRow]:
-    """Every row of a checkpoint's state, as of its last micro-batch."""
+    """Yield every row of a checkpoint's state, as of its last micro-batch."""
     for operator in operators_of(spark, checkpoint):
         reader = spark.read.format("statestore").option("operatorId", operator)
         rows = reader.option("stateVarName", "rows").load(checkpoint)
@@ -55,7 +55,7 @@ def read_state(spark: SparkSession, checkpoint: str) -> Iterator[StateRow]:
 
 
 def waits_of(rows: Iterable[StateRow]) -> Iterator[str]:
-    """For whom each operator waits, a sentence each; from its tasks' headers."""
+    """Yield a sentence for each operator about the partition that it waits for."""
     told: defaultdict[int, list[tuple[str, int | None]]] = defaultdict(list)
     held = Counter[int]()
     for row in rows:
@@ -73,7 +73,7 @@ def waits_of(rows: Iterable[StateRow]) -> Iterator[str]:
 
 
 def operators_of(spark: SparkSession, checkpoint: str) -> list[int]:
-    """The stateful operators of a checkpoint, by number."""
+    """Return the numbers of the stateful operators of a checkpoint; refuse one without any."""
     found = spark.read.format("state-metadata").load(checkpoint).select("operatorId").distinct()
     numbers = sorted(row["operatorId"] for row in found.collect())
     if not numbers:
@@ -83,7 +83,7 @@ def operators_of(spark: SparkSession, checkpoint: str) -> list[int]:
 
 
 def contents(kind: Kind, row: bytes) -> str:
-    """What a row holds, in a line."""
+    """Describe the contents of a row in a line."""
     match kind:
         case Kind.VERSIONS:
             histories = decode_versions(row)

@@ -1,4 +1,4 @@
-"""For whom a query waits: the partition with the lowest progress, since when, and what it costs."""
+"""Find the partition that a query waits for, since when, and how many records wait."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from headrace.contracts.record import NO_TIME_MS
 from headrace.spark_jobs.write.transaction import Note
 
 SAY_AFTER_S = 60.0
-"""How long the same partition may hold records back before the log says so, and again when twice as
-long has passed."""
+"""How long the same partition may hold records back before the log warns; it warns again each time
+the wait has doubled."""
 
 
 class Lowest(NamedTuple):
@@ -20,16 +20,16 @@ class Lowest(NamedTuple):
     topic: str
     partition: str
     progress_ms: int | None
-    """None where nothing was ever told of it."""
+    """None if no progress of it was ever read."""
 
     @classmethod
     def of(cls, place: str, progress_ms: int | None) -> Lowest:
-        """A place as operators call it; an input that nobody tells of has no partition."""
+        """Split a place as operators name it; an input without a pipeline has no partition."""
         topic, _, partition = place.rpartition(":")
         return cls(topic, partition, progress_ms) if topic else cls(place, "", progress_ms)
 
     def __str__(self) -> str:
-        """What it is called, and how far it is."""
+        """Return its name, and how far it is."""
         name = f"partition {self.partition} of `{self.topic}`" if self.partition else self.topic
         if self.progress_ms is None:
             return f"{name}, of which nothing was told yet"
@@ -39,7 +39,7 @@ class Lowest(NamedTuple):
 
 
 def time_text(time_ms: int) -> str:
-    """A time for people, and as a number where no calendar has it."""
+    """Format a time for people, as a number where no calendar has it."""
     try:
         return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
@@ -47,23 +47,23 @@ def time_text(time_ms: int) -> str:
 
 
 def lowest_of(told: list[tuple[str, int | None]]) -> Lowest | None:
-    """Of what several tasks say the lowest: first those of which nothing was told."""
+    """Return the lowest of several tasks' places; a place without any progress comes first."""
     if not told:
         return None
     return Lowest.of(*min(told, key=lambda one: (one[1] is not None, one[1] or 0, one[0])))
 
 
 class Waits:
-    """What the tasks of one query say of whom they wait for."""
+    """Tracks the partition that each task of a query waits for."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._tasks: dict[int, tuple[str | None, int | None]] = {}
         self._held: dict[int, int] = {}
         self.lowest: Lowest | None = None
-        """None where nobody is waited for."""
+        """None if no task waits."""
         self.since_s = clock()
-        """Since when it is this one, and no further."""
+        """Since when this partition is the lowest and its progress is the same."""
         self._say_at_s = self.since_s + SAY_AFTER_S
 
     @property
@@ -72,7 +72,7 @@ class Waits:
         return sum(self._held.values())
 
     def take(self, note: Note) -> None:
-        """What one task says behind a micro-batch."""
+        """Take the note of one task behind a micro-batch."""
         self._tasks[note.task] = note.reason, note.number
         self._held[note.task] = note.added
         told = [(place, number) for place, number in self._tasks.values() if place is not None]
@@ -83,7 +83,7 @@ class Waits:
             self._say_at_s = self.since_s + SAY_AFTER_S
 
     def sentence(self) -> str | None:
-        """What the log should say now, if anything."""
+        """Return the sentence to log now, None if there is none."""
         now_s = self._clock()
         if self.lowest is None or not self.held or now_s < self._say_at_s:
             return None

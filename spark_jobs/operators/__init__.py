@@ -5,6 +5,6 @@
 The law of this folder
     1. Importing starts nothing: a worker process imports these modules too.
     2. A group is a task, never a key. A task is a Kafka partition, or a bucket of hashed keys.
-    3. The order of rows is made here, from what each row says of its origin; Spark promises none.
+    3. This code puts rows in order by their origins; Spark promises no order.
     4. State is rows of bytes, as `headrace.spark_jobs.versioned.layout` writes them.
 """

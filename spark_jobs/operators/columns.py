@@ -1,4 +1,4 @@
-"""Rows of a task as they come from Spark and as they go back: by columns, never one by one."""
+"""Convert the rows of a task between Spark's frames and our columns, never row by row."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 RECORD, PROGRESS, ROW, ASK, ANSWER, PART = range(6)
 """Kinds of rows: of an input, of its progress, and from one stage to the next."""
 NO_INPUT = -1
-"""The input of a row that is of none."""
+"""The input of a row that belongs to none."""
 
 ROWS_SCHEMA = (
     "task int, kind int, input int, lane int, place bigint, topic string, partition int,"
     " offset bigint, timestamp_ms bigint, key binary, value binary, headers string, aside string"
 )
-"""What comes in. Rows of one kind, input and lane stand in the order of their places.
+"""The columns of a row that comes in.
 
-`aside` is null, or the row only passes through: it says the verdict that the row has already.
-`arrival bigint` stands behind them where the order of arrival is given.
+Rows of one kind, input and lane are in order of their places. `aside` is null, or the row only
+passes through, and `aside` tells the verdict that it has already. A column `arrival bigint` stands
+behind them if the order of arrival is given.
 """
 
 RESULTS_SCHEMA = (
@@ -42,7 +43,7 @@ RESULTS_SCHEMA = (
     " topic string, partition int, offset bigint, timestamp_ms bigint, key binary, value binary,"
     " table_value binary, headers string, number bigint, added bigint"
 )
-"""What goes out."""
+"""The columns of a row that goes out."""
 
 _BINARY = pa.binary()
 
@@ -51,18 +52,18 @@ class Taken(NamedTuple):
     """The rows of a task in their order."""
 
     arrivals: Arrivals
-    """All rows; one of progress is an empty record at the time it says. What another stage sent
-    has its kind, below zero, for an input."""
+    """All rows. A row of progress is an empty record at the time that it tells. A row from another
+    stage has its kind, negated, as its input."""
     progress: list[int]
-    """Which of them are of progress."""
+    """The indexes of the rows of progress."""
     causes: NDArray[np.int64] | None
-    """The number of each among all arrivals, where it was given."""
+    """The number of each row among all arrivals, if it was given."""
     asides: list[tuple[dict[str, Any], Record]]
-    """Rows that pass through, and what they say already."""
+    """Rows that pass through, and their verdicts."""
 
 
 def take(frames: Iterable[pd.DataFrame]) -> Taken:
-    """All rows of a task, put in order."""
+    """Put all rows of a task in order."""
     columns = _gather(frames)
     asides: list[tuple[dict[str, Any], Record]] = []
     passing = are_present(columns["aside"])
@@ -84,7 +85,7 @@ def take(frames: Iterable[pd.DataFrame]) -> Taken:
 
 
 def _records(columns: dict[str, NDArray[Any]], order: NDArray[np.intp]) -> Records:
-    """The records of these rows, in this order."""
+    """Return the records of these rows, in this order."""
     names = ("key", "value", "timestamp_ms", "headers", "topic", "partition", "offset")
     own = Columns(*(columns[name] for name in names))
     return Records(own._replace(headers=_headers_of(columns["headers"])), order)
@@ -98,11 +99,11 @@ def _gather(frames: Iterable[pd.DataFrame]) -> dict[str, NDArray[Any]]:
 
 
 def _order_of(columns: dict[str, NDArray[Any]]) -> NDArray[np.intp]:
-    """Lanes merged by the timestamps of their heads, the lowest input first on ties.
+    """Merge lanes by the timestamps of their heads, the lowest input first on ties.
 
-    A lane is never reordered within itself: a record behind a later one of its lane leaves when
-    that one has left, which is at the lane's highest timestamp so far. Progress is read last, and
-    rows for which answers come are read first.
+    A lane is never reordered within itself: a record behind a later one of its lane follows that
+    one, at the lane's highest timestamp so far. Progress is read last, and rows that answers will
+    join are read first.
     """
     kinds, places = columns["kind"], columns["place"]
     if "arrival" in columns:
@@ -128,7 +129,7 @@ def _headers_of(column: NDArray[Any]) -> NDArray[Any] | None:
 def frame_of(
     results: Results, task: int, sequence: int, causes: NDArray[np.int64], inputs: NDArray[np.int32]
 ) -> pd.DataFrame:
-    """Results as a frame; `causes` and `inputs` are those of the batch's arrivals."""
+    """Make a frame of results; `causes` and `inputs` are those of the batch's arrivals."""
     size = len(results.causes)
     records = results.records
     offsets = records.offsets
@@ -154,7 +155,7 @@ def frame_of(
 
 
 def frame_of_counts(verdict: str, task: int, counts: dict[str, tuple[int, int]]) -> pd.DataFrame:
-    """Numbers by name, each with what this batch added, as a frame."""
+    """Make a frame of numbers by name, each with what this batch added to it."""
     size = len(counts)
     return _sparse_frame(
         size,
@@ -169,7 +170,7 @@ def frame_of_counts(verdict: str, task: int, counts: dict[str, tuple[int, int]])
 
 
 def frame_of_lowest(task: int, lowest: tuple[str, int | None] | None, held: int) -> pd.DataFrame:
-    """For whom a task waits, None where it waits for nobody, and how much it holds, as a frame."""
+    """Make a frame of the place that a task waits for, None for no wait, and what it holds."""
     place, progress_ms = lowest or (None, None)
     return _sparse_frame(
         1,
@@ -184,7 +185,7 @@ def frame_of_lowest(task: int, lowest: tuple[str, int | None] | None, held: int)
 
 
 def frame_of_asides(task: int, asides: Sequence[tuple[dict[str, Any], Record]]) -> pd.DataFrame:
-    """Rows that pass through, as they came."""
+    """Make a frame of the rows that pass through, as they came."""
     said = {
         name: [each.get(name) for each, _ in asides]
         for name in ("verdict", "reason", "number", "added", "task")
@@ -214,7 +215,7 @@ _RESULTS = [column.split() for column in RESULTS_SCHEMA.split(", ")]
 
 
 def _sparse_frame(size: int, columns: dict[str, pa.Array]) -> pd.DataFrame:
-    """A frame of all columns of results, with nulls where nothing is given."""
+    """Make a frame of all columns of results, with nulls in the columns that are not given."""
     return _frame(
         {
             name: columns[name] if name in columns else pa.nulls(size, _TYPES[kind])
@@ -224,6 +225,6 @@ def _sparse_frame(size: int, columns: dict[str, pa.Array]) -> pd.DataFrame:
 
 
 def _frame(columns: dict[str, pa.Array]) -> pd.DataFrame:
-    """Arrow's own arrays inside a frame: Spark takes them out again as they are."""
+    """Wrap Arrow's own arrays in a frame; Spark unwraps them without a copy."""
     wrapped = {name: pd.arrays.ArrowExtensionArray(column) for name, column in columns.items()}
     return pd.DataFrame(wrapped, copy=False)

@@ -1,4 +1,4 @@
-"""Records on which a step failed: as dead letters, as a sentence, and counted by kind."""
+"""Turn records on which a step failed into dead letters and sentences, and count them by kind."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _STACKTRACE_CHARACTERS_MAX = 4_000
 
 
 class Failure(NamedTuple):
-    """A record, as it stood in its topic, and what a step did wrong with it."""
+    """A record, as it came from its topic, and the error of a step on it."""
 
     record: Record
     step: str
     error: BaseException
-    """What was raised."""
+    """The exception."""
     function: str
-    """In whose name."""
+    """The name of the function that raised it."""
     line: str
-    """Where in the user's own code, empty where it is none of it."""
+    """The line of the user's own code, empty if there is none."""
 
     @property
     def clause(self) -> str:
-        """What was wrong, for people."""
+        """The error in a clause."""
         return f"`{self.function}` raised {told(self.error)}"
 
     @property
     def sentence(self) -> str:
-        """What was wrong and where, for who has a job stop there."""
+        """The error and its place, for a job that stops there."""
         topic, partition, offset = self.record[-3:]
         line = f" ({self.line})" if self.line else ""
         return (
@@ -52,7 +52,7 @@ class Failure(NamedTuple):
 
 
 def failure_of(record: Record, failed: Exception, topology: str) -> Failure:
-    """The failure of a record; what is of no single step is of the topology."""
+    """Make the failure of a record; an error outside of any step belongs to the topology."""
     error: BaseException = failed
     step, function = topology, topology
     if isinstance(failed, StepFailed) and failed.__cause__ is not None:
@@ -66,7 +66,7 @@ def failure_of(record: Record, failed: Exception, topology: str) -> Failure:
 
 
 def as_dead(failure: Failure) -> Record:
-    """The record as it goes to the dead-letter topic."""
+    """Return the record as it goes to the dead-letter topic."""
     trace = "".join(traceback.format_exception(failure.error, chain=False))
     letter = DeadLetter(
         failure.record,
@@ -80,13 +80,13 @@ def as_dead(failure: Failure) -> Record:
 
 
 def kinds_of(failures: Iterable[Failure]) -> dict[str, int]:
-    """How many there are of each kind: of a step, a class of error, and a line of code."""
+    """Count failures by kind: by step, class of error, and line of code."""
     kinds = Counter((each.step, _class_of(each.error), each.line) for each in failures)
     return {json.dumps(kind): records for kind, records in kinds.items()}
 
 
 def is_theirs(file: str) -> bool:
-    """Whether code is the user's own: neither ours, nor Python's, nor a library's."""
+    """Return whether code is the user's own: neither ours, nor Python's, nor a library's."""
     ours = file.startswith((_HEADRACE, sysconfig.get_path("stdlib")))
     return not ours and _LIBRARIES.search(file) is None
 

@@ -44,53 +44,54 @@ ON_FAILURE, STOP = "spark.headrace.onFailure", "stop"
 
 @dataclass(frozen=True)
 class Spread:
-    """Which task takes a row; fixed for the life of a checkpoint.
+    """Assigns rows to tasks; fixed for the life of a checkpoint.
 
-    By partition, where all inputs are partitioned alike: stream time and retention are then those
-    of a Kafka Streams task. By key, the buckets of hashed keys are the tasks.
+    By partition, all inputs must be partitioned alike: stream time and retention are then those of
+    a Kafka Streams task. By key, the buckets of hashed keys are the tasks.
     """
 
     by: Literal["key", "partition"] = "key"
     tasks: int = TASKS_DEFAULT
-    """How many tasks, where they are spread by key."""
+    """How many tasks there are, if they are spread by key."""
     buckets: int = BUCKETS_DEFAULT
     """Rows into which a task cuts each of its tables."""
 
     def options(self) -> dict[str, int]:
-        """What of this a checkpoint remembers, since its state stands where it says."""
+        """Return the options that a checkpoint remembers, since they decide where its state is."""
         by_key = self.by == "key"
         return {f"option:tasks:by-{self.by}": self.tasks if by_key else 1}
 
     @property
     def in_one_task(self) -> bool:
-        """Whether all keys live in one task, so that no row is ever sent to another."""
+        """Whether all keys live in one task, so that no row ever goes to another."""
         return self.by == "key" and self.tasks == 1
 
     def task(self) -> Column:
-        """The task of a row that has a key and a partition."""
+        """Return the task of a row that has a key and a partition."""
         if self.by == "partition":
             return F.col("partition")
-        # Without a key there is nothing to meet, so any task will do.
+        # A record without a key meets nothing, so any task will do.
         hashed = F.pmod(F.xxhash64("key"), F.lit(self.tasks))
         loose = F.pmod(F.col("partition"), F.lit(self.tasks))
         return F.when(F.col("key").isNull(), loose).otherwise(hashed).cast("int")
 
     def tasks_that_hear(self) -> Column:
-        """The tasks to which the progress of a partition is told."""
+        """Return the tasks that need the progress of a partition."""
         if self.by == "partition":
             return F.array("partition")
         return F.sequence(F.lit(0), F.lit(self.tasks - 1))
 
     def hearers_of(self, partition: int) -> Sequence[int]:
-        """The same, of one partition."""
+        """Return the tasks that need the progress of this partition."""
         return (partition,) if self.by == "partition" else range(self.tasks)
 
 
 @dataclass(frozen=True)
 class Hearing:
-    """Progress, and of how many partitions of each input it must be known.
+    """The progress of the inputs, and how many partitions of each input have it.
 
-    An input with zero partitions says nothing of its progress; it is as far as its own records.
+    An input with zero partitions has no progress; the highest time of its own records stands for
+    it.
     """
 
     progress: DataFrame | None = None
@@ -98,19 +99,19 @@ class Hearing:
     topics: Mapping[int, str] = field(default_factory=dict)
     """The topic of each input."""
     begins: Mapping[str, int] = field(default_factory=dict)
-    """The first offset that is still there, by `place_of` a partition; nobody waits for earlier."""
+    """The first offset that is still there, by `place_of`; tasks do not wait for earlier ones."""
 
     def options(self) -> dict[str, int]:
-        """What of this a checkpoint remembers."""
+        """Return the options that a checkpoint remembers."""
         return {input_option(number, topic): 1 for number, topic in self.topics.items()}
 
     def expected(self, spread: Spread) -> Expected:
-        """Of whom tasks hear."""
+        """Return the partitions whose progress the tasks expect."""
         return Expected(self.partitions, self.topics, by_partition=spread.by == "partition")
 
 
 def record_rows(records: DataFrame, spread: Spread) -> DataFrame:
-    """Records as rows for the processor; `arrival`, where there is one, is their order."""
+    """Make rows for the processor; a column `arrival`, if there is one, is their order."""
     own = [F.col("arrival")] if "arrival" in records.columns else []
     return records.select(
         spread.task().alias("task"),
@@ -131,13 +132,13 @@ def record_rows(records: DataFrame, spread: Spread) -> DataFrame:
 
 
 def _aside(records: DataFrame) -> Column:
-    """What was said of a row before it came here."""
+    """Return the verdict that a row had before it came here."""
     said = F.col("aside") if "aside" in records.columns else F.lit(None).cast("string")
     return said.alias("aside")
 
 
 def progress_rows(progress: DataFrame, spread: Spread) -> DataFrame:
-    """Progress as rows for the processor, told to every task that must hear it."""
+    """Make rows for the processor of progress, one for every task that needs it."""
     told = collapsed(progress)
     own = [F.col("arrival")] if "arrival" in told.columns else []
     nothing = F.lit(None)
@@ -166,9 +167,9 @@ def process(
     hearing: Hearing | None = None,
     options: Mapping[str, int] = MappingProxyType({}),
 ) -> DataFrame:
-    """Rows through the processor; headers are still text.
+    """Run rows through the processor; headers are still text.
 
-    `options` are what a checkpoint remembers beside those of the topology and the spread.
+    `options` are remembered in a checkpoint beside those of the topology and the spread.
     """
     hearing = hearing or Hearing()
     together = reduce(DataFrame.unionByName, rows)
@@ -188,11 +189,11 @@ def process(
 
 
 def _present(name: str, kind: str) -> Column:
-    """A column in which no number is null, for pandas would make all of them floats."""
+    """Return a column without null numbers; pandas would turn a column with nulls into floats."""
     nothing = {"int": F.lit(-1), "bigint": F.lit(NO_OFFSET)}.get(kind)
     return F.col(name) if nothing is None else F.coalesce(F.col(name), nothing).alias(name)
 
 
 def with_headers(results: DataFrame) -> DataFrame:
-    """Results with headers as Kafka's source and sink have them."""
+    """Return results with headers as Kafka's source and sink have them."""
     return results.withColumn("headers", unpacked_headers())

@@ -1,10 +1,10 @@
-"""What one stage of an operator sends to the next, as the value of a row.
+"""Pack the message from one stage of an operator to the next into the value of a row.
 
 how many parts (u8) | time (i64) | a length of each part, and of key and value (i32) | their bytes
 
-Numbers are little-endian. A length of -1 is null, and one of -2 or less the first, second, ... part
-once more. Key, value and time are those of the record that caused the message, as they stood in its
-topic, so that a stage that fails on the message can put that record among the dead letters.
+Numbers are little-endian. A length of -1 is null; a length of -2 or less repeats the first, second,
+... part. Key, value and time are those of the record that caused the message, as it was in its
+topic, so that a stage that fails on the message can make a dead letter of that record.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _NULL, _FIRST_AGAIN = -1, -2
 
 
 class Message(NamedTuple):
-    """What was sent, and why."""
+    """The parts of a message, and the record that caused it."""
 
     parts: list[bytes | None]
     origin: Record
-    """The record that caused it, as it stood in its topic."""
+    """The record that caused it, as it was in its topic."""
 
 
 def sent(origin: Record, *parts: bytes | None) -> bytes:
-    """A message as the value of a row that has the headers and the place of its origin."""
+    """Pack a message into the value of a row; the row has the headers and place of its origin."""
     lengths = [_NULL if part is None else len(part) for part in parts]
     told = [part for part in parts if part is not None]
     key, value, time_ms = origin[:3]
@@ -44,7 +44,7 @@ def sent(origin: Record, *parts: bytes | None) -> bytes:
 
 
 def received(row: Record) -> Message:
-    """The message that a row is."""
+    """Unpack the message of a row."""
     packed = row.value or b""
     head = _head(packed[0])
     _, time_ms, *lengths = head.unpack_from(packed)
@@ -62,5 +62,5 @@ def received(row: Record) -> Message:
 
 @cache
 def _head(parts: int) -> Struct:
-    """How a message of so many parts begins."""
+    """Return the layout of a message's beginning, for so many parts."""
     return Struct(f"<Bq{parts + 2}i")

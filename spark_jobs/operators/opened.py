@@ -1,4 +1,4 @@
-"""A topology over the state of one task, for one batch: arrivals in, columns of results out."""
+"""Open a topology over one task's state, for one batch: arrivals in, columns of results out."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 
 
 class Opened(ABC):
-    """What takes the batches of a task."""
+    """A topology that takes the batches of a task."""
 
     @abstractmethod
     def process(self, arrivals: Arrivals) -> list[Results]:
         """Take arrivals in their order."""
 
     def advance(self, progress_ms: int) -> list[Results]:  # noqa: ARG002
-        """All inputs have passed a time; tables wait for none."""
+        """Note that all inputs have passed a time; return what it releases. Tables hold nothing."""
         return []
 
     def failed(self) -> list[tuple[Record, StepFailed]]:
-        """Records that failed since this was asked, and are out of the state; others raise."""
+        """Return the records that failed since the last call and left the state; others raise."""
         return []
 
     def held(self) -> int:
-        """How many records wait."""
+        """Return how many records are held."""
         return 0
 
     def balances(self) -> dict[str, int]:
-        """By step, what came in less what became of it: zero, or something was lost."""
+        """Return, by step, records taken less verdicts and held ones; other than zero is a loss."""
         return {}
 
 
@@ -55,17 +55,17 @@ class OpenTask(NamedTuple):
     state: TaskState
     opened: Opened
     heard: Heard | None
-    """What it was told of progress, None where it need not know."""
+    """The progress that it has read, None if it needs none."""
     name: str
-    """Of its topology."""
+    """The name of its topology."""
     before: dict[str, int]
-    """Its numbers as they were written."""
+    """Its numbers as they were last written."""
     said: list[str]
-    """What of its options has changed since."""
+    """The options that have changed since."""
 
 
 def open_topology(topology: Topology, state: TaskState) -> Opened:
-    """A topology over the state of a task."""
+    """Open a topology over the state of a task."""
     if isinstance(topology, LookUp):
         return _OpenedLookUp(topology.name, topology.open(state), state)
     opened = topology.open(state)

@@ -1,4 +1,4 @@
-"""`operate`: a topology over frames of records, in as many stages as its steps need."""
+"""Apply a topology to frames of records, in as many stages as its steps need."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 _KINDS = {ROW_SENT: ROW, ASK_SENT: ASK, ANSWER_SENT: ANSWER, PART_SENT: PART}
 
 OfTask = Callable[[int], Topology]
-"""What each task computes; all have the same foreign-key joins and aggregations."""
+"""Returns the topology of a task; all have the same foreign-key joins and aggregations."""
 
 
 def operate(
@@ -61,13 +61,13 @@ def operate(
     spread: Spread | None = None,
     hearing: Hearing | None = None,
 ) -> DataFrame:
-    """What a topology makes of records: results, late rows and counts, told apart by `verdict`.
+    """Apply a topology to records; return results, late rows and counts, told apart by `verdict`.
 
-    A foreign-key join or an aggregation sends rows to where their keys live, which takes a stage
-    more or two; within one task it takes none.
+    A foreign-key join or an aggregation sends rows to the tasks of their keys, which takes one or
+    two more stages; within one task it takes none.
 
-    By progress, records must come whole, as they were read: whoever left some out would wait for
-    them. Leave out of a table by a `FilterStep`, and of a stream behind the join.
+    By progress, `records` must be complete, as they were read: the join waits for every record that
+    progress names. Filter a table by a `FilterStep`, and a stream behind the join.
     """
     spread = spread or Spread()
     verify(topology)
@@ -84,7 +84,7 @@ def operate_each(
     spread: Spread,
     hearing: Hearing | None = None,
 ) -> DataFrame:
-    """As `operate`, each task with a topology of its own; `like` says which stages they need."""
+    """Do as `operate`, with a topology for each task; `like` decides which stages they need."""
     options = {} if hearing is None else hearing.options()
     if not isinstance(like, LookUp) or like.release != "progress":
         hearing = None
@@ -112,7 +112,7 @@ class _Plan:
         self._options = options
 
     def run(self, of_task: OfTask, like: Topology, messages: DataFrame | None = None) -> DataFrame:
-        """A topology behind all stages that it needs."""
+        """Run a topology behind all stages that it needs."""
         rows = [] if messages is None else [messages]
         cuts = [] if self._spread.in_one_task else _cuts(like)
         _refuse_confusable(cuts)
@@ -132,14 +132,14 @@ class _Plan:
         return process(rows, of_task, self._spread, hearing, self._options)
 
     def _rows_of(self, inputs: set[int]) -> DataFrame:
-        """The records of some inputs, and where progress is heard also how far they are read."""
+        """Return the records of some inputs, and, where progress counts, how far they are read."""
         rows = record_rows(self._records.where(F.col("input").isin(*sorted(inputs))), self._spread)
         if self._hearing is None:
             return rows
         return with_reached(rows, self._spread.hearers_of)
 
     def _messages(self, of_task: OfTask, cut: AggregateStep | ForeignKeyStep) -> DataFrame:
-        """What the stages before a step send to it."""
+        """Run the stages before a step; return the messages that they send to it."""
         if isinstance(cut, AggregateStep):
             return self._sent(self.run(_each(of_task, _part_step), _part_step(cut)))
         asks = self._sent(self.run(_each(of_task, _ask_step), _ask_step(cut)))
@@ -147,13 +147,14 @@ class _Plan:
         return self._sent(answers)
 
     def _sent(self, results: DataFrame) -> DataFrame:
-        """What a stage sent, as rows for the next one; all else passes through."""
+        """Turn the messages of a stage into rows for the next; all other rows pass through."""
         own = [F.col("cause").alias("arrival")] if "arrival" in self._records.columns else []
         kinds = F.create_map(*(F.lit(each) for pair in _KINDS.items() for each in pair))
         kind = F.coalesce(kinds[F.col("verdict")], F.lit(RECORD))
         aside = F.to_json(F.struct("verdict", "reason", "number", "added", "task"))
         stays = F.when(F.col("verdict") == REACHED, F.col("task"))
-        # One lane a sender, whatever caused a message, or its messages would overtake one another.
+        # Each sender has one lane, whatever caused a message; else its messages could overtake one
+        # another.
         number = F.when(kind == RECORD, F.col("input")).otherwise(F.lit(NO_INPUT))
         return results.select(
             F.coalesce(stays, self._spread.task(), F.col("task")).alias("task"),
@@ -174,14 +175,14 @@ class _Plan:
 
 
 def _cuts(topology: Any) -> list[Any]:
-    """The steps nearest to the end whose rows come from other tasks."""
+    """Return the steps nearest to the end whose rows come from other tasks."""
     if isinstance(topology, AggregateStep | ForeignKeyStep):
         return [topology]
     return [cut for name in above(topology) for cut in _cuts(getattr(topology, name))]
 
 
 def _refuse_confusable(cuts: list[Any]) -> None:
-    """Refuse two steps side by side to which rows of one kind are sent, for no row says whose."""
+    """Refuse two steps side by side that receive one kind of row: a row names no step."""
     for cut, other in combinations(cuts, 2):
         if type(cut) is type(other):
             message = (
@@ -197,7 +198,7 @@ def _cut_at(topology: Any, number: int) -> Any:
 
 
 def _received(topology: Any) -> Any:
-    """The topology where those steps take what other tasks send."""
+    """Return the topology in which those steps receive the messages of other tasks."""
     if isinstance(topology, ForeignKeyStep):
         return AnsweredStep(topology.name, topology)
     if isinstance(topology, AggregateStep):
@@ -222,7 +223,7 @@ def _each(of_task: OfTask, change: Callable[[Any], Any]) -> OfTask:
 
 
 def _refuse_unheard(topology: Topology, hearing: Hearing | None) -> None:
-    """Refuse to wait for progress that nobody will tell."""
+    """Refuse a join that waits for the progress of an input that has none."""
     if isinstance(topology, LookUp) and topology.release == "progress":
         inputs = {step.input for step in steps_of(topology) if isinstance(step, Topic)}
         unheard = inputs | {topology.stream}
@@ -238,7 +239,7 @@ def _refuse_unheard(topology: Topology, hearing: Hearing | None) -> None:
 
 
 def _say_silent(topology: Topology, hearing: Hearing | None) -> None:
-    """Say of which inputs nobody tells the progress, where it matters."""
+    """Warn of inputs without a pipeline, whose progress is only guessed."""
     if hearing is None or not isinstance(topology, LookUp) or topology.release != "progress":
         return
     for number, partitions in sorted(hearing.partitions.items()):
@@ -253,7 +254,7 @@ def _say_silent(topology: Topology, hearing: Hearing | None) -> None:
 
 
 def _refuse_unlike(spread: Spread, hearing: Hearing | None) -> None:
-    """Refuse tasks by partition where equal keys do not stand in equal partitions."""
+    """Refuse tasks by partition if equal keys are not in equal partitions."""
     counts = (
         {} if hearing is None else {n: count for n, count in hearing.partitions.items() if count}
     )

@@ -1,8 +1,8 @@
-"""Two values as one, and taken apart again by Spark itself: for joins whose sides become columns.
+"""Pack two values into one that Spark can unpack, for joins whose sides become columns.
 
-    length of the left value (u32, big-endian, all ones is null) | left | a byte | right
+        length of the left value (u32, big-endian, all ones is null) | left | a byte | right
 
-The byte says whether there is a right value: 1, or 0 where it is null.
+The byte is 1 if there is a right value, and 0 if it is null.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _LONGEST = (1 << 31) - 1
 
 
 def paired(left: bytes | None, right: bytes | None) -> bytes:
-    """A joiner that keeps both values; a missing side stays a null."""
+    """Join two values by keeping both; a missing side stays null."""
     length = _u32.pack(_NULL if left is None else len(left))
     told = b"\0" if right is None else b"\1"
     return b"".join((length, left or b"", told, right or b""))
 
 
 def left_of(column: str) -> Column:
-    """The left value of a pair."""
+    """Return the left value of a pair."""
     pair = F.col(column)
     return F.when(_length(pair) != _NULL, F.substring(pair, F.lit(5), _size(pair)))
 
 
 def right_of(column: str) -> Column:
-    """The right value of a pair."""
+    """Return the right value of a pair."""
     pair = F.col(column)
     told = F.substring(pair, _size(pair) + 5, F.lit(1))
     right = F.substring(pair, _size(pair) + 6, F.lit(_LONGEST))

@@ -1,8 +1,8 @@
-"""A batch that failed, taken in pieces until each record that fails stands alone.
+"""Take a batch that failed in pieces, until each record that fails is alone.
 
-Each piece begins with the state that the pieces before it left, and what a piece that fails has
-changed is thrown away. Where a batch is cut shows in no output, so what a record meets does not
-depend on which others came with it.
+Each piece begins with the state that the pieces before it left; the changes of a piece that fails
+are thrown away. No output depends on where a batch is cut, so the outcome of a record does not
+depend on the records that came with it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _SIZE_MIN = 64
 BLAMELESS = (StateRefused, StateCorrupt, OSError, MemoryError)
-"""What fails without any one record being to blame."""
+"""Errors that are not the fault of any one record."""
 
 
 class Taken(NamedTuple):
-    """What became of a piece."""
+    """The outcome of a piece."""
 
     start: int
     """The index of its first arrival."""
@@ -43,7 +43,7 @@ def in_pieces(
     rows: Rows,
     open_over: Callable[[Rows], OpenTask],
 ) -> Iterator[Taken]:
-    """Take arrivals of which the whole has failed, and write what they change into the rows."""
+    """Take arrivals that failed as a whole, and write their changes into the rows."""
     kept = Changes(rows)
     start, failed_last = 0, -1
     size, suspect = _smaller(failed, len(arrivals))
@@ -65,7 +65,8 @@ def in_pieces(
             task = open_over(changes)
             task.state.forgo(arrivals[start])
             taken = Taken(start, task.opened, [], error)
-            # As far as it was to this one; where all fail, a large piece costs what it holds.
+            # The distance to the last failure; if all records fail, larger pieces would only be
+            # repeated.
             size, failed_last = max(_SIZE_MIN, start - failed_last), start
         task.state.save()
         changes.hand_over()
@@ -75,7 +76,7 @@ def in_pieces(
 
 
 def _smaller(error: Exception, size: int) -> tuple[int, int | None]:
-    """How much of a piece that failed to take next, and which arrival then to take alone."""
+    """Return the size of the next piece, and the index of an arrival to take alone after it."""
     if isinstance(error, StepFailed) and error.place is not None:
         return max(error.place, 1), error.place
     return max(size // 2, 1), None

@@ -1,4 +1,4 @@
-"""The stateful processor: a task's rows in, its topology over its state, results out."""
+"""The stateful processor: it applies a topology to a task's rows and state, and returns results."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.state import Rows
 
 ROWS = "rows"
-"""The map of a task's rows by name, as a checkpoint calls it."""
+"""The name, in a checkpoint, of the map of a task's rows."""
 
 
 class TaskProcessor(StatefulProcessor):
-    """One topology, a task at a time."""
+    """Applies one topology, a task at a time."""
 
     def __init__(
         self,
@@ -43,10 +43,11 @@ class TaskProcessor(StatefulProcessor):
         *,
         stops: bool = False,
     ) -> None:
-        """`expected` says whose progress a task waits for.
+        """Take the partitions whose progress a task waits for as `expected`.
 
-        `begins` are the first offsets that are still there, `options` what a checkpoint remembers
-        beside the topology's. One that `stops` does so at the first record that fails.
+        `begins` are the first offsets that are still there; `options` are remembered in a
+        checkpoint beside the topology's. With `stops`, the query ends at the first record on which
+        a step fails.
         """
         self._topology_of = topology_of
         self._expected = expected
@@ -57,7 +58,7 @@ class TaskProcessor(StatefulProcessor):
         self.stops = stops
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the rows; called on the driver too, where there is no task."""
+        """Open the rows; Spark calls this on the driver too, where there is no task."""
         settle()
         self.rows = StoredRows(handle.getMapState(ROWS, NAME_SCHEMA, ROW_SCHEMA))
 
@@ -67,9 +68,10 @@ class TaskProcessor(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: Any,  # noqa: ARG002, N803
     ) -> Iterator[pd.DataFrame]:
-        """Take the rows of a task; Spark calls by these names."""
+        """Take the rows of a task; Spark passes these arguments by name."""
         (task,) = key
-        # A batch is hundreds of thousands of tuples in no cycle; looking for some doubles the cost.
+        # A batch has hundreds of thousands of tuples without cycles; searching for cycles doubles
+        # the cost.
         collects = gc.isenabled()
         gc.disable()
         try:
@@ -79,10 +81,10 @@ class TaskProcessor(StatefulProcessor):
                 gc.enable()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, since nothing is open."""
 
     def open(self, task: int, rows: Rows) -> OpenTask:
-        """A task over its rows, or over such as would be its rows."""
+        """Open a task over its rows, or over changes on top of them."""
         state = TaskState(rows, self._buckets)
         before = dict(state.numbers)
         topology = self._topology_of(task)
@@ -91,7 +93,7 @@ class TaskProcessor(StatefulProcessor):
         return OpenTask(state, opened, self._heard_by(task, state), topology.name, before, said)
 
     def _heard_by(self, task: int, state: TaskState) -> Heard | None:
-        """What a task was told of progress, None where it need not know."""
+        """Return the progress that a task has read, None if it needs none."""
         if not self._expected.partitions:
             return None
         return Heard(state, self._expected.places(task), self._begins)

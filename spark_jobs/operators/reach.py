@@ -1,9 +1,9 @@
-"""How far each partition is read in a micro-batch, said behind the last of its records.
+"""Tell how far each partition is read in a micro-batch, behind the last of its records.
 
-A row of progress counts for a task once the partition is read up to the record that it names, and
-a task takes a part of the records alone. So the pass that reads them says for each partition which
-offset was the last, to every task that hears progress: as a row that passes by, with no record. It
-says the highest time, too, by which an input goes whose progress nobody tells.
+A row of progress counts for a task once the partition is read up to the record that it names, but a
+task gets only a part of the records. So the pass that reads them tells every task that needs it the
+last offset of each partition, as a row without a record. The row also has the highest time, which
+stands for the progress of an input without a pipeline.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Place = tuple[int, str, int]
 
 
 def with_reached(rows: DataFrame, hearers_of: Callable[[int], Iterable[int]]) -> DataFrame:
-    """Rows of records, and how far they go; `hearers_of` are the tasks to tell of a partition."""
+    """Append rows that tell how far rows of records go, to the tasks that `hearers_of` names."""
 
     def say(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         last: dict[_Place, tuple[int, int]] = {}
@@ -48,13 +48,13 @@ def with_reached(rows: DataFrame, hearers_of: Callable[[int], Iterable[int]]) ->
         if told:
             yield pa.RecordBatch.from_pylist(told, schema)
 
-    # Where every record has a key and a value, what is said has neither.
+    # The records may all have a key and a value; these rows have neither.
     nullable = StructType([StructField(each.name, each.dataType) for each in rows.schema])
     return rows.mapInArrow(say, nullable)
 
 
 def _reached(batch: pa.RecordBatch) -> dict[_Place, tuple[int, int]]:
-    """By place, the last offset, and the highest time of what is not dead."""
+    """Return, by place, the last offset, and the highest time of records that are not dead."""
     alive = pc.if_else(pc.is_null(batch["aside"]), batch["timestamp_ms"], NO_TIME_MS)
     columns = batch.select([*_PLACE, "offset"]).append_column("time", alive)
     grouped = pa.Table.from_batches([columns]).group_by(_PLACE)

@@ -1,4 +1,4 @@
-"""What a topology makes of a batch, as columns of rows."""
+"""Collect the results of a batch as columns of rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 BYTES_MAX = 64 << 20
-"""How much leaves in one frame: a column of Arrow's holds two gigabytes, Java's memory less."""
+"""How many bytes go into one frame: a column of Arrow holds two gigabytes, Java's memory less."""
 
 
 class Results(NamedTuple):
@@ -33,15 +33,15 @@ class Results(NamedTuple):
     causes: Integers
     """Index, in the batch, of the arrival that caused each row."""
     records: Records
-    """Whose headers and origin each row has."""
+    """The record whose headers and origin each row has."""
     keys: Objects
     values: Objects
     times_ms: Integers
     table_values: pa.LargeBinaryArray | None = None
-    """What a table says to each row, where one is asked."""
+    """The table's value for each row, if the step looks one up."""
 
     def in_pieces(self, bytes_max: int = BYTES_MAX) -> Iterator[Results]:
-        """All rows in their order, no more of them together than so many bytes, or one."""
+        """Yield all rows in their order, in pieces of at most so many bytes, or of one row."""
         told = 0 if self.table_values is None else self.table_values.nbytes
         if told + _bytes_of(self.keys) + _bytes_of(self.values) <= bytes_max:
             yield self
@@ -49,7 +49,8 @@ class Results(NamedTuple):
         for rows in slices(self._sizes(), bytes_max):
             table_values = self.table_values
             if table_values is not None:
-                # A slice would keep its place behind gigabytes, where no smaller column goes.
+                # A slice would keep its offset in the whole column, which may exceed a smaller
+                # type's range.
                 table_values = table_values.take(np.arange(rows.start, rows.stop))
             yield Results(
                 self.verdict,
@@ -70,7 +71,7 @@ class Results(NamedTuple):
 
 
 def slices(sizes: Iterable[int], bytes_max: int = BYTES_MAX) -> Iterator[slice]:
-    """Cuts rows of these sizes into runs of at most so many bytes, or of one row."""
+    """Cut rows of these sizes into runs of at most so many bytes, or of one row."""
     start, together, end = 0, 0, 0
     for end, size in enumerate(sizes):
         if end > start and together + size > bytes_max:
@@ -86,7 +87,7 @@ def _bytes_of(column: Objects) -> int:
 
 @dataclass(slots=True)
 class Collected:
-    """Rows that leave with one verdict, as they come."""
+    """Collects rows that leave with one verdict."""
 
     verdict: str
     causes: list[int] = field(default_factory=list)
@@ -113,7 +114,7 @@ class Collected:
         self.times_ms.append(record.timestamp_ms)
 
     def results(self) -> Results:
-        """All of them."""
+        """Return all rows as columns."""
         return Results(
             self.verdict,
             np.array(self.causes, np.int64),

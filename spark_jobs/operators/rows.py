@@ -1,7 +1,7 @@
 """A task's rows in Spark's state store.
 
-Each call to the store is a round trip over a socket and a look-up behind it, so a row is read once
-and written once a batch.
+Each call to the store is a round trip over a socket and a look-up, so a batch reads a row once and
+writes it once.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ ROW_SCHEMA = "row binary"
 
 
 class StoredRows:
-    """The rows of the task whose turn it is."""
+    """The rows of the task that Spark is processing."""
 
     def __init__(self, state: MapState) -> None:
         self._state = state
 
     def get(self, name: str) -> bytes | None:
-        """The row of that name, None where there is none."""
+        """Return the row of that name, None if there is none."""
         with _asking():
             found = self._state.getValue((name,))
         return None if found is None else bytes(found[0])
@@ -45,7 +45,7 @@ class StoredRows:
 
 @contextmanager
 def _asking() -> Iterator[None]:
-    """What goes wrong here is the fault of no record."""
+    """Turn an error of the store into one that is not the fault of any record."""
     try:
         yield
     except Exception as error:

@@ -4,10 +4,10 @@
                                      right ----^
     aggregation    table -> Part --parts--> Folded -> result
 
-Each stage is a processor of its own. Left rows go along with what they ask for, so that no stage
-runs twice, and in each batch they stand before the answers: an answer to a row that was replaced in
-the same batch is known by its mark, as in Kafka Streams, and dropped. So of two changes of a key
-within one batch the result may show the last one alone.
+Each stage is a processor of its own. Left rows travel with their asks, so that no stage runs twice,
+and in each batch they come before the answers. An answer to a row that was replaced in the same
+batch has another mark than the row, and is dropped, as in Kafka Streams. So of two changes of a key
+within one batch, the result may show only the last one.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.state import TaskState
 
 ROW_SENT, ASK_SENT, ANSWER_SENT, PART_SENT = "row", "ask", "answer", "part"
-"""Verdicts of what one stage sends to the next."""
+"""Verdicts of the messages from one stage to the next."""
 _LATEST, _EARLIER = b"1", b"0"
 
 
 @dataclass(frozen=True)
 class AskStep:
-    """Where the left rows are: what each change asks for, and the change itself."""
+    """The stage of the left rows: it sends each change, and the asks of it."""
 
     name: str
     left: Step
@@ -58,7 +58,7 @@ class AskStep:
         return self.foreign.join
 
     def open(self, state: TaskState) -> _Asks:
-        """The stage over the state of a task."""
+        """Open the stage over the state of a task."""
         return _Asks(state, self)
 
 
@@ -92,13 +92,13 @@ class _Asks(Opened):
 
 @dataclass(frozen=True)
 class AnswerStep:
-    """Where the right rows are: who asked for which, and the answers."""
+    """The stage of the right rows: it keeps the subscriptions, and sends the answers."""
 
     name: str
     right: Step
 
     def open(self, state: TaskState) -> _Answers:
-        """The stage over the state of a task."""
+        """Open the stage over the state of a task."""
         return _Answers(state, self)
 
 
@@ -145,7 +145,7 @@ def _subscription(cause: int, record: Record) -> Subscription:
 
 @dataclass(frozen=True)
 class AnsweredStep:
-    """Where the left rows' keys are: answers joined to the rows they were asked for."""
+    """The stage of the left keys: it joins answers to the rows that asked."""
 
     name: str
     foreign: ForeignKeyStep
@@ -156,7 +156,7 @@ class AnsweredStep:
         return self.foreign.join
 
     def open(self, state: TaskState) -> Table:
-        """The result of the join, a table as any other."""
+        """Open the result of the join, a table like any other."""
         return _Answered(state, self)
 
 
@@ -167,7 +167,7 @@ class _Answered(StoredTable):
         self._resolving = Resolving(state, step.name, step.foreign.joiner, step.foreign.join)
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
-        """A row is kept, an answer meets the row that it was asked for."""
+        """Keep a row, or join an answer to the row that asked."""
         number, record = arrival
         if number == -ROW:
             assert record.key is not None
@@ -182,20 +182,20 @@ class _Answered(StoredTable):
         return ()
 
     def versioned_stores(self) -> list[VersionedStore]:
-        """None: its rows are the latest."""
+        """Return none: its rows are the latest."""
         return []
 
 
 @dataclass(frozen=True)
 class PartStep:
-    """Where the rows are: what each change means within groups."""
+    """The stage of the rows: it turns each change into changes within groups."""
 
     name: str
     parent: Step
     aggregate: AggregateStep
 
     def open(self, state: TaskState) -> _Parts:
-        """The stage over the state of a task."""
+        """Open the stage over the state of a task."""
         return _Parts(state, self)
 
 
@@ -221,22 +221,23 @@ class _Parts(Opened):
 
 @dataclass(frozen=True)
 class FoldedStep:
-    """Where the groups are: their aggregates."""
+    """The stage of the groups: it keeps their aggregates."""
 
     name: str
     aggregate: AggregateStep
 
     def open(self, state: TaskState) -> Table:
-        """The aggregates, a table as any other."""
+        """Open the aggregates, a table like any other."""
         storage = self.aggregate.storage or Plain()
         return _Folded(state, self.name, self.aggregate.aggregation, storage)
 
 
 class _Folded(Folding):
-    """A group of which a change failed goes on as if that row had not changed in it.
+    """A group treats a row whose change failed there as unchanged.
 
-    The row's next change says an old value that was never added, or none though one still stands
-    here; so what stands of such a row is remembered, and taken for its old value then.
+    The row's next change has an old value that was never added, or none although one is still
+    counted here. So the stage remembers the value that is counted, and takes it for the old value
+    then.
     """
 
     def __init__(
@@ -247,7 +248,7 @@ class _Folded(Folding):
         state.when_forgone(self._forgo)
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
-        """Fold what a change means for a group."""
+        """Fold a change within a group."""
         if arrival.input != -PART:
             return ()
         group, row, change = _part(cause, arrival.record)
@@ -263,7 +264,7 @@ class _Folded(Folding):
 
 
 def _part(cause: int, record: Record) -> tuple[bytes, bytes, Change]:
-    """The group and the row of a part, and the change that it is."""
+    """Return the group, the row and the change of a part."""
     (old, new, row), origin = received(record)
     group = record.key
     assert group is not None

@@ -1,7 +1,6 @@
-"""What a checkpoint remembers of the topology that wrote it, and what may change between two runs.
+"""Note in a checkpoint the options of the topology that wrote it, and check what may change.
 
-The options stand among the numbers of a task's header, by name; so the state says them itself, and
-whoever reads the state sees them.
+The options are numbers by name in a task's header, so a decoded state shows them.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from headrace.spark_jobs.versioned.history import forgotten_name
 _MARKS = ("step:", "option:")
 _INPUT = "option:input "
 _MAY_CHANGE = ("grace_ms", "retention_ms", "inner", "left")
-"""Grace and retention hold from now on; so does what becomes of a stream record without a match."""
+"""New values of grace and retention hold from now on, and so does the kind of a look-up."""
 
 
 def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
-    """Write the options into the numbers; returns what changed, a sentence each.
+    """Write the options into the numbers; return a sentence for each that changed.
 
-    A new state takes anything. What the state cannot follow is refused.
+    A new state takes any options. A change that the state cannot follow raises StateOfOtherOptions.
     """
     known = {name: number for name, number in numbers.items() if name.startswith(_MARKS)}
     if known == wanted:
@@ -39,12 +38,12 @@ def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
 
 
 def input_option(number: int, topic: str) -> str:
-    """By which option a checkpoint remembers the topic of an input."""
+    """Return the option by which a checkpoint remembers the topic of an input."""
     return f"{_INPUT}{number}:{topic}"
 
 
 def _inputs(options: dict[str, int]) -> dict[str, str]:
-    """The topics of a job, by what their inputs are called; older checkpoints know none."""
+    """Return the topics of a job by the names of its inputs; older checkpoints have none."""
     named = (name.split(":") for name in options if name.startswith(_INPUT))
     return {number: topic for _, number, topic in named}
 
@@ -68,7 +67,7 @@ def _refuse_other_inputs(known: dict[str, int], wanted: dict[str, int]) -> None:
 def _note_forgotten(
     numbers: dict[str, int], name: str, before: int | None, now: int | None
 ) -> None:
-    """A retention that grows brings nothing back, so what it forgot is still not known."""
+    """Note what a retention had forgotten before it grew: growing brings nothing back."""
     _, step, option = name.split(":")
     if option == "retention_ms" and before is not None and now is not None and before < now:
         forgotten = forgotten_name(step)

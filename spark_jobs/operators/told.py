@@ -1,8 +1,8 @@
-"""Rows of progress on their way to the tasks: one for each partition and micro-batch.
+"""Pack rows of progress for the tasks: one row for each partition and micro-batch.
 
-A sidecar commits several times a second, each task must hear of every partition, and a reader that
-is far behind finds weeks of rows. So the pass that reads them keeps of each partition as many as
-may wait anyway, evenly, and packs them into one row.
+A sidecar commits several times a second, each task needs the progress of every partition, and a
+reader that is far behind finds weeks of rows. So the pass that reads them keeps, of each partition,
+only as many rows as a task may hold waiting, evenly spaced, and packs them into one row.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _SCHEMA = "topic string, partition int, offset bigint, told binary"
 _OWN = "arrival bigint"
-"""Where the order of arrival is given, each row stands for itself."""
+"""With a given order of arrival, each row is packed alone."""
 
 
 def collapsed(progress: DataFrame) -> DataFrame:
-    """Progress as `told`, packed; `offset` is that of the last row in it."""
+    """Pack progress into a column `told`; `offset` is that of the last row in it."""
     names = progress.columns
     if "arrival" in names:
         return progress.mapInArrow(_each, f"{_SCHEMA}, {_OWN}")

@@ -1,9 +1,9 @@
-"""What a job computes, as a description: it can be sent to a worker, and opened over any state.
+"""Describe a job's topology: it can be sent to a worker, and opened over any state.
 
     Topic -- FilterStep, MapStep, ReadAgainStep, JoinStep, ForeignKeyStep, AggregateStep: tables
                 `-- LookUp: a stream whose records look up in one of them
 
-A name says where a step's state stands, so it may not change in the life of a checkpoint.
+A step's name decides where its state is, so it may not change in the life of a checkpoint.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class Step(Protocol):
 
     @property
     def name(self) -> str:
-        """Where its state stands, and what messages call it."""
+        """The name of its state, and its name in messages."""
 
     def open(self, state: TaskState) -> Table:
-        """The table over the state of a task, with all tables above it."""
+        """Open the table over the state of a task, with all tables above it."""
 
 
 class Stage(Protocol):
@@ -51,10 +51,10 @@ class Stage(Protocol):
 
     @property
     def name(self) -> str:
-        """Where its state stands, and what messages call it."""
+        """The name of its state, and its name in messages."""
 
     def open(self, state: TaskState) -> Opened:
-        """The stage over the state of a task, with all tables above it."""
+        """Open the stage over the state of a task, with all tables above it."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class Topic:
     storage: Storage | None = None
 
     def open(self, state: TaskState) -> Table:
-        """The source of that input."""
+        """Open the source of that input."""
         return Source(state, self.name, self.input, self.storage)
 
 
 @dataclass(frozen=True)
 class FilterStep:
-    """A table of which only some values are kept."""
+    """A table that keeps only some values of another."""
 
     name: str
     parent: Step
@@ -80,13 +80,13 @@ class FilterStep:
     storage: Storage | None = None
 
     def open(self, state: TaskState) -> Table:
-        """The filter behind its parent."""
+        """Open the filter behind its parent."""
         return Filtered(state, self.name, self.parent.open(state), self.keeps, self.storage)
 
 
 @dataclass(frozen=True)
 class MapStep:
-    """A table of values that are computed from another's; None is a tombstone."""
+    """A table of values computed from those of another; None is a tombstone."""
 
     name: str
     parent: Step
@@ -94,20 +94,20 @@ class MapStep:
     storage: Storage | None = None
 
     def open(self, state: TaskState) -> Table:
-        """The computed table behind its parent."""
+        """Open the computed table behind its parent."""
         return Derived(state, self.name, self.parent.open(state), self.compute, self.storage)
 
 
 @dataclass(frozen=True)
 class ReadAgainStep:
-    """A table of another's changes, as if they had been written to a topic and read from there."""
+    """A table of another's changes, as if a topic stood between the two."""
 
     name: str
     parent: Step
     storage: Storage | None = None
 
     def open(self, state: TaskState) -> Table:
-        """The table behind its parent."""
+        """Open the table behind its parent."""
         return Restored(state, self.name, self.parent.open(state), self.storage)
 
 
@@ -122,14 +122,14 @@ class JoinStep:
     join: Literal["inner", "left", "outer"] = "inner"
 
     def open(self, state: TaskState) -> Table:
-        """The join behind both tables."""
+        """Open the join behind both tables."""
         left, right = self.left.open(state), self.right.open(state)
         return TableTableJoin(state, self.name, left, right, joiner=self.joiner, join=self.join)
 
 
 @dataclass(frozen=True)
 class ForeignKeyStep:
-    """Two tables, the left one's rows pointing at the right one's."""
+    """Two tables; the rows of the left one point at those of the right one."""
 
     name: str
     left: Step
@@ -139,7 +139,7 @@ class ForeignKeyStep:
     join: Literal["inner", "left"] = "inner"
 
     def open(self, state: TaskState) -> Table:
-        """The join behind both tables, which stand in the same task."""
+        """Open the join behind both tables, which are in the same task."""
         return ForeignKeyJoin(
             state,
             self.name,
@@ -153,7 +153,7 @@ class ForeignKeyStep:
 
 @dataclass(frozen=True)
 class AggregateStep:
-    """A table's rows, grouped by something and folded into one value a group."""
+    """The rows of a table, grouped and folded into one value a group."""
 
     name: str
     parent: Step
@@ -162,7 +162,7 @@ class AggregateStep:
     storage: Storage | None = None
 
     def open(self, state: TaskState) -> Table:
-        """The aggregation behind its parent; all rows of a group stand in one task."""
+        """Open the aggregation behind its parent; all rows of a group are in one task."""
         parent = self.parent.open(state)
         return folding.Aggregated(
             state, self.name, parent, self.regroup, self.aggregation, self.storage
@@ -171,7 +171,7 @@ class AggregateStep:
 
 @dataclass(frozen=True)
 class LookUp:
-    """A stream of which each record meets a table's value at its own time."""
+    """A stream; each of its records meets a table's value at its own time."""
 
     name: str
     table: Step
@@ -181,12 +181,12 @@ class LookUp:
     grace_ms: int | None = None
     release: Literal["stream-time", "progress"] = "stream-time"
     corrects: bool = False
-    """Whether a version that comes late is joined again with what it should have met."""
+    """Whether a late version is joined again with the records that should have met it."""
     asks_cold: bool = False
-    """Whether records older than the table's history leave as `COLD`, to be asked for elsewhere."""
+    """Whether records older than the table's history leave as `COLD`, to be looked up elsewhere."""
 
     def open(self, state: TaskState) -> StreamTableJoin:
-        """The join behind its table."""
+        """Open the join behind its table."""
         return StreamTableJoin(
             state,
             self.name,
@@ -202,23 +202,23 @@ class LookUp:
 
 _RESERVED = frozenset(":/")
 Topology = Step | Stage | LookUp
-"""What one operator computes."""
+"""The computation of one operator."""
 
 
 def steps_of(topology: Topology) -> Iterator[Topology]:
-    """The steps of a topology, the ones above first."""
+    """Yield the steps of a topology, the ones above first."""
     for name in above(topology):
         yield from steps_of(getattr(topology, name))
     yield topology
 
 
 def above(topology: Topology) -> list[str]:
-    """The names of the attributes in which the steps above stand."""
+    """Return the names of the attributes that hold the steps above."""
     return [name for name in ("parent", "left", "right", "table") if hasattr(topology, name)]
 
 
 def verify(topology: Topology) -> None:
-    """Refuse what cannot work, before any worker is asked to do it."""
+    """Refuse a topology that cannot work, before any worker receives it."""
     names: set[str] = set()
     for step in steps_of(topology):
         if step.name in names:
@@ -240,7 +240,7 @@ def verify(topology: Topology) -> None:
 
 
 def _refuse_uncorrectable(topology: Topology) -> None:
-    """Refuse to correct by a table whose keys are not those of the records that change it."""
+    """Refuse corrections by a table whose keys differ from those of its records."""
     if not isinstance(topology, LookUp) or not topology.corrects:
         return
     for step in steps_of(topology.table):
@@ -254,7 +254,7 @@ def _refuse_uncorrectable(topology: Topology) -> None:
 
 
 def _refuse_never_cold(topology: Topology) -> None:
-    """Refuse to ask a history of a topic's versions for those of a table that was computed."""
+    """Refuse a cold history for a table that is computed: a history has the versions of a topic."""
     if not isinstance(topology, LookUp) or not topology.asks_cold:
         return
     table = topology.table
@@ -268,7 +268,7 @@ def _refuse_never_cold(topology: Topology) -> None:
 
 
 def options_of(topology: Topology) -> dict[str, int]:
-    """What of a topology a checkpoint remembers, as numbers by name."""
+    """Return the options of a topology that a checkpoint remembers, as numbers by name."""
     options: dict[str, int] = {}
     for step in steps_of(topology):
         options[f"step:{step.name}:{type(step).__name__}"] = 1

@@ -1,7 +1,7 @@
-"""One task's turn in one batch: its rows in their order, through its topology, and out as frames.
+"""Run one task's turn in one batch: put its rows in order, apply its topology, and yield frames.
 
-Records are tried all together. Where that fails they are taken again from the state before, in
-pieces, until those to blame stand alone: they are dead letters, and all else goes on without them.
+It first takes all records at once. If that fails, it takes them again in pieces, from the state
+before, until each record that fails is alone. Those records are dead; the others go on.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _QUIET = ("step:", "option:", "buckets", *(f"{kind}:" for kind in HEARD))
 
 
 class Turn:
-    """A task that takes the rows of a batch."""
+    """Takes the rows of a batch for a task."""
 
     def __init__(self, processor: TaskProcessor, task: int, rows: Iterator[pd.DataFrame]) -> None:
-        """Open the task, and have its rows in order; Spark has them once."""
+        """Open the task, and put its rows in order; Spark iterates over them only once."""
         self._processor = processor
         self._task = task
         self._now = first = processor.open(task, processor.rows)
@@ -69,11 +69,11 @@ class Turn:
         self._inputs = taken.arrivals.inputs
         self._failures: list[Failure] = []
         if not size:
-            # What others read may let something go here; the last arrival is its cause.
+            # Progress of other inputs may release records here; their cause is the last arrival.
             self._causes, self._inputs = np.array([began - 1]), np.array([NO_INPUT])
 
     def frames(self) -> Iterator[pd.DataFrame]:
-        """What leaves; the state is written before the last of it."""
+        """Yield the results; write the state before the last of them."""
         yield from self._frames_of(self._asides)
         for start, results in self._results():
             if len(results.causes):
@@ -106,7 +106,7 @@ class Turn:
                 if told is not None:
                     yield from self._advanced(told)
                 yield from self._process(start, arrivals[start:place])
-            # All records of a batch stand before its progress.
+            # All records of a batch come before its progress.
             self._read_up_to()
             if place < len(arrivals):
                 told = place
@@ -117,7 +117,7 @@ class Turn:
     def _process(self, start: int, arrivals: Arrivals) -> Iterator[tuple[int, Results]]:
         """Take arrivals; `start` is the first one's place in the batch."""
         if start:
-            # What came before stands, whatever becomes of these.
+            # Save the arrivals before, whatever happens to these.
             self._now.state.save()
         failed = None
         try:
@@ -157,7 +157,7 @@ class Turn:
         self._failures.append(failure)
 
     def _advanced(self, place: int) -> Iterator[tuple[int, Results]]:
-        """Let go of what all inputs have passed; `place` is the arrival that says it."""
+        """Release the records that all inputs have passed; their cause is the arrival `place`."""
         heard = self._now.heard
         progress_ms = None if heard is None else heard.progress_ms()
         if progress_ms is not None:
@@ -167,14 +167,14 @@ class Turn:
                 yield place, results
 
     def _hear(self, row: Record) -> None:
-        """Take what was told of a partition."""
+        """Note the progress of a partition."""
         heard = self._now.heard
         if heard is not None and row.value is not None:
             for told in unpack_told(row.value):
                 heard.tell(place_of(row.topic, row.partition), told)
 
     def _read_up_to(self) -> None:
-        """Hear how far this batch reads, once its records are taken."""
+        """Note how far this batch reads, once its records are taken."""
         heard = self._now.heard
         while heard is not None and self._reached:
             said, record = self._reached.pop()
@@ -208,5 +208,5 @@ class Turn:
 
 
 def _origin_of(arrival: Arrival) -> Record:
-    """The record that came in by a topic, also where another stage sent what failed."""
+    """Return the record of a topic: for a message from another stage, the one that caused it."""
     return arrival.record if arrival.input >= 0 else received(arrival.record).origin

@@ -1,11 +1,10 @@
-"""The stream-stream join within a window (KIP-328's JoinWindows), on Spark's own join.
+"""Join two streams within a window (KIP-328's JoinWindows), by Spark's own join.
 
-Two records of one key are joined where the right one's time is from `before_ms` before the left
-one's to `after_ms` after it, ends included. A record is late, and dropped, when the watermark has
-passed it: `grace_ms` behind the end of the window of the highest time so far, over both streams.
-Spark counts those in a query's progress as `numRowsDroppedByWatermark` of the join's operator.
-
-An outer row leaves when no partner can come any more, which takes later records on both sides.
+Two records of one key are joined if the right one's time is from `before_ms` before the left one's
+to `after_ms` after it, ends included. A record is late, and dropped, once the watermark has passed
+it: `grace_ms` behind the end of the window of the highest time so far, over both streams. Spark
+counts late records in a query's progress as `numRowsDroppedByWatermark` of the join's operator. An
+outer row leaves when no partner can come any more, which takes later records on both sides.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _HOW = {"inner": "inner", "left": "left_outer", "outer": "full_outer"}
 
 @dataclass(frozen=True)
 class JoinWindow:
-    """How far apart two records may be, and how long a late one is waited for."""
+    """How far apart two records may be, and how long the join waits for a late one."""
 
     before_ms: int
     after_ms: int
     grace_ms: int
 
     def delay_ms(self) -> int:
-        """How far the watermark stays behind the highest time: as Kafka closes windows."""
+        """Return how far the watermark stays behind the highest time: as Kafka closes windows."""
         return max(self.before_ms, self.after_ms) + self.grace_ms
 
 
@@ -44,10 +43,10 @@ def join_streams(
     window: JoinWindow,
     join: Literal["inner", "left", "outer"] = "inner",
 ) -> DataFrame:
-    """The joined records of two inputs: the left value, and the right one as `table_value`.
+    """Join the records of two inputs: the left value, and the right one as `table_value`.
 
-    Time, headers and origin are the left record's, save that the time is the later one of both;
-    a right record alone has its own. Records without key or value are never joined.
+    Time, headers and origin are the left record's, except that the time is the later one of both; a
+    right record alone has its own. Records without key or value are never joined.
     """
     _refuse_backwards(window)
     sides = [_side(records, number, name, window) for number, name in ((left, "l"), (right, "r"))]
@@ -59,7 +58,7 @@ def join_streams(
 
 
 def late_rows(progress: dict[str, list[dict[str, int]]]) -> int:
-    """How many late rows a query's progress counts, over all its operators."""
+    """Count the late rows in a query's progress, over all its operators."""
     operators = progress.get("stateOperators", [])
     return sum(each.get("numRowsDroppedByWatermark", 0) for each in operators)
 

@@ -1,10 +1,10 @@
-"""What a group's rows are folded into, exactly, and how a row that changes is taken out again.
+"""Fold the rows of a group into aggregates, exactly, and take a row out again when it changes.
 
 A row comes as a list of texts, those of its group first, then one for each aggregate; null is null.
 A group is kept as one JSON object:
 
     g   the texts of the group          n   how many rows it has; without one it is deleted
-    a   each aggregate's text, or null  s   what each aggregate must know to take a row out again
+    a   each aggregate's text, or null  s   what each aggregate needs to take a row out again
 """
 
 from __future__ import annotations
@@ -31,54 +31,54 @@ _EXACT = Context(prec=1_000)
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One number, or text, a group."""
+    """One number or text of each group."""
 
     kind: Kind
     column: str | None
     name: str
 
     def alias(self, name: str) -> Aggregate:
-        """The same by another name."""
+        """Return the same aggregate by another name."""
         return replace(self, name=name)
 
     def __str__(self) -> str:
-        """How a sentence names it."""
+        """Return its name in messages."""
         return f"{self.kind}({self.column or '*'}) AS {self.name}"
 
 
 @dataclass(frozen=True)
 class Folded:
-    """An aggregate, and of what its column is."""
+    """An aggregate, and the order of its column."""
 
     kind: Kind
     order: Order
-    """By what a least and a greatest are told."""
+    """The order that decides about least and greatest."""
     counts_rows: bool
-    """Whether rows count whatever stands in a column."""
+    """Whether all rows count, or only those with a value in the column."""
 
 
 def count(column: str | None = None) -> Aggregate:
-    """How many rows there are; of a column, in how many it is not null."""
+    """Count the rows; of a column, the rows in which it is not null."""
     return _aggregate("count", column, "count")
 
 
 def sum_of(column: str) -> Aggregate:
-    """The sum of a column of whole numbers or decimals, null if it does not fit its type."""
+    """Sum a column of whole numbers or decimals, null if the sum does not fit its type."""
     return _aggregate("sum", column)
 
 
 def least(column: str) -> Aggregate:
-    """The least value of a column; each different value of a group is kept."""
+    """Find the least value of a column; the state keeps each different value of a group."""
     return _aggregate("min", column)
 
 
 def greatest(column: str) -> Aggregate:
-    """The greatest value of a column; each different value of a group is kept."""
+    """Find the greatest value of a column; the state keeps each different value of a group."""
     return _aggregate("max", column)
 
 
 def average(column: str) -> Aggregate:
-    """The average of a column of whole numbers or decimals."""
+    """Average a column of whole numbers or decimals."""
     return _aggregate("avg", column)
 
 
@@ -91,16 +91,16 @@ def _aggregate(kind: Kind, column: str | None, name: str | None = None) -> Aggre
 
 @dataclass(frozen=True)
 class Regrouped:
-    """The group of a row and what it brings there; a row with null in its group is in none.
+    """The group of a row and its texts for that group; a row with null in its group is in none.
 
-    A path leads through a value's JSON; an empty one is the key. None takes nothing.
+    A path leads through a value's JSON; an empty one is the key. An aggregate of all rows has None.
     """
 
     by: tuple[Path, ...]
     taken: tuple[Path | None, ...]
 
     def __call__(self, key: bytes, value: bytes) -> tuple[bytes, bytes] | None:
-        """The group as a key, and the texts of group and aggregates as a value."""
+        """Return the group as a key, and the texts of group and aggregates as a value."""
         fields = _DECODER.decode(value.decode())
         group = [text_at(path, key, fields) for path in self.by]
         if None in group:
@@ -112,18 +112,18 @@ class Regrouped:
 
 @dataclass(frozen=True)
 class KeyAt:
-    """The text of a column as a key; null where it is null."""
+    """The text of a column as a key; null if the column is null."""
 
     path: Path
 
     def __call__(self, key: bytes, value: bytes) -> bytes | None:
-        """The key that a row points at."""
+        """Return the key that a row points at."""
         text = text_at(self.path, key, _DECODER.decode(value.decode()))
         return None if text is None else text.encode()
 
 
 def text_at(path: Path, key: bytes, fields: Any) -> str | None:
-    """What stands at a path, as the text that it is in JSON."""
+    """Return the JSON text at a path."""
     if not path:
         return key.decode()
     for step in path:
@@ -136,13 +136,13 @@ def text_at(path: Path, key: bytes, fields: Any) -> str | None:
 
 
 def joined(left: bytes | None, right: bytes | None) -> bytes:
-    """Two rows beside each other, as they are."""
+    """Join two rows side by side, as they are."""
     return b'{"l":' + (left or b"null") + b',"r":' + (right or b"null") + b"}"
 
 
 def folding(groups: int, aggregates: Sequence[Folded]) -> Aggregation:
-    """How rows become a group; the first texts of a row are its group."""
-    # A group without rows has no aggregate, which stands for a deleted row.
+    """Make the aggregation of rows into groups; the first texts of a row are its group."""
+    # A group without rows has no aggregate, as a deleted row has no value.
     change: Callable[..., Any] = partial(_changed, groups, tuple(aggregates))
     return Aggregation(_nothing, partial(change, 1), partial(change, -1))
 
@@ -181,7 +181,7 @@ def _change(one: Folded, state: dict[str, Any], text: str, sign: int) -> None:
 
 
 def _text_of(one: Folded, state: dict[str, Any]) -> str | None:
-    """What an aggregate says: an average its sum and its number, for Spark to divide."""
+    """Return the text of an aggregate; an average is its sum and its number, for Spark."""
     if one.kind == "count":
         return str(state.get("n", 0))
     if one.kind in {"min", "max"}:
@@ -193,7 +193,7 @@ def _text_of(one: Folded, state: dict[str, Any]) -> str | None:
 
 
 def _double(text: str) -> tuple[bool, float]:
-    """Spark has what is no number behind all that are."""
+    """Order doubles as Spark does, with NaN behind all numbers."""
     number = float(text)
     return isnan(number), 0.0 if isnan(number) else number
 
@@ -206,7 +206,7 @@ _ORDERS: dict[Order, Callable[[str], Any]] = {
 
 
 class _Number(str):
-    """A number, as it is written."""
+    """A number, exactly as its text was."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""A description as a job over today's topologies: its options, its inputs, what it computes.
+"""Compile a description into a job over the topologies: its options, its inputs, its results.
 
-A table's own steps are computed on its records before they reach a task, for a table is what its
-records say. A stream's are computed behind its join, so that late and dead records are as they
-came. Everything else happens in tasks, on bytes that nobody has to look into.
+A table's own steps run on its records before they reach a task, since a table is made of its
+records. A stream's steps run behind its join, so that late and dead records stay as they came.
+Everything else happens in tasks, on bytes that are not decoded.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 _TABLE, _STREAM = "table", "stream"
 KEY_HEADER = "headrace.query.key"
-"""Where the key of a record waits that looks up by a column; it leaves with its own again."""
+"""The header that keeps the key of a record that looks up by a column, until it leaves."""
 _HEADERS = "array<struct<key:string,value:binary>>"
 _RECORDS = (
     "input INT, topic STRING, partition INT, offset BIGINT, timestamp_ms BIGINT, key BINARY,"
@@ -68,10 +68,11 @@ _RESULTS = RESULTS_SCHEMA.replace("headers string", f"headers {_HEADERS}")
 
 
 class QueryConfig(JobConfig):
-    """What a job's file would say of a query.
+    """The options of a query, as a job's file would have them.
 
-    Its expressions are no option that a checkpoint keeps: who mends one that has no answer for a
-    row could not finish that micro-batch with the one that was there before.
+    The expressions of a query are no option in the checkpoint. If they were, a user who mends an
+    expression that has no answer for a row would have to finish that micro-batch with the broken
+    one.
     """
 
     release: Literal["stream-time", "progress"] | None = None
@@ -81,7 +82,7 @@ class QueryConfig(JobConfig):
 
 @dataclass(frozen=True)
 class Encoded:
-    """A table as bytes in a task, and where its columns stand in them."""
+    """A table as bytes in a task, and the places of its columns in them."""
 
     step: Step
     schema: StructType
@@ -92,7 +93,7 @@ class QueryJob:
     """A query as a job."""
 
     def __init__(self, query: Query) -> None:
-        """What can be told without Spark is refused here."""
+        """Refuse what can be refused without Spark."""
         if isinstance(query, Stream):
             message = (
                 f"{query.title} alone needs no job: nothing is looked up; join it as of a table, or"
@@ -109,7 +110,7 @@ class QueryJob:
         self.Config: type[JobConfig] = create_model("Config", __base__=QueryConfig, **fields)
 
     def described(self) -> dict[str, Any]:
-        """What the description says of the job's options, as a file would."""
+        """Return the job's options that the description decides, as a file would have them."""
         inputs = {
             name: {"topic": one.topic, "pipeline": one.pipeline}
             for name, one in self.sources.items()
@@ -125,12 +126,12 @@ class QueryJob:
 
     @cached_property
     def schemas(self) -> Mapping[str, StructType]:
-        """What the values of each input are."""
+        """The schema of each input's values."""
         return {name: struct_of(one) for name, one in self.sources.items()}
 
     @property
     def VALUES(self) -> Mapping[str, JsonValue]:  # noqa: N802 (as every job calls it)
-        """By input, how its values are read."""
+        """By input, the format of its values."""
         return {name: JsonValue(schema) for name, schema in self.schemas.items()}
 
     @property
@@ -142,7 +143,7 @@ class QueryJob:
         return self._row
 
     def prepare(self, session: SparkSession) -> None:
-        """See that all of it can be computed, and what its rows are, before anything is read."""
+        """Check that the query can be computed, and find its columns, before anything is read."""
         records = empty_frame(session, _RECORDS)
         for name in self.sources:
             if name != _STREAM:
@@ -151,11 +152,11 @@ class QueryJob:
         self._keyed(records)
 
     def transform(self, inputs: Inputs, config: JobConfig) -> DataFrame:
-        """The query over the records of its inputs."""
+        """Compute the query over the records of its inputs."""
         return self.rows(self.results(inputs, config.tasks))
 
     def results(self, inputs: Inputs, tasks: int) -> DataFrame:
-        """What the topology makes of its inputs."""
+        """Apply the topology to the inputs."""
         self.prepare(inputs.records.sparkSession)
         query, spread = self.query, Spread(tasks=tasks)
         records = self._keyed(self._tables_written(inputs.records))
@@ -174,19 +175,19 @@ class QueryJob:
         return operate(look_up, records, spread, inputs.hearing)
 
     def fall_back(self, _config: object) -> FallBack | None:
-        """Where a record is joined that is older than its table remembers."""
+        """Return where to join a record that is older than its table remembers."""
         query = self.query
         if not isinstance(query, JoinedStream) or query.history is None:
             return None
         return FallBack(query.history, _TABLE, query.how, self.rows)
 
     def rows(self, results: DataFrame, which: Column | None = None) -> DataFrame:
-        """Results with the query's rows for their values: all of them, or which are not yet."""
+        """Set the query's rows as values of all results, or only of those that a column selects."""
         is_table = not isinstance(self.query, JoinedStream)
         return self._results(results, which).written(keeps_dropped=is_table)
 
     def columns(self, results: DataFrame) -> DataFrame:
-        """The query's columns alone."""
+        """Return the query's columns alone."""
         return self._results(results, None).alone()
 
     def _results(self, results: DataFrame, which: Column | None) -> Visible:
@@ -202,7 +203,7 @@ class QueryJob:
         encoded = self._encoded(query)
         rows = visible_rows(results, chosen).decoded("value", encoded.schema, encoded.columns)
         if isinstance(query, Table):
-            # Its steps were computed on its records.
+            # The table's steps already ran on its records.
             return replace(rows, names=self._tables[_TABLE].names)
         return rows.stepped(query.steps)
 
@@ -218,7 +219,7 @@ class QueryJob:
         return rows.stepped(self._table_of(name).steps)
 
     def _tables_written(self, records: DataFrame) -> DataFrame:
-        """Records of which those of tables have the tables' columns alone, in one form."""
+        """Rewrite the records of tables so that they have only the tables' columns, in one form."""
         for name in self.sources:
             if name != _STREAM and self._is_rewritten(name):
                 records = self._table_rows(records, name).written(keeps_dropped=True)
@@ -228,7 +229,7 @@ class QueryJob:
         return bool(self._table_of(name).steps) or not isinstance(self.query, JoinedStream)
 
     def _keyed(self, records: DataFrame) -> DataFrame:
-        """Records of which those of the stream have the key by which they look up."""
+        """Give the records of the stream the key by which they look up."""
         query = self.query
         if not isinstance(query, JoinedStream) or query.on is None:
             return records
@@ -241,7 +242,7 @@ class QueryJob:
         return next(each for each in tables_of(self.query) if each.source == self.sources[name])
 
     def _table_value(self) -> tuple[StructType, Columns]:
-        """The value of a table that is looked up in, and the columns that it gives."""
+        """Return the schema of the table that a stream looks up in, and its columns."""
         if not self._is_rewritten(_TABLE):
             schema = self.schemas[_TABLE]
             return schema, {column_of(name): (name,) for name in schema.names}
@@ -319,7 +320,7 @@ class QueryJob:
 
 
 def tables_of(query: Query) -> Iterator[Table]:
-    """The tables that a query reads."""
+    """Yield the tables that a query reads."""
     if isinstance(query, Table):
         yield query
     for name in ("table", "left", "right"):
@@ -329,7 +330,7 @@ def tables_of(query: Query) -> Iterator[Table]:
 
 
 def _names_of(query: Query) -> list[str]:
-    """What a job's options call the inputs of a query."""
+    """Return the names of a query's inputs in a job's options."""
     if isinstance(query, JoinedStream):
         return [_TABLE, _STREAM]
     tables = len(query.sources)
@@ -337,8 +338,8 @@ def _names_of(query: Query) -> list[str]:
 
 
 def _with_own_keys(results: DataFrame) -> DataFrame:
-    """Results that have the keys of their records, where those looked up by a column."""
-    # One that looks into a cold history does so by that column.
+    """Restore the records' own keys in results that looked up by a column."""
+    # A cold result keeps that column as its key, since the cold history is looked up by it.
     found = F.filter("headers", lambda header: header["key"] == KEY_HEADER)
     others = F.filter("headers", lambda header: header["key"] != KEY_HEADER)
     has = (F.coalesce(F.size(found), F.lit(0)) > 0) & (F.col("verdict") != COLD)
@@ -351,7 +352,7 @@ def _with_own_keys(results: DataFrame) -> DataFrame:
 
 
 def _with_digest(step: str, *what: object) -> str:
-    """The name of a step whose state is of no use to one that does something else."""
+    """Name a step with a digest, since a step that does something else cannot use its state."""
     return f"{step}#{blake2b(repr(what).encode(), digest_size=4).hexdigest()}"
 
 
@@ -367,7 +368,7 @@ def _inside(side: str, place: Callable[[Column], Column]) -> Callable[[Column], 
 
 
 def _flat(encoded: Encoded) -> StructType:
-    """The columns of a table, with their types."""
+    """Return the columns of a table, with their types."""
     session = SparkSession.active()
     text = empty_frame(session, "value BINARY, timestamp_ms BIGINT, key BINARY, headers BINARY")
     rows = visible_rows(text, F.lit(True)).decoded(  # noqa: FBT003 (Spark's own way to say it)
@@ -377,7 +378,7 @@ def _flat(encoded: Encoded) -> StructType:
 
 
 def _path(encoded: Encoded, name: str) -> Path:
-    """Where a column stands in the JSON of a value; the key stands beside it."""
+    """Return the path of a column in the JSON of a value; an empty one is the key."""
     if name.lower() == "key":
         return ()
     place = encoded.columns[_spelt(encoded.columns, name)]

@@ -1,6 +1,6 @@
-"""Queries as descriptions: frozen values, and no Spark until they are run.
+"""Queries as descriptions: frozen values, without Spark until they run.
 
-What cannot work is refused where it is written, in a sentence that names the step.
+A description that cannot work raises an error in its own line, in a sentence that names the step.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 _FRAME = "headrace.spark_jobs.queries.frame:dataframe"
 JoinHow = Literal["inner", "left"]
 Columns = tuple[str, ...] | None
-"""The columns of a value; None where only Spark can tell."""
+"""The columns of a value; None where only Spark knows them."""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A column that is computed, as Spark's SQL or as a column of pyspark's."""
+    """A computed column, in Spark's SQL or as a column of pyspark."""
 
     text: str
     column: Any = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, given: object, step: str) -> Expression:
-        """What somebody wrote: text, or a column."""
+        """Take an expression as the user wrote it: text, or a column."""
         if isinstance(given, str) and given.strip():
             return cls(given.strip())
         if type(given).__module__.startswith("pyspark.sql.") and hasattr(given, "alias"):
@@ -42,38 +42,38 @@ class Expression:
 
 @dataclass(frozen=True)
 class Filter:
-    """Only rows of which this is true."""
+    """Keeps only rows of which this is true."""
 
     condition: Expression
 
     def __str__(self) -> str:
-        """How a sentence names it."""
+        """Return its name in messages."""
         return f"filter({self.condition.text})"
 
 
 @dataclass(frozen=True)
 class Select:
-    """These columns, and no others."""
+    """Keeps these columns, and no others."""
 
     expressions: tuple[Expression, ...]
 
     def __str__(self) -> str:
-        """How a sentence names it."""
+        """Return its name in messages."""
         return f"select({', '.join(each.text for each in self.expressions)})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """What every stream and table can do."""
+    """The methods of every stream and table."""
 
     steps: tuple[Filter | Select, ...] = ()
 
     def filter(self, condition: object) -> Self:
-        """Only rows of which a condition is true; of a table, all others are deleted ones."""
+        """Keep only rows of which a condition is true; a table deletes all others."""
         return replace(self, steps=(*self.steps, Filter(Expression.of(condition, "filter"))))
 
     def select(self, *columns: object) -> Self:
-        """These columns; `key`, `time` and `headers` are the record's own and always there."""
+        """Keep these columns; `key`, `time` and `headers` are the record's own and always there."""
         step = Select(tuple(Expression.of(each, "select") for each in columns))
         names = [name_of(each.text) for each in step.expressions]
         if not names:
@@ -92,7 +92,7 @@ class Query:
 
     @property
     def title(self) -> str:
-        """How a sentence names it."""
+        """Its name in messages."""
         raise NotImplementedError
 
     @property
@@ -102,12 +102,12 @@ class Query:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """What it reads, tables first."""
+        """The topics that it reads, tables first."""
         raise NotImplementedError
 
     @property
     def columns(self) -> Columns:
-        """Its columns; None where only Spark can tell."""
+        """Its columns; None where only Spark knows them."""
         columns = self.own_columns
         for step in self.steps:
             if isinstance(step, Select):
@@ -116,7 +116,7 @@ class Query:
         return columns
 
     def refuse_missing(self, name: str, step: str) -> None:
-        """Refuse a name that is none of its columns, where they are known."""
+        """Refuse a name that is none of its columns, if they are known."""
         columns = self.columns
         known = {each.lower() for each in (*(columns or ()), *OWN)}
         if columns is not None and name.lower() not in known:
@@ -127,21 +127,21 @@ class Query:
             raise JobInvalid(message)
 
     def lines(self) -> list[str]:
-        """What it does, step by step."""
+        """Describe its steps, a line each."""
         return [str(step) for step in self.steps]
 
     def dataframe(self, spark: SparkSession, *, servers: str, tasks: int = 16) -> DataFrame:
-        """Its columns as a streaming DataFrame, in a session of yours; tombstones are left out."""
+        """Return its columns as a streaming DataFrame of your session, without tombstones."""
         make = load(_FRAME, extra="spark", needed_for="`dataframe`")
         return cast("DataFrame", make(self, spark, servers=servers, tasks=tasks))
 
     def explain(self) -> str:
-        """What is read, what becomes of it, and what is kept; nothing is touched."""
+        """Describe what it reads, computes and keeps; this connects to nothing."""
         return "\n".join([*(str(each) for each in self.sources), *self.lines()])
 
 
 def refuse_own(name: str, step: str) -> NoReturn:
-    """Refuse to call something computed by a name of the record's own."""
+    """Refuse to give a computed column a name of the record's own."""
     message = (
         f"`{step}` calls a column `{name}`, which is the record's own {name.lower()} and cannot be"
         " another; give it another name"
@@ -151,7 +151,7 @@ def refuse_own(name: str, step: str) -> NoReturn:
 
 @dataclass(frozen=True)
 class Source:
-    """A topic and what its values are."""
+    """A topic, and the schema of its values."""
 
     kind: Literal["stream", "table"]
     topic: str
@@ -165,7 +165,7 @@ class Source:
         return tuple(column_of(name) for name in names_of(self.schema))
 
     def __str__(self) -> str:
-        """What it is, for people."""
+        """Describe it in a line."""
         by = f"written by `{self.pipeline}`" if self.pipeline else "written by no pipeline"
         kept = "the latest row of each key"
         if self.retention_ms is not None:
@@ -176,7 +176,7 @@ class Source:
 
 
 def together(left: Query, right: Query) -> Columns:
-    """The columns of two queries beside each other."""
+    """Return the columns of two queries side by side."""
     if left.columns is None or right.columns is None:
         return None
     rights = (each for each in right.columns if each.lower() not in OWN)
@@ -195,7 +195,7 @@ def refuse_clash(left: Query, right: Query, step: str) -> None:
 
 
 def milliseconds(given: str | int, option: str, where: str) -> int:
-    """A duration as somebody wrote it."""
+    """Parse a duration as the user wrote it."""
     try:
         return parse_duration_ms(given)
     except DurationInvalid as error:

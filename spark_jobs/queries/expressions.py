@@ -1,7 +1,7 @@
-"""A query's expressions, evaluated by Spark on the rows of a stage.
+"""Evaluate a query's expressions by Spark on the rows of a stage.
 
-A stage's frame has rows of other kinds too: counts, late and dead records. They stay as they are in
-one column beside those that a user sees, and nothing of the user's is evaluated on them.
+A stage's frame has rows of other kinds too: counts, late and dead records. They stay unchanged in
+one column beside those that a user sees; the user's expressions are not evaluated on them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.queries.described import Source
 
     Place = tuple[str | int, ...] | Callable[[Column], Column]
-    """Where a column stands in a value that was parsed."""
+    """The place of a column in a parsed value."""
     Columns = Mapping[str, Place]
 
 _INNER, _CHOSEN, _ALIVE = "_headrace_row", "_headrace_chosen", "_headrace_alive"
@@ -50,11 +50,11 @@ _JSON = {
 
 @dataclass(frozen=True)
 class Visible:
-    """A stage's rows with the columns that a user sees."""
+    """The rows of a stage, with the columns that a user sees."""
 
     frame: DataFrame
     names: tuple[str, ...]
-    """The columns that a row is written with."""
+    """The columns that are written into a row's value."""
 
     @property
     def schema(self) -> StructType:
@@ -62,8 +62,8 @@ class Visible:
         return StructType([self.frame.schema[name] for name in self.names])
 
     def decoded(self, value: str, schema: StructType, columns: Columns | None = None) -> Visible:
-        """With the columns of a value of the stage behind them; those of its JSON if not said."""
-        # In a column of its own, or Spark would parse it anew for each field.
+        """Add the columns of a value of the stage; by default those of its JSON."""
+        # This is a column of its own, or Spark would parse it anew for each field.
         parsed = f"{_PARSED}_{value}"
         read = F.when(F.col(_ALIVE), JsonValue(schema).parse(F.col(_INNER)[value]))
         taken = columns or {column_of(name): (name,) for name in schema.names}
@@ -74,7 +74,7 @@ class Visible:
         )
 
     def stepped(self, steps: Iterable[Filter | Select]) -> Visible:
-        """What these steps make of them."""
+        """Apply steps to the rows."""
         visible = self
         for step in steps:
             with _told(step):
@@ -85,11 +85,11 @@ class Visible:
         return visible
 
     def value_of(self, column: str) -> Column:
-        """A column of rows that are alive, as the bytes of a key."""
+        """Return a column of the rows that are alive, as the bytes of a key."""
         return F.when(F.col(_ALIVE), F.col(f"`{column}`").cast("string").cast("binary"))
 
     def with_keys(self, column: str, header: str) -> DataFrame:
-        """The stage's own rows with another key, and the one that they had in a header."""
+        """Give the stage's rows another key, and keep their own in a header."""
         inner = F.col(_INNER)
         kept = F.struct(F.lit(header).alias("key"), inner["key"].alias("value"))
         none = F.array().cast("array<struct<key:string,value:binary>>")
@@ -102,9 +102,9 @@ class Visible:
         )
 
     def written(self, *, keeps_dropped: bool) -> DataFrame:
-        """The stage's own rows with what a user sees for their values.
+        """Write the columns that a user sees into the values of the stage's rows.
 
-        What a filter left out has no value then: it is deleted, or no longer there.
+        A row that a filter left out gets no value, which deletes it, or is removed.
         """
         columns = F.struct(*(F.col(f"`{name}`") for name in self.names))
         value = F.when(F.col(_ALIVE), F.to_json(columns, _JSON).cast("binary"))
@@ -116,13 +116,13 @@ class Visible:
         return visible.changed({"value": F.when(F.col(_CHOSEN), F.col(_ROW)).otherwise(inner)})
 
     def alone(self) -> DataFrame:
-        """The columns alone, of rows that are alive."""
+        """Return only the columns, of rows that are alive."""
         own = [F.col(name) for name in _NAMES_A_ROW if name not in self.names]
         columns = [F.col(f"`{name}`") for name in self.names]
         return self.frame.where(F.col(_ALIVE)).select(*own, *columns)
 
     def changed(self, changed: Mapping[str, Column]) -> DataFrame:
-        """The stage's own rows, with these columns changed."""
+        """Return the stage's rows with these columns changed."""
         inner = self.frame.schema[_INNER].dataType
         assert isinstance(inner, StructType)
         return self.frame.select(
@@ -130,14 +130,14 @@ class Visible:
         )
 
     def filtered(self, step: Filter) -> Visible:
-        """Only rows of which a condition is true are alive."""
+        """Leave alive only the rows of which a condition is true."""
         holds = F.when(F.col(_ALIVE), self._column(step.condition))
         _refuse_random(self.frame.select(holds), step)
         alive = F.coalesce(holds, F.lit(False))  # noqa: FBT003 (Spark's own way to say it)
         return replace(self, frame=self.frame.withColumn(_ALIVE, alive))
 
     def selected(self, step: Select) -> Visible:
-        """These columns and no others."""
+        """Keep these columns and no others."""
         columns = [
             column
             for each in step.expressions
@@ -180,7 +180,7 @@ class Visible:
 
 
 def _at(parsed: Column, place: Place) -> Column:
-    """What stands at a place in a value that was parsed."""
+    """Return the column at a place in a parsed value."""
     if callable(place):
         return place(parsed)
     for step in place:
@@ -189,7 +189,7 @@ def _at(parsed: Column, place: Place) -> Column:
 
 
 def visible_rows(frame: DataFrame, chosen: Column) -> Visible:
-    """A stage's rows, of which those that are chosen have columns."""
+    """Give columns to the chosen rows of a stage."""
     inner = frame.select(
         F.struct(*(F.col(name) for name in frame.columns)).alias(_INNER),
         F.coalesce(chosen, F.lit(False)).alias(_CHOSEN),  # noqa: FBT003 (as above)
@@ -208,7 +208,7 @@ def visible_rows(frame: DataFrame, chosen: Column) -> Visible:
 
 
 def struct_of(source: Source) -> StructType:
-    """The schema of a topic's values."""
+    """Return the schema of a topic's values."""
     if not isinstance(source.schema, str):
         return schema_of(source.schema)
     try:
@@ -229,7 +229,7 @@ def _refuse_random(frame: Any, step: Filter | Select) -> None:
 
 @contextmanager
 def _told(step: Filter | Select) -> Iterator[None]:
-    """What Spark refuses, as a sentence that names the step, and not as lines of a log too."""
+    """Raise Spark's refusal as a sentence that names the step, and keep it out of the log."""
     loggers = [PySparkLogger.getLogger(name) for name in _TELL_TOO]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -251,5 +251,5 @@ def _said_by(error: Exception) -> str:
 
 
 def empty_frame(spark: SparkSession, schema: str) -> DataFrame:
-    """No rows of these columns, to see what would become of some."""
+    """Make a frame of these columns without rows, to try steps on it."""
     return spark.createDataFrame([], schema)

@@ -1,4 +1,4 @@
-"""A query's file: SQL, the streams and tables that it names, and where its rows go."""
+"""Read a query's file: SQL, the streams and tables that it names, and its sink."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class StreamInput(Input):
     """A topic of records that happen."""
 
     pipeline: Name | None = BY_NAME
-    """Which pipeline writes it; `x` for a topic `x.cleaned` if not said, null for none."""
+    """The pipeline that writes it; `x` for a topic `x.cleaned` if not said, null for none."""
     columns: str = Field(alias="schema")
-    """What its values are, as DDL: `order_id STRING, quantity BIGINT`."""
+    """The columns of its values, as DDL: `order_id STRING, quantity BIGINT`."""
 
 
 class TableInput(StreamInput):
-    """A topic whose records say how the row of a key now stands."""
+    """A topic whose records tell the new row of a key."""
 
     retention_ms: DurationMs | None = None
     """How much of its past a table remembers, for a stream to look up there."""
@@ -44,12 +44,12 @@ class QueryFile(JobConfig):
     grace_ms: DurationMs | None = None
     """How long a record waits by its stream's own time; without it, until both have passed it."""
     corrections: bool = False
-    """Whether a record is told again when a row of the table comes late."""
+    """Whether a record is sent again when a row of the table comes late."""
     cold_history: TableFolder | None = None
-    """A Delta table of all rows there ever were, where older records look."""
+    """A Delta table of all rows there ever were, in which older records look up."""
 
     def described(self) -> Query:
-        """The query as Python would write it."""
+        """Return the query as Python would describe it."""
         sources: dict[str, Query] = {
             name: stream(one.topic, one.columns, pipeline=one.pipeline)
             for name, one in self.streams.items()
@@ -68,11 +68,11 @@ class QueryFile(JobConfig):
 
 
 OF_THE_QUERY = {"job", "query", "streams", "tables", "grace_ms", "corrections", "cold_history"}
-"""What the description says; all else is of any job."""
+"""The options that the description decides; the others belong to any job."""
 
 
 def query_schema() -> str:
-    """The JSON Schema of such files, for editors."""
+    """Return the JSON Schema of such files, for editors."""
     schema = QueryFile.model_json_schema(by_alias=True)
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 

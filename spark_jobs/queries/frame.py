@@ -1,4 +1,4 @@
-"""A query as a streaming DataFrame, in a session of somebody's own."""
+"""Turn a query into a streaming DataFrame of the user's own session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 
 def dataframe(query: Query, spark: SparkSession, *, servers: str, tasks: int) -> DataFrame:
-    """The columns of a query's rows, as they leave."""
+    """Return the columns of a query's rows, as they leave."""
     if spark.conf.get(_PROVIDER, None) != SETTINGS[_PROVIDER]:
         message = (
             f"a query keeps its state in RocksDB, and this session does not; set `{_PROVIDER}` to"

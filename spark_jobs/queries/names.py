@@ -1,4 +1,4 @@
-"""What columns are called, as far as it can be told without Spark."""
+"""Find the names of columns, as far as possible without Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pydantic import BaseModel
 
 OWN = ("key", "time", "headers")
-"""What every row has beside the columns of its value: the record's own key, time and headers."""
+"""The columns of every row beside those of its value: the record's own key, time and headers."""
 Schema = str | type[BaseModel]
 _FIRST = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")
 _ALIAS = re.compile(r".*\bAS\s+`?(\w+)`?\s*", re.IGNORECASE | re.DOTALL)
@@ -17,19 +17,19 @@ _PLAIN = re.compile(r"\w+")
 
 
 def names_of(schema: Schema) -> tuple[str, ...]:
-    """The fields of a schema, in their order."""
+    """Return the fields of a schema, in their order."""
     if isinstance(schema, str):
         return tuple(_names_in(schema))
     return tuple(field.alias or name for name, field in schema.model_fields.items())
 
 
 def column_of(field: str) -> str:
-    """What the column of a value's field is called; the plain names are the record's own."""
+    """Return the column of a value's field; the names of the record's own get a prefix."""
     return f"value_{field}" if field.lower() in OWN else field
 
 
 def name_of(expression: str) -> str | None:
-    """What the column of an expression is called, None where only Spark can tell."""
+    """Return the column name of an expression, None where only Spark knows it."""
     alias = _ALIAS.fullmatch(expression)
     if alias is not None:
         return alias[1]
@@ -38,7 +38,7 @@ def name_of(expression: str) -> str | None:
 
 
 def twice(names: Iterable[str]) -> str | None:
-    """A name that stands there twice for Spark, to which case says nothing; None if none does."""
+    """Return a name that stands there twice, ignoring case as Spark does; None if none does."""
     counted = Counter(name.lower() for name in names)
     return next((name for name, times in counted.items() if times > 1), None)
 

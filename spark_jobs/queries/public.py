@@ -1,4 +1,4 @@
-"""What a query is begun with, and where its rows go."""
+"""Functions that begin a query and name its sink."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from headrace.spark_jobs.queries.tables import Table
 
 CLEANED = ".cleaned"
 BY_NAME = "by the topic's name"
-"""Which pipeline writes a topic that is called as that pipeline's cleaned topic would be."""
+"""Names the pipeline whose cleaned topic would have the topic's name."""
 
 
 def stream(topic: str, schema: Schema, *, pipeline: str | None = BY_NAME) -> Stream:
-    """A topic of records that happen; `schema` is DDL or a model of pydantic's.
+    """Describe a topic of records that happen; `schema` is DDL or a model of pydantic's.
 
-    `x.cleaned` is taken to be written by the pipeline `x`, whose promises release what waits; name
-    another `pipeline`, or None where no sidecar writes the topic.
+    By default the pipeline `x` writes `x.cleaned`, and its progress releases the records that wait.
+    Name another `pipeline`, or None if no sidecar writes the topic.
     """
     return Stream(source=_source("stream", topic, schema, pipeline))
 
@@ -33,7 +33,7 @@ def table(
     retention: str | int | None = None,
     pipeline: str | None = BY_NAME,
 ) -> Table:
-    """A topic whose records say how the row of a key now stands; without a value it is deleted.
+    """Describe a topic whose records tell the new row of a key; one without a value deletes it.
 
     With a `retention` the table remembers so much of its past, before its newest record.
     """
@@ -61,27 +61,27 @@ def _source(kind: Any, topic: str, schema: Schema, pipeline: str | None) -> Sour
 
 @dataclass(frozen=True)
 class Sink:
-    """Where rows go, as a job's file says it."""
+    """The sink of a query's rows, as in a job's file."""
 
     kind: Literal["kafka", "delta", "parquet", "console"]
     options: Mapping[str, Any]
 
 
 def kafka(topic: str, *, partitions: int = 4) -> Sink:
-    """A topic, made where it is missing."""
+    """Write to a topic, which is created if it is missing."""
     return Sink("kafka", {"topic": topic, "partitions": partitions})
 
 
 def delta(folder: str, *, mode: Literal["append", "upsert"] = "append") -> Sink:
-    """A Delta table; by `upsert` the last row of a key takes the place of all others."""
+    """Write to a Delta table; by `upsert` the last row of a key replaces all others."""
     return Sink("delta", {"folder": folder, "mode": mode})
 
 
 def parquet(folder: str) -> Sink:
-    """A folder of Parquet files."""
+    """Write to a folder of Parquet files."""
     return Sink("parquet", {"folder": folder})
 
 
 def console() -> Sink:
-    """The terminal, for a look."""
+    """Write to the terminal, for a look."""
     return Sink("console", {})

@@ -1,8 +1,8 @@
-"""SQL as the same descriptions: one SELECT over streams and tables that have names.
+"""Turn SQL into the same descriptions: one SELECT over streams and tables that have names.
 
     FROM orders o JOIN prices FOR SYSTEM_TIME AS OF o.time AS p ON o.product = p.key    join_as_of
-    FROM orders o JOIN customers c ON o.customer = c.key                               join_on
-    FROM a JOIN b ON a.key = b.key                                                     join
+    FROM orders o JOIN customers c ON o.customer = c.key                                join_on
+    FROM a JOIN b ON a.key = b.key                                                      join
 
 The temporal join is the standard's, which Spark's SQL lacks. Expressions are Spark's.
 """
@@ -42,7 +42,7 @@ def sql(
     history: str | None = None,
     **sources: Query,
 ) -> Query:
-    """What a SELECT says of streams and tables; they are named as it names them.
+    """Describe the query of a SELECT over streams and tables that have these names.
 
     `grace`, `corrections` and `history` are those of `join_as_of`.
     """
@@ -71,10 +71,10 @@ class _Selection:
         self._sources = sources
         self._waits = waits
         self._aliases: dict[str, str] = {}
-        """The alias that every table has, by its lower case; the first one's row gives the key."""
+        """The alias of every table, in lower case; the row of the first one has the key."""
 
     def query(self) -> Query:
-        """The description, clause by clause."""
+        """Describe the query, clause by clause."""
         self._refuse_clauses()
         query: Any = self._joined()
         where = self._select.args.get("where")
@@ -139,7 +139,7 @@ class _Selection:
         return cast("Query", left.join_on(right, on, how=how))
 
     def _met_by(self, join: exp.Join, alias: str, text: str) -> str | None:
-        """The column on the left by which rows meet the right one's key; None for the key."""
+        """Return the left column that meets the right one's key; None for the left key."""
         on = join.args.get("on")
         sides: list[Any] = [on.left, on.right] if isinstance(on, exp.EQ) else []
         columns = [side for side in sides if _is_column(side)]
@@ -197,7 +197,7 @@ class _Selection:
         return table.select("*", f"{text} AS {name}"), Aggregate(kind, name, f"{kind}{name}")
 
     def _text(self, found: exp.Expression) -> str:
-        """An expression without the aliases before its columns."""
+        """Return an expression without the aliases before its columns."""
         first = next(iter(self._aliases), "")
         bare = found.copy()
         for column in [bare, *bare.find_all(exp.Column)]:

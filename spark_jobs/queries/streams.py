@@ -1,4 +1,4 @@
-"""Streams: records that happen, each of which may look up in a table as of its own time."""
+"""Streams: records that happen; each may look up in a table as of its own time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Stream(Query):
 
     @property
     def title(self) -> str:
-        """How a sentence names it."""
+        """Its name in messages."""
         return f"the stream `{self.source.topic}`"
 
     @property
@@ -37,7 +37,7 @@ class Stream(Query):
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Itself."""
+        """The stream's own topic."""
         return (self.source,)
 
     def join_as_of(
@@ -50,14 +50,14 @@ class Stream(Query):
         corrections: bool = False,
         history: str | None = None,
     ) -> JoinedStream:
-        """Each record with the row that a table had at the record's own time.
+        """Join each record with the row that a table had at the record's own time.
 
         Args:
-            table: A table that remembers its past: one that was given a `retention`.
-            on: The column of this stream that says the table's key; the record's key if not said.
+            table: A table that remembers its past: one with a `retention`.
+            on: The column of this stream that has the table's key; the record's key if not said.
             how: Whether a record without a row is left out, or stands alone.
             grace: Wait so long by the stream's own time; else until both inputs have passed it.
-            corrections: Tell a record again when a row comes late.
+            corrections: Send a record again when a row comes late.
             history: A folder for a Delta table of all rows there ever were, for older records.
         """
         step = f"{self.title} joined as of"
@@ -91,7 +91,7 @@ class Stream(Query):
         )
 
     def group_by(self, *columns: str) -> NoReturn:  # noqa: ARG002
-        """Refused: sums of a stream are the sidecar's."""
+        """Refuse: a sidecar aggregates streams."""
         message = (
             f"{self.title} cannot be grouped, for its records are never taken back; aggregate it in"
             " its pipeline, or read the topic as a table"
@@ -99,7 +99,7 @@ class Stream(Query):
         raise JobInvalid(message)
 
     def join(self, *_other: object, **_options: object) -> NoReturn:
-        """Refused: a stream has no rows that could change."""
+        """Refuse: a stream has no rows that could change."""
         message = f"{self.title} cannot be joined as a table; `join_as_of` looks up in one"
         raise JobInvalid(message)
 
@@ -120,21 +120,21 @@ class JoinedStream(Query):
 
     @property
     def title(self) -> str:
-        """How a sentence names it."""
+        """Its name in messages."""
         return f"`{self.stream.source.topic}` joined as of `{self.table.source.topic}`"
 
     @property
     def own_columns(self) -> Columns:
-        """The stream's and the table's."""
+        """The columns of the stream and of the table."""
         return together(self.stream, self.table)
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The table, which goes first on equal times, and the stream."""
+        """The table, which goes first at equal times, and the stream."""
         return (self.table.source, self.stream.source)
 
     def filter(self, condition: object) -> Self:
-        """Only rows of which a condition is true."""
+        """Keep only rows of which a condition is true."""
         if self.corrections:
             message = (
                 f"{self.title} is told again with `corrections`, and a `filter` behind it would"
@@ -144,7 +144,7 @@ class JoinedStream(Query):
         return super().filter(condition)
 
     def lines(self) -> list[str]:
-        """What it does, step by step."""
+        """Describe its steps, a line each."""
         waits = "until both inputs have passed its time"
         if self.grace_ms is not None:
             waits = f"for {format_duration_ms(self.grace_ms)} of the stream's own time"
@@ -159,7 +159,7 @@ class JoinedStream(Query):
         ]
 
     def join_as_of(self, table: object, **_options: object) -> NoReturn:  # noqa: ARG002
-        """Refused: a query has one look-up."""
+        """Refuse: a query has one look-up."""
         message = (
             f"{self.title} cannot look up once more in the same query; write it to a topic, and"
             " join that by a query of its own"
@@ -167,7 +167,7 @@ class JoinedStream(Query):
         raise JobInvalid(message)
 
     def group_by(self, *columns: str) -> NoReturn:  # noqa: ARG002
-        """Refused: what was joined is a stream."""
+        """Refuse: a joined stream is still a stream."""
         message = (
             f"{self.title} is a stream and cannot be grouped; write it to a topic, and aggregate"
             " that in a pipeline, or read it as a table"

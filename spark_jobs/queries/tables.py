@@ -21,19 +21,19 @@ from headrace.spark_jobs.queries.names import OWN, name_of, twice
 
 @dataclass(frozen=True, kw_only=True)
 class ReadTable(Query):
-    """What all tables can do, read from a topic or computed."""
+    """The methods of every table, read from a topic or computed."""
 
     def join(self, other: ReadTable, *, how: Literal["inner", "left", "outer"] = "inner") -> Any:
-        """Rows of two tables with one key, again whenever one of the two changes."""
+        """Join the rows of two tables with one key, again whenever one of the two changes."""
         return self._joined(other, None, how, ("inner", "left", "outer"))
 
     def join_on(self, other: ReadTable, on: str, *, how: JoinHow = "inner") -> Any:
-        """Each row with the row of another table whose key a column says."""
+        """Join each row with the row of another table whose key is in a column."""
         self.refuse_missing(on, "join_on")
         return self._joined(other, on, how, ("inner", "left"))
 
     def group_by(self, *columns: str) -> Groups:
-        """Rows by the values of columns, to be folded by `agg`."""
+        """Group rows by the values of columns, for `agg` to fold them."""
         if not columns:
             message = f"`group_by` of {self.title} names no column; name at least one"
             raise JobInvalid(message)
@@ -46,7 +46,7 @@ class ReadTable(Query):
         return Groups(self, columns)
 
     def join_as_of(self, *_other: object, **_options: object) -> NoReturn:
-        """Refused: a table's rows happen at no time of their own."""
+        """Refuse: the rows of a table have no time of their own."""
         message = f"{self.title} is a table; `join_as_of` stands on a stream: read it as one"
         raise JobInvalid(message)
 
@@ -64,7 +64,7 @@ class ReadTable(Query):
         return JoinedTable(left=self, right=other, on=on, how=how)
 
     def refuse_steps(self, step: str) -> None:
-        """Refuse what stands between two steps of one query and would need a topic there."""
+        """Refuse a step between two steps of one query that would need a topic there."""
         if self.steps and not isinstance(self, Table):
             message = (
                 f"`{self.steps[-1]}` stands between {self.title} and `{step}`; write it before the"
@@ -75,13 +75,13 @@ class ReadTable(Query):
 
 @dataclass(frozen=True, kw_only=True)
 class Table(ReadTable):
-    """A topic whose records say how the row of a key now stands."""
+    """A topic whose records tell the new row of a key."""
 
     source: Source
 
     @property
     def title(self) -> str:
-        """How a sentence names it."""
+        """Its name in messages."""
         return f"the table `{self.source.topic}`"
 
     @property
@@ -91,7 +91,7 @@ class Table(ReadTable):
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Itself."""
+        """The table's own topic."""
         return (self.source,)
 
 
@@ -106,21 +106,21 @@ class JoinedTable(ReadTable):
 
     @property
     def title(self) -> str:
-        """How a sentence names it."""
+        """Its name in messages."""
         return f"{self.left.title} joined with {self.right.title}"
 
     @property
     def own_columns(self) -> Columns:
-        """The left one's and the right one's."""
+        """The columns of both sides."""
         return together(self.left, self.right)
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Those of both."""
+        """The sources of both sides."""
         return (*self.left.sources, *self.right.sources)
 
     def lines(self) -> list[str]:
-        """What it does, step by step."""
+        """Describe its steps, a line each."""
         step = "join" if self.on is None else f"join_on({self.on})"
         lines = [*_lines_of(self.left), *_lines_of(self.right)]
         return [*lines, f"{step} {self.how}", *super().lines()]
@@ -128,13 +128,13 @@ class JoinedTable(ReadTable):
 
 @dataclass(frozen=True)
 class Groups:
-    """A table's rows by the values of columns."""
+    """A table's rows, grouped by the values of columns."""
 
     table: ReadTable
     by: tuple[str, ...]
 
     def agg(self, *unnamed: Aggregate, **named: Aggregate) -> GroupedTable:
-        """What each group's rows are folded into; a name stands before each, or in `.alias`."""
+        """Fold the rows of each group; a keyword or `.alias` names each aggregate."""
         aggregates = {each.name: each for each in unnamed}
         aggregates |= {name: each.alias(name) for name, each in named.items()}
         step = f"group_by({', '.join(self.by)})"
@@ -155,7 +155,7 @@ class Groups:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedTable(ReadTable):
-    """A row a group: what it is grouped by, and its aggregates."""
+    """A row for each group: the columns it is grouped by, and its aggregates."""
 
     table: ReadTable
     by: tuple[str, ...]
@@ -163,21 +163,21 @@ class GroupedTable(ReadTable):
 
     @property
     def title(self) -> str:
-        """How a sentence names it."""
+        """Its name in messages."""
         return f"{self.table.title} grouped by {', '.join(f'`{each}`' for each in self.by)}"
 
     @property
     def own_columns(self) -> Columns:
-        """What it is grouped by, and its aggregates."""
+        """The columns it is grouped by, and its aggregates."""
         return (*(each for each in self.by if each not in OWN), *(a.name for a in self.aggregates))
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Those of what is grouped."""
+        """The sources of the grouped table."""
         return self.table.sources
 
     def lines(self) -> list[str]:
-        """What it does, step by step."""
+        """Describe its steps, a line each."""
         folded = ", ".join(str(each) for each in self.aggregates)
         step = f"group_by({', '.join(self.by)}).agg({folded}); state: a row a group"
         return [*_lines_of(self.table), step, *super().lines()]

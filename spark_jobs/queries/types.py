@@ -1,4 +1,4 @@
-"""Of what types columns are, and which may be grouped by, folded and met by."""
+"""Find the types of columns, and refuse those that cannot be grouped by, folded or joined on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GROUPS = (*_WHOLE, *_TEXTS, spark.DecimalType, spark.BooleanType)
 
 
 def type_of(schema: StructType, name: str, step: str) -> spark.DataType:
-    """The type of a column by which rows meet, which must be one of single values."""
+    """Return the type of a column by which rows meet; refuse one that is not a single value."""
     found = [field.dataType for field in schema.fields if field.name.lower() == name.lower()]
     if not found:
         names = ", ".join(f"`{field.name}`" for field in schema.fields)
@@ -39,7 +39,7 @@ def type_of(schema: StructType, name: str, step: str) -> spark.DataType:
 
 
 def folded(aggregate: Aggregate, schema: StructType) -> Folded:
-    """An aggregate of a table's columns, refused where nothing could be taken out again."""
+    """Return an aggregate of a table's columns; refuse one that cannot take rows out exactly."""
     if aggregate.column is None:
         return Folded(aggregate.kind, "number", counts_rows=True)
     if aggregate.kind == "count":
@@ -71,12 +71,12 @@ def _column_type(aggregate: Aggregate, schema: StructType) -> spark.DataType:
 
 
 def read_as(array: str, place: int, kind: spark.DataType) -> Callable[[Column], Column]:
-    """A text of a group, as the type that it had; null where it does not fit."""
+    """Read a text of a group as its original type; null if it does not fit."""
     return lambda parsed: parsed[array][place].try_cast(kind)
 
 
 def result_of(place: int, aggregate: Aggregate, schema: StructType) -> Callable[[Column], Column]:
-    """An aggregate with the type that Spark gives it; null where it does not fit."""
+    """Read an aggregate with the type that Spark gives it; null if it does not fit."""
     if aggregate.kind == "count":
         return read_as("a", place, spark.LongType())
     kind = _column_type(aggregate, schema)
@@ -95,7 +95,7 @@ def _sum_type(kind: spark.DataType) -> spark.DataType:
 
 
 def _quotient(text: Column, kind: spark.DataType) -> Column:
-    """An average: of whole numbers a double, of decimals one with four more digits."""
+    """Divide an average: into a double for whole numbers, else a decimal with four more digits."""
     total, rows = F.split_part(text, F.lit("/"), F.lit(1)), F.split_part(text, F.lit("/"), F.lit(2))
     if not isinstance(kind, spark.DecimalType):
         return F.try_divide(total.try_cast("double"), rows.try_cast("double"))

@@ -1,7 +1,7 @@
-"""Cleaned topics as frames: what a record is, how far a topic is, and what a row is made of.
+"""Read cleaned topics as frames, with their progress, and decode their values.
 
 The law of this folder
-    1. Only committed records are read, and none is left out in silence.
+    1. Only committed records are read, and no record is left out in silence.
     2. Keys and values stay bytes until the job wants columns; a tombstone stays a null.
-    3. What cannot be read is marked dead and goes on, with the headers of a dead letter.
+    3. An unreadable record is marked dead and goes on, with the headers of a dead letter.
 """

@@ -1,6 +1,7 @@
-"""How much of each topic a micro-batch takes, so that memory is bounded and topics stay in step.
+"""Bound how much of each topic a micro-batch takes: memory is bounded, and topics stay in step.
 
-Spark counts offsets alone, so a bound in bytes is one in records by what the last ones weighed.
+Spark only counts offsets, so a bound in bytes becomes one in records by the weight of the last
+ones.
 """
 
 from __future__ import annotations
@@ -18,26 +19,25 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.read.source import Place, Source
 
 _SAMPLE = 100
-"""So many of the last offsets of each partition are weighed."""
+"""How many of the last offsets of each partition are weighed."""
 _LEAST = 10
-"""A topic with little in it may still bring a tenth of what it could bring alone."""
+"""A topic with few records may still bring a tenth of what it could bring alone."""
 
 
 class Size(NamedTuple):
-    """What there is of a topic."""
+    """How many records a topic has, and their weight."""
 
     records: int
     record_bytes: int | None
-    """What one weighs on average; None where there is none to weigh."""
+    """The average weight of a record; None if there is none to weigh."""
 
 
 def bounds_of(
     sizes: Mapping[str, Size], batch_records: int | None, batch_bytes: int | None
 ) -> dict[str, int]:
-    """By topic, how many records a micro-batch takes; of a topic without a bound all.
+    """Return, by topic, how many records a micro-batch takes; topics without a bound are left out.
 
-    What is there is taken of all topics in equally many micro-batches, so that none is read far
-    ahead of another.
+    All topics are read in equally many micro-batches, so that none is read far ahead of another.
     """
     most: dict[str, int] = {}
     for topic, size in sizes.items():
@@ -58,7 +58,7 @@ def bounds_of(
 def sizes_of(
     spark: SparkSession, source: Source, firsts: Mapping[Place, int], ends: Mapping[Place, int]
 ) -> dict[str, Size]:
-    """What there is of each topic, by where its partitions begin and end."""
+    """Return the size of each topic, from the first and end offsets of its partitions."""
     sizes: dict[str, Size] = {}
     for topic in {topic for topic, _ in ends}:
         own = {place: end for place, end in ends.items() if place[0] == topic}

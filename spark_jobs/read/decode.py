@@ -1,7 +1,7 @@
-"""Bytes as columns: JSON and Avro, natively, and what becomes of rows that are neither.
+"""Decode JSON and Avro natively into columns, and mark values that are neither as dead.
 
-Rows are checked before they are processed, so that nothing unreadable gets into state; behind the
-operators `decoded` makes columns of what was checked.
+Rows are checked before they are processed, so that nothing unreadable gets into state. Behind the
+operators, `decoded` turns checked values into columns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _CORRUPT = "headrace_corrupt"
 _FRAME_BYTES = 5
-"""What a registry's clients write before Avro: a zero byte, and the schema's number."""
+"""A registry's clients write this before Avro: a zero byte, and the schema's number."""
 _COUNT_BYTES = 8
 _BYTES_MAX = (1 << 31) - 1
 
@@ -46,19 +46,19 @@ class JsonValue:
     schema: StructType
 
     def parse(self, column: Column) -> Column:
-        """The columns as one struct, and one more that says what of the bytes is no such value."""
+        """Parse into one struct of the columns, and one more for bytes that are no such value."""
         corrupt = StructType([*self.schema.fields]).add(_CORRUPT, StringType())
         options = {
             "columnNameOfCorruptRecord": _CORRUPT,
             "mode": "PERMISSIVE",
-            # JSON has double quotes alone and no NaN, and so have those who read it in Python.
+            # JSON has only double quotes and no NaN; jobs that parse it in Python agree.
             "allowSingleQuotes": "false",
             "allowNonNumericNumbers": "false",
         }
         return F.from_json(column.cast("string"), corrupt, options)
 
     def whole(self, parsed: Column) -> Column:
-        """Of what was parsed, the columns as one struct; null where the bytes are not such."""
+        """Return the parsed columns as one struct; null if the bytes are no such value."""
         columns = F.struct(*(parsed[f.name].alias(f.name) for f in self.schema.fields))
         return F.when(parsed[_CORRUPT].isNull(), columns)
 
@@ -69,12 +69,12 @@ class AvroValue:
 
     schema: StructType
     written: str | None = None
-    """The schema it is written in, where nothing stands before it."""
+    """The schema it is written in, if no number stands before it."""
     registered: Mapping[int, str] = field(default_factory=dict)
-    """The schemas it is written in by their numbers in a registry, where those stand before it."""
+    """The schemas it may be written in, by the number from a registry that stands before it."""
 
     def parse(self, column: Column) -> Column:
-        """The columns as one struct, null where the bytes are not such a value."""
+        """Parse into one struct of the columns, null if the bytes are no such value."""
         if self.written is not None:
             return self._named(from_avro(column, self.written, {"mode": "PERMISSIVE"}))
         framed = (F.length(column) >= _FRAME_BYTES) & (F.substring(column, 1, 1) == F.lit(b"\0"))
@@ -87,11 +87,11 @@ class AvroValue:
         return read
 
     def whole(self, parsed: Column) -> Column:
-        """What was parsed."""
+        """Return the parsed struct."""
         return parsed
 
     def _named(self, read: Column) -> Column:
-        # What no cast can make of it is null, as a field that is missing.
+        # A value that cannot be cast is null, like a missing field.
         columns = [read[f.name].try_cast(f.dataType).alias(f.name) for f in self.schema.fields]
         return F.when(read.isNotNull(), F.struct(*columns))
 
@@ -104,12 +104,12 @@ class CountValue:
     """No columns: it is one number."""
 
     def parse(self, column: Column) -> Column:
-        """The number, null where the bytes are none."""
+        """Parse the number, null if the bytes are no count."""
         is_count = (F.length(column) == _COUNT_BYTES) & (F.substring(column, 1, 1) < F.lit(b"\x80"))
         return F.when(is_count, unsigned(column))
 
     def whole(self, parsed: Column) -> Column:
-        """What was parsed."""
+        """Return the parsed number."""
         return parsed
 
 
@@ -117,11 +117,11 @@ Format = JsonValue | AvroValue | CountValue
 
 
 def checked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool = True) -> DataFrame:
-    """Records, the unreadable ones marked dead: `aside` says so, and headers say why.
+    """Mark the unreadable records as dead: `aside` has the verdict, and headers have the reason.
 
-    `formats` are by input; an input without one is not looked into. A tombstone is readable.
+    `formats` are by input; values of an input without one are not decoded. A tombstone is readable.
     """
-    # In columns of their own, or Spark would parse a value anew for each question about it.
+    # These are columns of their own, or Spark would parse a value anew for each use.
     parsed = {
         f"_parsed_{number}": F.when(F.col("input") == number, each.parse(F.col("value")))
         for number, each in formats.items()
@@ -150,19 +150,19 @@ def checked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool = 
 
 
 def decoded(frame: DataFrame, column: str, as_format: Format, name: str | None = None) -> DataFrame:
-    """A frame with a column of bytes as typed columns in one struct, tombstones as nulls."""
+    """Turn a column of bytes into one struct of typed columns, tombstones into nulls."""
     parsed = frame.withColumn("_parsed", as_format.parse(F.col(column)))
     return parsed.withColumn(name or column, as_format.whole(F.col("_parsed"))).drop("_parsed")
 
 
 def readable(records: DataFrame, as_format: Format) -> DataFrame:
-    """The records that `checked` lets pass, tombstones too."""
+    """Keep the records that `checked` does not mark, tombstones too."""
     parsed = records.withColumn("_parsed", as_format.parse(F.col("value")))
     return parsed.where(_problem(as_format, F.col("_parsed")).isNull()).drop("_parsed")
 
 
 def _problem(value: Format, parsed: Column) -> Column:
-    """What is wrong with a value, in words; null where nothing is."""
+    """Describe the problem of a value in words; null if there is none."""
     read = value.whole(parsed)
     problem = F.when(read.isNull(), F.lit("the value cannot be read as the schema says"))
     for each in value.schema.fields:
@@ -173,7 +173,7 @@ def _problem(value: Format, parsed: Column) -> Column:
 
 
 def _dead_headers() -> Column:
-    """The record's own headers, and behind them those of a dead letter."""
+    """Return the record's own headers, and behind them those of a dead letter."""
     texts = {
         EXCEPTION_HEADER: F.lit(""),
         MESSAGE_HEADER: F.col("_problem"),

@@ -1,4 +1,4 @@
-"""From a pydantic model to a Spark schema: exact, or refused with the field's name."""
+"""Turn a pydantic model into a Spark schema, exactly, or refuse it with the field's name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DIGITS_MAX = 38
 
 
 class _Kind(NamedTuple):
-    """What a field holds, without what may be added to it."""
+    """The type of a field, without `Annotated` and `Optional`."""
 
     annotation: Any
     nullable: bool
@@ -36,7 +36,7 @@ class _Kind(NamedTuple):
 
 
 def schema_of(model: type[BaseModel]) -> spark.StructType:
-    """The columns of a model, by the names that its fields have in a value."""
+    """Return the columns of a model, by the names that its fields have in a value."""
     return _struct(model, model.__name__)
 
 

@@ -1,4 +1,4 @@
-"""Where topics are read, by Spark's own Kafka client, and what stands in them."""
+"""Read topics by Spark's own Kafka client, and ask brokers about them."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ if TYPE_CHECKING:
 _POLL_RECORDS = 5_000
 _CLIENTS = "org.apache.kafka.clients.admin"
 Place = tuple[str, int]
-"""A topic and a partition of it."""
+"""A topic and the number of a partition."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where topics are read, and how."""
+    """The brokers to read topics from, and the settings to do it with."""
 
     servers: str
     options: Mapping[str, str] = field(default_factory=dict)
     """Kafka's own settings, such as `kafka.security.protocol`."""
     batch_records: int | None = None
-    """At most so many records of a topic a batch, all that there are without it."""
+    """How many records of a topic a micro-batch takes at most; None takes all."""
     batch_bytes: int | None = None
-    """The same in bytes, by what a topic's last records weigh."""
+    """The same in bytes, by the weight of a topic's last records."""
 
     def described(self) -> dict[str, str]:
-        """As options of Spark's source."""
+        """Return the options of Spark's source."""
         return {
             "kafka.bootstrap.servers": self.servers,
             "kafka.isolation.level": "read_committed",
             "includeHeaders": "true",
             "failOnDataLoss": "true",
-            # After each poll Spark asks the broker where the partition begins and ends.
+            # After each poll Spark asks the broker for the first and last offset of the partition.
             "kafka.max.poll.records": str(_POLL_RECORDS),
             **self.options,
         }
 
 
 class Brokers:
-    """What brokers say of topics, asked by the client that Spark reads with."""
+    """Asks brokers about topics, by the client that Spark reads with."""
 
     def __init__(self, jvm: Any, admin: Any) -> None:
         self._jvm = jvm
         self._admin = admin
 
     def missing(self, topics: Iterable[str]) -> list[str]:
-        """Which of these topics there are not."""
+        """Return those of these topics that do not exist."""
         present = self._admin.listTopics().names().get()
         return [topic for topic in topics if not present.contains(topic)]
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
-        """How many partitions each of these topics has."""
+        """Return how many partitions each of these topics has."""
         wanted = self._jvm.java.util.ArrayList()
         for topic in topics:
             wanted.add(topic)
@@ -64,7 +64,7 @@ class Brokers:
     def offsets(
         self, places: Iterable[Place], which: Literal["earliest", "latest"]
     ) -> dict[Place, int]:
-        """Where each of these partitions begins, or ends."""
+        """Return the first or the end offset of each of these partitions."""
         found_by = self._jvm.org.apache.kafka.common.TopicPartition
         asked = {place: found_by(*place) for place in places}
         specs = self._jvm.java.util.HashMap()
@@ -76,7 +76,7 @@ class Brokers:
 
 @contextmanager
 def asking(spark: SparkSession, source: Source) -> Iterator[Brokers]:
-    """The brokers of a source, to be asked."""
+    """Open a client of a source's brokers, and close it afterwards."""
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to the classes it loaded)
     settings = jvm.java.util.HashMap()
     for name, value in source.described().items():

@@ -1,12 +1,12 @@
-"""Cleaned topics as a frame of records, and how far they are as a frame of progress.
+"""Cleaned topics as a frame of records, and their progress as another frame.
 
     records    input, topic, partition, offset, timestamp_ms, key, value, headers
     progress   topic, partition, offset, progress_ms, cleaned_offset, stream_time_ms, is_idle
 
-A sidecar writes progress in the transaction of the records it speaks of, and either may be seen
-first. So a row of progress says which record is the last that belongs before it, and the operators
-wait until the partition is read up to there: in whatever order brokers are asked, and however few
-records a batch may take.
+A sidecar writes progress in the transaction of the records that it is about, but a reader may see
+either first. So a row of progress names the last record that belongs before it, and the operators
+wait until the partition is read up to that record. They do so in whatever order Spark asks brokers,
+and however few records a micro-batch takes.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _PROGRESS_SCHEMA = (
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What was read."""
+    """The frames of cleaned topics, and the first offsets of their partitions."""
 
     records: DataFrame
     progress: DataFrame | None
     partitions: Mapping[int, int]
-    """By input, how many partitions say how far they are; zero where none does."""
+    """By input, how many partitions have progress; zero for an input without a pipeline."""
     begins: Mapping[str, int]
-    """The first offset of each partition that says how far it is, by `place_of`."""
+    """The first offset of each partition that has progress, by `place_of`."""
     firsts: Mapping[str, Sequence[int]]
     """The first offset of each partition, by topic."""
 
 
 def read_cleaned(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic]) -> Cleaned:
-    """The topics as streaming frames, refused where they are not what the job expects."""
+    """Read the topics as streaming frames; refuse topics that the job does not expect."""
     told = _told(topics)
     with asking(spark, source) as brokers:
         for name in brokers.missing(_names(topics)):
@@ -75,7 +75,7 @@ def read_cleaned(spark: SparkSession, source: Source, topics: Sequence[CleanedTo
 
 
 def awaited(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic]) -> str | None:
-    """Which topic its sidecar has not begun to write, as a sentence; None where all have."""
+    """Name the topic that its sidecar has not begun to write, in a sentence; None if all have."""
     told = _told(topics)
     with asking(spark, source) as brokers:
         for name in brokers.missing(_names(told)):
@@ -90,12 +90,12 @@ def awaited(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic])
 
 
 def _told(topics: Sequence[CleanedTopic]) -> list[CleanedTopic]:
-    """Those whose sidecars say how far they are."""
+    """Return the topics that have progress."""
     return [topic for topic in topics if topic.pipeline is not None]
 
 
 def _names(topics: Sequence[CleanedTopic]) -> list[str]:
-    """The topics, and those of their progress."""
+    """Return the names of the topics, and of their progress topics."""
     progress = [progress_topic(topic.topic).name for topic in _told(topics)]
     return [*(topic.topic for topic in topics), *progress]
 
@@ -103,7 +103,7 @@ def _names(topics: Sequence[CleanedTopic]) -> list[str]:
 def _bounds(
     spark: SparkSession, source: Source, brokers: Brokers, firsts: Mapping[str, Sequence[int]]
 ) -> dict[str, int]:
-    """How many records of each topic a micro-batch takes."""
+    """Return how many records of each topic a micro-batch takes."""
     if source.batch_records is None and source.batch_bytes is None:
         return {}
     begins = {(topic, at): first for topic, each in firsts.items() for at, first in enumerate(each)}
@@ -159,7 +159,7 @@ def _progress(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic
 
 
 def _first_offsets(brokers: Brokers, topics: Sequence[CleanedTopic]) -> dict[str, list[int]]:
-    """Where each topic's partitions begin."""
+    """Return the first offsets of each topic's partitions."""
     sizes = brokers.partitions(topic.topic for topic in topics)
     places = [(name, number) for name, size in sizes.items() for number in range(size)]
     firsts = brokers.offsets(places, "earliest")

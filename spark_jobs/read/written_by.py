@@ -1,4 +1,4 @@
-"""Which pipeline writes a cleaned topic, and whether it is the one that a job relies on."""
+"""Find the pipeline that writes a cleaned topic, and check that the job relies on that one."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ if TYPE_CHECKING:
 
 _STRETCH = 1_000
 _LONGER = 8
-"""How much longer each further stretch is that is searched from the end of a topic."""
+"""How many times longer each further stretch is, in the search from the end of a topic."""
 
 
 @dataclass(frozen=True)
 class CleanedTopic:
-    """One input of a job, and what the job relies on."""
+    """One input of a job, and the pipeline that the job relies on."""
 
     input: int
     """Its number; on ties the lowest goes first, so tables stand before streams."""
     topic: str
     pipeline: str | None = None
-    """Which pipeline must have written it; None where no sidecar did, and it has no progress."""
+    """The pipeline that must have written it; None if no sidecar did, and it has no progress."""
     expected: Mapping[str, Any] = field(default_factory=dict)
-    """What the pipeline's file must say, as far as the job relies on it."""
+    """The options that the job relies on in the pipeline's file."""
 
 
 def find_pipeline(
     spark: SparkSession, source: Source, brokers: Brokers, topic: CleanedTopic
 ) -> CleanedBy | None:
-    """Which pipeline a topic says it is written by: the last one that said so, None so far.
+    """Find the last pipeline that a topic names as its writer, None if it names none yet.
 
-    A sidecar says so once a start, so it stands anywhere: it is looked for from the end.
+    A sidecar writes its name once a start, so the row may be anywhere; the search begins at the
+    end.
     """
     place = progress_topic(topic.topic).name, 0
     (first,) = brokers.offsets([place], "earliest").values()
@@ -75,7 +76,7 @@ def _last_row(
 
 
 def verify(topic: CleanedTopic, found: CleanedBy | None) -> None:
-    """Refuse what a job does not expect."""
+    """Refuse a topic that another pipeline writes than the job expects."""
     if found is None:
         raise _refusal(topic, "does not say which pipeline writes it", "start its sidecar first")
     if found.layout > LAYOUT:
@@ -91,7 +92,7 @@ def verify(topic: CleanedTopic, found: CleanedBy | None) -> None:
 
 
 def _differences(wanted: Any, said: Any, path: str) -> list[tuple[str, Any, Any]]:
-    """Where what is said differs from what is wanted, as far as that goes."""
+    """Return the paths at which a pipeline's options differ from the wanted ones."""
     if isinstance(wanted, Mapping) and isinstance(said, Mapping):
         return [
             each

@@ -27,14 +27,14 @@ ROWS = (JOINED, CORRECTED, CHANGED)
 
 @dataclass(frozen=True)
 class Targets:
-    """The topics of a job's rows, None where they do not go to Kafka."""
+    """The topics of a job's rows, None for rows that do not go to Kafka."""
 
     rows: str | None
     late: str | None
 
 
 def aimed(results: DataFrame, targets: Targets) -> DataFrame:
-    """Results as `KafkaSink` takes them."""
+    """Give results the columns of `KafkaSink`, with the topic of each row."""
     verdict = F.col("verdict")
     target = (
         F.when(verdict.isin(*ROWS), F.lit(targets.rows).cast("string"))
@@ -63,5 +63,5 @@ def _marked_headers() -> Column:
 
 
 def rows_of(results: DataFrame) -> DataFrame:
-    """The rows that go to the job's sink."""
+    """Return the rows that go to the job's sink."""
     return results.where(F.col("verdict").isin(*ROWS))

@@ -1,4 +1,4 @@
-"""Rows to the terminal, for a look; a micro-batch that is run again is shown again."""
+"""Show rows in the terminal; a micro-batch that runs again is shown again."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType
 
 ROWS_MAX = 20
-"""Of each micro-batch."""
+"""The number of rows of each micro-batch that are shown."""
 
 
 class ConsoleSink:
     """Shows the first rows of each micro-batch."""
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
-        """Print rows as a table, bytes as the text that they are mostly."""
+        """Print rows as a table, with bytes as text."""
         columns = [
             frame[field.name].cast("string").alias(field.name)
             if isinstance(field.dataType, BinaryType)
@@ -24,5 +24,5 @@ class ConsoleSink:
         frame.select(columns).show(ROWS_MAX, truncate=False)
 
     def has_written(self, _spark: SparkSession, _query_id: str, _batch_id: int) -> bool:
-        """What was shown is shown again."""
+        """Return False: a repeated micro-batch is shown again."""
         return False

@@ -1,10 +1,10 @@
-"""Rows to a Delta table, exactly once: the table's log knows which micro-batch came last.
+"""Write rows to a Delta table, exactly once: the table's log has the last micro-batch.
 
-Rows stand one beside the other, each with its micro-batch as the column `batch`; or the last row of
-a key takes the place of all others, and a deleted key has none.
+In mode `append`, rows stand beside each other, each with its micro-batch in the column `batch`. In
+mode `upsert`, the last row of a key replaces the earlier ones, and a deleted key has no row.
 
-The number of a micro-batch means something beside its checkpoint only, so the table remembers
-which checkpoint writes to it, as a property, from before the first row on.
+The number of a micro-batch means something only with its checkpoint. So before the first row, the
+table notes the checkpoint that writes to it, as a property.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DeltaSink:
     """Writes the micro-batches of one query to the table in a folder."""
 
     def __init__(self, query: str, folder: str, *, upserts: bool = False) -> None:
-        """The table is made by the first batch, if it is not there."""
+        """Take the folder of a table; the first batch makes the table if it is missing."""
         self._query = query
         self._folder = folder
         self._mode = _UPSERT if upserts else _APPEND
@@ -56,7 +56,7 @@ class DeltaSink:
         )
 
     def _merge(self, frame: DataFrame, query_id: str, batch_id: int) -> None:
-        """Put the last row of each key; every row without one stays, for it replaces none."""
+        """Put the last row of each key; every row without a key stays, since it replaces none."""
         newest = Window.partitionBy("key").orderBy(F.col("sequence").desc())
         numbered = frame.withColumn("_nth", F.row_number().over(newest))
         last = numbered.where((F.col("_nth") == 1) | F.col("key").isNull()).drop("_nth")
@@ -79,7 +79,7 @@ class DeltaSink:
                 spark.conf.unset(f"{_WRITE}.{name}")
 
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
-        """Whether the table's log has a micro-batch."""
+        """Return whether the table's log has a micro-batch."""
         if not DeltaTable.isDeltaTable(spark, self._folder):
             return False
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Delta tells it to Java alone)
@@ -92,7 +92,7 @@ class DeltaSink:
         return f"{self._query}/{query_id}"
 
     def _claim(self, frame: DataFrame, query_id: str) -> None:
-        """Note in the table whose it is, or refuse one of somebody else."""
+        """Note in the table which checkpoint writes to it; refuse a table of another one."""
         spark, name = frame.sparkSession, f"{_PROPERTY}{self._query}"
         make_table(spark, self._folder, frame.schema)
         table = DeltaTable.forPath(spark, self._folder)
@@ -122,8 +122,8 @@ class DeltaSink:
 def make_table(spark: SparkSession, folder: str, schema: StructType | str) -> None:
     """Make an empty table, if there is none.
 
-    A driver that was killed while it did so left a log without a first entry, which Delta's own
-    `createIfNotExists` takes for a table and then does not find.
+    A driver that was killed while it made one leaves a log without a first entry. Delta's own
+    `createIfNotExists` takes that for a table, and then does not find it.
     """
     spark.createDataFrame([], schema).write.format("delta").mode("ignore").save(folder)
 

@@ -1,7 +1,7 @@
-"""What a writer has written, as a number that does not hang on the order.
+"""Digest the rows of a writer into a number that does not depend on their order.
 
-Values and headers are left out: a dead letter tells where Python raised, and no two runs tell that
-alike. Whoever loses or doubles a row has other rows, other keys or other times.
+The digest leaves out values and headers: a dead letter has the traceback of Python, which differs
+between runs. If a row is lost or doubled, rows, keys or times differ.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ _NUMBERS = 1 << 64
 
 
 def row_hash() -> Column:
-    """The number of a row; Spark passes over what is null, so that is said beside."""
+    """Hash a row; Spark's hash skips nulls, so a null key gets a column of its own."""
     return F.xxhash64("target", "key", F.isnull("key"), "timestamp_ms").alias(ROW_HASH)
 
 
 @dataclass(slots=True)
 class Digest:
-    """Rows, added up."""
+    """The number of rows, and the sum of their hashes."""
 
     rows: int = 0
     total: int = 0
 
     @property
     def keys(self) -> str:
-        """The sum as a marker tells it."""
+        """The sum in the notation of a marker."""
         return f"{self.total:016x}"
 
     def taken(self, table: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a table, which are added."""
+        """Add the rows of a table, and return the table."""
         self.rows += table.num_rows
-        # Arrow's sum of 64-bit numbers goes round, as this one does.
+        # Arrow's sum of 64-bit numbers wraps around, as this one does.
         added = pc.sum(table.column(ROW_HASH)).as_py() or 0
         self.total = (self.total + added) % _NUMBERS
         return table
 
 
 def digests_of(rows: DataFrame) -> dict[int, Digest]:
-    """By partition, what its writer would write; the frame is read whole."""
+    """Return, by partition, the digest of the rows to write; this reads the whole frame."""
     aimed = rows.where(F.col("target").isNotNull())
-    # The sum of many 64-bit numbers is none, but a decimal one.
+    # The sum of many 64-bit numbers does not fit 64 bits, but fits a decimal.
     total = F.sum(F.col(ROW_HASH).cast("decimal(20,0)"))
     found = (
         aimed.groupBy(F.spark_partition_id().alias("writer"))

@@ -1,7 +1,7 @@
-"""All rows of a task, before the first of them is written: in memory, and on disk behind a bound.
+"""Gather all rows of a task before the first is written: in memory, and on disk above a bound.
 
-A transaction that is open while rows are computed has to be allowed as long as that may take, and
-for as long readers stand still if its task dies.
+A transaction that is open while rows are computed needs a timeout as long as that may take, and
+readers would wait as long if its task dies.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _IN_MEMORY_BYTES = 64 << 20
 
 
 class Gathered:
-    """Tables of one schema, to be read once all are there."""
+    """Collects tables of one schema, to read once all are there."""
 
     def __init__(self, in_memory_bytes: int = _IN_MEMORY_BYTES) -> None:
-        """Nothing is in it; the file has no name, and ends with its process."""
+        """Begin empty; the file has no name, and ends with its process."""
         self._file = SpooledTemporaryFile(in_memory_bytes)  # noqa: SIM115 - __exit__ closes it
         self._writer: pa.RecordBatchStreamWriter | None = None
 
@@ -33,18 +33,18 @@ class Gathered:
 
     @property
     def size_bytes(self) -> int:
-        """How much was put into it."""
+        """How many bytes were added."""
         return self._file.tell()
 
     def add(self, table: pa.RecordBatch) -> None:
-        """Put the rows of a table behind the others."""
+        """Append the rows of a table."""
         if table.num_rows:
             if self._writer is None:
                 self._writer = pa.ipc.new_stream(self._file, table.schema)
             self._writer.write_batch(table)
 
     def tables(self) -> Iterator[pa.RecordBatch]:
-        """All of them, in their order; none is added behind that."""
+        """Yield all tables in their order; no more can be added afterwards."""
         if self._writer is not None:
             self._writer.close()
             self._file.seek(0)

@@ -1,4 +1,4 @@
-"""Records to Kafka, exactly once, with their own timestamps, headers and tombstones.
+"""Write records to Kafka, exactly once, with their own timestamps, headers and tombstones.
 
 Spark's own Kafka sink ignores timestamps, and writes a batch twice if the driver dies behind it.
 """
@@ -33,7 +33,7 @@ from headrace.spark_jobs.write.transaction import (
 )
 
 COLUMNS = ("target", "key", "value", "timestamp_ms", "headers", *Note._fields)
-"""What a frame needs: the topic, and the record.
+"""The columns of a frame: the topic, and the record.
 
 A row without a target is a note for the driver.
 """
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class Written(NamedTuple):
-    """What became of one micro-batch."""
+    """The outcome of one micro-batch."""
 
     records: int
     replayed: int
@@ -64,15 +64,15 @@ class KafkaSink:
         options: str = "",
         repeats: bool = True,
     ) -> None:
-        """Nothing is asked of a broker before the first batch.
+        """Set up the sink; it connects to a broker with the first batch.
 
         Args:
             query: The query's name, which it keeps for as long as it lives.
             client: How to connect, in the words of librdkafka.
             topics: Where records may go, each with the partitions it gets if it is missing.
             accepts_retention: Whether they may delete by the brokers' default.
-            options: A digest of those with which rows are computed.
-            repeats: Whether a micro-batch that is computed again has the same rows, for sure.
+            options: A digest of the options with which rows are computed.
+            repeats: Whether a micro-batch that is computed again surely has the same rows.
         """
         self._query = query
         self._client = dict(client)
@@ -85,7 +85,7 @@ class KafkaSink:
         """How many writers have a partition for their markers."""
 
     def write(self, frame: DataFrame, batch_id: int) -> Written:
-        """Write what an earlier attempt at this micro-batch did not; the frame is read whole."""
+        """Write what an earlier attempt at this micro-batch did not; this reads the whole frame."""
         writers = frame.rdd.getNumPartitions()
         if not self._markers:
             checked = check_topics(
@@ -100,7 +100,7 @@ class KafkaSink:
         begun = self._prepare(batch) if self._markers < writers else {}
         if not begun:
             return self._write(batch, rows)
-        # All is compared before anything is written; computing it twice would take the steps twice.
+        # All rows are compared before any is written; persisting avoids running the steps twice.
         rows.persist()
         try:
             now = digests_of(rows)
@@ -111,9 +111,10 @@ class KafkaSink:
             rows.unpersist()
 
     def wrote_otherwise(self, query_id: str, batch_id: int, options: str) -> bool:
-        """Whether anything of a micro-batch was written with other options than these.
+        """Return whether any part of a micro-batch was written with other options than these.
 
-        What its driver left open is ended first, so that it cannot be committed behind this.
+        First it ends the transactions that its driver left open, so that none is committed
+        afterwards.
         """
         topic = markers_topic(self._query)
         writers = partitions_of_markers(self._client, topic)
@@ -139,14 +140,15 @@ class KafkaSink:
         return Written(records, sum(row["replayed"] for row in counts), notes)
 
     def _prepare(self, batch: Batch) -> dict[int, Marker]:
-        """Make ready for writers; the markers of those that have written of this micro-batch."""
+        """Prepare the writers; return the markers of those that have written of this batch."""
         topic = markers_topic(self._query)
         writers = ensure_markers(self._client, topic, batch.marker.writers)
-        # A writer sees its own marker; that another number of them began a batch shows here alone.
+        # A writer sees only its own marker; a batch begun with another number of writers shows
+        # here.
         self._begun(batch, writers)
         end_earlier(batch, writers)
         self._markers = max(writers, batch.marker.writers)
-        # What was about to be committed is there now.
+        # Ending transactions may have committed some, so the markers are read again.
         return self._begun(batch, writers)
 
     def _begun(self, batch: Batch, writers: int) -> dict[int, Marker]:

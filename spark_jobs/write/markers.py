@@ -1,14 +1,14 @@
-"""What a query has written to Kafka, in the compacted topic `<query>.batches`.
+"""Markers of what a query has written to Kafka, in the compacted topic `<query>.batches`.
 
-A row stands in the transaction whose records it speaks of, so it is there if and only if they are:
+A marker is in the transaction of the records that it counts, so it exists if and only if they do:
 
-    key N, in partition N      writer N of the query
-    value, JSON                {"query_id": of the checkpoint, "batch": number of the micro-batch,
-                                "writers": how many shared the batch, "options": a digest of the
-                                job's, "rows": how many it wrote, "keys": a digest of theirs}
+    key N, in partition N     writer N of the query
+    value, JSON               {"query_id": of the checkpoint, "batch": number of the micro-batch,
+                               "writers": how many shared the batch, "options": a digest of the
+                               job's, "rows": how many it wrote, "keys": a digest of theirs}
 
-Each writer has a partition of its own. Once a writer has fenced its predecessors, no transaction
-is open there, so the last committed row is the truth, and it is never far from the end.
+Each writer has a partition of its own. Once a writer has fenced its predecessors, no transaction is
+open there, so the last committed marker is the truth, and it is near the end.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ class Marker(NamedTuple):
     batch: int
     writers: int
     options: str = ""
-    """A digest of the options with which it was computed; empty where nobody said."""
+    """A digest of the options with which it was computed; empty in markers of older versions."""
     rows: int | None = None
-    """How many it wrote; None where nobody can be sure of the same number again."""
+    """How many rows it wrote; None if a repeated batch may have another number."""
     keys: str = ""
-    """A digest of what they are: topics, keys and times, in whatever order."""
+    """A digest of their topics, keys and times, in any order."""
 
 
 def markers_topic(query: str) -> str:
-    """Where a query's markers stand."""
+    """Return the topic of a query's markers."""
     return f"{query}.batches"
 
 
 def marker_row(writer: int, marker: Marker) -> tuple[bytes, bytes]:
-    """Key and value of a row."""
+    """Return key and value of a marker's record."""
     return b"%d" % writer, json.dumps(marker._asdict(), separators=(",", ":")).encode()
 
 
 def last_marker(client: Mapping[str, str], topic: str, writer: int) -> Marker | None:
-    """What a writer has committed last, None if nothing."""
+    """Return the last marker that a writer has committed, None if there is none."""
     consumer = Consumer(
         {
             **client,
@@ -83,7 +83,7 @@ def _read_back(consumer: Consumer, place: TopicPartition) -> Marker | None:
             return Marker(**json.loads(value))
         if begin == start:
             return None
-        # Transactions that were aborted stand between the row and the end.
+        # Aborted transactions stand between the marker and the end.
         look *= _FIRST_LOOK
 
 

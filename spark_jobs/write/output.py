@@ -1,4 +1,4 @@
-"""Everything that one query writes in a micro-batch, each part exactly once."""
+"""Write all that one query writes in a micro-batch, each part exactly once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 OWN_COLUMNS = {"timestamp", "deleted", "corrected", "batch", "task", "sequence"}
-"""What a table says of each row beside its key; no field of a row may have such a name."""
+"""A table's own columns beside the key; no field of a row may have such a name."""
 
 
 class Sink(Protocol):
@@ -29,16 +29,16 @@ class Sink(Protocol):
         """Write a micro-batch, unless an earlier attempt did."""
 
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
-        """Whether an earlier attempt at a micro-batch left anything."""
+        """Return whether an earlier attempt at a micro-batch left anything."""
 
 
 class KafkaOutput:
-    """All to Kafka: rows, late and dead records in one transaction a task."""
+    """Writes all to Kafka: rows, late and dead records, in one transaction a task."""
 
     def __init__(
         self, kafka: KafkaSink, targets: Targets, tell: Callable[[int, Written], None]
     ) -> None:
-        """`tell` hears what became of each micro-batch."""
+        """Set up the output; it calls `tell` with the outcome of each micro-batch."""
         self._kafka = kafka
         self._targets = targets
         self._tell = tell
@@ -50,12 +50,12 @@ class KafkaOutput:
     def wrote_otherwise(
         self, _spark: SparkSession, query_id: str, batch_id: int, options: str
     ) -> bool:
-        """Whether anything of a micro-batch was written with other options than these."""
+        """Return whether any part of a micro-batch was written with other options than these."""
         return self._kafka.wrote_otherwise(query_id, batch_id, options)
 
 
 class TableOutput:
-    """Rows to a table, late and dead records to Kafka."""
+    """Writes rows to a table, and late and dead records to Kafka."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class TableOutput:
         *,
         corrects: bool = False,
     ) -> None:
-        """`row_schema` says what stands in the JSON of a row.
+        """Take the schema of a row's JSON as `row_schema`.
 
-        With `corrects` a column says which rows correct an earlier one.
+        With `corrects`, a column tells which rows correct an earlier one.
         """
         self._sink = sink
         self._row_schema = row_schema
@@ -75,10 +75,10 @@ class TableOutput:
         self._corrects = corrects
 
     def write(self, results: DataFrame, batch_id: int) -> None:
-        """Write a micro-batch; its state is computed once, whoever has written already."""
+        """Write a micro-batch; its steps run once, whichever sink has it already."""
         results.persist()
         try:
-            # Reads the whole frame in any case, and with that commits the state of the steps.
+            # This always reads the whole frame, which commits the state of the steps.
             self._asides.write(results.where(~F.col("verdict").isin(*ROWS)), batch_id)
             rows = columns(rows_of(results), self._row_schema, corrects=self._corrects)
             self._sink.write(rows, batch_id)
@@ -88,16 +88,16 @@ class TableOutput:
     def wrote_otherwise(
         self, spark: SparkSession, query_id: str, batch_id: int, options: str
     ) -> bool:
-        """Whether anything of a micro-batch was written, and not surely with these options."""
+        """Return whether any of a micro-batch was written, and not surely with these options."""
         asides = self._asides.wrote_otherwise(spark, query_id, batch_id, options)
         return asides or self._sink.has_written(spark, query_id, batch_id)
 
 
 def columns(rows: DataFrame, row_schema: StructType, *, corrects: bool = False) -> DataFrame:
-    """Rows with a column for each field of their JSON; a deleted key has none of them filled.
+    """Return rows with a column for each field of their JSON; they are null for a deleted key.
 
     All rows of a key are of one `task`, and the one with the highest `sequence` is the last. `key`
-    is the record's, also where a row has a field of that name.
+    is the record's, even if a row has a field of that name.
     """
     corrected = [(F.col("verdict") == CORRECTED).alias("corrected")] if corrects else []
     places = F.col("task"), F.col("sequence")

@@ -1,8 +1,8 @@
-"""Rows to Parquet: a folder for each micro-batch, which a second attempt writes anew.
+"""Write rows to Parquet: a folder for each micro-batch, which a second attempt writes anew.
 
-So the files say the same whoever reads them, and a reader sees which checkpoint and micro-batch a
-row is of as the columns `checkpoint` and `batch`. A batch that is being written may be seen in
-part; Delta has no such moment.
+So every reader sees the same rows, and the checkpoint and micro-batch of each in the columns
+`checkpoint` and `batch`. While a batch is being written, a reader may see a part of it; in Delta it
+may not.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class ParquetSink:
     """Writes the micro-batches of one query to folders in a folder."""
 
     def __init__(self, query: str, folder: str) -> None:
-        """The folder is made by the first batch, if it is not there."""
+        """Take the folder; the first batch makes it if it is missing."""
         self._query = query
         self._folder = folder
         self._checked = False
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
-        """Write a micro-batch; what an earlier attempt left of it is replaced."""
+        """Write a micro-batch; it replaces the files of an earlier attempt."""
         query_id = query_id_of(frame)
         if not self._checked:
             self._refuse_others(frame.sparkSession, query_id)
@@ -35,11 +35,11 @@ class ParquetSink:
         frame.write.mode("overwrite").parquet(f"{self._folder}/{_place(query_id, batch_id)}")
 
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
-        """Whether a micro-batch has its folder."""
+        """Return whether a micro-batch has its folder."""
         return bool(Folder(spark, self._folder).names(_place(query_id, batch_id)))
 
     def _refuse_others(self, spark: SparkSession, query_id: str) -> None:
-        """Refuse a folder with rows of another checkpoint: they would all be there twice."""
+        """Refuse a folder with rows of another checkpoint, since all would be there twice."""
         try:
             rows = spark.read.schema(_PLACES).parquet(self._folder)
         except AnalysisException as error:

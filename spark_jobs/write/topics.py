@@ -1,4 +1,4 @@
-"""The topics that a query writes: made where they are missing, refused where they lose records."""
+"""Create the missing topics of a query, and refuse topics that lose records."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _BROKERS_CHOICE = -1
 _SET_ON_TOPIC = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
 _ASK_AGAIN_S = 0.05
 BATCH_BYTES = 1_000_000
-"""What a topic takes that nobody set up otherwise, with some room; librdkafka's own choice."""
+"""The size of a batch that a topic takes by default, with some room; librdkafka's own choice."""
 
 
 class Checked(NamedTuple):
-    """What topics are like that may be written to."""
+    """The properties of the topics to write to."""
 
     takes_bytes: int
-    """How much the one that takes least takes at once."""
+    """The largest batch that all topics take, in bytes."""
     warnings: list[str]
-    """A sentence for each thing that works, and may not be meant."""
+    """A sentence for each setting that works, but may not be meant."""
 
 
 def check_topics(
     client: Mapping[str, str], topics: Mapping[TopicSpec, int], *, accepts_retention: bool = False
 ) -> Checked:
-    """Make each topic with so many partitions if it is missing, and refuse one that forgets."""
+    """Create missing topics with so many partitions, and refuse topics that delete records."""
     with _kafka("topics cannot be made ready") as within_s:
         admin = AdminClient(dict(client))
         there = admin.list_topics(timeout=within_s).topics
@@ -67,7 +67,7 @@ def check_topics(
 
 
 def ensure_markers(client: Mapping[str, str], topic: str, writers: int) -> int:
-    """Make the topic of markers, or widen it, until each writer has a partition; how many had."""
+    """Create or widen the topic of markers, a partition a writer; return how many it had."""
     settings = {
         "cleanup.policy": "compact",
         "compression.type": "producer",
@@ -95,7 +95,7 @@ def ensure_markers(client: Mapping[str, str], topic: str, writers: int) -> int:
 
 
 def partitions_of_markers(client: Mapping[str, str], topic: str) -> int:
-    """How many partitions the topic of markers has, none where nothing was written."""
+    """Return how many partitions the topic of markers has, zero if it is missing."""
     with _kafka(f"the markers in `{topic}` cannot be read") as within_s:
         found = AdminClient(dict(client)).list_topics(timeout=within_s).topics.get(topic)
         return 0 if found is None else len(found.partitions)
@@ -136,14 +136,14 @@ def _wait(futures: Mapping[str, Future[Any]]) -> None:
         try:
             future.result(WITHIN_S)
         except KafkaException as error:
-            # Another driver, or a broker that was slow to answer, was first.
+            # Another driver, or an earlier request that timed out, created it first.
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
 
 
 @contextmanager
 def _kafka(what: str) -> Iterator[float]:
-    """Asks a broker, and says in one sentence if none answers."""
+    """Raise KafkaUnreachable, with one sentence, if no broker answers."""
     try:
         yield WITHIN_S
     except KafkaException as error:

@@ -1,10 +1,10 @@
-"""What one task does: the rows of its partition and their marker, in one Kafka transaction.
+"""Write the rows of one task's partition and their marker, in one Kafka transaction.
 
-The order is the point. All rows are there before anything is open, so a step that takes long,
-fails or is killed leaves no transaction behind. Taking the transactional id fences whoever held it
-before: an earlier attempt, a copy of this task, or a task of a driver that was killed. Only then
-the marker is read, so what it says stays true until this transaction ends; if somebody takes the id
-meanwhile, the commit fails.
+The order matters. The task computes all rows before it opens a transaction, so a step that takes
+long, fails or is killed leaves none open. Then it takes the transactional id, which fences the
+earlier holder: an earlier attempt, a copy of this task, or a task of a driver that was killed. Only
+then it reads the marker, so the marker stays true until this transaction ends. If another task
+takes the id meanwhile, the commit fails.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TOLD_SCHEMA = (
     "records BIGINT, replayed BIGINT, note STRING, reason STRING, task INT, number BIGINT,"
     " added BIGINT"
 )
-"""What a task tells the driver: how many records, and the notes among its rows."""
+"""The columns of a task's report to the driver: how many records, and the notes among its rows."""
 _TOLD = pa.schema(
     [
         ("records", pa.int64()),
@@ -55,14 +55,14 @@ _TOLD = pa.schema(
     ]
 )
 _TIMEOUT_MS, _TIMEOUT_MS_MAX = 60_000, 900_000
-"""How long a transaction may stand open; brokers allow no more by default."""
+"""How long a transaction may stay open; brokers allow no more by default."""
 _BYTES_A_MS = 1 << 10
-"""How much of a task's rows a broker takes at the least: a megabyte a second."""
+"""How many bytes a broker takes in a millisecond at the least: a megabyte a second."""
 _ABORT_WITHIN_S = 10.0
 _TAKEN_AT_ONCE = 16
 _QUEUE_KIB = 64 << 10
 _RECORD_BYTES_MAX = 64 << 20
-"""The topic says how large a record may be, not the client."""
+"""The topic limits the size of a record, not the client."""
 _ROWS_A_POLL = 1_000
 _FENCED = {
     KafkaError._FATAL,  # noqa: SLF001 - its public name
@@ -72,20 +72,20 @@ _FENCED = {
 }
 _FULL_WAIT_S = 0.1
 _EPOCH_MS = 1
-"""The client takes 0 for "now", so the very first millisecond of 1970 stands as the second."""
+"""The client takes 0 for "now", so the very first millisecond of 1970 becomes the second."""
 
 
 class Note(NamedTuple):
-    """What rows without a target say."""
+    """The sum of the rows without a target that are about the same thing."""
 
     note: str
-    """What it is about."""
+    """The kind of the note: a verdict."""
     reason: str | None
     task: int
     number: int | None
-    """How it stands, as the last of them says."""
+    """The number in the last of the rows."""
     added: int
-    """By how much all of them changed it."""
+    """By how much all of the rows changed it."""
 
 
 _About = tuple[str, str | None, int]
@@ -98,21 +98,21 @@ class Batch:
     query: str
     client: Mapping[str, str]
     marker: Marker
-    """What every writer notes with its records."""
+    """The marker that every writer writes with its records."""
     bytes_max: int = BATCH_BYTES
-    """How much the topics take at once."""
+    """The largest batch that the topics take, in bytes."""
     repeats: bool = True
-    """Whether the same input gives the same rows again, for sure."""
+    """Whether the same input surely gives the same rows again."""
 
     def marker_of(self, digest: Digest) -> Marker:
-        """What a writer notes that has written this."""
+        """Return the marker of a writer that has written the rows of this digest."""
         if not self.repeats:
             return self.marker
         return self.marker._replace(rows=digest.rows, keys=digest.keys)
 
 
 def writer_of(batch: Batch) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
-    """The function that writes one partition of a batch, for `mapInArrow`."""
+    """Return the function that writes one partition of a batch, for `mapInArrow`."""
 
     def write(tables: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         context = TaskContext.get()
@@ -127,7 +127,7 @@ def writer_of(batch: Batch) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.
 
 
 def check_marker(query: str, found: Marker | None, wanted: Marker) -> bool:
-    """Whether a writer has committed this batch already; refuses what does not fit together."""
+    """Return whether a writer has committed this batch; refuse a marker that does not fit."""
     if found is None:
         return False
     if found.query_id != wanted.query_id:
@@ -162,7 +162,7 @@ def check_marker(query: str, found: Marker | None, wanted: Marker) -> bool:
 
 
 def check_rows(query: str, writer: int, found: Marker, now: Digest) -> None:
-    """Refuse a micro-batch of which a writer would write something else than it has written."""
+    """Refuse a micro-batch whose rows differ from those that a writer has written of it."""
     if found.rows is None or (found.rows, found.keys) == (now.rows, now.keys):
         return
     differ = "others" if found.rows == now.rows else f"{now.rows} now"
@@ -176,7 +176,7 @@ def check_rows(query: str, writer: int, found: Marker, now: Digest) -> None:
 
 
 def _rows(tables: Iterable[pa.RecordBatch], notes: dict[_About, Note]) -> Iterator[pa.RecordBatch]:
-    """The rows that go to a topic; those that go nowhere are added up as notes."""
+    """Yield the rows that go to a topic; add up the others as notes."""
     for table in tables:
         is_aimed = table.column("target").is_valid()
         if is_aimed.false_count:
@@ -191,7 +191,7 @@ def _rows(tables: Iterable[pa.RecordBatch], notes: dict[_About, Note]) -> Iterat
 
 
 def write_rows(batch: Batch, writer: int, tables: Iterator[pa.RecordBatch]) -> tuple[int, int]:
-    """Write what the tables hold; how many records, and how many had been written before."""
+    """Write the rows of the tables; return how many, and how many had been written before."""
     digest = Digest()
     with Gathered() as gathered:
         for table in tables:
@@ -209,7 +209,7 @@ def commit_rows(
     digest: Digest,
     timeout_ms: int = _TIMEOUT_MS,
 ) -> tuple[int, int]:
-    """Write rows of which nothing is left to compute, and their marker; how many, as above."""
+    """Write computed rows and their marker; return how many, and how many were there before."""
     topic = markers_topic(batch.query)
     producer = _producer(batch, writer, timeout_ms)
     try:
@@ -224,18 +224,18 @@ def commit_rows(
             key, value = marker_row(writer, batch.marker_of(digest))
             producer.produce(topic, key=key, value=value, partition=writer)
     except KafkaException as error:
-        # What is open is aborted when this id is taken again, by the next attempt.
+        # The next attempt takes this id again, which aborts the open transaction.
         raise _failure(batch.query, error) from error
     return digest.rows, 0
 
 
 def timeout_ms_of(size_bytes: int) -> int:
-    """How long a transaction with so many bytes may stand open: a minute, if that will do."""
+    """Return how long a transaction of so many bytes may stay open: a minute, if that is enough."""
     return min(max(_TIMEOUT_MS, size_bytes // _BYTES_A_MS), _TIMEOUT_MS_MAX)
 
 
 def end_earlier(batch: Batch, writers: int) -> None:
-    """Abort what earlier writers of this query left open: readers stand still before it.
+    """Abort the open transactions of this query's earlier writers, which hold readers back.
 
     A writer without rows takes no id, and there may be fewer writers than there were.
     """
@@ -252,7 +252,7 @@ def end_earlier(batch: Batch, writers: int) -> None:
 
 @contextmanager
 def _transaction(producer: Producer) -> Iterator[None]:
-    """Commit what is written; abort it at once where that fails, so that nobody waits."""
+    """Commit the transaction; on failure, abort it at once, so that readers do not wait."""
     producer.begin_transaction()
     try:
         yield
@@ -268,7 +268,7 @@ def _transaction(producer: Producer) -> Iterator[None]:
 
 
 def client_problem(client: Mapping[str, str]) -> str | None:
-    """What librdkafka says of settings that it does not take; no broker is asked."""
+    """Return librdkafka's complaint about settings, None if it takes them; no broker is asked."""
     try:
         Producer({**client, "log_level": 0})
     except KafkaException as error:
@@ -292,7 +292,7 @@ def _producer(batch: Batch, writer: int, timeout_ms: int) -> Producer:
 
 
 def _produce(producer: Producer, table: pa.RecordBatch) -> None:
-    """Hand a table's rows to the client, in their order."""
+    """Give a table's rows to the client, in their order."""
     columns = {name: table.column(name).to_pylist() for name in table.schema.names}
     produce = producer.produce
     rows = zip(
@@ -319,7 +319,7 @@ def _produce(producer: Producer, table: pa.RecordBatch) -> None:
 
 def _failure(query: str, error: KafkaException) -> Exception:
     cause = error.args[0]
-    # Found while records are handed over, it does not call itself fatal.
+    # An error found while records are handed over does not call itself fatal.
     if cause.fatal() or cause.code() in _FENCED:
         message = (
             f"`{query}` was fenced: another driver runs this query, or did until now, or Spark runs"

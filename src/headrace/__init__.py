@@ -1,11 +1,10 @@
 """headrace: clean, correct event streams on Kafka.
 
-What is installed is this one package, so a project may well have a `services` of its own. In the
-repository its folders `contracts`, `services` and `spark_jobs` stand at the top, and links lead to
-them from here. Public are these names and those of `headrace.spark` and `headrace.testing`; all
-else may change.
+This one package is installed, so a project may well have a `services` of its own. In the repository
+the folders `contracts`, `services` and `spark_jobs` are at the top, and this folder links to them.
+These names and those of `headrace.spark` and `headrace.testing` are public; all others may change.
 
-A name is imported when it is first asked for: a worker of Spark and `headrace --help` ask for none.
+A name is imported on first use: a worker of Spark and `headrace --help` use none.
 """
 
 from importlib import import_module
@@ -80,7 +79,7 @@ _OF_QUERIES = {
     "run": "spark_jobs.cli.python_job:run",
     "sql": f"{_QUERIES}.sql:sql",
 }
-"""What queries by columns are written with; `run` alone needs Spark."""
+"""The names of queries by columns; only `run` needs Spark."""
 
 
 def __getattr__(name: str) -> Any:

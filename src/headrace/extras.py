@@ -1,4 +1,4 @@
-"""What is loaded when it is asked for, since it may need an extra of headrace."""
+"""Load names on demand that may need an extra of headrace."""
 
 from importlib import import_module
 from typing import Any
@@ -7,13 +7,13 @@ from headrace.contracts.errors import ExtraMissing
 
 
 def load(target: str, *, extra: str, needed_for: str) -> Any:
-    """What `module:name` names; ExtraMissing says which extra brings what is not installed."""
+    """Load the object `module:name`; ExtraMissing names the extra that brings a missing package."""
     module, _, name = target.partition(":")
     try:
         return getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        # A module of ours that is missing is a mistake of ours, and no extra brings it.
+        # A missing module of ours is a bug, and no extra brings it.
         if package == "headrace":
             raise
         message = (

@@ -1,7 +1,7 @@
-"""The options of a pipeline in Python: those of its file, with `_` where that has `-`.
+"""The options of a pipeline in Python: those of its file, with `_` instead of `-`.
 
 A duration is text such as "30s", or milliseconds. A function is its name, `"module:function"`, or
-itself where it can be imported by its name.
+the function itself if it can be imported by its name.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Late = Literal["forward", "drop", "topic"]
 
 
 class SourceOptions(TypedDict, total=False):
-    """What may be said of a source."""
+    """Options of a source."""
 
     timestamp: Function
     values: Literal["json", "registry"]
@@ -25,7 +25,7 @@ class SourceOptions(TypedDict, total=False):
 
 
 class SinkOptions(TypedDict, total=False):
-    """What may be said where a pipeline ends."""
+    """Options of a pipeline's end."""
 
     late: str
     dead: str
@@ -33,14 +33,14 @@ class SinkOptions(TypedDict, total=False):
 
 
 class OperatorOptions(TypedDict, total=False):
-    """What may be said of every operator."""
+    """Options of every operator."""
 
     name: str
     store: str
 
 
 class Buffer(TypedDict, total=False):
-    """How much may be held."""
+    """How much an operator may hold."""
 
     records: int
     bytes: Size
@@ -48,7 +48,7 @@ class Buffer(TypedDict, total=False):
 
 
 class Window(TypedDict, total=False):
-    """A window; which of these it takes, its kind says."""
+    """A window; its kind decides which of these options it takes."""
 
     kind: Required[Literal["tumbling", "hopping", "session", "sliding", "unlimited"]]
     size: Duration

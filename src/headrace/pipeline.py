@@ -55,7 +55,7 @@ _ENDS: Mapping[KeyPath, str] = {("sink",): "topic", ("late",): "late", ("dead",)
 
 @dataclass(frozen=True)
 class Pipeline:
-    """From a source topic through operators to a cleaned topic; `to` makes it whole."""
+    """From a source topic through operators to a cleaned topic; `to` completes it."""
 
     name: str
     _source: Source | None = None
@@ -63,7 +63,7 @@ class Pipeline:
     _spec: PipelineSpec | None = None
 
     def source(self, topic: str, **options: Unpack[SourceOptions]) -> Pipeline:
-        """Where records come from."""
+        """Read records from a topic."""
         written = {"topic": topic, **self._written("source", options)}
         self._refuse_behind_end("source")
         try:
@@ -85,7 +85,7 @@ class Pipeline:
         return self._then("distinct", options)
 
     def table(self, **options: Unpack[TableOptions]) -> Pipeline:
-        """Latest value by key; what follows sees the old value beside the new one."""
+        """Keep the latest value by key; the next operators see the old value beside the new one."""
         return self._then("table", options)
 
     def filter(self, **options: Unpack[FilterOptions]) -> Pipeline:
@@ -97,7 +97,7 @@ class Pipeline:
         return self._then("sample", options)
 
     def aggregate(self, **options: Unpack[AggregateOptions]) -> Pipeline:
-        """One value for many records, by key and, where asked for, by window."""
+        """Fold many records into one value, by key and, if given, by window."""
         return self._then("aggregate", options)
 
     def suppress(self, **options: Unpack[SuppressOptions]) -> Pipeline:
@@ -105,7 +105,7 @@ class Pipeline:
         return self._then("suppress", options)
 
     def to(self, topic: str, **options: Unpack[SinkOptions]) -> Pipeline:
-        """Where cleaned records go; the pipeline is whole."""
+        """Write cleaned records to a topic, which completes the pipeline."""
         self._refuse_behind_end("to")
         written = self._written("to", options)
         for role in ("late", "dead"):
@@ -127,18 +127,18 @@ class Pipeline:
 
     @property
     def spec(self) -> PipelineSpec:
-        """What its file would say; PipelineInvalid where it has no end yet."""
+        """The content of its file; PipelineInvalid if it has no end yet."""
         if self._spec is None:
             message = f'{self._place()}: it has no end; write `.to("clicks.cleaned")` behind it'
             raise PipelineInvalid(message)
         return self._spec
 
     def yaml(self) -> str:
-        """Its file: read again, that is the same pipeline."""
+        """Return its file; a pipeline that is read from it is the same."""
         return write_pipeline(self.spec)
 
     def plan(self, *, records_per_second: int | None = None, record_size: str = "500B") -> None:
-        """Print what `headrace plan` prints; touches nothing."""
+        """Print the same as `headrace plan`; this connects to nothing."""
         spec = self.checked()
         from_cli = {"extra": "sidecar", "needed_for": "`plan`"}
         traffic = None
@@ -155,9 +155,9 @@ class Pipeline:
         state_folder: Path | None = None,
         http_port: int | None = None,
     ) -> None:
-        """Run one instance until a signal says stop, as `headrace run` does.
+        """Run one instance until a signal stops it, as `headrace run` does.
 
-        Everything else that differs from place to place is read from the environment, HEADRACE_*.
+        All other settings of a place are read from the environment, HEADRACE_*.
         """
         spec = self.checked()
         of_sidecar = {"extra": "sidecar", "needed_for": "`run`"}
@@ -169,7 +169,7 @@ class Pipeline:
         run_pipeline(spec, settings)
 
     def checked(self) -> PipelineSpec:
-        """What its file would say, once the functions that it names are found."""
+        """Return its spec, after a check that its functions can be found."""
         find = load(
             "headrace.services.cli.functions:function_problems", extra="sidecar", needed_for="`run`"
         )
@@ -197,7 +197,7 @@ class Pipeline:
         return replace(self, _operators=operators)
 
     def _written(self, step: str, options: Mapping[str, object]) -> dict[str, Any]:
-        """Options as a file has them: `-` in names, and functions by theirs."""
+        """Return options as a file has them: `-` in names, and functions by their names."""
         written: dict[str, Any] = {}
         for option, value in options.items():
             name = option.replace("_", "-")
@@ -210,7 +210,7 @@ class Pipeline:
         return written
 
     def _name_of(self, function: object, step: str) -> str:
-        """The name by which a sidecar imports a function, which may run in another process."""
+        """Return the name by which a sidecar, perhaps in another process, imports a function."""
         module = getattr(function, "__module__", None)
         name = getattr(function, "__qualname__", None)
         where = f"{self._place()}.{step}"
@@ -253,7 +253,7 @@ class Pipeline:
         raise PipelineInvalid(together(lines))
 
     def _place(self, path: KeyPath = ()) -> str:
-        """Where something stands in Python: `Pipeline("clicks").reorder(grace)`."""
+        """Return a place in Python's words: `Pipeline("clicks").reorder(grace)`."""
         pipeline = f'Pipeline("{self.name}")'
         options: KeyPath
         if path[:1] == ("operators",) and len(path) > 1:
@@ -272,7 +272,7 @@ class Pipeline:
 
 
 def _moved(error: ValidationError, to: KeyPath) -> list[ErrorDetails]:
-    """What was found in a part, as if it had been found in the whole."""
+    """Move the problems of a part to its place in the whole."""
     return [
         {**details, "loc": (*to, *details["loc"])} for details in error.errors(include_url=False)
     ]

@@ -1,7 +1,7 @@
 """For pytest: files `*.scenario.md` are tests, and the fixture `headrace` runs pipelines.
 
-Every run of pytest in an environment that has headrace loads this module, so it imports nothing of
-ours before a scenario is collected or the fixture is asked for.
+Every run of pytest in an environment with headrace loads this module, so it imports nothing of ours
+before pytest collects a scenario or a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.fixture
 def headrace(request: pytest.FixtureRequest) -> Here:
-    """Run pipelines that lie beside the test: `headrace.run(...)`, `headrace.check(...)`."""
+    """Run pipelines from files beside the test: `headrace.run(...)`, `headrace.check(...)`."""
     here: Here = _testing("here").Here(request.path.parent)
     return here
 
@@ -37,7 +37,7 @@ class ScenarioFile(pytest.File):
     """A page of scenarios."""
 
     def collect(self) -> Iterator[ScenarioItem]:
-        """One test a table."""
+        """Yield one test a table."""
         try:
             scenarios = _testing("scenarios").load_scenarios(self.path)
         except import_module("headrace.contracts.errors").HeadraceError as error:
@@ -50,24 +50,24 @@ class ScenarioItem(pytest.Item):
     """One table."""
 
     def __init__(self, *, scenario: Any, **of_node: Any) -> None:
-        """Know the table."""
+        """Take the table of the scenario."""
         super().__init__(**of_node)
         self._scenario = scenario
 
     def runtest(self) -> None:
-        """See whether it is true."""
+        """Check the table."""
         wrong = _testing("scenarios").problems(self._scenario)
         if wrong:
             raise NotTrueError("\n".join(wrong))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any) -> Any:
-        """What is not true, and no frames of ours."""
+        """Return the problems of the table, without frames of ours."""
         if isinstance(excinfo.value, NotTrueError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, *args)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Where it stands."""
+        """Return the place of the table."""
         return self.path, self._scenario.line - 1, self.name
 
 

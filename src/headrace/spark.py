@@ -1,4 +1,4 @@
-"""What a Spark job of one's own is written with, where columns do not do.
+"""The parts of a Spark job of one's own, for steps that columns cannot express.
 
 open_session                       a session with the settings that state needs
 Input, InputTopics, JobConfig      what its file may say

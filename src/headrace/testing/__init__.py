@@ -1,4 +1,4 @@
-"""A pipeline tested as it runs, without broker, Java or Spark.
+"""Test a pipeline as it runs, without broker, Java or Spark.
 
     from headrace.testing import check, run
 
@@ -10,16 +10,16 @@
     ''')
     assert shown(result.cleaned) == ['a@5s={"id":2}', 'a@8s={"id":1}']
 
-run, check           lead records through a pipeline; see that a table is true
-Result               what came of it: cleaned, late, dead, decisions, progress
-Event                what happens between records: crash, rebalance, idle, wait and so on
-read_table, shown    records out of a table, and as a table says them
-check_conservation   every record is cleaned, dropped, late, dead, merged or held
-check_any_cut        what leaves does not depend on batches, commits and crashes
+    run, check           run records through a pipeline; check a table
+    Result               the outcome: cleaned, late, dead, decisions, progress
+    Event                happens between records: crash, rebalance, idle, wait and so on
+    read_table, shown    records out of a table, and as a table writes them
+    check_conservation   every record is cleaned, dropped, late, dead, merged or held
+    check_any_cut        results do not depend on batches, commits and crashes
 
-Strategies for hypothesis stand in `headrace.testing.strategies`, which needs it. The operators,
-their state and their changelog are those of the sidecar; `contracts/semantics/testing.md` says what
-is not simulated.
+Strategies for hypothesis are in `headrace.testing.strategies`, which needs it. The operators, their
+state and their changelog are those of the sidecar; `contracts/semantics/testing.md` lists the parts
+that are not simulated.
 """
 
 from headrace.testing.invariants import check_any_cut, check_conservation

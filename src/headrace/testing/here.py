@@ -1,4 +1,4 @@
-"""What the fixture gives a test: pipelines are found beside it, and nothing may be lost."""
+"""The fixture of a test: it finds pipelines beside the test, and checks that no record is lost."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headrace.testing.scenarios import check
 
 
 class Here:
-    """`run` and `check`, with files beside the test."""
+    """Offers `run` and `check`, with files beside the test."""
 
     def __init__(self, folder: Path) -> None:
-        """Pipelines lie in this folder."""
+        """Take the folder of the pipelines."""
         self._folder = folder
 
     def run(
@@ -25,13 +25,13 @@ class Here:
         partitions: int | None = None,
         seed: int | None = None,
     ) -> Result:
-        """Lead records through, and see that none was lost."""
+        """Run records through, and check that none was lost."""
         result = run(self._found(pipeline), records, partitions=partitions, seed=seed)
         check_conservation(result)
         return result
 
     def check(self, pipeline: AnyPipeline, table: str, *, partitions: int | None = None) -> Result:
-        """See that a table is true, and that no record was lost."""
+        """Check a table, and that no record was lost."""
         result = check(self._found(pipeline), table, partitions=partitions)
         check_conservation(result)
         return result

@@ -1,4 +1,4 @@
-"""What holds of every run, whatever the records: nothing is lost, and no cut or crash shows."""
+"""Check the invariants of every run: no record is lost, and no cut or crash changes a result."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from headrace.testing.tables import shown
 
 
 def check_conservation(result: Result) -> None:
-    """Every record is cleaned, dropped, late, dead, merged or held, and none was invented.
+    """Check that each record is cleaned, dropped, late, dead, merged or held, and none invented.
 
-    A pipeline that stopped half-way has records that nobody decided about; nothing is checked then.
+    A pipeline that stopped half-way has records without a verdict; then this checks nothing.
     """
     if result.failure is not None:
         return
@@ -41,10 +41,10 @@ def check_any_cut(
     partitions: int | None = None,
     seeds: Iterable[int] = range(10),
 ) -> Result:
-    """What leaves each partition is the same however records are cut, committed and crashed.
+    """Check that each partition's results do not depend on cuts, commits and crashes.
 
-    That is not so of `deduplicate: {by: id}` without a `reorder` before it: which of two twins wins
-    depends on which was read first. Then only conservation is checked.
+    This does not hold for `deduplicate: {by: id}` without a `reorder` before it: there the twin
+    that is read first wins. Then this checks only conservation.
     """
     spec = spec_of(pipeline)
     rows = rows_of(records, spec.source.topic)
@@ -61,7 +61,7 @@ def check_any_cut(
 
 
 def _goes_by_order_of_reading(spec: PipelineSpec) -> bool:
-    """Whether ids are compared behind a repartition before anything has made an order."""
+    """Return whether a pipeline compares ids behind a repartition before a step makes an order."""
     for hop in spec.hops()[1:]:
         for policy in hop.operators:
             if makes_order(policy):
@@ -72,7 +72,7 @@ def _goes_by_order_of_reading(spec: PipelineSpec) -> bool:
 
 
 def _seen(records: Sequence[Record]) -> dict[int, list[str]]:
-    """What stands in each partition."""
+    """Return the records of each partition, as a table writes them."""
     partitions = {record.partition for record in records}
     return {
         partition: shown(one for one in records if one.partition == partition)

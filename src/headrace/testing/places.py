@@ -1,8 +1,8 @@
-"""One partition of a hop, as a sidecar's task has it: state, operators, commits, and what it says.
+"""Simulate one partition of a hop as a sidecar's task: state, operators, commits and progress.
 
 The operators, their state, the changelog and the way across a repartition are those of the sidecar.
-What its runtime does about them (turn away what is known, look at the clock, begin anew) is told
-here again, without a broker.
+The parts of its runtime (turning away known records, reading the clock, restarting) are written
+again here, without a broker.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ MS_PER_S = 1_000
 
 
 class World(NamedTuple):
-    """What all places of a run have in common."""
+    """The settings that all places of a run share."""
 
     spec: PipelineSpec
     partitions: int
     clock: Clock
     explain: bool
     has_intake: bool
-    """Without it operators are run alone: whatever a record's time, and however often it comes."""
+    """Without it only the operators run: any time is taken, and a record may come again."""
 
 
 class Clock:
-    """The clock on the wall; it moves when the run says so."""
+    """The clock on the wall; the run moves it."""
 
     now_ms = 0
 
     def now_s(self) -> float:
-        """The same in seconds."""
+        """Return the time in seconds."""
         return self.now_ms / MS_PER_S
 
 
 class AllKnow:
-    """A group of instances that all read where a record of a repartition topic came from."""
+    """A group whose instances can all read the origin of a record in a repartition topic."""
 
     says_origins = True
 
@@ -73,7 +73,7 @@ class Place:
         self.hop = hop
         self.partition = partition
         self.log: list[tuple[Record, int]] = []
-        """What was written to it, behind a repartition, each with the row that caused it."""
+        """The records written to it behind a repartition, each with the row that caused it."""
         self.turned_away = 0
         self.source_state = AWAKE
         self._world = world
@@ -112,7 +112,7 @@ class Place:
         return make(self.hop, self.partition, self.chain, AllKnow(), world.partitions, clock_s)
 
     def process(self, records: list[Record], *, carefully: bool) -> tuple[Step, list[Aside]]:
-        """What becomes of records that were fetched, and those that are dead at the door."""
+        """Process fetched records; return the step, and the records that are dead at the door."""
         self._heard_at_ms = self._quiet_since_ms = self._world.clock.now_ms
         if self._world.has_intake:
             batch, dead = self._timestamps.take(records, self._world.clock.now_ms)
@@ -129,7 +129,7 @@ class Place:
         return step, dead
 
     def new(self, records: Iterable[tuple[Record, int]]) -> Iterator[tuple[Record, int]]:
-        """Those of the fetched records that state does not have already."""
+        """Yield the fetched records that state does not have already."""
         for record, row in records:
             is_known = record.offset is not None and record.offset < self.position
             if is_known and self._world.has_intake:
@@ -138,7 +138,7 @@ class Place:
                 yield record, row
 
     def commit(self) -> None:
-        """Make what was read, and what it has changed, last."""
+        """Make the records read, and the changes of state, durable."""
         self.chain.save()
         about = self._overlay.view(ABOUT)
         put_position(about, Position(self.position, self.chain.lateness.time_ms))
@@ -149,17 +149,17 @@ class Place:
         self._counted = self.counts()
 
     def begin_again(self) -> None:
-        """New operators over what was committed; all else is lost."""
+        """Open new operators over the committed state; everything else is lost."""
         self._open(self._store)
 
     def move(self) -> None:
-        """Another instance takes over, which has nothing but the changelog."""
+        """Let another instance take over, which has only the changelog."""
         store = MemoryStore()
         Restoration(Overlay(store, self._world.spec.pipeline)).take(self._changelog)
         self._open(store)
 
     def counts(self) -> Counter[str]:
-        """What operators have counted, in all their lives, that was not lost in a crash."""
+        """Return the counts of the operators in all their lives, less those lost in a crash."""
         counted = self._before.copy()
         for operator in self.chain.operators:
             counts = operator.counts
@@ -175,7 +175,7 @@ class Place:
         return sum(operator.counts.held for operator in self.chain.operators)
 
     def longest_wait_ms(self) -> int:
-        """After so long a silence nothing waits for the clock any more."""
+        """Return after how long a silence no operator waits for the clock any more."""
         source_ms = self._world.spec.source.idle_ms
         return max([IDLE_MS if source_ms is None else source_ms, *self._idles_ms()])
 
@@ -187,7 +187,7 @@ class Place:
         ]
 
     def release_idle(self, *, carefully: bool) -> Step | None:
-        """What leaves since the source was silent for as long as a reorder allows."""
+        """Release the records of a reorder for which the source was silent long enough."""
         idles_ms = self._idles_ms()
         now_ms = self._world.clock.now_ms
         if not idles_ms or now_ms < self._quiet_since_ms + min(idles_ms):
@@ -196,7 +196,7 @@ class Place:
         return self.chain.release_idle(carefully=carefully)
 
     def falls_silent(self) -> None:
-        """Say of the source what is to be said now that nothing is left to read."""
+        """Note that the source is idle or at its end, if it has been silent for long enough."""
         idle_ms, is_last = self._world.spec.source.idle_ms, self.hop.end is None
         if (idle_ms is None and is_last) or (is_last and self.held):
             return
@@ -211,7 +211,7 @@ class Place:
             self.source_state = AT_END if idle_ms is None else IDLE
 
     def times_to_tell(self) -> list[tuple[int, Record]]:
-        """What places behind a repartition are told of this one, each with its partition."""
+        """Return the rows of time for the places behind a repartition, each with its partition."""
         if self.spread is None:
             return []
         return list(
@@ -221,7 +221,7 @@ class Place:
         )
 
     def progress(self, cleaned_offset: int | None) -> Progress | None:
-        """What readers of the cleaned topic are told; None where there is nothing to say."""
+        """Return the progress for readers of the cleaned topic; None if there is none yet."""
         time_ms, is_idle = self.chain.lateness.time_ms, self.source_state == IDLE
         if time_ms == NO_TIME_MS and not is_idle:
             return None

@@ -1,4 +1,4 @@
-"""Runs a pipeline over records and says what left, without broker, Java or Spark."""
+"""Run a pipeline over records and return the results, without broker, Java or Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.testing.simulation import Entry, Simulation
 from headrace.testing.tables import Event, Leaving, Row, read_table, time_ms
 
 AnyPipeline = Pipeline | PipelineSpec | Path | str
-"""In Python; or a file's path, or its text."""
+"""A pipeline in Python, or the path of a file, or its text."""
 Input = Record | Event | Row | Mapping[str, Any]
 _FIELDS = ("key", "value", "time", "headers", "partition", "offset")
 _BATCH_MAX = 7
@@ -31,27 +31,27 @@ _BATCH_MAX = 7
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a run."""
+    """The results of a run."""
 
     cleaned: tuple[Record, ...]
-    """As they stand in the cleaned topic, in the order in which they left."""
+    """The records in the cleaned topic, in the order in which they left."""
     late: tuple[Record, ...]
-    """What went to the late topic."""
+    """The records in the late topic."""
     dead: tuple[DeadLetter, ...]
-    """What went to the dead-letter topic, and why."""
+    """The records in the dead-letter topic, with their reasons."""
     progress: Mapping[int, Progress]
-    """What readers of the cleaned topic are told last, by partition."""
+    """The last progress for readers of the cleaned topic, by partition."""
     failure: str | None
-    """Why the pipeline stopped before the last record; None where it did not."""
+    """Why the pipeline stopped before the last record; None if it did not."""
     counts: Mapping[str, int]
     """taken, held, merged, emitted, turned away, and `dropped REASON`, over all operators."""
     leaves: tuple[tuple[Leaving, ...], ...]
-    """What left because of each row, in order."""
+    """The records that left because of each row, in order."""
     explain: Callable[[], tuple[Decision, ...]]
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """What each operator decided, with its evidence: the same run once more, explained."""
+        """Each operator's decision, with its evidence; this runs the pipeline again, explained."""
         return self.explain()
 
 
@@ -62,18 +62,18 @@ def run(
     partitions: int | None = None,
     seed: int | None = None,
 ) -> Result:
-    """Lead records through a pipeline, one by one.
+    """Run records through a pipeline, one by one.
 
     `records` is a table, or records in Python with events between. `partitions` is how many the
-    source has; as many as records say, if absent. With a `seed` the partitions are read in an order
-    that it makes, in batches, with commits and crashes: another way to the same promise.
+    source has; by default, as many as the records name. With a `seed` the run reads the partitions
+    in a random order, in batches, with commits and crashes; the results must be the same.
     """
     spec = spec_of(pipeline)
     return play(spec, rows_of(records, spec.source.topic), partitions=partitions, seed=seed)
 
 
 def spec_of(pipeline: AnyPipeline) -> PipelineSpec:
-    """A pipeline, however it is given, with its functions found."""
+    """Return the spec of a pipeline in any form, after its functions were found."""
     match pipeline:
         case Pipeline():
             return pipeline.checked()
@@ -86,7 +86,7 @@ def spec_of(pipeline: AnyPipeline) -> PipelineSpec:
 
 
 def rows_of(records: str | Iterable[Input], topic: str) -> list[Row]:
-    """What a run is given, as rows."""
+    """Turn the input of a run into rows."""
     if isinstance(records, str):
         return read_table(records, topic=topic)
     ends: dict[int, int] = {}
@@ -135,7 +135,7 @@ def play(
     has_intake: bool = True,
     at_once: bool = False,
 ) -> Result:
-    """Run rows; without intake operators alone, at once in batches as large as can be."""
+    """Run rows: without intake only through the operators, at once in the largest batches."""
     found = [row.what for row in rows if isinstance(row.what, Record)]
     count = partitions or max([record.partition for record in found], default=0) + 1
     if any(record.partition >= count for record in found):
@@ -175,7 +175,7 @@ def _lead(
 
 
 def _lead_by_luck(simulation: Simulation, waiting: list[Entry], luck: Random | None) -> None:
-    """What waits, in pieces of one partition each, with commits and crashes between."""
+    """Take the waiting records in pieces of a partition, with commits and crashes between."""
     if luck is None:
         simulation.take(waiting)
         return

@@ -1,6 +1,6 @@
-"""Scenario files: pages with tables that say what leaves a pipeline, and whether that is true.
+"""Scenario files: pages with tables of records and results, and the check that they are true.
 
-The form stands in `contracts/semantics/testing.md`.
+`contracts/semantics/testing.md` describes the form.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class Scenario(NamedTuple):
     rows: list[Row]
     partitions: int | None
     has_intake: bool
-    """Whether it is about a whole pipeline, and not about operators alone."""
+    """Whether the scenario runs a whole pipeline, and not only operators."""
 
     @property
     def records_alone(self) -> bool:
-        """Whether nothing happens between its records."""
+        """Whether no event is between its records."""
         return not any(isinstance(row.what, Event) for row in self.rows)
 
 
 def load_scenarios(file: Path) -> list[Scenario]:
-    """All scenarios of a file; ScenarioInvalid, or what is wrong with a pipeline that it names."""
+    """Load all scenarios of a file; raise ScenarioInvalid, or the error of a pipeline it names."""
     page = read_text(lambda: file.open("rb"), str(file), FORM)
     found = list(read_scenarios(page, str(file), file.parent))
     if not found:
@@ -58,7 +58,7 @@ def load_scenarios(file: Path) -> list[Scenario]:
 
 
 def read_scenarios(page: str, file: str, folder: Path) -> Iterator[Scenario]:
-    """All scenarios of a page; the pipelines that they name lie in this folder."""
+    """Read all scenarios of a page; the pipelines that they name are in this folder."""
     for block in _BLOCK.finditer(page):
         line = page.count("\n", 0, block.start(1)) + 1
         headings = _HEADING.findall(_BLOCK.sub("", page[: block.start()]))
@@ -79,7 +79,7 @@ def _read_scenario(text: str, name: str, file: str, line: int, folder: Path) -> 
 
 
 def _read_promises(text: str, topic: str, file: str = "table", line: int = 1) -> list[Row]:
-    """The rows of a table that says what leaves; one that does not would always be true."""
+    """Read a table with an arrow; one without would always be true."""
     rows = read_table(text, topic=topic, file=file, line=line)
     if not rows or rows[0].leaves is None:
         message = f"{file}:{line}: the table says nothing of what leaves; write `->` into its head"
@@ -90,8 +90,8 @@ def _read_promises(text: str, topic: str, file: str = "table", line: int = 1) ->
 def _read_head(
     text: str, file: str, line: int, folder: Path
 ) -> tuple[PipelineSpec, int | None, bool]:
-    """The pipeline, how many partitions its source has, and whether it is a whole one."""
-    # A list of operators alone is a mapping as well, for whoever reads YAML here.
+    """Read the pipeline, how many partitions its source has, and whether it is a whole one."""
+    # For our YAML reader, a list of operators must become a mapping, too.
     is_list = text.lstrip().startswith("-")
     written, _ = parse_yaml(f"operators:\n{text}" if is_list else text, f"{file}:{line}", FORM)
     partitions = written.pop("partitions", None)
@@ -112,7 +112,7 @@ def _read_head(
 
 
 def _named(name: str, file: str, line: int, folder: Path) -> PipelineSpec:
-    """A pipeline's file, beside the page; or `module:name` of one in Python."""
+    """Load a pipeline's file beside the page, or `module:name` of one in Python."""
     if ":" not in name:
         return load_pipeline(folder / name)
     try:
@@ -127,9 +127,9 @@ def _named(name: str, file: str, line: int, folder: Path) -> PipelineSpec:
 
 
 def check(pipeline: AnyPipeline, table: str, *, partitions: int | None = None) -> Result:
-    """Run a table and see that what leaves is what stands behind its arrows.
+    """Run a table and check that the results are those behind its arrows.
 
-    AssertionError shows each line that is not true, with what each operator decided about it.
+    AssertionError shows each line that is not true, with each operator's decision about it.
     """
     spec = spec_of(pipeline)
     rows = _read_promises(table, spec.source.topic)
@@ -141,10 +141,10 @@ def check(pipeline: AnyPipeline, table: str, *, partitions: int | None = None) -
 
 
 def problems(scenario: Scenario) -> list[str]:
-    """What is not true in a scenario; nothing where all is.
+    """Return the problems of a scenario, none if it is true.
 
-    It is run record by record, and where nothing happens between the records and no other order of
-    partitions can show, cut into batches with commits and crashes as well.
+    The scenario runs record by record. If there are no events and only one partition, it also runs
+    cut into batches, with commits and crashes.
     """
     spec, rows, partitions = scenario.spec, scenario.rows, scenario.partitions
     result = play(spec, rows, partitions=partitions, has_intake=scenario.has_intake)
@@ -161,7 +161,7 @@ def problems(scenario: Scenario) -> list[str]:
 
 
 def differences(rows: Sequence[Row], result: Result, *, file: str = "table") -> Iterator[str]:
-    """Each row that is not true, with what was expected, what left, and why."""
+    """Describe each row that is not true: the expected results, the real ones, and the reasons."""
     decisions: Sequence[Decision] | None = None
     for row, left in zip(rows, result.leaves, strict=True):
         if row.leaves is None or _by_side(row.leaves) == _by_side(left):
@@ -176,7 +176,7 @@ def differences(rows: Sequence[Row], result: Result, *, file: str = "table") -> 
 
 
 def _by_side(leaves: Sequence[Leaving]) -> list[list[Leaving]]:
-    """A topic by the side is another topic: no order holds between the two."""
+    """Sort results by topic, since no order holds between two topics."""
     sides = sorted({leaving.side for leaving in leaves})
     return [[leaving for leaving in leaves if leaving.side == side] for side in sides]
 

@@ -1,8 +1,8 @@
-"""All places of a pipeline, from the source's partitions to the cleaned topic, in one thread.
+"""Simulate a pipeline, from the source's partitions to the cleaned topic, in one thread.
 
-What all places have committed lasts; a crash takes all of them back to it, and what was read since
-is read again. So a record can pass a repartition before anything is committed, and is seen by
-nobody twice.
+A commit covers all places. A crash takes all of them back to the last commit, and the records read
+since are read again. So a record can pass a repartition before a commit, and still no place sees it
+twice.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from headrace.testing.places import Place, World
 from headrace.testing.tables import FAILED, Event, Leaving, leaving
 
 NOBODY = -1
-"""The row of what leaves for no record of the run."""
+"""The row of results that no record of the run caused."""
 
 
 class Entry(NamedTuple):
-    """A record, and the row of the run in which it stands."""
+    """A record, and the row of the run that it belongs to."""
 
     record: Record
     row: int
@@ -36,19 +36,19 @@ class Entry(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What left until now."""
+    """The results until now."""
 
     cleaned: list[Entry] = field(default_factory=list)
     late: list[Entry] = field(default_factory=list)
     dead: list[tuple[DeadLetter, int]] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     leaves: list[tuple[int, Leaving]] = field(default_factory=list)
-    """Everything in order, each with its row."""
+    """All results in order, each with its row."""
     failure: str | None = None
     taken: int = 0
 
     def copy(self) -> Outcome:
-        """The same, untouched by what comes."""
+        """Return a copy, which does not change with later results."""
         return Outcome(
             [*self.cleaned],
             [*self.late],
@@ -64,7 +64,7 @@ class Simulation:
     """One run."""
 
     def __init__(self, world: World) -> None:
-        """Nothing is read yet."""
+        """Begin with empty places."""
         self.outcome = Outcome()
         self.progress: dict[int, Progress] = {}
         self._world = world
@@ -74,9 +74,9 @@ class Simulation:
         ]
         self._committed = self.outcome.copy()
         self._since: list[Entry] = []
-        """Read since the last commit."""
+        """The entries read since the last commit."""
         self._read: list[Entry] = []
-        """Read and committed, in its order."""
+        """The entries read and committed, in order."""
         self._is_careful = False
         self._row = NOBODY
 
@@ -86,7 +86,7 @@ class Simulation:
         return self.outcome.failure is not None
 
     def take(self, entries: Sequence[Entry]) -> None:
-        """Records in the order in which they are fetched; those of one partition at once."""
+        """Take records in the order of fetching; those of one partition go together."""
         if self.has_failed:
             return
         try:
@@ -97,7 +97,7 @@ class Simulation:
             self._take_carefully([*self._since, *entries])
 
     def _take_carefully(self, entries: Sequence[Entry]) -> None:
-        """As a sidecar does: what failed as a whole is done again, record by record."""
+        """Take again, record by record, what failed as a whole, as a sidecar does."""
         self._is_careful = True
         self._since = []
         self._go_back()
@@ -113,7 +113,7 @@ class Simulation:
         self._since += entries
 
     def _bring(self, place: Place, hop: int, fetched: Iterable[Entry]) -> int:
-        """Give a place what was fetched for it; how many of it were new."""
+        """Give a place the fetched entries; return how many of them were new."""
         entries = [Entry(*one) for one in place.new(fetched)]
         if entries:
             records = [entry.record for entry in entries]
@@ -124,7 +124,7 @@ class Simulation:
     def _send(
         self, place: Place, hop: int, step: Step, dead: list[Aside], rows: Sequence[int]
     ) -> None:
-        """What left a place, to where it goes."""
+        """Send the results of a place to where they go."""
         failure = self._failure(step, dead, rows)
         moving = [
             Entry(record, self._row_of(cause, rows))
@@ -171,7 +171,7 @@ class Simulation:
     def _failure(
         self, step: Step, dead: list[Aside], rows: Sequence[int]
     ) -> tuple[str, int] | None:
-        """Why the pipeline goes no further, and the row at which."""
+        """Return why the pipeline stops, and at which row; None if it goes on."""
         if step.failure is not None:
             return step.failure.sentence, self._row_of(step.failure.cause, rows)
         failed = [aside for aside in (*dead, *step.dead) if aside.reason is Reason.FAILED]
@@ -183,7 +183,7 @@ class Simulation:
         return f"`{first.operator}` failed on a record ({first.detail})", row
 
     def _pass_on(self, hop: int, to: int, entries: list[Entry]) -> None:
-        """Write to a partition of the repartition topic, which is read at once."""
+        """Write to a partition of the repartition topic, and read it at once."""
         place = self._hops[hop + 1][to]
         written = []
         for record, row in entries:
@@ -196,7 +196,7 @@ class Simulation:
             self._pass_on(hop, to, [Entry(told, self._row)])
 
     def commit(self) -> None:
-        """All that was read and left lasts."""
+        """Make everything read and written so far durable."""
         if self.has_failed:
             return
         try:
@@ -229,7 +229,7 @@ class Simulation:
             del place.log[place.position :]
 
     def happen(self, event: Event, row: int) -> None:
-        """Let something happen between two records."""
+        """Let an event happen between two records."""
         if self.has_failed:
             return
         self._row = row
@@ -252,7 +252,7 @@ class Simulation:
                 pass
 
     def crash(self) -> None:
-        """Everything since the last commit is lost, and read again."""
+        """Lose everything since the last commit, and read it again."""
         if self.has_failed:
             return
         again, self._since = self._since, []
@@ -260,7 +260,7 @@ class Simulation:
         self.take(again)
 
     def _fetch_again(self, count: int) -> None:
-        """The last records come once more, at the offsets that they had."""
+        """Fetch the last records once more, at the offsets that they had."""
         known = self._read[-count:]
         for partition, group in groupby(known, key=_partition_of):
             new = list(self._hops[0][partition].new(group))
@@ -275,7 +275,7 @@ class Simulation:
             self._wait(max(place.longest_wait_ms() for place in self._places()))
 
     def _wait(self, wait_ms: int) -> None:
-        """The clock moves on, and everybody looks at it, with nothing left to read."""
+        """Move the clock on; every place looks at it, with no record left to read."""
         self._world.clock.now_ms += wait_ms
         for hop, places in enumerate(self._hops):
             for place in places:
@@ -287,7 +287,7 @@ class Simulation:
         self.commit()
 
     def _go_on_to(self, time_ms: int) -> None:
-        """The source is as far as that, by a clock that it trusts, though no record says so."""
+        """Advance the source to a time of a clock that it trusts, without a record."""
         for place in self._hops[0]:
             step = place.chain.advance(time_ms, carefully=self._is_careful)
             if step is not None:
@@ -296,7 +296,7 @@ class Simulation:
         self.commit()
 
     def counts(self) -> Counter[str]:
-        """What became of records, as operators count it."""
+        """Return what the operators have counted."""
         counted: Counter[str] = Counter()
         for place in self._places():
             counted += place.counts()
@@ -306,12 +306,12 @@ class Simulation:
 
 
 def _written(record: Record, topic: str, partition: int, offset: int) -> Record:
-    """A record as it stands in a topic that it was written to."""
+    """Return a record as it is in a topic that it was written to."""
     return record._replace(topic=topic, partition=partition, offset=offset)
 
 
 def _leave_out(step: Step, cause: int) -> None:
-    """Nothing of the record that failed, or behind it, counts."""
+    """Remove the results of the record that failed, and of those behind it."""
     batch = step.forwarded
     kept = [at for at, other in enumerate(batch.causes) if other < cause]
     batch.records = [batch.records[at] for at in kept]

@@ -29,11 +29,11 @@ class _Step(NamedTuple):
     value: bytes | None
     partition: int
     later_ms: int
-    """How much later it happened than the one before it."""
+    """How much later it happened than the record before it."""
     behind_ms: int
     """How long it was on its way."""
     again: int | None
-    """Which of the earlier ones it repeats; None for one of its own."""
+    """The earlier record that it repeats; None for one of its own."""
 
 
 @st.composite
@@ -46,7 +46,7 @@ def streams(
     disorder_ms: int = 60_000,
     size_max: int = 30,
 ) -> list[Record]:
-    """Records in the order in which they come.
+    """Draw records in the order in which they come.
 
     Each is up to `disorder_ms` behind its turn. One in four or so is written twice, the second time
     at an offset of its own, as by a producer that got no answer.

@@ -1,6 +1,6 @@
-"""Tables of records, as people write them: a line a record, and behind an arrow what leaves.
+"""Read and write tables of records: a line a record, and behind an arrow the results.
 
-The grammar stands in `contracts/semantics/testing.md`, for it is read by people first.
+`contracts/semantics/testing.md` describes the grammar.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Event(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """What leaves, as a table says it."""
+    """A result in the form of a table."""
 
     side: str
-    """Nothing, or the topic by the side, or how the run ends."""
+    """Empty, or the prefix of the late or dead-letter topic, or the way the run ends."""
     key: bytes | None = None
     window: tuple[int, int, bool] | None = None
     """Start, end, and whether the end is part of it."""
@@ -56,7 +56,7 @@ class Leaving(NamedTuple):
     value: bytes | None = None
 
     def __str__(self) -> str:
-        """As a table has it."""
+        """Write it as a table does."""
         if self.side == FAILED:
             return FAILED
         window = ""
@@ -69,18 +69,18 @@ class Leaving(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line: a record or an event, and what leaves because of it."""
+    """One line: a record or an event, and its results."""
 
     what: Record | Event
     leaves: tuple[Leaving, ...] | None = None
-    """None where the table does not say."""
+    """None if the table has no arrow."""
     line: int = 0
-    """In the page, so that a failure can be found."""
+    """The line in the page, for messages."""
     text: str = ""
 
 
 def read_table(text: str, *, topic: str = TOPIC, file: str = "table", line: int = 1) -> list[Row]:
-    """The rows of a table; ScenarioInvalid says which line cannot be read, and why."""
+    """Read the rows of a table; ScenarioInvalid names the line that cannot be read, and why."""
     return list(_Reader(topic, file).rows(text.splitlines(), line))
 
 
@@ -184,13 +184,13 @@ class _Reader:
 
 
 def _parted(line: str) -> tuple[str, str, str]:
-    """What stands before the arrow, the arrow, and what stands behind it."""
+    """Split a line into the text before the arrow, the arrow, and the text behind it."""
     before, arrow, after = f"{line} ".partition(f"{_ARROW} ")
     return before.strip(), arrow, after.strip()
 
 
 def _cells(text: str) -> list[str]:
-    """Cells between bars, or words."""
+    """Split cells between bars, or words."""
     text = text.strip()
     if text.startswith("|"):
         return [cell.strip() for cell in text.strip("|").split("|")]
@@ -202,7 +202,7 @@ def _cells_text(text: str) -> str:
 
 
 def _leaving_words(text: str) -> Iterator[Leaving]:
-    """The words that say what leaves; the first other word begins the reason."""
+    """Yield the results among the words; the first other word begins the reason."""
     for word in text.replace("|", " ").split():
         match = _LEAVES.fullmatch(word)
         if match is None:
@@ -222,7 +222,7 @@ def _leaving(word: str, match: re.Match[str]) -> Leaving:
 
 
 def leaving(side: str, record: Record) -> Leaving:
-    """A record as a table says it, with its window taken out of its key."""
+    """Return a record in the form of a table, with the window taken out of its key."""
     key, value, timestamp_ms, headers, *_ = record
     bounds = window_of(headers)
     if bounds is None or key is None:
@@ -232,12 +232,12 @@ def leaving(side: str, record: Record) -> Leaving:
 
 
 def shown(records: Iterable[Record]) -> list[str]:
-    """Records as a table says them: `KEY@TIME=VALUE`, or `KEY[START,END)@TIME=VALUE`."""
+    """Write records as a table does: `KEY@TIME=VALUE`, or `KEY[START,END)@TIME=VALUE`."""
     return [str(leaving("", record)) for record in records]
 
 
 def time_ms(cell: str) -> int:
-    """A time since zero; a cell without a unit counts milliseconds."""
+    """Parse a time since zero; a cell without a unit counts milliseconds."""
     sign = -1 if cell.startswith("-") else 1
     digits = cell.removeprefix("-")
     return sign * parse_duration_ms(int(digits) if digits.isdecimal() else digits)
@@ -250,7 +250,7 @@ def _bytes(cell: str) -> bytes | None:
 
 
 def _readable(value: bytes | None) -> bytes | None:
-    """A count in decimal; no text of a table begins with a zero byte."""
+    """Return a count in decimal; no text of a table begins with a zero byte."""
     if value is not None and len(value) == 8 and value[0] == 0:  # noqa: PLR2004 (bytes of a count)
         return b"%d" % int.from_bytes(value, "big")
     return value
