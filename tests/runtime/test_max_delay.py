@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 
@@ -13,6 +15,7 @@ from headrace.contracts.pipeline import PipelineSpec
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Batch
 from headrace.services.runtime.input.survey import UNSEEN, Surveyed
+from headrace.services.runtime.time import clock
 from headrace.services.runtime.time.clock import Clock
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
@@ -20,6 +23,7 @@ from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
 from tests.runtime.test_silence import BY_ID, DEDUPLICATE, of_partition
 
 NOW_MS = 1_700_000_000_000
+NOW_S = 1_000.0
 END = 10
 
 
@@ -143,16 +147,17 @@ def moves_to_ms(
     spec = spec_of({"max-delay": "1m"})
     chain = Chain(spec.hops()[0].operators, Overlay(MemoryStore(), "p").view)
     chain.advance(at_ms)
-    return Clock(spec, lambda: surveyed, lambda: NOW_MS).moves_to_ms(chain, position, state)
+    with patch.object(clock, "time", SimpleNamespace(monotonic=lambda: NOW_S)):
+        return Clock(spec, lambda: surveyed, lambda: NOW_MS).moves_to_ms(chain, position, state)
 
 
 def surveyed(fetched: int = END, brought: int = END) -> Surveyed:
     """What the broker and the consumer said this very moment."""
-    return Surveyed(fetched, END, END, time.monotonic(), brought)
+    return Surveyed(fetched, END, END, NOW_S, brought)
 
 
 def test_only_who_has_decided_all_that_there_is_goes_by_the_clock() -> None:
-    assert moves_to_ms(surveyed(), END) in {NOW_MS - 60_000, NOW_MS - 60_001}
+    assert moves_to_ms(surveyed(), END) == NOW_MS - 60_000
     assert moves_to_ms(surveyed(), END, AT_END) is not None
     assert moves_to_ms(UNSEEN, 0) is None
     assert moves_to_ms(surveyed(fetched=END - 1), END - 1) is None
@@ -164,10 +169,8 @@ def test_only_who_has_decided_all_that_there_is_goes_by_the_clock() -> None:
 
 
 def test_what_was_heard_a_while_ago_counts_as_of_then() -> None:
-    ago = surveyed()._replace(at_s=time.monotonic() - 10)
-    reached_ms = moves_to_ms(ago, END)
-    assert reached_ms is not None
-    assert reached_ms <= NOW_MS - 70_000
+    ago = surveyed()._replace(at_s=NOW_S - 10)
+    assert moves_to_ms(ago, END) == NOW_MS - 70_000
 
 
 def test_the_clock_moves_by_a_tenth_of_the_delay() -> None:

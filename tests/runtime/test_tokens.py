@@ -9,10 +9,12 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from headrace.contracts.errors import HeadraceError, TokenRefused, TokenUnavailable
+from headrace.services.kafka import tokens
 from headrace.services.kafka.tokens import TokenProvider
 from tests.runtime.token_server import CLIENT, SECRET, TokenServer, token_server
 
@@ -57,13 +59,16 @@ def test_one_token_serves_all_clients_of_all_threads(server: TokenServer) -> Non
     assert server.scopes == ["kafka records"]
 
 
-def test_it_is_renewed_before_it_ends(server: TokenServer) -> None:
-    server.life_s = 2
+def test_it_is_renewed_before_it_ends(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1_000.0
+    monkeypatch.setattr(tokens, "time", SimpleNamespace(monotonic=lambda: now_s))
+    server.life_s = 20
     provider = _provider(server.url)
-    first, begun_s = _ask(provider), time.monotonic()
-    while _ask(provider) == first:
-        time.sleep(0.02)
-    assert 1.5 < time.monotonic() - begun_s < 2
+    first = _ask(provider)
+    now_s += 15
+    assert _ask(provider) == first
+    now_s += 4.9
+    assert _ask(provider) != first
     assert len(server.tokens) == 2
 
 
