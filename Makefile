@@ -134,8 +134,8 @@ test-brokers: broker kcat ## what speaks to a broker, through the oldest Kafka t
 		&& $(BIN)/python -m pytest $(SPREAD) $(OF_BROKERS)
 
 .PHONY: test-pythons
-test-pythons: broker ## lint, types, and what needs no Spark, on every Python here (BUT="3.11.7"; minutes each)
-	@$(BIN)/python -m tests.machines pythons $(if $(BUT),--but $(BUT))
+test-pythons: broker ## lint, types, and what needs no Spark, on every Python here (minutes each)
+	@$(BIN)/python -m tests.machines pythons
 
 .PHONY: test-libraries
 test-libraries: spark ## the wheel with the newest and the lowest libraries, and with few extras (minutes)

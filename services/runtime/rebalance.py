@@ -16,6 +16,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -40,6 +41,7 @@ from headrace.services.observe.snapshot import CopyRole, CopySnapshot
 from headrace.services.runtime.standby.disk import lags_on_disk
 from headrace.services.runtime.standby.follower import Follower
 from headrace.services.runtime.task.work import Work
+from headrace.services.runtime.unawaited import report_failure
 from headrace.services.settings import Settings
 
 _LOOK_EVERY_S = 0.1
@@ -202,18 +204,14 @@ class Rebalance:
             self._caught_up_at_s = self._caught_up_at_s or time.monotonic()
         if self.followers and (self._looking is None or self._looking.done()):
             self._looking = asyncio.create_task(self._look(), name="looking at copies")
-            self._looking.add_done_callback(self._looked)
+            # No copy would be promoted any more if looking had died unheard.
+            self._looking.add_done_callback(partial(report_failure, self._tasks.fail))
         await asyncio.gather(
             *(self._leave(task) for task in by_action.get(Action.LEAVE, ())),
             *(self._activate(task) for task in by_action.get(Action.ACTIVATE, ())),
             self._close(by_action.get(Action.REVOKE, ()), commits=True),
             self._close(by_action.get(Action.ABANDON, ()), commits=False),
         )
-
-    def _looked(self, ended: asyncio.Task[None]) -> None:
-        """End the worker if looking failed, since no copy would be promoted any more."""
-        if not ended.cancelled() and (problem := ended.exception()) is not None:
-            self._tasks.fail(problem)
 
     def _follow(self, task: TaskId) -> None:
         if self._is_stopping:

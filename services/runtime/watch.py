@@ -16,6 +16,7 @@ from headrace.services.observe.logs import logger
 from headrace.services.observe.metrics import Metrics
 from headrace.services.observe.pages import pages
 from headrace.services.runtime.machine.garbage import keep_collecting
+from headrace.services.runtime.unawaited import report_failure
 from headrace.services.runtime.worker import Worker
 
 _LOOK_EVERY_S = 2.0
@@ -42,7 +43,8 @@ async def watched(worker: Worker) -> AsyncIterator[None]:
         )
     ]
     for one in beside:
-        one.add_done_callback(partial(_fail_too, worker))
+        # Nobody would notice that one of them died.
+        one.add_done_callback(partial(report_failure, worker.fail))
     try:
         yield
     finally:
@@ -64,9 +66,3 @@ async def _look(worker: Worker, watchdog: Watchdog) -> None:
         if stalled:
             sentences = "; ".join(stall.sentence for stall in stalled)
             worker.fail(WorkerStalled(f"{sentences}; this instance stops, so start it again"))
-
-
-def _fail_too(worker: Worker, ended: asyncio.Task[None]) -> None:
-    """End the worker if what runs beside it dies; nobody would notice otherwise."""
-    if not ended.cancelled() and (problem := ended.exception()) is not None:
-        worker.fail(problem)

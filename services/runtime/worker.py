@@ -11,6 +11,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from aiokafka.structs import TopicPartition
@@ -28,6 +29,7 @@ from headrace.services.runtime.machine.budget import least_bytes, weight
 from headrace.services.runtime.rebalance import Rebalance
 from headrace.services.runtime.task.task import Task
 from headrace.services.runtime.task.work import Work
+from headrace.services.runtime.unawaited import report_failure
 from headrace.services.settings import Settings
 
 _BREATHS_PER_COMMIT = 20
@@ -96,7 +98,7 @@ class Worker:
             return
         task = self.tasks[source] = Task(self.work, self.hops[source.topic], source.partition)
         running = asyncio.create_task(task.run(), name=f"{source.topic}/{source.partition}")
-        running.add_done_callback(self._ended)
+        running.add_done_callback(partial(report_failure, self.fail))
         self._running[source] = running
         self._given_at_s[source] = time.monotonic()
         self._share()
@@ -231,10 +233,6 @@ class Worker:
     async def survey(self) -> None:
         """Hear from the broker how far everything is."""
         self.work.survey = await self._the_thread().survey()
-
-    def _ended(self, running: asyncio.Task[None]) -> None:
-        if not running.cancelled() and (problem := running.exception()) is not None:
-            self.fail(problem)
 
     def _is_replaced(self) -> bool:
         """Whether another process has all of this by now."""

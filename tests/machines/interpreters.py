@@ -1,13 +1,9 @@
-"""The Pythons of this machine that headrace may run on.
-
-`python -m tests.machines.interpreters oldest` says where one is; it needs no library.
-"""
+"""The Pythons of this machine that headrace may run on."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -80,7 +76,3 @@ def _version_of(path: Path) -> tuple[int, int, int] | None:
         return None
     major, minor, micro = map(int, done.stdout.split())
     return major, minor, micro
-
-
-if __name__ == "__main__":
-    print({"oldest": interpreters()[0], "newest": interpreters()[-1]}[sys.argv[1]].path)

@@ -29,14 +29,11 @@ class Ran(NamedTuple):
 def run_pythons(arguments: list[str]) -> bool:
     """Run as the command line says; whether all is well."""
     parser = argparse.ArgumentParser(prog="tests.machines pythons", description=__doc__)
-    parser.add_argument("--but", nargs="*", default=[], help="versions that are run on elsewhere")
-    options = parser.parse_args(arguments)
+    parser.parse_args(arguments)
     found = interpreters()
-    ran = [_run_on(one) for one in in_order([one for one in found if one.name not in options.but])]
-    left_out = [Ran(one, {}) for one in found if one.name in options.but]
-    rows = _rows(sorted([*ran, *left_out], key=lambda one: one.interpreter.version))
-    show_table(_HEAD, rows)
-    _say_which(found, options.but)
+    ran = [_run_on(one) for one in in_order(found)]
+    show_table(_HEAD, _rows(sorted(ran, key=lambda one: one.interpreter.version)))
+    _say_which(found)
     return all(step.is_well for one in ran for step in one.steps.values())
 
 
@@ -73,12 +70,10 @@ def _rows(ran: list[Ran]) -> Iterator[list[str]]:
         yield [one.interpreter.name, one.interpreter.whose, *cells]
 
 
-def _say_which(found: list[Interpreter], but: list[str]) -> None:
-    """The last line: which Pythons there are, and which were not run on."""
+def _say_which(found: list[Interpreter]) -> None:
+    """Print the last line: which Pythons there are, and which there are not."""
     here = ", ".join(one.name for one in found) or "none"
     sentences = [f"Found Python {here}{' alone' if len(found) == 1 else ''}"]
-    if but:
-        sentences.append(f"not asked for: {', '.join(but)}")
     if lacking := missing(found):
         sentences.append(f"not found: {', '.join(lacking)}")
     print("; ".join(sentences) + ".", flush=True)

@@ -22,11 +22,11 @@ from headrace.services.broker.embedded import EmbeddedBroker
 from headrace.services.broker.kraft import PLAINTEXT, Endpoint, Listener
 from headrace.services.broker.ports import free_ports
 from tests.kafka.fixtures import OwnKafka
+from tests.kafka.frames import CutError, read_frame
 from tests.kafka.serving import Connections, ThreadedServer
 from tests.runtime.sidecar import WITHIN_S
 
 _LOOPBACK = "127.0.0.1"
-_LENGTH_BYTES = 4
 _SLOW_S = 0.5
 
 
@@ -73,10 +73,6 @@ class Strike:
         assert self._done.wait(WITHIN_S), f"no {self.kind.name} was struck: {self}"
 
 
-class _CutError(Exception):
-    """A connection ends here."""
-
-
 class Proxy(ThreadedServer):
     """Listens at one port of this machine, and speaks with a broker at another."""
 
@@ -117,16 +113,17 @@ class Proxy(ThreadedServer):
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # A second cancellation may end the wait below, so the connection is closed before it.
+            up_writer.transport.abort()
             for one in both:
                 one.cancel()
             await asyncio.gather(*both, return_exceptions=True)
-            up_writer.transport.abort()
 
     async def _carry_requests(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[bytes, int]
     ) -> None:
         while True:
-            frame = await _frame(reader)
+            frame = await read_frame(reader)
             kind = int.from_bytes(frame[4:6])
             await self._hear_request(kind, frame)
             asked[frame[8:12]] = kind
@@ -147,26 +144,26 @@ class Proxy(ThreadedServer):
             if strike.how is How.LATE:
                 strike.held = frame
                 strike.is_next_transaction = kind == Kind.INIT_PRODUCER_ID
-                raise _CutError
+                raise CutError
             self._strike = None
             if strike.how is How.SLOW:
                 await asyncio.sleep(_SLOW_S)
             strike.finish()
             if strike.how is How.LOST:
-                raise _CutError
+                raise CutError
 
     async def _carry_answers(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[bytes, int]
     ) -> None:
         while True:
-            frame = await _frame(reader)
+            frame = await read_frame(reader)
             kind = asked.pop(frame[4:8])
             strike = self._strike
             if strike is not None:
                 if strike.how is How.UNANSWERED and kind == strike.kind:
                     self._strike = None
                     strike.finish()
-                    raise _CutError
+                    raise CutError
                 if strike.held is not None and kind == Kind.END_TXN:
                     strike.is_next_transaction = True
             writer.write(frame)
@@ -176,14 +173,9 @@ class Proxy(ThreadedServer):
         reader, writer = await asyncio.open_connection(_LOOPBACK, self._broker_port)
         try:
             writer.write(frame)
-            await _frame(reader)
+            await read_frame(reader)
         finally:
             writer.transport.abort()
-
-
-async def _frame(reader: asyncio.StreamReader) -> bytes:
-    length = await reader.readexactly(_LENGTH_BYTES)
-    return length + await reader.readexactly(int.from_bytes(length))
 
 
 @contextmanager

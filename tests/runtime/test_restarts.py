@@ -118,6 +118,11 @@ def test_a_count_goes_on_wherever_its_results_stand(make_pipeline: MakePipeline)
     assert sidecar.stop() == 0
 
 
+def logs_of(pipeline: Pipeline) -> dict[str, int]:
+    """The bytes of each log of the database of partition 0."""
+    return {log.name: log.stat().st_size for log in pipeline.folder_of().glob("*.log")}
+
+
 def test_the_log_of_one_that_was_killed_is_read_before_it_joins(
     make_pipeline: MakePipeline,
 ) -> None:
@@ -126,12 +131,13 @@ def test_the_log_of_one_that_was_killed_is_read_before_it_joins(
     pipeline.produce(some_records(300, 1, value_bytes=LARGE))
     killed = pipeline.start()
     pipeline.wait_until_done()
+    # The group has the offset a moment before the database has the rows.
+    pipeline.wait_until(lambda: sum(logs_of(pipeline).values()) > LARGE, "rows in the log")
     killed.kill()
-    logs = {log.name: log.stat().st_size for log in pipeline.folder_of().glob("*.log")}
-    assert sum(logs.values()) > LARGE
+    logs = logs_of(pipeline)
     sidecar = pipeline.start()
     sidecar.wait_for("joining the group")
-    assert not logs.keys() & {log.name for log in pipeline.folder_of().glob("*.log")}
+    assert not logs.keys() & logs_of(pipeline).keys()
     pipeline.wait_until_done()
     assert sidecar.stop() == 0
     assert_cleaned(pipeline)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
@@ -19,6 +20,7 @@ from headrace.contracts.record import Record
 from headrace.services.observe.logs import logger as logger_of
 from headrace.services.runtime.changelog.restorer import BeginsLaterError
 from headrace.services.runtime.task.work import Work
+from headrace.services.runtime.unawaited import report_failure
 from headrace.services.state.partition import PartitionState
 
 _RETRY_S = 1.0
@@ -76,11 +78,7 @@ class Follower:
         """Begin to follow."""
         name = f"following {self._changelog.topic}/{self._partition}"
         self._running = asyncio.create_task(self._run(), name=name)
-        self._running.add_done_callback(self._ended)
-
-    def _ended(self, running: asyncio.Task[None]) -> None:
-        if not running.cancelled() and (problem := running.exception()) is not None:
-            self._fail(problem)
+        self._running.add_done_callback(partial(report_failure, self._fail))
 
     async def stop(self) -> None:
         """Follow no more, and close the copy."""

@@ -24,11 +24,11 @@ from typing import Literal
 from headrace.services.broker.embedded import EmbeddedBroker
 from headrace.services.broker.kraft import Endpoint, Node
 from headrace.services.broker.ports import LOOPBACK, free_ports
+from tests.kafka.frames import CutError, read_frame
 from tests.kafka.serving import Connections, ThreadedServer
 from tests.runtime.proxy import Kind
 
 Weather = Literal["clear", "slow", "mute", "deaf"]
-_LENGTH_BYTES = 4
 _SLOW_S = 0.25
 _LATE_AT_LAST_S = 1.5
 _ANSWER_WITHIN_S = 10.0
@@ -74,10 +74,6 @@ class _Held:
     before: Kind
     passes: int
     due: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-class _CutError(Exception):
-    """A connection ends here."""
 
 
 class ProxiedBrokers(EmbeddedBroker):
@@ -164,10 +160,11 @@ class Net(ThreadedServer):
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # A second cancellation may end the wait below, so the connection is closed before it.
+            up_writer.transport.abort()
             for one in both:
                 one.cancel()
             await asyncio.gather(*both, return_exceptions=True)
-            up_writer.transport.abort()
 
     async def _carry_requests(
         self,
@@ -177,7 +174,7 @@ class Net(ThreadedServer):
         unanswered: set[bytes],
     ) -> None:
         while True:
-            frame = await _frame(reader)
+            frame = await read_frame(reader)
             await self._not_while("mute")
             if self._weather == "slow":
                 await asyncio.sleep(self._random.uniform(0.0, _SLOW_S))
@@ -205,13 +202,13 @@ class Net(ThreadedServer):
                 task = self._loop.create_task(self._arrive_late(held))
                 self._late.add(task)
                 task.add_done_callback(self._late.discard)
-                raise _CutError
+                raise CutError
             case Fate.LOST:
-                raise _CutError
+                raise CutError
             case Fate.TORN:
                 writer.write(frame[: self._random.randrange(1, len(frame))])
                 await writer.drain()
-                raise _CutError
+                raise CutError
             case Fate.UNANSWERED:
                 unanswered.add(frame[8:12])
             case Fate.SLOW:
@@ -241,7 +238,7 @@ class Net(ThreadedServer):
         reader, writer = await asyncio.open_connection(LOOPBACK, self._behind(held.door))
         try:
             writer.write(held.frame)
-            await _frame(reader)
+            await read_frame(reader)
         finally:
             writer.transport.abort()
 
@@ -249,13 +246,8 @@ class Net(ThreadedServer):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, unanswered: set[bytes]
     ) -> None:
         while True:
-            frame = await _frame(reader)
+            frame = await read_frame(reader)
             await self._not_while("deaf")
             if frame[4:8] in unanswered:
-                raise _CutError
+                raise CutError
             writer.write(frame)
-
-
-async def _frame(reader: asyncio.StreamReader) -> bytes:
-    length = await reader.readexactly(_LENGTH_BYTES)
-    return length + await reader.readexactly(int.from_bytes(length))
