@@ -27,6 +27,10 @@ from tests.machines.steps import ROOT, commit_here, run
 _TABLE = ROOT / "tests" / "results" / "certain.md"
 _RUNS = ROOT / "build" / "certain"
 _SLOWEST = 10
+_HEAD = (
+    *("condition", "commit", "cores", "runs", "red runs"),
+    *("seconds, least", "median", "most", "tests that failed"),
+)
 _ONE_CORE = ("taskset", "--cpu-list", "0")
 _BUSY = "while True: pass"
 _WRITES = """
@@ -84,7 +88,8 @@ def main() -> bool:
         name: [read_report(one) for one in sorted((_RUNS / commit / name).glob("*.xml"))]
         for name in CONDITIONS
     }
-    _TABLE.write_text(page(commit, by_condition), "utf-8")
+    earlier = _TABLE.read_text("utf-8") if _TABLE.exists() else ""
+    _TABLE.write_text(page(commit, by_condition, earlier), "utf-8")
     return not any(ran.failed for runs in by_condition.values() for ran in runs)
 
 
@@ -126,17 +131,18 @@ def read_report(report: Path) -> Ran:
     return Ran(float(suite.get("time", 0)), tuple(failed), dict(times_s))
 
 
-def page(commit: str, by_condition: dict[str, list[Ran]]) -> str:
-    """The page of results."""
+def page(commit: str, by_condition: dict[str, list[Ran]], earlier: str = "") -> str:
+    """Return the page of results; it keeps what the earlier page has of other commits."""
     cores = len(os.sched_getaffinity(0))
+    kept = [line for line in earlier.splitlines() if _is_kept(line, commit, by_condition)]
     lines = [
         "# Certain",
         "",
-        f"Written by `make test-certain` on {commit}, with {cores} cores: the tests of",
-        "`make test` in random order, again and again.",
+        "Written by `make test-certain`: `make test`'s tests in random order, again and again.",
         "",
-        "| condition | runs | red runs | seconds, least | median | most | tests that failed |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        f"| {' | '.join(_HEAD)} |",
+        f"| {' | '.join(['---'] * len(_HEAD))} |",
+        *kept,
     ]
     for name, runs in by_condition.items():
         if runs:
@@ -144,12 +150,18 @@ def page(commit: str, by_condition: dict[str, list[Ran]]) -> str:
             failed = sorted({test for ran in runs for test in ran.failed})
             red = sum(bool(ran.failed) for ran in runs)
             seconds = " | ".join(f"{one:.0f}" for one in (min(took), median(took), max(took)))
-            lines.append(f"| {name} | {len(runs)} | {red} | {seconds} | {', '.join(failed)} |")
-    lines += ["", "The tests that take longest, in seconds:", ""]
+            counts = f"{commit} | {cores} | {len(runs)} | {red}"
+            lines.append(f"| {name} | {counts} | {seconds} | {', '.join(failed)} |")
+    lines += ["", f"The tests that take longest on {commit}, in seconds:", ""]
     lines += ["| condition | test | least | median | most |", "| --- | --- | --- | --- | --- |"]
     for name, runs in by_condition.items():
         lines += [f"| {name} | {line} |" for line in _slowest(runs)]
     return "\n".join([*lines, ""])
+
+
+def _is_kept(line: str, commit: str, by_condition: dict[str, list[Ran]]) -> bool:
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    return len(cells) == len(_HEAD) and cells[0] in by_condition and cells[1] != commit
 
 
 def _slowest(runs: list[Ran]) -> Iterator[str]:

@@ -28,6 +28,18 @@ def test_a_run_without_a_report_is_red(tmp_path: Path) -> None:
 def test_the_page_counts_red_runs_and_shows_how_times_spread() -> None:
     runs = [Ran(10.0, (), {"a": 1.0}), Ran(30.0, ("b",), {"a": 3.0}), Ran(20.0, (), {"a": 2.0})]
     lines = page("abc", {"full-speed": runs, "one-core": []}).splitlines()
-    assert "| full-speed | 3 | 1 | 10 | 20 | 30 | b |" in lines
+    assert any(
+        line.startswith("| full-speed | abc | ") and line.endswith(" | 3 | 1 | 10 | 20 | 30 | b |")
+        for line in lines
+    )
     assert "| full-speed | a | 1.0 | 2.0 | 3.0 |" in lines
     assert not any("one-core" in line for line in lines)
+
+
+def test_the_page_keeps_other_commits_and_replaces_its_own() -> None:
+    first = page("abc", {"full-speed": [Ran(10.0, (), {})]})
+    second = page("def", {"full-speed": [Ran(20.0, (), {})]}, first)
+    third = page("def", {"full-speed": [Ran(20.0, (), {}), Ran(40.0, (), {})]}, second)
+    rows = [line for line in third.splitlines() if line.startswith("| full-speed")]
+    assert [row.split(" | ")[1] for row in rows] == ["abc", "def"]
+    assert " | 2 | 0 | 20 | 30 | 40 | " in rows[1]
