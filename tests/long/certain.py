@@ -95,7 +95,7 @@ def main() -> bool:
 
 def _run_once(condition: Condition, report: Path, *, seed: int) -> None:
     words = [
-        *(*condition.prefix, sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadfile"),
+        *(*condition.prefix, sys.executable, "-m", "pytest", "-n", "auto", "--dist", "loadfile"),
         *("--no-loadscope-reorder", "--shuffle", str(seed), f"--junitxml={report}"),
     ]
     with _beside(condition.beside):
