@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.kafka.fixtures", "tests.spark.fixtures", "tests.course", "tests.tiers"]
 
-settings.register_profile("ci", derandomize=True, max_examples=60, deadline=None, print_blob=True)
+settings.register_profile("ci", derandomize=True, max_examples=30, deadline=None, print_blob=True)
 settings.register_profile(
     "thorough",
     max_examples=2_000,

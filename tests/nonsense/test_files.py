@@ -12,7 +12,7 @@ from tests.chance import seed_of_run
 from tests.nonsense import files
 from tests.pages import installed
 
-COUNT = 250
+COUNT = 100
 
 
 def test_a_wrong_file_is_one_sentence_with_its_place(tmp_path: Path) -> None:
