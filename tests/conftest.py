@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.kafka.fixtures", "tests.spark.fixtures", "tests.course", "tests.tiers"]
+pytest_plugins = [
+    "tests.kafka.fixtures",
+    "tests.spark.fixtures",
+    "tests.course",
+    "tests.spread",
+    "tests.tiers",
+]
 
 settings.register_profile("ci", derandomize=True, max_examples=30, deadline=None, print_blob=True)
 settings.register_profile(

@@ -1,13 +1,10 @@
-"""The course of a run: how many processes, what comes first, and each failure is told at once."""
+"""The course of a run: what takes longest comes first, and each failure is told at once."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-
-from headrace.services.runtime.machine.machine_memory import memory_of_machine_bytes
 
 _LONGEST = (
     "spark", "cli/test_demo", "kafka", "kill", "jepsen", "conformance", "runtime", "clusters",
@@ -15,10 +12,6 @@ _LONGEST = (
 )  # fmt: skip
 """Where brokers, Spark and containers are started; the longest first, the others fill the gaps."""
 _TESTS = Path(__file__).parent
-_PROCESSES_A_CORE = 2
-"""A test waits for a broker or for Spark a third of its time; another one runs meanwhile."""
-_MEMORY_BYTES = 2 << 30
-"""What a process may take, with its Spark and its brokers."""
 
 
 class Progress:
@@ -41,13 +34,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Where several processes run the tests, one of them hears and says everything."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(config))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Run as many processes as cores and memory allow."""
-    by_cores = len(os.sched_getaffinity(0)) * _PROCESSES_A_CORE
-    return max(1, min(by_cores, memory_of_machine_bytes() // _MEMORY_BYTES))
 
 
 @pytest.hookimpl(tryfirst=True)

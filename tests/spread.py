@@ -1,0 +1,53 @@
+"""How tests are spread over processes: two a core, and few of them start a Spark session."""
+
+from __future__ import annotations
+
+import os
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from headrace.services.runtime.machine.machine_memory import memory_of_machine_bytes
+
+_PROCESSES_A_CORE = 2
+"""A test waits for a broker or for Spark a third of its time; another one runs meanwhile."""
+_MEMORY_BYTES = 2 << 30
+"""What a process may take, with its Spark and its brokers."""
+_SESSIONS = 2
+"""In how many processes tests share a session: a start and warm Java code cost a minute each."""
+_ASKS_FOR_SESSION = "spark: SparkSession"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Run as many processes as cores and memory allow."""
+    by_cores = len(os.sched_getaffinity(0)) * _PROCESSES_A_CORE
+    return max(1, min(by_cores, memory_of_machine_bytes() // _MEMORY_BYTES))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests of a file in one process, and all that use Spark's session in few."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    # Only a run that spreads tests has the library at hand.
+    scheduler = import_module("xdist.scheduler").LoadFileScheduling(config, log)
+    scheduler._split_scope = partial(_process_of, config.rootpath)  # noqa: SLF001 (made to be overridden)
+    return scheduler
+
+
+def _process_of(root: Path, test: str) -> str:
+    """Return the name that all tests of one process have in common."""
+    file = test.partition("::")[0]
+    if not _shares_session(root / file):
+        return file
+    return f"Spark's session {crc32(file.encode()) % _SESSIONS}"
+
+
+@cache
+def _shares_session(file: Path) -> bool:
+    return _ASKS_FOR_SESSION in file.read_text("utf-8")
