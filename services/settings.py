@@ -1,4 +1,4 @@
-"""What differs from place to place: where Kafka is, who we are there, how much memory we may take.
+"""Settings that differ from place to place: Kafka's address, our logins, and our memory.
 
 Every setting is a variable of the environment: `commit_interval_ms` is `HEADRACE_COMMIT_INTERVAL`,
 written as in a pipeline, `200ms`. A variable with `_FILE` behind its name holds the path of a file
@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     state_folder: Path = Path("state")
     """Where state lies; each pipeline has a folder in it."""
     guarantee: Literal["exactly-once", "at-least-once"] = "exactly-once"
-    """What is promised about what comes out."""
+    """Whether each cleaned record comes out once, or at least once behind a crash."""
     commit_interval_ms: _Positive = 200
     """How often each partition commits, while it has something to commit."""
     commit_records_max: Annotated[int, Field(gt=0)] = 20_000
@@ -73,7 +73,7 @@ class Settings(BaseSettings):
     commit_bytes_max: Annotated[SizeBytes, Field(gt=0)] = 16 << 20
     """A partition commits earlier if so much output waits in it."""
     memory_bytes: Annotated[SizeBytes, Field(gt=0)] | None = None
-    """What the whole process may take; half of the machine's or container's if absent."""
+    """The memory of the whole process; half of the machine's or container's if absent."""
     replication_factor: Annotated[int, Field(gt=0)] | None = None
     """Of the topics that headrace makes; the broker's default if absent."""
     http_port: _Port | None = None
@@ -114,17 +114,17 @@ class Settings(BaseSettings):
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
     """How to say who we are."""
     sasl_username: _Text | None = None
-    """Who we are, for PLAIN and SCRAM."""
+    """Our name, for PLAIN and SCRAM."""
     sasl_password: SecretStr | None = None
-    """What proves it."""
+    """The password of that name."""
     ssl_ca_file: _ReadableFile | None = None
-    """Who vouches for the brokers, as PEM; the system's authorities if absent."""
+    """The authorities that sign the brokers' certificates, as PEM; the system's if absent."""
     ssl_certificate_file: _ReadableFile | None = None
     """Our own certificate, as PEM, for brokers that ask for one."""
     ssl_key_file: _ReadableFile | None = None
     """Its key, as PEM."""
     ssl_key_password: SecretStr | None = None
-    """What the key is encrypted with."""
+    """The password of that key."""
     ssl_check_hostname: bool = True
     """Whether a broker's certificate must name the host that we called."""
     oauth_token_url: Annotated[str, Field(pattern=r"^https?://[^/]+")] | None = None
@@ -133,22 +133,22 @@ class Settings(BaseSettings):
     """Whether that may be an `http://` address of another machine, to which the secret goes in
     clear."""
     oauth_client_id: _Text | None = None
-    """Who asks for a token."""
+    """The client that asks for a token."""
     oauth_client_secret: SecretStr | None = None
-    """What proves it."""
+    """The secret of that client."""
     oauth_scope: _Text | None = None
-    """What the token is asked for."""
+    """The scope of the token."""
 
     schema_registry_url: Annotated[str, Field(pattern=r"^https?://[^/@,\s]+[^@,\s]*$")] | None = (
         None
     )
     """Where schemas stand that values name by number, for sources with `values: registry`."""
     schema_registry_username: _Text | None = None
-    """Who asks it, where it wants to know."""
+    """Our name there, for a registry with logins."""
     schema_registry_password: SecretStr | None = None
-    """What proves it."""
+    """The password of that name."""
     schema_registry_ca_file: _ReadableFile | None = None
-    """Who vouches for it, as PEM, beside the system's authorities."""
+    """The authorities that sign its certificate, as PEM, beside the system's."""
 
     @classmethod
     def settings_customise_sources(
@@ -205,7 +205,7 @@ def variable(field: str) -> str:
 
 
 def _security_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    """What would be without effect, which nobody means who sets it, and what is missing."""
+    """Yield the settings that would have no effect, and those that are missing."""
     sasl = settings.security_protocol.startswith("SASL_")
     tls = settings.security_protocol.endswith("SSL")
     for name in sorted(settings.model_fields_set):
@@ -304,7 +304,7 @@ class _Environment(PydanticBaseSettingsSource):
 
 
 def _environment_problems() -> Iterator[str]:
-    """What is wrong with the variables before anybody looks at their values."""
+    """Yield problems of the variables' names, before their values are read."""
     known = {variable(field): field for field in Settings.model_fields}
     files = {name + _FILE_SUFFIX: name for name in known}
     for name in sorted(os.environ):

@@ -1,1 +1,1 @@
-"""What commands do to a pipeline that runs, or rests: put back, reset, look at."""
+"""Commands put dead letters back, reset a pipeline, and look at its state."""

@@ -26,7 +26,7 @@ async def lags_of(
         place: committed[place].offset if place in committed else found.first
         for place, found in ends.items()
     }
-    # What was committed after the ends were asked for may lie behind them.
+    # A commit that came after the ends were asked for may lie behind them.
     return {
         (place.topic, place.partition): max(0, ends[place].end - position)
         for place, position in positions.items()

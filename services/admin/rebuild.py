@@ -1,6 +1,6 @@
-"""State made again from its changelog, for somebody to look at.
+"""Rebuild state from its changelog, so that a command can show it.
 
-Whoever runs does not notice: this joins no group, and what it writes is gone when it was shown.
+Running instances notice nothing: the rebuild joins no group, and deletes its files at the end.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _POLL_MS = 200
 
 
 class Fate(StrEnum):
-    """What becomes of a letter in a replay."""
+    """The end of a letter in a replay."""
 
     BACK = "put back"
     OFTEN = "put back often enough before"
@@ -51,7 +51,7 @@ class Fate(StrEnum):
 Tally = Counter[tuple[Fate, str]]
 """How many letters had which fate, by reason."""
 Back = dict[TopicPartition, list[Record]]
-"""What is put back, by where to."""
+"""The records that go back, by their topic and partition."""
 
 
 class Choice(NamedTuple):
@@ -120,7 +120,7 @@ class _Judge(NamedTuple):
     """Of the topics that the pipeline reads."""
 
     def divide(self, letters: list[Record], place: Place, tally: Tally) -> Back:
-        """What is put back of these letters; all of them are counted."""
+        """Return the records that go back, and count all letters."""
         back: Back = defaultdict(list)
         for dead in letters:
             letter = read_dead(dead)

@@ -29,7 +29,7 @@ class Place:
 
     @classmethod
     def read(cls, committed: OffsetAndMetadata | None, ends: Ends) -> Place:
-        """What a replay before this one committed."""
+        """Return the place that an earlier replay committed."""
         # Behind the end it is the offset of a topic that was deleted and made anew.
         if committed is None or committed.offset > ends.end:
             return cls(ends.first, ends.end, {})
@@ -48,7 +48,7 @@ class Place:
         self.done = {other: until for other, until in self.done.items() if until > offset}
 
     def written(self) -> OffsetAndMetadata:
-        """What to commit."""
+        """Return the place as an offset to commit."""
         return OffsetAndMetadata(self.start, json.dumps(self.done) if self.done else "")
 
 

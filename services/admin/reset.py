@@ -1,4 +1,4 @@
-"""What a pipeline remembers, and forgetting it: offsets, internal topics, state on this machine."""
+"""A reset forgets what a pipeline has: offsets, internal topics, and state on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CLEANED = ("cleaned", "progress")
 
 
 class Remains(NamedTuple):
-    """What there is to forget."""
+    """The offsets, topics and folder that a reset would delete."""
 
     group: str
     offsets: int
@@ -28,7 +28,11 @@ class Remains(NamedTuple):
 
 
 async def find_remains(spec: PipelineSpec, settings: Settings, *, cleaned: bool) -> Remains:
-    """What the pipeline remembers; GroupBusy while an instance of it runs."""
+    """Return what a reset would delete.
+
+    Raises:
+        GroupBusy: An instance of the pipeline runs.
+    """
     roles = _INTERNAL + (_CLEANED if cleaned else ())
     names = [topic.name for topic in spec.topics() if topic.role in roles]
     async with connected(settings) as cluster:

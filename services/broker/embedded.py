@@ -31,8 +31,8 @@ _PORT_TAKEN = "Address already in use"
 class EmbeddedBroker:
     """A real broker in a folder, listening on this machine only; with `brokers`, a cluster of them.
 
-    Its ports are chosen before the start and stay the same until it is thrown away. What one does
-    to all brokers, `brokers[n]` does to one.
+    Its ports are chosen before the start and stay the same until it is thrown away. The methods act
+    on all brokers; `brokers[n]` has the same methods for one.
     """
 
     def __init__(  # noqa: PLR0913 - each by name, and each may be left out

@@ -1,4 +1,4 @@
-"""What a broker of ours is told, whichever way it is started.
+"""The properties of our brokers, whichever way a broker starts.
 
 One set of properties; `as_file` writes it for a Java process, `as_environment` for the official
 image, which reads the same names out of its environment.
@@ -61,7 +61,7 @@ class Node(NamedTuple):
 def properties(
     node: Node, nodes: Sequence[Node], folder: str, clients_protocol: str = PLAINTEXT
 ) -> dict[str, str]:
-    """What this one of the nodes is told; only its clients' listener may be a secured one."""
+    """Return the properties of one node; only its listener for clients may be a secured one."""
     return {
         **_SMALL,
         **_replication(len(nodes)),
@@ -85,7 +85,7 @@ def properties(
 
 
 def and_listeners(told: Mapping[str, str], more: Mapping[str, Listener]) -> dict[str, str]:
-    """What a broker is told, with more ways in, by name."""
+    """Return the properties of a broker with more listeners, by name."""
     each = more.items()
     protocols = [f"{name}:{listener.protocol}" for name, listener in each]
     bound = [f"{name}://{listener.clients.bound}" for name, listener in each]

@@ -85,7 +85,7 @@ def print_members(
 def _rows(
     member: MemberView, hops: Sequence[Hop], source_lags: Lags
 ) -> Iterator[tuple[str, int, str, int | None]]:
-    """What a member does; the lag is that behind the source, or of a copy behind its changelog."""
+    """Yield the tasks of a member, each with its lag behind the source or behind its changelog."""
     roles = (("active", member.active), ("learner", member.learners), ("standby", member.standbys))
     for role, tasks in roles:
         for task in sorted(tasks):

@@ -1,4 +1,4 @@
-"""What was found in a state, for people and for machines."""
+"""Texts that show a state to people and to machines."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _PLURALS = {"held": "held", "id": "ids", "window": "windows", "value": "values"}
 
 
 class OperatorState(NamedTuple):
-    """What one operator keeps in one partition."""
+    """The state of one operator in one partition."""
 
     name: str
     kind: str
     reading: Reading
     entries: list[Entry]
-    """What it keeps of the key that was asked for."""
+    """The entries of the key that was asked for."""
 
 
 class State(NamedTuple):

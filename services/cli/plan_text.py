@@ -1,4 +1,4 @@
-"""What each option of a pipeline means and costs, in plain words."""
+"""Plain words for the options of a pipeline: their meaning and their cost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 def explain_source(source: Source) -> Iterator[Line]:
-    """What the source's options mean."""
+    """Explain the options of the source."""
     meaning = "each record's own timestamp counts"
     if source.timestamp != RECORD_TIMESTAMP:
         meaning = f"event time is {_selected(source.timestamp)}; a record without it goes dead"
@@ -78,7 +78,7 @@ def explain_waits(spec: PipelineSpec) -> Iterator[Line]:
 
 
 def explain_failure(spec: PipelineSpec) -> Iterator[Line]:
-    """What becomes of a record that an operator fails on."""
+    """Explain where a record goes that an operator fails on."""
     meaning = f"a record that an operator fails on goes to {spec.dead.topic}"
     if spec.on_failure == "stop":
         meaning = "the sidecar ends at a record that an operator fails on"
@@ -86,7 +86,7 @@ def explain_failure(spec: PipelineSpec) -> Iterator[Line]:
 
 
 def explain_operator(policy: AnyOperator, spec: PipelineSpec) -> Iterator[Line]:
-    """What an operator's options mean, and what it keeps."""
+    """Explain the options of an operator, and the state that it keeps."""
     match policy:
         case ReorderPolicy():
             yield from _explain_reorder(policy, spec)
@@ -202,7 +202,7 @@ def _explain_aggregate(policy: AggregatePolicy, spec: PipelineSpec) -> Iterator[
 
 
 def _holder(policy: AnyOperator, spec: PipelineSpec) -> AnyOperator | None:
-    """Who holds an operator's results for it, None where it keeps them itself."""
+    """Return the operator that holds the results of this one, None if it keeps them itself."""
     behind = next(iter(spec.operators[spec.operators.index(policy) + 1 :]), None)
     return behind if may_share(policy, behind) else None
 

@@ -22,7 +22,7 @@ ROW_BYTES = 100
 
 
 class Traffic(NamedTuple):
-    """What comes in over all partitions."""
+    """The records that come in over all partitions."""
 
     records_per_second: int
     record_bytes: int

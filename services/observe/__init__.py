@@ -1,1 +1,1 @@
-"""What a running sidecar says about itself: numbers, words, and whether it is well."""
+"""A running sidecar shows itself here: metrics, logs and health."""

@@ -51,6 +51,6 @@ class Watchdog:
         self._watched = Watched()
 
     def look(self) -> tuple[Stall, ...]:
-        """What is stuck now; look at least every few seconds."""
+        """Return what is stuck now; call this at least every few seconds."""
         self._watched = watch(self._watched, self._snapshot())
         return stalls(self._watched, self._timeout_s)

@@ -1,7 +1,7 @@
 """Counts by size: how often a commit took how long, how often it had how many records.
 
-Sums are whole numbers. What was added up in another order, because a task left in between, could
-otherwise be a little less than before, and Prometheus takes that for a restart.
+Sums are whole numbers. A sum of fractions could become a little less when a task leaves and the
+order of the addends changes, and Prometheus takes that for a restart.
 """
 
 from __future__ import annotations
@@ -47,5 +47,5 @@ class Histogram:
         self._sum_millionths += round(number * 1_000_000)
 
     def snapshot(self) -> HistogramSnapshot:
-        """What was taken until now."""
+        """Return the counts until now."""
         return HistogramSnapshot(self._bounds, tuple(self._counts), self._sum_millionths)

@@ -1,9 +1,9 @@
 """A small, strict HTTP server for a few pages; one request a connection.
 
-It is asked every few seconds by a prober and a scraper. So there is no keep-alive, no body and no
-compression, and everything has a bound: the head's bytes, the time that an exchange takes, and the
-number of connections. Whatever goes wrong with one of them, the server lives, and who comes next is
-answered: a prober that finds no room would end a worker that is well.
+A prober and a scraper ask it every few seconds. So it has no keep-alive, no body and no
+compression, and it bounds everything: the head's bytes, the time of an exchange, and the number of
+connections. If a connection fails, the server lives and answers the next one: a prober that finds
+no room would end a worker that is well.
 """
 
 from __future__ import annotations

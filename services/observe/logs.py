@@ -3,10 +3,10 @@
 Everything goes the same way: our events, and what libraries log by Python's logging. Libraries are
 kept at warnings by the levels of their loggers and not by a handler that throws away what was
 built: stock Faust leaves them at DEBUG, and a tenth of its time is spent on log records that
-nobody sees. Whoever starts Faust by its own worker must keep it from setting up logging again
-(`override_logging=False, redirect_stdouts=False`).
+nobody sees. A program that starts Faust by its own worker must keep it from setting up logging
+again (`override_logging=False, redirect_stdouts=False`).
 
-What a record says is in no log; see `redaction`.
+No log holds contents of a record; see `redaction`.
 """
 
 from __future__ import annotations

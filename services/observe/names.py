@@ -37,9 +37,9 @@ class Metric(Generic[Of]):
     by: str | None = None
     """A label of its own, beside those of what it is read from."""
     mirrors: str | None = None
-    """What Kafka calls it."""
+    """Kafka's name for it."""
     divisor: int = 1
-    """What is read, in units of the name: 1000 where milliseconds are shown as seconds."""
+    """Units that are read in one unit of the name: 1000 for milliseconds shown as seconds."""
 
 
 @dataclass(frozen=True, slots=True)

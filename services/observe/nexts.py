@@ -1,4 +1,4 @@
-"""What happens next, where a library only says what went wrong."""
+"""The next step, for log lines of libraries that only say what went wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker says over HTTP, page by page."""
+"""The pages that a worker serves over HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLAIN = "text/plain; charset=utf-8"
 
 
 class Answer(NamedTuple):
-    """What goes back to whoever asked."""
+    """The answer to a request."""
 
     status: HTTPStatus
     content_type: str

@@ -1,4 +1,4 @@
-"""What metrics read off a snapshot where it is more than one field."""
+"""Readings of metrics that take more than one field of a snapshot."""
 
 from __future__ import annotations
 

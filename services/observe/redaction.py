@@ -1,4 +1,4 @@
-"""What may stand in a log: numbers, names and our own sentences; never what a record says.
+"""Logs hold numbers, names and our own sentences; they never hold contents of a record.
 
 Records hide in many places: in the message of an exception (`KeyError: 'customer-7'`), in the
 representation of an object that a library puts into its message, in a field. So nothing is shown
@@ -21,7 +21,7 @@ _SECRET_WORDS = re.compile(
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SPEAKING_MODULES = ("aiokafka.",)
-"""Whose exceptions speak of brokers and offsets, not of what records say."""
+"""Their exceptions name brokers and offsets, and never contents of records."""
 
 
 def plain(found: Any) -> Any:

@@ -1,8 +1,8 @@
-"""What libraries say again and again is said once in a while, with how often it was said.
+"""A line that libraries log again and again appears once in a while, with a count.
 
-While a broker is away its clients tell of it a hundred times a second: as many lines as would fill
-a disk, and a core that does nothing but write them. What was held back is counted in the next line
-like it, and told without one if none comes.
+While a broker is away, its clients log it a hundred times a second: the lines would fill a disk,
+and a core would do nothing but write them. The next line of the kind counts those that were left
+out; if none comes, a line of its own does.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ _ABSOLUTE = re.compile(rb"http://[^/?#]+", re.IGNORECASE)
 
 
 class Request(NamedTuple):
-    """What is asked for."""
+    """The method and the path of a request."""
 
     method: str
     path: str

@@ -1,4 +1,4 @@
-"""What a worker looks like at one moment: all that metrics, health and the watchdog read.
+"""A worker at one moment: everything that metrics, health and the watchdog read.
 
 The runtime fills these between two batches, when somebody asks; nothing here costs a record
 anything. Counters of a task count from the moment it was opened, its chain's included: who throws
@@ -37,7 +37,7 @@ OperatorKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class SuppressSnapshot:
-    """What only a suppress knows."""
+    """Numbers that only a suppress has."""
 
     samples: BufferSamples
     """Of its buffer, as Kafka Streams samples."""
@@ -125,7 +125,7 @@ class TaskSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class StateMemory:
-    """What RocksDB has in use in the whole process."""
+    """The memory that RocksDB uses in the whole process."""
 
     block_cache_bytes: int
     """Blocks, indexes and blooms, and the write buffers, which are charged to the cache."""
@@ -168,7 +168,7 @@ class WorkerSnapshot:
 
 
 def operator_snapshot(operator: Operator) -> OperatorSnapshot:
-    """What an operator shows of itself."""
+    """Return the snapshot of an operator."""
     match operator:
         case Reorder():
             return _snapshot(operator, "reorder", operator.stream_time_ms, operator.held_bytes)

@@ -36,7 +36,7 @@ _AGAIN_S = 30.0
 
 
 class Place(NamedTuple):
-    """What can be stuck, and in which phase."""
+    """A place that can be stuck, and the phase it is in."""
 
     phase: Phase
     hop: str = ""
@@ -49,10 +49,10 @@ class Still(NamedTuple):
     """How long something that is to be done has not moved."""
 
     mark: Hashable
-    """What changes when it moves."""
+    """It changes when the place moves on."""
     seconds: float
     why: str
-    """What waits, as a clause for people."""
+    """A clause for people that names what waits."""
     is_due: bool = True
     """Whether something is to be done now; if not, it was a moment ago."""
     away_s: float = 0.0
@@ -61,7 +61,7 @@ class Still(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What was seen until now."""
+    """The watchdog's findings until now."""
 
     at_s: float | None = None
     still: Mapping[Place, Still] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Stall:
     place: Place
     seconds: float
     sentence: str
-    """What is stuck, for how long, in which phase, and why that matters."""
+    """The sentence names the place, the phase, the time, and why it matters."""
 
 
 def watch(before: Watched, snapshot: WorkerSnapshot) -> Watched:
@@ -94,7 +94,7 @@ def watch(before: Watched, snapshot: WorkerSnapshot) -> Watched:
 
 
 def stalls(watched: Watched, timeout_s: float) -> tuple[Stall, ...]:
-    """What has been stuck for at least so long, the longest first."""
+    """Return the places that have been stuck for at least so long, the longest first."""
     found = [
         Stall(place, still.seconds, _sentence(place, still))
         for place, still in watched.still.items()
@@ -116,7 +116,7 @@ def _to_be_done(snapshot: WorkerSnapshot) -> Iterator[Work]:
 
 
 def _phases(task: TaskSnapshot) -> Iterator[tuple[Phase, Hashable, str]]:
-    """What is to be done for one task: what moves it on, and what waits for it."""
+    """Yield the phases of a task that has something to do: its mark, and what waits for it."""
     if task.state == "restoring":
         mark = (task.restored_records, task.restore_remaining)
         yield "restoring", mark, "none of its records is processed before its state is restored"

@@ -37,7 +37,7 @@ PAGE = Path(gettempdir(), "headrace-demo.html")
 
 
 class Streams(NamedTuple):
-    """What is sent: the same each time."""
+    """The records that the demo sends, the same each time."""
 
     clicks: list[Record]
     orders: list[Record]

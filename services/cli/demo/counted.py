@@ -39,7 +39,7 @@ Journeys = dict[int, dict[str, list[Decided]]]
 
 
 def read_journeys(settings: Settings) -> Journeys:
-    """What the decisions topic says about each record of the source."""
+    """Read from the decisions topic what each operator did with each record of the source."""
     journeys: Journeys = {}
     for record in read_records(settings, decisions_topic(CLEANED).name):
         fields = json.loads(record.value or b"")
@@ -74,7 +74,7 @@ def fates(records: Sequence[Record], journeys: Journeys) -> Counter[str]:
 
 
 def counts(cleaned: Sequence[Record]) -> list[Count]:
-    """What left, in the order in which it did."""
+    """Return the final counts in the order in which they left."""
     return [_count(record) for record in cleaned]
 
 

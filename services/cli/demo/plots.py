@@ -88,7 +88,7 @@ def price_plot(
 
 
 def legend(names: Mapping[str, str]) -> str:
-    """What the colours mean."""
+    """Return a list that names the colours."""
     items = "".join(
         f'<li><svg width="12" height="12">{_dot(6, 6, kind, name)}</svg> {escape(name)}</li>'
         for kind, name in names.items()

@@ -1,4 +1,4 @@
-"""What Spark made of the orders: behind the sidecars, and from the raw topics at once."""
+"""Spark's results for the orders: behind the sidecars, and from the raw topics at once."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def read_priced(settings: Settings) -> list[Priced]:
 
 
 def read_alerts(settings: Settings) -> list[Alert]:
-    """What the job of alerts found."""
+    """Return the alerts that the job has written."""
     return sorted(map(_alert, read_records(settings, ALERTS)), key=lambda alert: alert.from_s)
 
 

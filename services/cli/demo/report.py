@@ -38,7 +38,7 @@ def journeys_table(records: Sequence[Record], journeys: Journeys) -> Table:
 
 
 def counts_table(counts: Iterable[Count]) -> Table:
-    """What left."""
+    """Return a table of the final counts."""
     table = Table("user", "window", "clicks", title=f"What left, in {CLEANED}: final counts")
     for count in counts:
         table.add_row(count.user, f"{count.from_s}s to {count.to_s}s", str(count.clicks))
@@ -46,7 +46,7 @@ def counts_table(counts: Iterable[Count]) -> Table:
 
 
 def sum_table(records: Sequence[Record], journeys: Journeys) -> Table:
-    """What came in is what went somewhere."""
+    """Return a table that compares the records that came in with where they went."""
     found = fates(records, journeys)
     table = Table("came in", *_FATES, title="It adds up")
     table.add_row(str(len(records)), *(str(found[name]) for name in _FATES))
@@ -79,7 +79,7 @@ def priced_table(orders: Iterable[Priced]) -> Table:
 
 
 def totals_table(orders: Sequence[Priced]) -> Table:
-    """What the difference costs."""
+    """Return a table of the turnover that each way finds."""
     table = Table("", "orders", "counted twice", "wrong price", "turnover", title="And in sum")
     right = sum(order.quantity * order.price_cents for order in orders)
     raw = sum(order.quantity * cents for order in orders for cents in order.at_once_cents)

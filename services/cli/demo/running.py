@@ -82,9 +82,9 @@ def has_spark() -> bool:
 
 
 def run_jobs(files: Sequence[Path]) -> None:
-    """`headrace spark` for each file, until it has read everything; the first one goes alone.
+    """Run `headrace spark` for each file, until it has read everything; the first one goes alone.
 
-    What all of them need is fetched by that one, and is there for the others.
+    It fetches the connectors that the others need too.
     """
     _wait_for([_job(files[0])])
     _wait_for([_job(file) for file in files[1:]])
