@@ -41,7 +41,7 @@ def with_reached(rows: DataFrame, hearers_of: Callable[[int], Iterable[int]]) ->
                 last[place] = max(offset, before[0]), max(time_ms, before[1])
             yield batch
         told = [
-            _row(place, *reached, task)
+            reached_row(place, *reached, task)
             for place, reached in last.items()
             for task in hearers_of(place[2])
         ]
@@ -65,7 +65,8 @@ def _reached(batch: pa.RecordBatch) -> dict[_Place, tuple[int, int]]:
     }
 
 
-def _row(place: _Place, offset: int, time_ms: int, task: int) -> dict[str, Any]:
+def reached_row(place: _Place, offset: int, time_ms: int, task: int) -> dict[str, Any]:
+    """Return the row that tells a task how far a partition is read, and the highest time there."""
     number, topic, partition = place
     return {
         "task": task,

@@ -15,24 +15,22 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, DecimalType, StructType
 
 from headrace.contracts.errors import JobInvalid, SchemaRefused
 from headrace.spark_jobs.queries.described import Expression, Filter, Select, refuse_own
 from headrace.spark_jobs.queries.names import OWN, column_of, twice
+from headrace.spark_jobs.queries.types import KeptText
 from headrace.spark_jobs.read.decode import JsonValue
 from headrace.spark_jobs.read.schema import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from headrace.spark_jobs.queries.described import Source
-
-    Place = tuple[str | int, ...] | Callable[[Column], Column]
-    """The place of a column in a parsed value."""
-    Columns = Mapping[str, Place]
+    from headrace.spark_jobs.queries.types import Columns, Place
 
 _INNER, _CHOSEN, _ALIVE = "_headrace_row", "_headrace_chosen", "_headrace_alive"
 _NAMES_A_ROW = ("key", "time")
@@ -181,11 +179,20 @@ class Visible:
 
 def _at(parsed: Column, place: Place) -> Column:
     """Return the column at a place in a parsed value."""
-    if callable(place):
-        return place(parsed)
-    for step in place:
+    for step in place.path if isinstance(place, KeptText) else place:
         parsed = parsed[step]
-    return parsed
+    if not isinstance(place, KeptText):
+        return parsed
+    if place.sum_type is None:
+        return parsed.try_cast(place.kind)
+    return _quotient(parsed, place.sum_type, place.kind)
+
+
+def _quotient(text: Column, sum_type: DataType, kind: DataType) -> Column:
+    """Divide an average: into a double for whole numbers, else into a decimal."""
+    total, rows = F.split_part(text, F.lit("/"), F.lit(1)), F.split_part(text, F.lit("/"), F.lit(2))
+    rows_type = DecimalType(19, 0) if isinstance(sum_type, DecimalType) else sum_type
+    return F.try_divide(total.try_cast(sum_type), rows.try_cast(rows_type)).try_cast(kind)
 
 
 def visible_rows(frame: DataFrame, chosen: Column) -> Visible:
