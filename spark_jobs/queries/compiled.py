@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql.types import StructType
 
+from headrace.contracts.errors import JobInvalid
+from headrace.spark_jobs.jobs.bulk import join_as_of, latest
 from headrace.spark_jobs.jobs.cold import FallBack
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, TableFolder
 from headrace.spark_jobs.operators.columns import RESULTS_SCHEMA
@@ -131,6 +133,23 @@ class QueryJob:
         records = self._keyed(self._tables_written(inputs.records))
         hearing = inputs.hearing if isinstance(self.query, JoinedStream) else None
         return operate(self._plan().topology(), records, Spread(tasks=tasks), hearing)
+
+    def in_bulk(self, records: DataFrame) -> DataFrame:
+        """Compute the results over complete records at once: years of history need no state."""
+        self.prepare(records.sparkSession)
+        records = self._keyed(self._tables_written(records))
+        query = self.query
+        if isinstance(query, JoinedStream):
+            stream, table = (records.where(self._is_input(name)) for name in (STREAM, TABLE))
+            return join_as_of(stream, table, query.how).withColumn("verdict", F.lit(JOINED))
+        if isinstance(query, Table):
+            rows = latest(records.where(self._is_input(TABLE)))
+            return rows.withColumn("verdict", F.lit(CHANGED))
+        message = (
+            f"{query.title} is computed row by row as its tables change; `backfill` takes a stream"
+            " joined as of a table, or a table that is read"
+        )
+        raise JobInvalid(message)
 
     def fall_back(self, _config: object) -> FallBack | None:
         """Return where to join a record that is older than its table remembers."""

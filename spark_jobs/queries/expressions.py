@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
-from pyspark.sql.types import DataType, DecimalType, StructType
+from pyspark.sql.types import ArrayType, DataType, DecimalType, StringType, StructType
 
 from headrace.contracts.errors import JobInvalid, SchemaRefused
 from headrace.spark_jobs.queries.described import Expression, Filter, Select, refuse_own
@@ -183,6 +183,10 @@ def _at(parsed: Column, place: Place) -> Column:
         parsed = parsed[step]
     if not isinstance(place, KeptText):
         return parsed
+    if isinstance(place.kind, ArrayType):
+        item = place.kind.elementType
+        texts = F.from_json(parsed, ArrayType(StringType()))
+        return F.transform(texts, lambda text: text.try_cast(item))
     if place.sum_type is None:
         return parsed.try_cast(place.kind)
     return _quotient(parsed, place.sum_type, place.kind)

@@ -90,6 +90,15 @@ class Stream(Query):
             history=history,
         )
 
+    def join_within(self, _other: object, *_within: object, **_options: object) -> NoReturn:
+        """Refuse: Spark's own join of two streams keeps other state than our steps."""
+        message = (
+            f"{self.title} cannot join another stream within a window: Spark's own join does that,"
+            " but it drops late records without a trace; let a pipeline's `table` keep the latest"
+            " record of each key, and join as of that, or aggregate the two in a pipeline"
+        )
+        raise JobInvalid(message)
+
     def group_by(self, *columns: str) -> NoReturn:  # noqa: ARG002
         """Refuse: a sidecar aggregates streams."""
         message = (

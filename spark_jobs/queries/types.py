@@ -71,7 +71,10 @@ def _column_type(aggregate: Aggregate, schema: StructType) -> spark.DataType:
 
 @dataclass(frozen=True)
 class KeptText:
-    """A column that a group keeps as text; null if the text does not fit its type."""
+    """A column that a group keeps as text; null if the text does not fit its type.
+
+    The text of an array is the JSON of its items' texts.
+    """
 
     path: Path
     kind: spark.DataType
@@ -96,6 +99,8 @@ def result_of(place: int, aggregate: Aggregate, schema: StructType) -> KeptText:
     kind = _column_type(aggregate, schema)
     if aggregate.kind in {"min", "max"}:
         return read_as("a", place, kind)
+    if aggregate.kind == "collect":
+        return read_as("a", place, spark.ArrayType(kind))
     if aggregate.kind == "sum":
         return read_as("a", place, _sum_type(kind))
     if not isinstance(kind, spark.DecimalType):

@@ -218,6 +218,8 @@ def test_tables_meet_by_key_and_are_told_by_column(run: Callable[..., Ran]) -> N
         (lambda: ORDERS.join_as_of(PRICES, corrections=True).filter("true"), "before the join"),
         (lambda: ORDERS.join_as_of(PRICES).group_by("key"), "cannot be grouped"),
         (lambda: ORDERS.group_by("key"), "cannot be grouped"),
+        (lambda: ORDERS.join_within(ORDERS, "10m"), "drops late records without a trace"),
+        (lambda: BOUGHT.group_by("customer").agg(hr.reduce("cents")), "functions of yours"),
         (lambda: ORDERS.select("quantity AS key"), "the record's own key"),
         (lambda: ORDERS.select("quantity", "order_id AS Quantity"), "two columns `quantity`"),
         (lambda: ORDERS.join_as_of(BOUGHT.join(CUSTOMERS)), "only a table that is read"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
+from headrace.contracts.errors import JobInvalid
 from headrace.contracts.record import Record
+from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
+from headrace.spark_jobs.read.decode import checked
 from headrace.spark_jobs.shapes import CHANGED, DEAD, JOINED
 from headrace.testing import QueryResult, load_query
 from headrace.testing import run as run_here
 from tests.chance import seed_of_run
 from tests.pages import write_files
 from tests.spark.answers import READ, WHOLE_VALUES, Drawn, differences, read_differences, rows
+from tests.spark.frames import read_rows, write_rows
 from tests.spark.queried import Ran, run_in_spark, said
 
 FAR_MS = 36_000_000
@@ -60,6 +65,7 @@ FOLDED = (
         hr.avg("cents"),
         hr.min("name"),
         hr.max("price"),
+        hr.collect("price"),
         paid=hr.sum("price"),
         mean=hr.avg("price"),
     )
@@ -120,6 +126,23 @@ def test_the_job_of_the_readme(spark: SparkSession, tmp_path: Path) -> None:
     dead = [(one[0], one[1], len(one[3])) for one in both.spark_records(DEAD)]
     letters = [letter.record for letter in both.here.dead]
     assert dead == sorted((one.key, one.value, len(one.headers) + 8) for one in letters)
+
+
+def test_a_backfill_has_the_rows_of_the_query(spark: SparkSession, tmp_path: Path) -> None:
+    write_files("README.md", tmp_path)
+    query = load_query("priced.py", tmp_path)
+    given = [*said(0, *PRICES), *said(1, *ORDERS)]
+    topics = [source.topic for source in query.sources]
+    records = [record._replace(topic=topics[number]) for number, record in given]
+    rows = [json.loads(row.value or b"") for row in run_here(query, records).rows]
+    job = QueryJob(query)
+    read = read_rows(spark, write_rows(tmp_path / "in", given))
+    frame = job.columns(job.in_bulk(checked(read, dict(enumerate(job.VALUES.values())))))
+    found = [row.asDict() for row in frame.where("order_id <> 'end'").drop("time").collect()]
+    assert sorted(found, key=str) == sorted(rows, key=str)
+    folded = QueryJob(FOLDED)
+    with pytest.raises(JobInvalid, match="computed row by row"):
+        folded.in_bulk(checked(read, dict(enumerate(folded.VALUES.values()))))
 
 
 @pytest.mark.parametrize(

@@ -159,9 +159,11 @@ _PARSERS: dict[type[spark.DataType], Parse] = {
 
 def kept_text(text: str | None, kind: spark.DataType) -> Any:
     """Read a text that a group keeps as its type; None if it does not fit."""
-    cast = cast_of(STRING, kind)
     if text is None:
         return None
+    if isinstance(kind, spark.ArrayType):
+        return [kept_text(each, kind.elementType) for each in json.loads(text)]
+    cast = cast_of(STRING, kind)
     if isinstance(kind, spark.BooleanType):
         return text == "true"
     if isinstance(kind, spark.DoubleType):
