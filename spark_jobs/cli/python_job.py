@@ -23,7 +23,7 @@ from headrace.contracts.errors import (
     SparkNeeded,
     TopologyRefused,
 )
-from headrace.contracts.raised import told
+from headrace.contracts.raised import clause_of
 from headrace.spark_jobs.cli.log import log_file, started_into
 from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.cli.run import run_job
@@ -184,12 +184,12 @@ def _placed(file: Path) -> Iterator[None]:
     except HeadraceError:
         raise
     except SyntaxError as error:
-        message = f"{file.name}:{error.lineno}: {told(error)}"
+        message = f"{file.name}:{error.lineno}: {clause_of(error)}"
         raise JobInvalid(message) from error
     except Exception as error:
         if _is_ours(error, file):
             raise
-        message = f"{file.name}{_line(error, file)}: {told(error)}"
+        message = f"{file.name}{_line(error, file)}: {clause_of(error)}"
         raise JobInvalid(message) from error
 
 

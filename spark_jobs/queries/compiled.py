@@ -131,8 +131,8 @@ class QueryJob:
         """Apply the topology to the inputs."""
         self.prepare(inputs.records.sparkSession)
         records = self._keyed(self._tables_written(inputs.records))
-        hearing = inputs.hearing if isinstance(self.query, JoinedStream) else None
-        return operate(self._plan().topology(), records, Spread(tasks=tasks), hearing)
+        progress = inputs.progress if isinstance(self.query, JoinedStream) else None
+        return operate(self._plan().topology(), records, Spread(tasks=tasks), progress)
 
     def in_bulk(self, records: DataFrame) -> DataFrame:
         """Compute the results over complete records at once: years of history need no state."""

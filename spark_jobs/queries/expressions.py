@@ -36,7 +36,7 @@ _INNER, _CHOSEN, _ALIVE = "_headrace_row", "_headrace_chosen", "_headrace_alive"
 _NAMES_A_ROW = ("key", "time")
 _ROW, _PARSED = "_headrace_written", "_headrace_parsed"
 _ALL = "*"
-_TELL_TOO = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+_LOGGERS_TOO = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _JSON = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",
@@ -75,7 +75,7 @@ class Visible:
         """Apply steps to the rows."""
         visible = self
         for step in steps:
-            with _told(step):
+            with _refusals_of(step):
                 if isinstance(step, Filter):
                     visible = visible.filtered(step)
                 else:
@@ -239,9 +239,9 @@ def _refuse_random(frame: Any, step: Filter | Select) -> None:
 
 
 @contextmanager
-def _told(step: Filter | Select) -> Iterator[None]:
+def _refusals_of(step: Filter | Select) -> Iterator[None]:
     """Raise Spark's refusal as a sentence that names the step, and keep it out of the log."""
-    loggers = [PySparkLogger.getLogger(name) for name in _TELL_TOO]
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS_TOO]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL + 1)

@@ -146,7 +146,7 @@ class JoinedStream(Query):
         """Keep only rows of which a condition is true."""
         if self.corrections:
             message = (
-                f"{self.title} is told again with `corrections`, and a `filter` behind it would"
+                f"{self.title} leaves again with `corrections`, and a `filter` behind it would"
                 " keep back that a row no longer holds; filter the stream before the join"
             )
             raise JobInvalid(message)
@@ -157,7 +157,7 @@ class JoinedStream(Query):
         waits = "until both inputs have passed its time"
         if self.grace_ms is not None:
             waits = f"for {format_duration_ms(self.grace_ms)} of the stream's own time"
-        more = ", told again when a row comes late" if self.corrections else ""
+        more = ", again when a row comes late" if self.corrections else ""
         step = f"join_as_of({self.table.source.topic}) by {self.on or 'key'}"
         more += f", older ones from {self.history}" if self.history else ""
         return [

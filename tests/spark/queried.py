@@ -13,7 +13,7 @@ from headrace.contracts.record import Record
 from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.run import format_of
-from headrace.spark_jobs.operators.frames import Hearing
+from headrace.spark_jobs.operators.frames import InputProgress
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.read.decode import checked
@@ -51,8 +51,8 @@ def run_in_spark(spark: SparkSession, folder: Path, query: Query, rows: list[Row
     names = list(job.sources)
     formats = {number: format_of(job, name) for number, name in enumerate(names)}  # type: ignore[arg-type]
     read = stream_rows(spark, write_rows(folder / "in", rows))
-    hearing = Hearing(None, dict.fromkeys(range(len(names)), 0))
-    results = job.transform(Inputs(names, checked(read, formats), hearing, {}), config)
+    progress = InputProgress(None, dict.fromkeys(range(len(names)), 0))
+    results = job.transform(Inputs(names, checked(read, formats), progress, {}), config)
     return _collected(results, job, folder / "checkpoint")
 
 

@@ -21,8 +21,8 @@ from headrace.contracts.errors import SparkNeeded
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
 from headrace.spark_jobs.operators.columns import NO_INPUT, PROGRESS, RECORD, ROWS_SCHEMA
+from headrace.spark_jobs.operators.positions import position_row
 from headrace.spark_jobs.operators.processor import TaskProcessor
-from headrace.spark_jobs.operators.reach import reached_row
 from headrace.spark_jobs.operators.topology import LookUp, verify
 from headrace.spark_jobs.queries.compiled import KEY_HEADER
 from headrace.spark_jobs.queries.described import Query
@@ -39,7 +39,7 @@ from headrace.spark_jobs.shapes import (
     JOINED,
     LATE,
 )
-from headrace.spark_jobs.versioned.heard import Expected, Told, pack_told
+from headrace.spark_jobs.versioned.progress import Expected, ProgressRow, pack_progress
 from headrace.spark_jobs.versioned.state import MemoryRows
 from headrace.testing.queries.json_values import Unreadable, read
 from headrace.testing.queries.kinds import struct_of
@@ -139,7 +139,7 @@ class Job:
         return seen.stepped(query.steps)
 
     def take(
-        self, records: Sequence[tuple[int, Record]], told: Iterable[tuple[Place, Told]] = ()
+        self, records: Sequence[tuple[int, Record]], told: Iterable[tuple[Place, ProgressRow]] = ()
     ) -> list[Out]:
         """Take the records of a micro-batch, and progress; return what leaves, in order.
 
@@ -153,7 +153,7 @@ class Job:
             raise
 
     def _take(
-        self, records: Sequence[tuple[int, Record]], told: Iterable[tuple[Place, Told]]
+        self, records: Sequence[tuple[int, Record]], told: Iterable[tuple[Place, ProgressRow]]
     ) -> Iterator[Out]:
         rows = [self._record_row(number, record) for number, record in records]
         if self._by_progress:
@@ -214,7 +214,7 @@ class Job:
             time_ms = row["timestamp_ms"] if row.get("aside") is None else -1
             before = last.get(place, (row["offset"], time_ms))
             last[place] = max(row["offset"], before[0]), max(time_ms, before[1])
-        return [reached_row(place, *reached, _TASK) for place, reached in last.items()]
+        return [position_row(place, *reached, _TASK) for place, reached in last.items()]
 
     def _left(self, result: Mapping[str, Any]) -> Iterator[Out]:
         verdict = result["verdict"]
@@ -267,7 +267,7 @@ def _record_of(result: Mapping[str, Any]) -> Record:
     )
 
 
-def _progress_row(place: Place, told: Told) -> dict[str, Any]:
+def _progress_row(place: Place, told: ProgressRow) -> dict[str, Any]:
     row = dict.fromkeys(("offset", "timestamp_ms"), -1)
     return row | {
         "task": _TASK,
@@ -277,5 +277,5 @@ def _progress_row(place: Place, told: Told) -> dict[str, Any]:
         "place": 0,
         "topic": place.topic,
         "partition": place.partition,
-        "value": pack_told([told]),
+        "value": pack_progress([told]),
     }

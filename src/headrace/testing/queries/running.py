@@ -15,7 +15,7 @@ from headrace.contracts.record import NO_TIME_MS, Record, offset_of
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.streams import JoinedStream
 from headrace.spark_jobs.shapes import DEAD, LATE
-from headrace.spark_jobs.versioned.heard import Told
+from headrace.spark_jobs.versioned.progress import ProgressRow
 from headrace.spark_jobs.versioned.state import MemoryRows
 from headrace.testing.queries.casts import NoAnswer
 from headrace.testing.queries.job import Job, Out, Place
@@ -25,7 +25,7 @@ from headrace.testing.tables import FAILED, Event, Leaving, Row, leaving, shown
 _TOPIC = "rows"
 _SIZE_MAX = 5
 _SIDES = {LATE: "late:", DEAD: "dead:"}
-Batch = tuple[list[tuple[int, Record]], list[tuple[Place, Told]]]
+Batch = tuple[list[tuple[int, Record]], list[tuple[Place, ProgressRow]]]
 
 
 @dataclass
@@ -115,7 +115,7 @@ class _Simulation:
             reached.time_ms = max(reached.time_ms, record.timestamp_ms)
             reached.heard_at_ms = self._now_ms
             if self._job.tells(number):
-                batch[1].append((place, Told(reached.time_ms, reached.offset)))
+                batch[1].append((place, ProgressRow(reached.time_ms, reached.offset)))
         self._take(batch, row)
 
     def take_by_luck(self, entries: Sequence[tuple[Record, int]], luck: Random | None) -> None:
@@ -166,7 +166,7 @@ class _Simulation:
             case "idle":
                 self._wait(IDLE_MS, row)
             case "progress":
-                self._tell([Told(event.amount, None)] * len(self._places), row)
+                self._tell([ProgressRow(event.amount, None)] * len(self._places), row)
             case _:
                 message = f"`({event.what})` happens to pipelines alone, and not to a query"
                 raise ScenarioInvalid(message)
@@ -186,7 +186,7 @@ class _Simulation:
         self._now_ms += wait_ms
         self._tell(
             [
-                Told(reached.time_ms, reached.offset, reached.time_ms)
+                ProgressRow(reached.time_ms, reached.offset, reached.time_ms)
                 if self._now_ms >= reached.heard_at_ms + IDLE_MS
                 else None
                 for reached in self._places.values()
@@ -194,7 +194,7 @@ class _Simulation:
             row,
         )
 
-    def _tell(self, said: Sequence[Told | None], row: int) -> None:
+    def _tell(self, said: Sequence[ProgressRow | None], row: int) -> None:
         told = [
             (place, one._replace(cleaned_offset=reached.offset))
             for (place, reached), one in zip(self._places.items(), said, strict=True)

@@ -14,16 +14,16 @@ from headrace.contracts.progress import (
     milestone_row,
     progress_row,
 )
-from headrace.spark_jobs.versioned.heard import (
+from headrace.spark_jobs.versioned.progress import (
     WAITING_MAX,
     Expected,
-    Heard,
-    Told,
+    ProgressRow,
+    TaskProgress,
     Waiting,
-    pack_told,
+    pack_progress,
     place_of,
     silent_place,
-    unpack_told,
+    unpack_progress,
 )
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from tests.oracles.progress import Place, Row, passed
@@ -45,13 +45,13 @@ class Task:
     ) -> int | None:
         """What counts after so much was read, and these rows were told."""
         state = TaskState(self.rows)
-        heard = Heard(state, self.expected, self._begins)
+        progress = TaskProgress(state, self.expected, self._begins)
         for place, offset in read.items():
-            heard.read_up_to(place, offset)
+            progress.read_up_to(place, offset)
         for place, progress_ms, names, *idle in told:
-            heard.tell(place, Told(progress_ms, names, *idle))
+            progress.add(place, ProgressRow(progress_ms, names, *idle))
         state.save()
-        return heard.progress_ms()
+        return progress.progress_ms()
 
 
 def test_progress_waits_for_the_record_that_it_names() -> None:
@@ -164,33 +164,34 @@ def test_of_many_rows_some_wait_evenly_and_the_last_among_them() -> None:
 
 
 def test_packed_rows_come_back_as_they_were() -> None:
-    rows = [Told(-1, None, -1), Told(1 << 62, 1 << 61), Told(5, 0, 7)]
-    assert unpack_told(pack_told(rows)) == rows
-    assert unpack_told(pack_told([])) == []
+    rows = [ProgressRow(-1, None, -1), ProgressRow(1 << 62, 1 << 61), ProgressRow(5, 0, 7)]
+    assert unpack_progress(pack_progress(rows)) == rows
+    assert unpack_progress(pack_progress([])) == []
 
 
-told_rows = st.lists(
-    st.builds(Told, st.integers(0, 9), st.none())
-    | st.builds(Told, st.integers(0, 9), st.integers(0, 9), st.none() | st.integers(0, 9)),
+drawn_rows = st.lists(
+    # Who names no record in an idle row never cleaned one; a row before it names none either.
+    st.builds(ProgressRow, st.integers(0, 9), st.none(), st.none())
+    | st.builds(ProgressRow, st.integers(0, 9), st.integers(0, 9), st.none() | st.integers(0, 9)),
     max_size=8,
 )
 
 
-@given(told_rows, st.integers(-1, 9))
+@given(drawn_rows, st.integers(-1, 9))
 def test_rows_that_were_collapsed_say_what_they_said_one_by_one(
-    rows: list[Told], read: int
+    rows: list[ProgressRow], read: int
 ) -> None:
     together = Waiting()
     for row in rows:
         together.add(row)
     place = PLACES[0]
     found = []
-    for said in (rows, unpack_told(pack_told(together.rows()))):
-        heard = Heard(TaskState(MemoryRows()), [place], {})
-        heard.read_up_to(place, read)
+    for said in (rows, unpack_progress(pack_progress(together.rows()))):
+        progress = TaskProgress(TaskState(MemoryRows()), [place], {})
+        progress.read_up_to(place, read)
         for row in said:
-            heard.tell(place, row)
-        found.append(heard.progress_ms())
+            progress.add(place, row)
+        found.append(progress.progress_ms())
     assert found[0] == found[1]
 
 
