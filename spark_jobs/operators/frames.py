@@ -95,7 +95,7 @@ class InputProgress:
     """
 
     rows: DataFrame | None = None
-    """What the rows of progress topics say; None without any."""
+    """The rows of progress topics; None without any."""
     partitions: Mapping[int, int] = field(default_factory=dict)
     topics: Mapping[int, str] = field(default_factory=dict)
     """The topic of each input."""
