@@ -4,6 +4,7 @@
     |- YourFault                     something the user wrote; exit code 2
     |  |- PipelineInvalid            a pipeline (file or object) that cannot work
     |  |- ScenarioInvalid            a table of records, or a file of such, that cannot be run
+    |  |- SparkNeeded                an expression, in a test, that only Spark can evaluate
     |  |- JobInvalid                 a Spark job's file that cannot work
     |  |- JobFailed                  a function of the user's own job that raised
     |  |- DurationInvalid            text that is not a duration
@@ -69,6 +70,10 @@ class PipelineInvalid(YourFault):
 
 class ScenarioInvalid(YourFault):
     """A scenario cannot be run as written. **Do:** change the line that the sentence names."""
+
+
+class SparkNeeded(YourFault):
+    """Only Spark can evaluate this expression. **Do:** write it otherwise, or test it in Spark."""
 
 
 class JobInvalid(YourFault):

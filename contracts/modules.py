@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 
 from headrace.contracts.problem_text import show
-from headrace.contracts.raised import told
+from headrace.contracts.raised import clause_of
 
 
 def import_own(name: str) -> ModuleType:
@@ -38,4 +38,4 @@ def _failure(name: str, error: BaseException) -> str:
                 " that headrace was started in"
             )
         return f"module `{name}` needs `{error.name}`, which is not installed"
-    return f"module `{name}` fails when imported ({told(error)})"
+    return f"module `{name}` fails when imported ({clause_of(error)})"

@@ -7,7 +7,7 @@ from headrace.contracts.problem_text import shortened
 _CHARACTERS_MAX = 200
 
 
-def told(error: BaseException) -> str:
+def clause_of(error: BaseException) -> str:
     """Return the exception's class and the first line of its message, shortened.
 
     Never raises, even if the exception's own `__str__` does.

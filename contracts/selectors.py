@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from headrace.contracts.errors import RecordFailed, RecordUndecodable, SelectorInvalid
 from headrace.contracts.modules import import_own
-from headrace.contracts.raised import told
+from headrace.contracts.raised import clause_of
 from headrace.contracts.record import Record
 from headrace.contracts.selector_text import (
     RECORD_TIMESTAMP,
@@ -181,7 +181,7 @@ def load_object(text: str) -> object:
         message = f"`{text}`: module `{module_name}` has no `{path}`; check the spelling"
         raise SelectorInvalid(message) from error
     except Exception as error:
-        message = f"`{text}`: module `{module_name}` gives no `{path}` ({told(error)})"
+        message = f"`{text}`: module `{module_name}` gives no `{path}` ({clause_of(error)})"
         raise SelectorInvalid(message) from error
 
 

@@ -64,7 +64,7 @@ def _archive_classes(archive: Path) -> None:
         command = [sys.executable, "-m", first_run.__name__, str(written), temporary]
         # A session of this process has set the folder without connectors for its children, and Java
         # accepts an archive only for the folder with which it was written.
-        own = {name: told for name, told in os.environ.items() if name != "SPARK_HOME"}
+        own = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
         done = subprocess.run(  # noqa: S603
             command, env=own, capture_output=True, text=True, check=False
         )

@@ -37,8 +37,8 @@ def fetched(spark: SparkSession) -> dict[str, Path]:
     """Return the jars, by name, that a session has fetched and Spark itself lacks."""
     have = {_VERSION.sub("", jar.name) for jar in _spark_jars().glob("*.jar")}
     jars = {}
-    for told in spark.sparkContext.getConf().get("spark.jars", "").split(","):
-        jar = Path(unquote(urlsplit(told).path))
+    for named in spark.sparkContext.getConf().get("spark.jars", "").split(","):
+        jar = Path(unquote(urlsplit(named).path))
         # Ivy puts the group before the name.
         name = jar.name.partition("_")[2]
         if _VERSION.sub("", name) not in have:

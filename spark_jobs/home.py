@@ -50,7 +50,7 @@ AVRO_LIMITS = " ".join(
 )
 """Avro allocates the size that a value states before it checks whether so many bytes are there.
 Without a limit, a value of ten bytes could ask for two gigabytes and end the process."""
-_TOLD_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+_JAVA_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 
 
 def spark_home() -> Path:
@@ -97,13 +97,13 @@ def class_archive(home: Path) -> Path:
     reinstallation of Spark does.
     """
     java = java_program()
-    told = [str(home)]
+    parts = [str(home)]
     if java is not None:
-        told.append(f"{os.path.realpath(java)} {Path(java).stat().st_mtime_ns}")
+        parts.append(f"{os.path.realpath(java)} {Path(java).stat().st_mtime_ns}")
     for jar in sorted((home / "jars").glob("*.jar")):
         found = jar.stat()
-        told.append(f"{jar.name} {found.st_mtime_ns} {found.st_size}")
-    return home.with_name(f"{home.name}-{crc32(' '.join(told).encode()):08x}.jsa")
+        parts.append(f"{jar.name} {found.st_mtime_ns} {found.st_size}")
+    return home.with_name(f"{home.name}-{crc32(' '.join(parts).encode()):08x}.jsa")
 
 
 def java_options(home: Path, given: str) -> str:
@@ -112,8 +112,8 @@ def java_options(home: Path, given: str) -> str:
     archive = class_archive(home)
     if archive.exists():
         options.append(f"-XX:SharedArchiveFile={archive}")
-    told = " ".join([given, *(os.environ.get(name, "") for name in _TOLD_JAVA)])
-    if not _COLLECTOR.search(told):
+    parts = " ".join([given, *(os.environ.get(name, "") for name in _JAVA_VARIABLES)])
+    if not _COLLECTOR.search(parts):
         # Java's own choice takes a sixth more CPU time, for short pauses that no job needs.
         small = (os.cpu_count() or 1) <= _SMALL_CORES
         options.append("-XX:+UseSerialGC" if small else "-XX:+UseParallelGC")
@@ -125,8 +125,8 @@ def _caches() -> Path:
 
 
 def _folder(*connectors: str) -> Path:
-    told = "\n".join([str(Path(pyspark.__file__).parent), *connectors])
-    return _caches() / f"spark-{pyspark.__version__}-{crc32(told.encode()):08x}"
+    parts = "\n".join([str(Path(pyspark.__file__).parent), *connectors])
+    return _caches() / f"spark-{pyspark.__version__}-{crc32(parts.encode()):08x}"
 
 
 def _make(home: Path, connectors: Mapping[str, Path]) -> Path:

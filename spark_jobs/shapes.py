@@ -33,7 +33,7 @@ SAID = "said"
 """A verdict: a sentence for the log, in `reason`."""
 LOWEST = "lowest"
 """A verdict: a task that holds `added` waits for the place in `reason`, which is at `number`."""
-REACHED = "reached"
+POSITION = "position"
 """A verdict: the partition was read up to this offset; the row ends at the operators."""
 
 

@@ -17,7 +17,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from headrace.contracts.errors import RecordUndecodable, SchemaAwaited
-from headrace.contracts.raised import told
+from headrace.contracts.raised import clause_of
 from headrace.contracts.serde.avro import avro_reader
 from headrace.contracts.serde.json import Json, decode_json, walk
 from headrace.contracts.serde.protobuf import protobuf_reader
@@ -85,7 +85,7 @@ class Schemas:
         except RecordUndecodable:
             raise
         except Exception as error:  # whatever a library finds wrong with the bytes
-            message = f"the value is not of its schema {number} ({told(error)})"
+            message = f"the value is not of its schema {number} ({clause_of(error)})"
             raise RecordUndecodable(message) from error
         found = walk(document, path)
         if type(found) is float and not isfinite(found):
@@ -104,7 +104,7 @@ def _reader(number: int, schema: Schema) -> Read:
     try:
         return _compiled(schema)
     except Exception as error:  # whatever a library finds wrong with a schema
-        message = f"schema {number} cannot be used ({told(error)})"
+        message = f"schema {number} cannot be used ({clause_of(error)})"
         raise RecordUndecodable(message) from error
 
 

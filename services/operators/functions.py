@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from headrace.contracts.errors import RecordFailed, SelectorInvalid
 from headrace.contracts.policies import AggregatePolicy
-from headrace.contracts.raised import told
+from headrace.contracts.raised import clause_of
 from headrace.contracts.record import Record
 from headrace.contracts.selectors import check_call, load_object, select, select_json, select_number
 from headrace.contracts.serde.json import (
@@ -78,7 +78,7 @@ def user_function(name: str, of_user: Any) -> Function:
     try:
         user = of_user() if isinstance(of_user, type) else of_user
     except Exception as error:
-        message = f"`{name}` cannot be made ({told(error)}); it is called without arguments"
+        message = f"`{name}` cannot be made ({clause_of(error)}); it is called without arguments"
         raise SelectorInvalid(message) from error
     for part, arguments in _PARTS.items():
         check_call(f"{name}.{part}", getattr(user, part), arguments)

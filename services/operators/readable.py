@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from headrace.contracts.decision import Reason
 from headrace.contracts.errors import RecordFailed, RecordTooLarge, RecordUndecodable
-from headrace.contracts.raised import told
+from headrace.contracts.raised import clause_of
 from headrace.contracts.record import Record
 from headrace.services.operators.operator import Aside, Batch, Counts, Step
 
@@ -68,7 +68,7 @@ def dead_aside(cause: int, operator: str, record: Record, problem: Exception) ->
     if isinstance(problem, RecordFailed):
         detail, raised = str(problem), problem.__cause__ or problem
     else:
-        detail, raised = told(problem), problem
+        detail, raised = clause_of(problem), problem
     return Aside(
         cause,
         operator,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path as File
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from headrace.contracts.problem_text import Path, Places, place_of, problem_line
 from headrace.contracts.yaml_text import Form, parse_yaml, read_text
 from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.cli.sentences import sentences
+from headrace.spark_jobs.cli.variables import with_variables
 from headrace.spark_jobs.jobs.config import JobConfig
 from headrace.spark_jobs.jobs.fits import problems
 from headrace.spark_jobs.jobs.run import Job, find_job
@@ -24,7 +26,10 @@ FORM = Form("a job", "job: orders-prices", JobInvalid)
 def load_job(file: File) -> tuple[Job, JobConfig]:
     """Load a job and its options from a file; JobInvalid lists every problem, a line each."""
     text = read_text(lambda: file.open("rb"), str(file), FORM)
-    document, places = parse_yaml(text, str(file), FORM)
+    written, places = parse_yaml(text, str(file), FORM)
+    document, missing = with_variables(written, os.environ)
+    if missing:
+        raise _invalid(missing, file, places)
     if "job" not in document and "query" in document:
         return _load_query(document, file, places)
     name = document.get("job")

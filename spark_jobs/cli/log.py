@@ -20,8 +20,8 @@ def log_file(name: str, chosen: Path | None) -> Path:
         if chosen is not None:
             chosen.open("ab").close()
             return chosen
-        opened, path = mkstemp(prefix=f"headrace-{name}-", suffix=".log")
-        os.close(opened)
+        descriptor, path = mkstemp(prefix=f"headrace-{name}-", suffix=".log")
+        os.close(descriptor)
         return Path(path)
     except OSError as error:
         where = "a temporary file" if chosen is None else f"`{chosen}`"

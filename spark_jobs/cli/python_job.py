@@ -16,8 +16,14 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 
 import headrace
-from headrace.contracts.errors import HeadraceError, JobInvalid, SchemaRefused, TopologyRefused
-from headrace.contracts.raised import told
+from headrace.contracts.errors import (
+    HeadraceError,
+    JobInvalid,
+    SchemaRefused,
+    SparkNeeded,
+    TopologyRefused,
+)
+from headrace.contracts.raised import clause_of
 from headrace.spark_jobs.cli.log import log_file, started_into
 from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.cli.run import run_job
@@ -31,6 +37,7 @@ LOCAL, PYTHON = "local[*]", ".py"
 SERVERS = "127.0.0.1:9092"
 _SERVERS_VARIABLE = "HEADRACE_BOOTSTRAP_SERVERS"
 _HEADRACE = str(Path(headrace.__path__[0]))
+_PYSPARK = f"{os.sep}pyspark{os.sep}"
 _PLACED = (JobInvalid, SchemaRefused, TopologyRefused)
 """Errors in the lines of a file; the message names the line."""
 
@@ -47,6 +54,8 @@ class How:
     """Only check that they could run."""
     queries: int = 0
     """The number of queries so far."""
+    only_taken: list[Query] | None = None
+    """Of a test, the queries of the file, which it does not run."""
 
 
 _how: ContextVar[How] = ContextVar("how")
@@ -81,6 +90,9 @@ def run(
         **options,
     )
     how.queries += 1
+    if how.only_taken is not None:
+        how.only_taken.append(query)
+        return
     if how.dry_run:
         job.prepare(SparkSession.active())
         return
@@ -119,6 +131,37 @@ def run_file(file: Path, how: How) -> None:
         raise JobInvalid(message)
 
 
+def queries_in(file: Path) -> list[Query]:
+    """Return the queries that a file would run, without a session."""
+    if not file.is_file():
+        message = f"there is no file `{file}`"
+        raise JobInvalid(message)
+    taken: list[Query] = []
+    token = _how.set(How(only_taken=taken))
+    try:
+        with _beside(file), _placed(file):
+            runpy.run_path(str(file), run_name="__main__")
+    except JobInvalid as error:
+        if not _asks_for_session(error.__cause__):
+            raise
+        place = str(error).partition(": ")[0]
+        message = (
+            f"{place}: pyspark's columns need a session of Spark; write them as text, such as"
+            ' `"quantity * price_cents AS total_cents"`'
+        )
+        raise SparkNeeded(message) from error
+    finally:
+        _how.reset(token)
+    return taken
+
+
+def _asks_for_session(error: BaseException | None) -> bool:
+    """Return whether pyspark raised an error, while there is no session."""
+    frames = [] if error is None else traceback.extract_tb(error.__traceback__)
+    is_theirs = bool(frames) and _PYSPARK in frames[-1].filename
+    return is_theirs and SparkSession.getActiveSession() is None
+
+
 @contextmanager
 def _beside(file: Path) -> Iterator[None]:
     """Let the file import modules beside it, as Python itself would."""
@@ -141,12 +184,12 @@ def _placed(file: Path) -> Iterator[None]:
     except HeadraceError:
         raise
     except SyntaxError as error:
-        message = f"{file.name}:{error.lineno}: {told(error)}"
+        message = f"{file.name}:{error.lineno}: {clause_of(error)}"
         raise JobInvalid(message) from error
     except Exception as error:
         if _is_ours(error, file):
             raise
-        message = f"{file.name}{_line(error, file)}: {told(error)}"
+        message = f"{file.name}{_line(error, file)}: {clause_of(error)}"
         raise JobInvalid(message) from error
 
 

@@ -39,7 +39,7 @@ def run_job(
     metrics_port: int | None,
     log: Path | None = None,
 ) -> None:
-    """Run a job until it is told to stop, or until `once` has read everything.
+    """Run a job until it is stops to stop, or until `once` has read everything.
 
     Without a master the job uses the session of spark-submit, which has resolved the connectors.
     Without a log file, Spark logs to where this process does.
@@ -64,13 +64,13 @@ def run_job(
     spark.streams.addListener(Listener(metrics))
     if metrics_port is not None:
         metrics.serve(metrics_port)
-    told = _told_to_stop()
+    stops = _stop_asked_for()
     try:
         # With `once`, a missing topic gets a sentence; without, the job waits for it.
-        if once or _wait_for_sidecars(spark, config, told):
-            for query in queries(spark, job, config, once=once, tell=metrics.tell):
-                _wait(query, told, metrics)
-                if told.is_set():
+        if once or _wait_for_sidecars(spark, config, stops):
+            for query in queries(spark, job, config, once=once, note=metrics.note):
+                _wait(query, stops, metrics)
+                if stops.is_set():
                     break
     except (PySparkException, Py4JJavaError) as failure:
         ours = error_of(failure, config.servers)
@@ -96,30 +96,30 @@ def refuse_checkpoint_here(spark: SparkSession, checkpoint: str) -> None:
         raise JobInvalid(message)
 
 
-def _told_to_stop() -> Event:
+def _stop_asked_for() -> Event:
     """Return an event that SIGTERM and SIGINT set."""
-    told = Event()
+    stops = Event()
     for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, lambda _signal, _frame: told.set())
-    return told
+        signal.signal(each, lambda _signal, _frame: stops.set())
+    return stops
 
 
-def _wait_for_sidecars(spark: SparkSession, config: JobConfig, told: Event) -> bool:
-    """Wait until the sidecars of all inputs write; return False if told to stop before."""
+def _wait_for_sidecars(spark: SparkSession, config: JobConfig, stops: Event) -> bool:
+    """Wait until the sidecars of all inputs write; return False if stops to stop before."""
     said = None
     while (sentence := awaited_by(spark, config)) is not None:
         if sentence != said:
             _log.warning("%s: %s", config.name, sentence)
             said = sentence
-        if told.wait(_LOOK_EVERY_S):
+        if stops.wait(_LOOK_EVERY_S):
             return False
     return True
 
 
-def _wait(query: StreamingQuery, told: Event, metrics: Metrics) -> None:
-    """Wait until the query ends or is told to stop; the next start repeats uncommitted work."""
+def _wait(query: StreamingQuery, stops: Event, metrics: Metrics) -> None:
+    """Wait until the query ends or is stops to stop; the next start repeats uncommitted work."""
     # The handler only sets a flag: it cannot interrupt the call to Spark that is under way.
     while not query.awaitTermination(_LOOK_EVERY_S):
         metrics.say_who_is_waited_for()
-        if told.is_set():
+        if stops.is_set():
             query.stop()

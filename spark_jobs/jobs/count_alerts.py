@@ -78,7 +78,7 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
     met = LookUp(
         "counts-limits", limits, stream=inputs.number_of("counts"), join="inner", release="progress"
     )
-    results = operate(met, records, Spread(tasks=config.tasks), inputs.hearing)
+    results = operate(met, records, Spread(tasks=config.tasks), inputs.progress)
     # These are columns of their own, or Spark would compute them anew wherever they are named.
     read = results.withColumns(
         {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from headrace.spark_jobs.operators.frames import Hearing
+from headrace.spark_jobs.operators.frames import InputProgress
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Inputs:
     names: Sequence[str]
     """The inputs' names in the order of their numbers."""
     records: DataFrame
-    hearing: Hearing
+    progress: InputProgress
     firsts: Mapping[str, Sequence[int]]
     """By topic, the first offset that each partition still has."""
 

@@ -90,7 +90,7 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
         corrects=config.corrections,
         asks_cold=config.cold_history is not None,
     )
-    return rows(operate(priced, inputs.records, Spread(tasks=config.tasks), inputs.hearing))
+    return rows(operate(priced, inputs.records, Spread(tasks=config.tasks), inputs.progress))
 
 
 def fall_back(config: Config) -> FallBack | None:

@@ -38,7 +38,7 @@ from headrace.spark_jobs.jobs.config import (
 )
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.stamp import Stamp, changes, digest_of, options_of, with_options
-from headrace.spark_jobs.operators.frames import ON_FAILURE, Hearing
+from headrace.spark_jobs.operators.frames import ON_FAILURE, InputProgress
 from headrace.spark_jobs.read.decode import Format, JsonValue, checked
 from headrace.spark_jobs.read.schema import schema_of
 from headrace.spark_jobs.read.source import Source
@@ -66,7 +66,7 @@ JOBS: Mapping[str, ModuleType] = {
 _WARNINGS = "4"
 """librdkafka does not log anything less serious."""
 _log = logging.getLogger(__name__)
-Tell = Callable[[int, Written], None]
+Note = Callable[[int, Written], None]
 Write = Callable[["DataFrame", int], None]
 
 
@@ -128,15 +128,15 @@ def _problem(module: Any) -> str | None:
 
 
 def queries(
-    spark: SparkSession, job: Job, config: JobConfig, *, once: bool, tell: Tell
+    spark: SparkSession, job: Job, config: JobConfig, *, once: bool, note: Note
 ) -> Iterator[StreamingQuery]:
     """Start the queries of a job one by one; the caller waits for each. Usually it is one."""
     stamp, options = Stamp(spark, config.checkpoint), options_of(config)
     while (before := _to_finish_as(spark, job, config, stamp)) is not None:
-        yield _start(spark, job, before, {"once": True}, tell)
+        yield _start(spark, job, before, {"once": True}, note)
     stamp.put(options)
     often = {"processingTime": f"{config.every_ms} milliseconds"}
-    yield _start(spark, job, config, {"availableNow": True} if once else often, tell)
+    yield _start(spark, job, config, {"availableNow": True} if once else often, note)
 
 
 def _to_finish_as(
@@ -159,12 +159,12 @@ def _to_finish_as(
 
 
 def _start(
-    spark: SparkSession, job: Job, config: JobConfig, trigger: Mapping[str, Any], tell: Tell
+    spark: SparkSession, job: Job, config: JobConfig, trigger: Mapping[str, Any], note: Note
 ) -> StreamingQuery:
     inputs = read_inputs(spark, job, config)
     spark.conf.set(ON_FAILURE, config.on_failure)
     results = job.transform(inputs, config)
-    write: Write = make_output(job, config, tell).write
+    write: Write = make_output(job, config, note).write
     fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
     if fall_back is not None:
         topic = inputs_of(config)[fall_back.table].topic
@@ -185,8 +185,8 @@ def read_inputs(spark: SparkSession, job: Job, config: JobConfig) -> Inputs:
     formats = {names.index(name): format_of(job, name) for name in job.VALUES}
     records = checked(cleaned.records, formats)
     by_number = {each.input: each.topic for each in topics}
-    hearing = Hearing(cleaned.progress, cleaned.partitions, by_number, cleaned.begins)
-    return Inputs(names, records, hearing, cleaned.firsts)
+    progress = InputProgress(cleaned.progress, cleaned.partitions, by_number, cleaned.begins)
+    return Inputs(names, records, progress, cleaned.firsts)
 
 
 def awaited_by(spark: SparkSession, config: JobConfig) -> str | None:
@@ -206,7 +206,7 @@ def format_of(job: Job, name: str) -> Format:
     return JsonValue(schema_of(value)) if isinstance(value, type) else value
 
 
-def make_output(job: Job, config: JobConfig, tell: Tell) -> KafkaOutput | TableOutput:
+def make_output(job: Job, config: JobConfig, note: Note) -> KafkaOutput | TableOutput:
     """Make the sink of a job's results."""
     topics = topics_of(config)
     client = {"bootstrap.servers": config.servers, "log_level": _WARNINGS, **config.writer}
@@ -219,7 +219,7 @@ def make_output(job: Job, config: JobConfig, tell: Tell) -> KafkaOutput | TableO
         repeats=_repeats(job, config),
     )
     targets = Targets(_topic(config.sink.kafka), _topic(config.late))
-    output = KafkaOutput(kafka, targets, tell)
+    output = KafkaOutput(kafka, targets, note)
     table = _table_sink(config.name, config.sink)
     if table is None:
         return output

@@ -76,13 +76,13 @@ class Listener(StreamingQueryListener):
             self._metrics.set("lag", "How many offsets of an input are not read.", behind, **labels)
 
 
-def _offsets(told: Any) -> dict[tuple[str, str], int]:
+def _offsets(said: Any) -> dict[tuple[str, str], int]:
     """Return offsets by topic and partition, nothing for sources other than Kafka."""
-    if not isinstance(told, dict):
+    if not isinstance(said, dict):
         return {}
     return {
         (topic, partition): offset
-        for topic, offsets in told.items()
+        for topic, offsets in said.items()
         if isinstance(offsets, dict)
         for partition, offset in offsets.items()
     }

@@ -59,7 +59,7 @@ class Metrics:
             self._gauges[name] = gauge
         gauge.labels(self._query, *labels.values()).set(value)
 
-    def tell(self, batch_id: int, written: Written) -> None:
+    def note(self, batch_id: int, written: Written) -> None:
         """Take the outcome of a micro-batch."""
         for note in written.notes:
             self._take(note)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from headrace.contracts.errors import StateUnavailable
 from headrace.spark_jobs.observe.waits import lowest_of
-from headrace.spark_jobs.versioned import heard
+from headrace.spark_jobs.versioned import progress
 from headrace.spark_jobs.versioned.layout import (
     Kind,
     decode_held,
@@ -56,18 +56,18 @@ def read_state(spark: SparkSession, checkpoint: str) -> Iterator[StateRow]:
 
 def waits_of(rows: Iterable[StateRow]) -> Iterator[str]:
     """Yield a sentence for each operator about the partition that it waits for."""
-    told: defaultdict[int, list[tuple[str, int | None]]] = defaultdict(list)
+    lowest_of_tasks: defaultdict[int, list[tuple[str, int | None]]] = defaultdict(list)
     held = Counter[int]()
     for row in rows:
         if row.name == HEADER:
             state = TaskState(MemoryRows({HEADER: row.row}))
-            lowest = heard.lowest_of(state)
+            lowest = progress.lowest_of(state)
             if lowest is not None:
-                told[row.operator].append(lowest)
+                lowest_of_tasks[row.operator].append(lowest)
             held[row.operator] += sum(
                 number for name, number in state.numbers.items() if name.endswith(_HELD)
             )
-    for operator, places in sorted(told.items()):
+    for operator, places in sorted(lowest_of_tasks.items()):
         records = f"operator {operator} holds {held[operator]} records"
         yield f"{records}, and waits for {lowest_of(places)}"
 

@@ -32,7 +32,7 @@ class Lowest(NamedTuple):
         """Return its name, and how far it is."""
         name = f"partition {self.partition} of `{self.topic}`" if self.partition else self.topic
         if self.progress_ms is None:
-            return f"{name}, of which nothing was told yet"
+            return f"{name}, of which no progress was seen yet"
         if self.progress_ms <= NO_TIME_MS:
             return f"{name}, which has nothing yet"
         return f"{name}, which is at {time_text(self.progress_ms)}"
@@ -46,11 +46,11 @@ def time_text(time_ms: int) -> str:
         return f"{time_ms} ms"
 
 
-def lowest_of(told: list[tuple[str, int | None]]) -> Lowest | None:
+def lowest_of(known: list[tuple[str, int | None]]) -> Lowest | None:
     """Return the lowest of several tasks' places; a place without any progress comes first."""
-    if not told:
+    if not known:
         return None
-    return Lowest.of(*min(told, key=lambda one: (one[1] is not None, one[1] or 0, one[0])))
+    return Lowest.of(*min(known, key=lambda one: (one[1] is not None, one[1] or 0, one[0])))
 
 
 class Waits:
@@ -75,8 +75,8 @@ class Waits:
         """Take the note of one task behind a micro-batch."""
         self._tasks[note.task] = note.reason, note.number
         self._held[note.task] = note.added
-        told = [(place, number) for place, number in self._tasks.values() if place is not None]
-        lowest = lowest_of(told)
+        known = [(place, number) for place, number in self._tasks.values() if place is not None]
+        lowest = lowest_of(known)
         if lowest != self.lowest:
             self.lowest = lowest
             self.since_s = self._clock()

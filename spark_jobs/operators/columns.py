@@ -114,10 +114,10 @@ def _order_of(columns: dict[str, NDArray[Any]]) -> NDArray[np.intp]:
     times = columns["timestamp_ms"][order]
     if not len(times):
         return order
-    reached = np.concatenate([np.maximum.accumulate(lane) for lane in np.split(times, starts)])
-    reached[lanes[0] == PROGRESS] = np.iinfo(np.int64).max
-    reached[lanes[0] == ROW] = np.iinfo(np.int64).min
-    return order[np.argsort(reached, kind="stable")]
+    highest = np.concatenate([np.maximum.accumulate(lane) for lane in np.split(times, starts)])
+    highest[lanes[0] == PROGRESS] = np.iinfo(np.int64).max
+    highest[lanes[0] == ROW] = np.iinfo(np.int64).min
+    return order[np.argsort(highest, kind="stable")]
 
 
 def _headers_of(column: NDArray[Any]) -> NDArray[Any] | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import headrace
 from headrace.contracts.dead_letter import DeadLetter, dead_headers
 from headrace.contracts.decision import Reason
-from headrace.contracts.raised import told
+from headrace.contracts.raised import clause_of
 from headrace.contracts.record import Record
 from headrace.spark_jobs.versioned.functions import StepFailed
 
@@ -38,7 +38,7 @@ class Failure(NamedTuple):
     @property
     def clause(self) -> str:
         """The error in a clause."""
-        return f"`{self.function}` raised {told(self.error)}"
+        return f"`{self.function}` raised {clause_of(self.error)}"
 
     @property
     def sentence(self) -> str:

@@ -26,12 +26,12 @@ from headrace.spark_jobs.operators.columns import (
     RESULTS_SCHEMA,
     ROWS_SCHEMA,
 )
+from headrace.spark_jobs.operators.packed import collapsed
 from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.stamp import input_option
-from headrace.spark_jobs.operators.told import collapsed
 from headrace.spark_jobs.operators.topology import Topology
-from headrace.spark_jobs.versioned.heard import Expected
 from headrace.spark_jobs.versioned.layout import NO_OFFSET
+from headrace.spark_jobs.versioned.progress import Expected
 from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT
 
 if TYPE_CHECKING:
@@ -75,26 +75,27 @@ class Spread:
         loose = F.pmod(F.col("partition"), F.lit(self.tasks))
         return F.when(F.col("key").isNull(), loose).otherwise(hashed).cast("int")
 
-    def tasks_that_hear(self) -> Column:
+    def tasks_of_progress(self) -> Column:
         """Return the tasks that need the progress of a partition."""
         if self.by == "partition":
             return F.array("partition")
         return F.sequence(F.lit(0), F.lit(self.tasks - 1))
 
-    def hearers_of(self, partition: int) -> Sequence[int]:
+    def tasks_waiting_for(self, partition: int) -> Sequence[int]:
         """Return the tasks that need the progress of this partition."""
         return (partition,) if self.by == "partition" else range(self.tasks)
 
 
 @dataclass(frozen=True)
-class Hearing:
+class InputProgress:
     """The progress of the inputs, and how many partitions of each input have it.
 
     An input with zero partitions has no progress; the highest time of its own records stands for
     it.
     """
 
-    progress: DataFrame | None = None
+    rows: DataFrame | None = None
+    """The rows of progress topics; None without any."""
     partitions: Mapping[int, int] = field(default_factory=dict)
     topics: Mapping[int, str] = field(default_factory=dict)
     """The topic of each input."""
@@ -139,11 +140,11 @@ def _aside(records: DataFrame) -> Column:
 
 def progress_rows(progress: DataFrame, spread: Spread) -> DataFrame:
     """Make rows for the processor of progress, one for every task that needs it."""
-    told = collapsed(progress)
-    own = [F.col("arrival")] if "arrival" in told.columns else []
+    packed = collapsed(progress)
+    own = [F.col("arrival")] if "arrival" in packed.columns else []
     nothing = F.lit(None)
-    return told.select(
-        F.explode(spread.tasks_that_hear()).alias("task"),
+    return packed.select(
+        F.explode(spread.tasks_of_progress()).alias("task"),
         F.lit(PROGRESS).alias("kind"),
         F.lit(NO_INPUT).alias("input"),
         F.col("partition").alias("lane"),
@@ -153,7 +154,7 @@ def progress_rows(progress: DataFrame, spread: Spread) -> DataFrame:
         nothing.cast("bigint").alias("offset"),
         nothing.cast("bigint").alias("timestamp_ms"),
         nothing.cast("binary").alias("key"),
-        F.col("told").alias("value"),
+        F.col("packed").alias("value"),
         nothing.cast("string").alias("headers"),
         nothing.cast("string").alias("aside"),
         *own,
@@ -164,22 +165,22 @@ def process(
     rows: list[DataFrame],
     topology_of: Callable[[int], Topology],
     spread: Spread,
-    hearing: Hearing | None = None,
+    progress: InputProgress | None = None,
     options: Mapping[str, int] = MappingProxyType({}),
 ) -> DataFrame:
     """Run rows through the processor; headers are still text.
 
     `options` are remembered in a checkpoint beside those of the topology and the spread.
     """
-    hearing = hearing or Hearing()
+    progress = progress or InputProgress()
     together = reduce(DataFrame.unionByName, rows)
     columns = [_present(*column.split()) for column in ROWS_SCHEMA.split(", ")]
     own = [_present("arrival", "bigint")] if "arrival" in together.columns else []
     stops = together.sparkSession.conf.get(ON_FAILURE, None) == STOP
     processor = TaskProcessor(
         topology_of,
-        hearing.expected(spread),
-        hearing.begins,
+        progress.expected(spread),
+        progress.begins,
         {**spread.options(), **options},
         spread.buckets,
         stops=stops,

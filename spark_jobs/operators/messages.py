@@ -30,7 +30,7 @@ class Message(NamedTuple):
 def sent(origin: Record, *parts: bytes | None) -> bytes:
     """Pack a message into the value of a row; the row has the headers and place of its origin."""
     lengths = [_NULL if part is None else len(part) for part in parts]
-    told = [part for part in parts if part is not None]
+    written = [part for part in parts if part is not None]
     key, value, time_ms = origin[:3]
     for part in (key, value):
         if part is None:
@@ -39,8 +39,8 @@ def sent(origin: Record, *parts: bytes | None) -> bytes:
             lengths.append(_FIRST_AGAIN - parts.index(part))
         else:
             lengths.append(len(part))
-            told.append(part)
-    return b"".join((_head(len(parts)).pack(len(parts), time_ms, *lengths), *told))
+            written.append(part)
+    return b"".join((_head(len(parts)).pack(len(parts), time_ms, *lengths), *written))
 
 
 def received(row: Record) -> Message:

@@ -14,14 +14,14 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 from headrace.contracts.errors import TopologyRefused
 from headrace.spark_jobs.operators.columns import ANSWER, ASK, NO_INPUT, PART, RECORD, ROW
 from headrace.spark_jobs.operators.frames import (
-    Hearing,
+    InputProgress,
     Spread,
     process,
     progress_rows,
     record_rows,
     with_headers,
 )
-from headrace.spark_jobs.operators.reach import with_reached
+from headrace.spark_jobs.operators.positions import with_positions
 from headrace.spark_jobs.operators.stages import (
     ANSWER_SENT,
     ASK_SENT,
@@ -43,7 +43,7 @@ from headrace.spark_jobs.operators.topology import (
     steps_of,
     verify,
 )
-from headrace.spark_jobs.shapes import REACHED
+from headrace.spark_jobs.shapes import POSITION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,7 +59,7 @@ def operate(
     topology: Topology,
     records: DataFrame,
     spread: Spread | None = None,
-    hearing: Hearing | None = None,
+    progress: InputProgress | None = None,
 ) -> DataFrame:
     """Apply a topology to records; return results, late rows and counts, told apart by `verdict`.
 
@@ -71,10 +71,10 @@ def operate(
     """
     spread = spread or Spread()
     verify(topology)
-    _refuse_unheard(topology, hearing)
-    _refuse_unlike(spread, hearing)
-    _say_silent(topology, hearing)
-    return operate_each(lambda _task: topology, topology, records, spread, hearing)
+    _refuse_without_progress(topology, progress)
+    _refuse_unlike(spread, progress)
+    _say_silent(topology, progress)
+    return operate_each(lambda _task: topology, topology, records, spread, progress)
 
 
 def operate_each(
@@ -82,12 +82,12 @@ def operate_each(
     like: Topology,
     records: DataFrame,
     spread: Spread,
-    hearing: Hearing | None = None,
+    progress: InputProgress | None = None,
 ) -> DataFrame:
     """Do as `operate`, with a topology for each task; `like` decides which stages they need."""
-    options = {} if hearing is None else hearing.options()
+    options = {} if progress is None else progress.options()
     if not isinstance(like, LookUp) or like.release != "progress":
-        hearing = None
+        progress = None
     cuts = _cuts(like)
     if cuts and spread.by == "partition":
         message = (
@@ -95,7 +95,7 @@ def operate_each(
             " key says where that is; use `Spread(by='key')`"
         )
         raise TopologyRefused(message)
-    return with_headers(_Plan(records, spread, hearing, options).run(of_task, like))
+    return with_headers(_Plan(records, spread, progress, options).run(of_task, like))
 
 
 class _Plan:
@@ -103,12 +103,12 @@ class _Plan:
         self,
         records: DataFrame,
         spread: Spread,
-        hearing: Hearing | None,
+        progress: InputProgress | None,
         options: Mapping[str, int],
     ) -> None:
         self._records = records
         self._spread = spread
-        self._hearing = hearing
+        self._progress = progress
         self._options = options
 
     def run(self, of_task: OfTask, like: Topology, messages: DataFrame | None = None) -> DataFrame:
@@ -121,22 +121,22 @@ class _Plan:
                 rows.append(self._messages(_each(of_task, partial(_cut_at, number=number)), cut))
             of_task, like = _each(of_task, _received), _received(like)
         inputs = {step.input for step in steps_of(like) if isinstance(step, Topic)}
-        hearing = None
+        progress = None
         if isinstance(like, LookUp):
             inputs.add(like.stream)
-            hearing = self._hearing
-        if hearing is not None and hearing.progress is not None:
-            rows.append(progress_rows(hearing.progress, self._spread))
+            progress = self._progress
+        if progress is not None and progress.rows is not None:
+            rows.append(progress_rows(progress.rows, self._spread))
         if inputs:
             rows.append(self._rows_of(inputs))
-        return process(rows, of_task, self._spread, hearing, self._options)
+        return process(rows, of_task, self._spread, progress, self._options)
 
     def _rows_of(self, inputs: set[int]) -> DataFrame:
         """Return the records of some inputs, and, where progress counts, how far they are read."""
         rows = record_rows(self._records.where(F.col("input").isin(*sorted(inputs))), self._spread)
-        if self._hearing is None:
+        if self._progress is None:
             return rows
-        return with_reached(rows, self._spread.hearers_of)
+        return with_positions(rows, self._spread.tasks_waiting_for)
 
     def _messages(self, of_task: OfTask, cut: AggregateStep | ForeignKeyStep) -> DataFrame:
         """Run the stages before a step; return the messages that they send to it."""
@@ -152,7 +152,7 @@ class _Plan:
         kinds = F.create_map(*(F.lit(each) for pair in _KINDS.items() for each in pair))
         kind = F.coalesce(kinds[F.col("verdict")], F.lit(RECORD))
         aside = F.to_json(F.struct("verdict", "reason", "number", "added", "task"))
-        stays = F.when(F.col("verdict") == REACHED, F.col("task"))
+        stays = F.when(F.col("verdict") == POSITION, F.col("task"))
         # Each sender has one lane, whatever caused a message; else its messages could overtake one
         # another.
         number = F.when(kind == RECORD, F.col("input")).otherwise(F.lit(NO_INPUT))
@@ -187,7 +187,7 @@ def _refuse_confusable(cuts: list[Any]) -> None:
         if type(cut) is type(other):
             message = (
                 f"`{cut.name}` and `{other.name}` stand side by side and take rows from other"
-                " tasks, which cannot be told apart; write one of them to a topic by a job of its"
+                " tasks, which look alike; write one of them to a topic by a job of its"
                 " own, or keep all keys in one task with `Spread(tasks=1)`"
             )
             raise TopologyRefused(message)
@@ -222,15 +222,15 @@ def _each(of_task: OfTask, change: Callable[[Any], Any]) -> OfTask:
     return lambda task: change(of_task(task))
 
 
-def _refuse_unheard(topology: Topology, hearing: Hearing | None) -> None:
+def _refuse_without_progress(topology: Topology, progress: InputProgress | None) -> None:
     """Refuse a join that waits for the progress of an input that has none."""
     if isinstance(topology, LookUp) and topology.release == "progress":
         inputs = {step.input for step in steps_of(topology) if isinstance(step, Topic)}
-        unheard = inputs | {topology.stream}
-        if hearing is not None:
-            unheard -= hearing.partitions.keys()
-        if unheard:
-            numbers = ", ".join(str(number) for number in sorted(unheard))
+        without = inputs | {topology.stream}
+        if progress is not None:
+            without -= progress.partitions.keys()
+        if without:
+            numbers = ", ".join(str(number) for number in sorted(without))
             message = (
                 f"`{topology.name}` releases by progress, and nothing says how far input {numbers}"
                 " is; read its progress too, or release by stream time"
@@ -238,25 +238,25 @@ def _refuse_unheard(topology: Topology, hearing: Hearing | None) -> None:
             raise TopologyRefused(message)
 
 
-def _say_silent(topology: Topology, hearing: Hearing | None) -> None:
+def _say_silent(topology: Topology, progress: InputProgress | None) -> None:
     """Warn of inputs without a pipeline, whose progress is only guessed."""
-    if hearing is None or not isinstance(topology, LookUp) or topology.release != "progress":
+    if progress is None or not isinstance(topology, LookUp) or topology.release != "progress":
         return
-    for number, partitions in sorted(hearing.partitions.items()):
+    for number, partitions in sorted(progress.partitions.items()):
         if not partitions:
             _log.warning(
-                "`%s` releases by progress, and its input `%s` has no `pipeline` that tells it: the"
+                "`%s` releases by progress, and its input `%s` has no `pipeline` that says it: the"
                 " highest time in it is taken for its progress, what comes behind that is late, and"
                 " while it is empty nothing leaves",
                 topology.name,
-                hearing.topics.get(number, number),
+                progress.topics.get(number, number),
             )
 
 
-def _refuse_unlike(spread: Spread, hearing: Hearing | None) -> None:
+def _refuse_unlike(spread: Spread, progress: InputProgress | None) -> None:
     """Refuse tasks by partition if equal keys are not in equal partitions."""
     counts = (
-        {} if hearing is None else {n: count for n, count in hearing.partitions.items() if count}
+        {} if progress is None else {n: count for n, count in progress.partitions.items() if count}
     )
     if spread.by == "partition" and len(set(counts.values())) > 1:
         said = ", ".join(f"input {number} has {count}" for number, count in sorted(counts.items()))

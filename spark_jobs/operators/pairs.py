@@ -25,8 +25,8 @@ _LONGEST = (1 << 31) - 1
 def paired(left: bytes | None, right: bytes | None) -> bytes:
     """Join two values by keeping both; a missing side stays null."""
     length = _u32.pack(_NULL if left is None else len(left))
-    told = b"\0" if right is None else b"\1"
-    return b"".join((length, left or b"", told, right or b""))
+    has_right = b"\0" if right is None else b"\1"
+    return b"".join((length, left or b"", has_right, right or b""))
 
 
 def left_of(column: str) -> Column:
@@ -38,9 +38,9 @@ def left_of(column: str) -> Column:
 def right_of(column: str) -> Column:
     """Return the right value of a pair."""
     pair = F.col(column)
-    told = F.substring(pair, _size(pair) + 5, F.lit(1))
+    has_right = F.substring(pair, _size(pair) + 5, F.lit(1))
     right = F.substring(pair, _size(pair) + 6, F.lit(_LONGEST))
-    return F.when(told == F.lit(b"\1"), right)
+    return F.when(has_right == F.lit(b"\1"), right)
 
 
 def _length(pair: Column) -> Column:

@@ -16,8 +16,8 @@ from headrace.spark_jobs.versioned.state import Changes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headrace.spark_jobs.operators.opened import Opened, OpenTask
     from headrace.spark_jobs.operators.results import Results
+    from headrace.spark_jobs.operators.running import OpenTask, Running
     from headrace.spark_jobs.versioned.arrival import Arrivals
     from headrace.spark_jobs.versioned.state import Rows
 
@@ -31,7 +31,7 @@ class Taken(NamedTuple):
 
     start: int
     """The index of its first arrival."""
-    opened: Opened
+    running: Running
     results: list[Results]
     failed: Exception | None = None
     """Why its one arrival was left out."""
@@ -52,7 +52,7 @@ def in_pieces(
         changes = Changes(kept)
         task = open_over(changes)
         try:
-            taken = Taken(start, task.opened, task.opened.process(arrivals[start:end]))
+            taken = Taken(start, task.running, task.running.process(arrivals[start:end]))
             size *= 2
         except BLAMELESS:
             raise
@@ -64,7 +64,7 @@ def in_pieces(
             changes = Changes(kept)
             task = open_over(changes)
             task.state.forgo(arrivals[start])
-            taken = Taken(start, task.opened, [], error)
+            taken = Taken(start, task.running, [], error)
             # The distance to the last failure; if all records fail, larger pieces would only be
             # repeated.
             size, failed_last = max(_SIZE_MIN, start - failed_last), start

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from headrace.spark_jobs.operators.opened import OpenTask, open_topology
+from headrace.spark_jobs.operators.batch import TaskBatch
 from headrace.spark_jobs.operators.rows import NAME_SCHEMA, ROW_SCHEMA, StoredRows
+from headrace.spark_jobs.operators.running import OpenTask, open_topology
 from headrace.spark_jobs.operators.stamp import keep_options
 from headrace.spark_jobs.operators.topology import options_of
-from headrace.spark_jobs.operators.turn import Turn
-from headrace.spark_jobs.versioned.heard import Heard
+from headrace.spark_jobs.versioned.progress import TaskProgress
 from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT, TaskState
 from headrace.spark_jobs.worker import settle
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
     from headrace.spark_jobs.operators.topology import Topology
-    from headrace.spark_jobs.versioned.heard import Expected
+    from headrace.spark_jobs.versioned.progress import Expected
     from headrace.spark_jobs.versioned.state import Rows
 
 ROWS = "rows"
@@ -75,7 +75,7 @@ class TaskProcessor(StatefulProcessor):
         collects = gc.isenabled()
         gc.disable()
         try:
-            yield from Turn(self, int(task), rows).frames()
+            yield from TaskBatch(self, int(task), rows).frames()
         finally:
             if collects:
                 gc.enable()
@@ -89,11 +89,11 @@ class TaskProcessor(StatefulProcessor):
         before = dict(state.numbers)
         topology = self._topology_of(task)
         said = keep_options(state.numbers, self._options | options_of(topology))
-        opened = open_topology(topology, state)
-        return OpenTask(state, opened, self._heard_by(task, state), topology.name, before, said)
+        running = open_topology(topology, state)
+        return OpenTask(state, running, self._progress_of(task, state), topology.name, before, said)
 
-    def _heard_by(self, task: int, state: TaskState) -> Heard | None:
+    def _progress_of(self, task: int, state: TaskState) -> TaskProgress | None:
         """Return the progress that a task has read, None if it needs none."""
         if not self._expected.partitions:
             return None
-        return Heard(state, self._expected.places(task), self._begins)
+        return TaskProgress(state, self._expected.places(task), self._begins)

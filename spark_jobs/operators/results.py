@@ -42,8 +42,8 @@ class Results(NamedTuple):
 
     def in_pieces(self, bytes_max: int = BYTES_MAX) -> Iterator[Results]:
         """Yield all rows in their order, in pieces of at most so many bytes, or of one row."""
-        told = 0 if self.table_values is None else self.table_values.nbytes
-        if told + _bytes_of(self.keys) + _bytes_of(self.values) <= bytes_max:
+        size = 0 if self.table_values is None else self.table_values.nbytes
+        if size + _bytes_of(self.keys) + _bytes_of(self.values) <= bytes_max:
             yield self
             return
         for rows in slices(self._sizes(), bytes_max):
@@ -63,10 +63,10 @@ class Results(NamedTuple):
             )
 
     def _sizes(self) -> Iterator[int]:
-        told: Iterable[int] = repeat(0)
+        sizes: Iterable[int] = repeat(0)
         if self.table_values is not None:
-            told = pc.fill_null(pc.binary_length(self.table_values), 0).to_pylist()
-        for key, value, size in zip(self.keys, self.values, told, strict=False):
+            sizes = pc.fill_null(pc.binary_length(self.table_values), 0).to_pylist()
+        for key, value, size in zip(self.keys, self.values, sizes, strict=False):
             yield len(key or b"") + len(value or b"") + size
 
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from headrace.spark_jobs.operators.columns import ANSWER, ASK, PART, ROW
 from headrace.spark_jobs.operators.messages import received, sent
-from headrace.spark_jobs.operators.opened import Opened
 from headrace.spark_jobs.operators.results import Collected, Results
+from headrace.spark_jobs.operators.running import Running
 from headrace.spark_jobs.operators.topology import AggregateStep, ForeignKeyStep, Step
 from headrace.spark_jobs.versioned.aggregation import Folding, Regrouping, Standing
-from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals, in_turn, observe_lateness
+from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals, in_order, observe_lateness
 from headrace.spark_jobs.versioned.foreign_key import (
     Answer,
     Answering,
@@ -62,7 +62,7 @@ class AskStep:
         return _Asks(state, self)
 
 
-class _Asks(Opened):
+class _Asks(Running):
     def __init__(self, state: TaskState, step: AskStep) -> None:
         self._state = state
         self._left = step.left.open(state)
@@ -73,8 +73,8 @@ class _Asks(Opened):
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
         rows, asks = Collected(ROW_SENT), Collected(ASK_SENT)
-        with in_turn(enumerate(arrivals)) as turns:
-            for cause, arrival in turns:
+        with in_order(enumerate(arrivals)) as numbered:
+            for cause, arrival in numbered:
                 for change in self._left.take(cause, arrival):
                     self._send(change, rows, asks)
         return [rows.results(), asks.results()]
@@ -102,7 +102,7 @@ class AnswerStep:
         return _Answers(state, self)
 
 
-class _Answers(Opened):
+class _Answers(Running):
     def __init__(self, state: TaskState, step: AnswerStep) -> None:
         self._state = state
         self._right = step.right.open(state)
@@ -112,8 +112,8 @@ class _Answers(Opened):
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
         rows, answers = Collected(ROW_SENT), Collected(ANSWER_SENT)
-        with in_turn(enumerate(arrivals)) as turns:
-            for cause, arrival in turns:
+        with in_order(enumerate(arrivals)) as numbered:
+            for cause, arrival in numbered:
                 if arrival.input == -ROW:
                     record = arrival.record
                     rows.add(cause, record, record.key, record.value)
@@ -199,7 +199,7 @@ class PartStep:
         return _Parts(state, self)
 
 
-class _Parts(Opened):
+class _Parts(Running):
     def __init__(self, state: TaskState, step: PartStep) -> None:
         self._state = state
         self._parent = step.parent.open(state)
@@ -209,8 +209,8 @@ class _Parts(Opened):
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
         parts = Collected(PART_SENT)
-        with in_turn(enumerate(arrivals)) as turns:
-            for cause, arrival in turns:
+        with in_order(enumerate(arrivals)) as numbered:
+            for cause, arrival in numbered:
                 for change in self._parent.take(cause, arrival):
                     for part in self._regrouping.split(change, versioned=self._parent.versioned):
                         record = part.record._replace(timestamp_ms=part.timestamp_ms)

@@ -71,8 +71,8 @@ def _note_forgotten(
     _, step, option = name.split(":")
     if option == "retention_ms" and before is not None and now is not None and before < now:
         forgotten = forgotten_name(step)
-        reached_ms = numbers.get(f"{step}:time_ms", NO_TIME_MS)
-        numbers[forgotten] = max(numbers.get(forgotten, reached_ms - before), reached_ms - before)
+        highest_ms = numbers.get(f"{step}:time_ms", NO_TIME_MS)
+        numbers[forgotten] = max(numbers.get(forgotten, highest_ms - before), highest_ms - before)
 
 
 def _change(name: str, before: int | None, now: int | None, wanted: dict[str, int]) -> str:

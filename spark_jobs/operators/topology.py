@@ -30,7 +30,7 @@ from headrace.spark_jobs.versioned.tables import (
 )
 
 if TYPE_CHECKING:
-    from headrace.spark_jobs.operators.opened import Opened
+    from headrace.spark_jobs.operators.running import Running
     from headrace.spark_jobs.versioned.aggregation import Aggregation, Regroup
     from headrace.spark_jobs.versioned.table_table import Joiner
 
@@ -53,7 +53,7 @@ class Stage(Protocol):
     def name(self) -> str:
         """The name of its state, and its name in messages."""
 
-    def open(self, state: TaskState) -> Opened:
+    def open(self, state: TaskState) -> Running:
         """Open the stage over the state of a task, with all tables above it."""
 
 
@@ -247,7 +247,7 @@ def _refuse_uncorrectable(topology: Topology) -> None:
         if isinstance(step, AggregateStep | ForeignKeyStep):
             message = (
                 f"`{topology.name}` is to correct what it joined, but `{step.name}` gives the table"
-                " other keys than its records have, so nobody can tell what a late one changes;"
+                " other keys than its records have, so it is not known what a late one changes;"
                 " join without corrections"
             )
             raise TopologyRefused(message)

@@ -15,16 +15,18 @@ from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from functools import partial
 from math import isnan
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.queries.names import name_of
 from headrace.spark_jobs.versioned.aggregation import Aggregation
 
-Kind = Literal["count", "sum", "min", "max", "avg"]
+Kind = Literal["count", "sum", "min", "max", "avg", "collect"]
 Order = Literal["number", "double", "text"]
 Path = tuple[str | int, ...]
 Texts = list[str | None]
+_KEEPS_VALUES = ("min", "max", "collect")
+"""Aggregates whose state is each different value of a group, and how many rows have it."""
 _EXACT = Context(prec=1_000)
 """Sums are kept in as many digits as they have; a column may have fewer."""
 
@@ -80,6 +82,20 @@ def greatest(column: str) -> Aggregate:
 def average(column: str) -> Aggregate:
     """Average a column of whole numbers or decimals."""
     return _aggregate("avg", column)
+
+
+def collect(column: str) -> Aggregate:
+    """Collect the values of a column in their order, without nulls; the state keeps all of them."""
+    return _aggregate("collect", column)
+
+
+def reduce(*_columns: object, **_options: object) -> NoReturn:
+    """Refuse: rows must be taken out of a group again, which takes a second function."""
+    message = (
+        "`reduce` folds rows by functions of yours, and columns have none; use `AggregateStep` and"
+        " `reduce` of `headrace.spark` in a job of your own, or count, sum, min, max, avg, collect"
+    )
+    raise JobInvalid(message)
 
 
 def _aggregate(kind: Kind, column: str | None, name: str | None = None) -> Aggregate:
@@ -168,7 +184,7 @@ def _changed(
 
 
 def _change(one: Folded, state: dict[str, Any], text: str, sign: int) -> None:
-    if one.kind in {"min", "max"}:
+    if one.kind in _KEEPS_VALUES:
         state[text] = state.get(text, 0) + sign
         if not state[text]:
             del state[text]
@@ -181,10 +197,13 @@ def _change(one: Folded, state: dict[str, Any], text: str, sign: int) -> None:
 
 
 def _text_of(one: Folded, state: dict[str, Any]) -> str | None:
-    """Return the text of an aggregate; an average is its sum and its number, for Spark."""
+    """Return the text of an aggregate, for Spark: of an average its sum and its number."""
     if one.kind == "count":
         return str(state.get("n", 0))
-    if one.kind in {"min", "max"}:
+    if one.kind == "collect":
+        values = sorted(state, key=_ORDERS[one.order])
+        return _ENCODER.encode([text for text in values for _ in range(state[text])])
+    if one.kind in _KEEPS_VALUES:
         chosen = min if one.kind == "min" else max
         return chosen(state, key=_ORDERS[one.order]) if state else None
     if not state.get("n"):

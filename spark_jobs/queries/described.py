@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _FRAME = "headrace.spark_jobs.queries.frame:dataframe"
+_BACKFILL = "headrace.spark_jobs.queries.frame:backfill"
 JoinHow = Literal["inner", "left"]
 Columns = tuple[str, ...] | None
 """The columns of a value; None where only Spark knows them."""
@@ -134,6 +135,14 @@ class Query:
         """Return its columns as a streaming DataFrame of your session, without tombstones."""
         make = load(_FRAME, extra="spark", needed_for="`dataframe`")
         return cast("DataFrame", make(self, spark, servers=servers, tasks=tasks))
+
+    def backfill(self, spark: SparkSession, *, servers: str) -> DataFrame:
+        """Return its columns over all that its topics have now, as a DataFrame at rest.
+
+        Every version of a table counts, however old, and no record is late.
+        """
+        make = load(_BACKFILL, extra="spark", needed_for="`backfill`")
+        return cast("DataFrame", make(self, spark, servers=servers))
 
     def explain(self) -> str:
         """Describe what it reads, computes and keeps; this connects to nothing."""

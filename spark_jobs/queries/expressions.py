@@ -15,30 +15,28 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, DecimalType, StringType, StructType
 
 from headrace.contracts.errors import JobInvalid, SchemaRefused
 from headrace.spark_jobs.queries.described import Expression, Filter, Select, refuse_own
 from headrace.spark_jobs.queries.names import OWN, column_of, twice
+from headrace.spark_jobs.queries.types import KeptText
 from headrace.spark_jobs.read.decode import JsonValue
 from headrace.spark_jobs.read.schema import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from headrace.spark_jobs.queries.described import Source
-
-    Place = tuple[str | int, ...] | Callable[[Column], Column]
-    """The place of a column in a parsed value."""
-    Columns = Mapping[str, Place]
+    from headrace.spark_jobs.queries.types import Columns, Place
 
 _INNER, _CHOSEN, _ALIVE = "_headrace_row", "_headrace_chosen", "_headrace_alive"
 _NAMES_A_ROW = ("key", "time")
 _ROW, _PARSED = "_headrace_written", "_headrace_parsed"
 _ALL = "*"
-_TELL_TOO = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+_LOGGERS_TOO = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _JSON = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",
@@ -77,7 +75,7 @@ class Visible:
         """Apply steps to the rows."""
         visible = self
         for step in steps:
-            with _told(step):
+            with _refusals_of(step):
                 if isinstance(step, Filter):
                     visible = visible.filtered(step)
                 else:
@@ -181,11 +179,24 @@ class Visible:
 
 def _at(parsed: Column, place: Place) -> Column:
     """Return the column at a place in a parsed value."""
-    if callable(place):
-        return place(parsed)
-    for step in place:
+    for step in place.path if isinstance(place, KeptText) else place:
         parsed = parsed[step]
-    return parsed
+    if not isinstance(place, KeptText):
+        return parsed
+    if isinstance(place.kind, ArrayType):
+        item = place.kind.elementType
+        texts = F.from_json(parsed, ArrayType(StringType()))
+        return F.transform(texts, lambda text: text.try_cast(item))
+    if place.sum_type is None:
+        return parsed.try_cast(place.kind)
+    return _quotient(parsed, place.sum_type, place.kind)
+
+
+def _quotient(text: Column, sum_type: DataType, kind: DataType) -> Column:
+    """Divide an average: into a double for whole numbers, else into a decimal."""
+    total, rows = F.split_part(text, F.lit("/"), F.lit(1)), F.split_part(text, F.lit("/"), F.lit(2))
+    rows_type = DecimalType(19, 0) if isinstance(sum_type, DecimalType) else sum_type
+    return F.try_divide(total.try_cast(sum_type), rows.try_cast(rows_type)).try_cast(kind)
 
 
 def visible_rows(frame: DataFrame, chosen: Column) -> Visible:
@@ -228,9 +239,9 @@ def _refuse_random(frame: Any, step: Filter | Select) -> None:
 
 
 @contextmanager
-def _told(step: Filter | Select) -> Iterator[None]:
+def _refusals_of(step: Filter | Select) -> Iterator[None]:
     """Raise Spark's refusal as a sentence that names the step, and keep it out of the log."""
-    loggers = [PySparkLogger.getLogger(name) for name in _TELL_TOO]
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS_TOO]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL + 1)

@@ -1,12 +1,16 @@
-"""Turn a query into a streaming DataFrame of the user's own session."""
+"""Turn a query into a DataFrame of the user's own session: a streaming one, or one at rest."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
 from headrace.contracts.errors import SettingsInvalid
+from headrace.spark_jobs.jobs.bulk import read_range
 from headrace.spark_jobs.jobs.run import Job, read_inputs
 from headrace.spark_jobs.queries.compiled import QueryJob
+from headrace.spark_jobs.read.decode import checked
+from headrace.spark_jobs.read.source import Source
+from headrace.spark_jobs.read.written_by import CleanedTopic
 from headrace.spark_jobs.session import SETTINGS
 
 if TYPE_CHECKING:
@@ -37,3 +41,12 @@ def dataframe(query: Query, spark: SparkSession, *, servers: str, tasks: int) ->
     config = job.Config.model_validate(document)
     inputs = read_inputs(spark, cast("Job", job), config)
     return job.columns(job.results(inputs, config.tasks))
+
+
+def backfill(query: Query, spark: SparkSession, *, servers: str) -> DataFrame:
+    """Return the columns of a query's rows over all records that are there now."""
+    job = QueryJob(query)
+    topics = [CleanedTopic(n, source.topic) for n, source in enumerate(job.sources.values())]
+    formats = dict(enumerate(job.VALUES.values()))
+    records = checked(read_range(spark, Source(servers, {}), topics), formats)
+    return job.columns(job.in_bulk(records))

@@ -30,6 +30,7 @@ _KINDS: Mapping[type[exp.Expression], Kind] = {
     exp.Min: "min",
     exp.Max: "max",
     exp.Avg: "avg",
+    exp.ArrayAgg: "collect",
 }
 _HOW = {"": "inner", "LEFT": "left", "FULL": "outer"}
 
@@ -183,7 +184,10 @@ class _Selection:
         of = found.this
         if kind is None or isinstance(of, exp.Distinct) or found.expressions:
             written = found.sql(_DIALECT)
-            _refuse(f"`{written}` cannot take a row out again; count, sum, min, max and avg can")
+            _refuse(
+                f"`{written}` cannot take a row out again; count, sum, min, max, avg and"
+                " collect_list can"
+            )
         if isinstance(of, exp.Star):
             return table, Aggregate(kind, None, "count")
         if _is_column(of):

@@ -90,6 +90,15 @@ class Stream(Query):
             history=history,
         )
 
+    def join_within(self, _other: object, *_within: object, **_options: object) -> NoReturn:
+        """Refuse: Spark's own join of two streams keeps other state than our steps."""
+        message = (
+            f"{self.title} cannot join another stream within a window: Spark's own join does that,"
+            " but it drops late records without a trace; let a pipeline's `table` keep the latest"
+            " record of each key, and join as of that, or aggregate the two in a pipeline"
+        )
+        raise JobInvalid(message)
+
     def group_by(self, *columns: str) -> NoReturn:  # noqa: ARG002
         """Refuse: a sidecar aggregates streams."""
         message = (
@@ -137,7 +146,7 @@ class JoinedStream(Query):
         """Keep only rows of which a condition is true."""
         if self.corrections:
             message = (
-                f"{self.title} is told again with `corrections`, and a `filter` behind it would"
+                f"{self.title} leaves again with `corrections`, and a `filter` behind it would"
                 " keep back that a row no longer holds; filter the stream before the join"
             )
             raise JobInvalid(message)
@@ -148,7 +157,7 @@ class JoinedStream(Query):
         waits = "until both inputs have passed its time"
         if self.grace_ms is not None:
             waits = f"for {format_duration_ms(self.grace_ms)} of the stream's own time"
-        more = ", told again when a row comes late" if self.corrections else ""
+        more = ", again when a row comes late" if self.corrections else ""
         step = f"join_as_of({self.table.source.topic}) by {self.on or 'key'}"
         more += f", older ones from {self.history}" if self.history else ""
         return [

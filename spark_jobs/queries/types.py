@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql import types as spark
 
 from headrace.contracts.errors import JobInvalid
-from headrace.spark_jobs.queries.aggregates import Aggregate, Folded
+from headrace.spark_jobs.queries.aggregates import Aggregate, Folded, Path
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
     from pyspark.sql.types import StructType
 
 _DIGITS_MAX, _MORE_DIGITS = 38, 10
@@ -70,21 +69,45 @@ def _column_type(aggregate: Aggregate, schema: StructType) -> spark.DataType:
     return found[0]
 
 
-def read_as(array: str, place: int, kind: spark.DataType) -> Callable[[Column], Column]:
-    """Read a text of a group as its original type; null if it does not fit."""
-    return lambda parsed: parsed[array][place].try_cast(kind)
+@dataclass(frozen=True)
+class KeptText:
+    """A column that a group keeps as text; null if the text does not fit its type.
+
+    The text of an array is the JSON of its items' texts.
+    """
+
+    path: Path
+    kind: spark.DataType
+    sum_type: spark.DataType | None = None
+    """Of an average, the type of its sum: the text is the sum, `/`, and the number of rows."""
 
 
-def result_of(place: int, aggregate: Aggregate, schema: StructType) -> Callable[[Column], Column]:
-    """Read an aggregate with the type that Spark gives it; null if it does not fit."""
+Place = Path | KeptText
+"""The place of a column in a parsed value."""
+Columns = Mapping[str, Place]
+
+
+def read_as(array: str, place: int, kind: spark.DataType) -> KeptText:
+    """Read a text of a group as its original type."""
+    return KeptText((array, place), kind)
+
+
+def result_of(place: int, aggregate: Aggregate, schema: StructType) -> KeptText:
+    """Read an aggregate with the type that Spark gives it."""
     if aggregate.kind == "count":
         return read_as("a", place, spark.LongType())
     kind = _column_type(aggregate, schema)
     if aggregate.kind in {"min", "max"}:
         return read_as("a", place, kind)
+    if aggregate.kind == "collect":
+        return read_as("a", place, spark.ArrayType(kind))
     if aggregate.kind == "sum":
         return read_as("a", place, _sum_type(kind))
-    return lambda parsed: _quotient(parsed["a"][place], kind)
+    if not isinstance(kind, spark.DecimalType):
+        return KeptText(("a", place), spark.DoubleType(), spark.DoubleType())
+    # An average has four more digits than its column.
+    scale, digits = min(_DIGITS_MAX, kind.scale + 4), min(_DIGITS_MAX, kind.precision + 4)
+    return KeptText(("a", place), spark.DecimalType(digits, scale), _sum_type(kind))
 
 
 def _sum_type(kind: spark.DataType) -> spark.DataType:
@@ -92,14 +115,3 @@ def _sum_type(kind: spark.DataType) -> spark.DataType:
         return spark.LongType()
     digits = min(_DIGITS_MAX, kind.precision + _MORE_DIGITS)
     return spark.DecimalType(digits, kind.scale)
-
-
-def _quotient(text: Column, kind: spark.DataType) -> Column:
-    """Divide an average: into a double for whole numbers, else a decimal with four more digits."""
-    total, rows = F.split_part(text, F.lit("/"), F.lit(1)), F.split_part(text, F.lit("/"), F.lit(2))
-    if not isinstance(kind, spark.DecimalType):
-        return F.try_divide(total.try_cast("double"), rows.try_cast("double"))
-    scale = min(_DIGITS_MAX, kind.scale + 4)
-    digits = min(_DIGITS_MAX, kind.precision + 4)
-    exact = F.try_divide(total.try_cast(_sum_type(kind)), rows.try_cast(spark.DecimalType(19, 0)))
-    return exact.try_cast(spark.DecimalType(digits, scale))

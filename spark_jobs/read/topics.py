@@ -24,7 +24,7 @@ from headrace.contracts.topics import progress_topic
 from headrace.spark_jobs.read.bounds import bounds_of, sizes_of
 from headrace.spark_jobs.read.source import Brokers, Source, asking
 from headrace.spark_jobs.read.written_by import CleanedTopic, find_pipeline, verify
-from headrace.spark_jobs.versioned.heard import place_of
+from headrace.spark_jobs.versioned.progress import place_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -50,25 +50,25 @@ class Cleaned:
 
 def read_cleaned(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic]) -> Cleaned:
     """Read the topics as streaming frames; refuse topics that the job does not expect."""
-    told = _told(topics)
+    with_progress = _with_pipeline(topics)
     with asking(spark, source) as brokers:
         for name in brokers.missing(_names(topics)):
             message = f"the topic `{name}` is missing; start its sidecar, or name another topic"
             raise TopicRefused(message)
-        for topic in told:
+        for topic in with_progress:
             verify(topic, find_pipeline(spark, source, brokers, topic))
         firsts = _first_offsets(brokers, topics)
         bounds = _bounds(spark, source, brokers, firsts)
     records = [_records(_reader(spark, source, bounds.get(topic.topic)), topic) for topic in topics]
     begins = {
         place_of(topic.topic, partition): first
-        for topic in told
+        for topic in with_progress
         for partition, first in enumerate(firsts[topic.topic])
     }
     return Cleaned(
         reduce(DataFrame.unionByName, records),
-        _progress(spark, source, told) if told else None,
-        {each.input: len(firsts[each.topic]) if each in told else 0 for each in topics},
+        _progress(spark, source, with_progress) if with_progress else None,
+        {each.input: len(firsts[each.topic]) if each in with_progress else 0 for each in topics},
         begins,
         firsts,
     )
@@ -76,11 +76,11 @@ def read_cleaned(spark: SparkSession, source: Source, topics: Sequence[CleanedTo
 
 def awaited(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic]) -> str | None:
     """Name the topic that its sidecar has not begun to write, in a sentence; None if all have."""
-    told = _told(topics)
+    with_progress = _with_pipeline(topics)
     with asking(spark, source) as brokers:
-        for name in brokers.missing(_names(told)):
+        for name in brokers.missing(_names(with_progress)):
             return f"the topic `{name}` is missing; waiting for its sidecar to make it"
-        for topic in told:
+        for topic in with_progress:
             if find_pipeline(spark, source, brokers, topic) is None:
                 return (
                     f"the topic `{topic.topic}` does not say which pipeline writes it; waiting for"
@@ -89,14 +89,14 @@ def awaited(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic])
     return None
 
 
-def _told(topics: Sequence[CleanedTopic]) -> list[CleanedTopic]:
+def _with_pipeline(topics: Sequence[CleanedTopic]) -> list[CleanedTopic]:
     """Return the topics that have progress."""
     return [topic for topic in topics if topic.pipeline is not None]
 
 
 def _names(topics: Sequence[CleanedTopic]) -> list[str]:
     """Return the names of the topics, and of their progress topics."""
-    progress = [progress_topic(topic.topic).name for topic in _told(topics)]
+    progress = [progress_topic(topic.topic).name for topic in _with_pipeline(topics)]
     return [*(topic.topic for topic in topics), *progress]
 
 

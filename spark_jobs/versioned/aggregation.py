@@ -183,12 +183,12 @@ class Standing:
         self._rows = Buckets(state, f"{step}:standing", decode_subscriptions, encode_subscriptions)
         state.add(self)
 
-    def pop(self, group: bytes, row: bytes, told: bytes | None) -> bytes | None:
+    def pop(self, group: bytes, row: bytes, sent: bytes | None) -> bytes | None:
         """Return the value that the group has of a row; from now on it is the one in the change."""
         if not self._numbers.get(self._count):
-            return told
+            return sent
         if row not in self._rows.to_read(group).get(group, {}):
-            return told
+            return sent
         self._numbers[self._count] -= 1
         stands = self._rows.to_change(group)[group].pop(row)
         return stands[1:] if stands else None

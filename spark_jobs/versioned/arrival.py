@@ -89,20 +89,20 @@ def merge(inputs: Sequence[Sequence[Record]]) -> list[Arrival]:
 
 
 @contextmanager
-def in_turn(
+def in_order(
     numbered: Iterable[tuple[int, Arrival]],
 ) -> Iterator[Iterator[tuple[int, Arrival]]]:
     """Iterate over arrivals; if a step fails, its error gets the number of the arrival."""
     at = 0
 
-    def turns() -> Iterator[tuple[int, Arrival]]:
+    def each() -> Iterator[tuple[int, Arrival]]:
         nonlocal at
         for number, arrival in numbered:
             at = number
             yield number, arrival
 
     try:
-        yield turns()
+        yield each()
     except StepFailed as failed:
         failed.place = at
         raise
@@ -127,9 +127,9 @@ def observe_lateness(state: TaskState, arrivals: Sequence[Arrival]) -> None:
         return
     numbers = state.numbers
     began_ms = numbers.get("task:time_ms", NO_TIME_MS)
-    reached = np.maximum.accumulate(np.concatenate([[began_ms], times]))
-    late = np.maximum(reached[:-1] - times, 0)
-    numbers["task:time_ms"] = int(reached[-1])
+    highest = np.maximum.accumulate(np.concatenate([[began_ms], times]))
+    late = np.maximum(highest[:-1] - times, 0)
+    numbers["task:time_ms"] = int(highest[-1])
     latest_ms = int(late.max())
     numbers["task:late_max_ms"] = max(latest_ms, numbers.get("task:late_max_ms", 0))
     # One record of the far future makes all others so late that 64 bits hold no total.

@@ -193,9 +193,9 @@ class VersionedStore:
         """Return the horizon before each of these puts, and the one behind them all."""
         if self.follows_progress:
             return np.full(len(times_ms) + 1, self.horizon_ms)
-        reached_ms = np.maximum.accumulate(np.concatenate([[self.time_ms], times_ms]))
+        highest_ms = np.maximum.accumulate(np.concatenate([[self.time_ms], times_ms]))
         horizons_ms: NDArray[np.int64]
-        horizons_ms = np.maximum(reached_ms - self.retention_ms, self._forgotten_ms)
+        horizons_ms = np.maximum(highest_ms - self.retention_ms, self._forgotten_ms)
         return horizons_ms
 
     def _place_as_of(self, times: list[int], timestamp_ms: int) -> int:

@@ -84,8 +84,8 @@ class Records(Sequence[Record]):
         keys, values, times_ms, headers, topics, partitions, offsets = (
             column.tolist() for column in taken
         )
-        told = [None if each == NO_OFFSET else each for each in offsets]
-        fields = zip(keys, values, times_ms, headers, topics, partitions, told, strict=True)
+        plain = [None if each == NO_OFFSET else each for each in offsets]
+        fields = zip(keys, values, times_ms, headers, topics, partitions, plain, strict=True)
         return map(tuple.__new__, repeat(Record), fields)
 
     @overload

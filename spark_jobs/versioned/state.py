@@ -108,14 +108,14 @@ class TaskState:
         """Save this part with the rest."""
         self._parts.append(part)
 
-    def when_forgone(self, tell: Callable[[Arrival], None]) -> None:
+    def when_forgone(self, call: Callable[[Arrival], None]) -> None:
         """Tell a step of each arrival at which this task failed."""
-        self._forgoing.append(tell)
+        self._forgoing.append(call)
 
     def forgo(self, arrival: Arrival) -> None:
         """Note that an arrival failed, and has changed nothing."""
-        for tell in self._forgoing:
-            tell(arrival)
+        for call in self._forgoing:
+            call(arrival)
 
     def count(self, name: str, records: int = 1) -> None:
         """Add to a number that starts at zero."""

@@ -11,7 +11,7 @@ moves, and the table's history also expires by progress, not by the table's own 
 Only the stream decides when a record leaves. So the join first plans a batch in columns: the step
 in which each record leaves. Then the table takes the batch and answers each look-up as of its step.
 A topic's versioned table, filtered and mapped or not, does that at once (`at_once`). Any other
-table does it in turns (`turns`).
+table does it one after the other (`schedule`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from headrace.spark_jobs.versioned.at_once import Answers, LookUps
 from headrace.spark_jobs.versioned.corrections import Correction, Corrections
 from headrace.spark_jobs.versioned.grace import HeldRecords, Leaving
 from headrace.spark_jobs.versioned.records import Records, are_present
+from headrace.spark_jobs.versioned.schedule import Schedule
 from headrace.spark_jobs.versioned.tables import Derived, Source
-from headrace.spark_jobs.versioned.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +117,7 @@ class StreamTableJoin:
             )
             raise TopologyRefused(message)
         corrections = Corrections(state, f"{name}:past", table) if corrects else None
-        self._turns = Turns(table, corrections, asks_cold=asks_cold)
+        self._schedule = Schedule(table, corrections, asks_cold=asks_cold)
         self._at_once: Source | Derived | None = None
         if isinstance(table, Source | Derived) and table.meets_at_once and not corrects:
             self._at_once = table
@@ -178,25 +178,25 @@ class StreamTableJoin:
             # With no grace, or one of zero, a record leaves in the step in which it enters.
             return Leaving(own_steps, own_steps, records)
         times = records.times_ms
-        turns = np.arange(len(times))
+        leaving_at = np.arange(len(times))
         if self._by_progress:
             on_time = times >= self._time_ms
             leaves = ~on_time
             earlier = None
         else:
-            reached = np.maximum(np.maximum.accumulate(times), self._time_ms)
-            due = reached - (self._grace_ms or 0)
+            highest = np.maximum(np.maximum.accumulate(times), self._time_ms)
+            due = highest - (self._grace_ms or 0)
             on_time = times >= due
             # A late record's turn would come before its own step.
-            turns = np.maximum(turns, np.searchsorted(due, times))
-            leaves = turns < len(times)
-            self._time_ms = self._state.numbers[self._time_name] = int(reached[-1])
+            leaving_at = np.maximum(leaving_at, np.searchsorted(due, times))
+            leaves = leaving_at < len(times)
+            self._time_ms = self._state.numbers[self._time_name] = int(highest[-1])
             earlier = self._earlier(due, own_steps)
         matches.late = own_steps[~on_time]
         arrivals = self.held.arrivals + np.cumsum(on_time)
         self.held.arrivals = int(arrivals[-1])
         self.held.hold([*zip(arrivals[~leaves].tolist(), records.take(~leaves), strict=True)])
-        leaving = Leaving(own_steps[turns[leaves]], arrivals[leaves], records.take(leaves))
+        leaving = Leaving(own_steps[leaving_at[leaves]], arrivals[leaves], records.take(leaves))
         return leaving if earlier is None else earlier + leaving
 
     def _earlier(self, due: NDArray[np.int64], steps: NDArray[np.int64]) -> Leaving:
@@ -219,8 +219,8 @@ class StreamTableJoin:
             asked = LookUps(records.keys, records.times_ms, steps)
             answers = self._at_once.meet(arrivals, table_places, asked, all_of_them=self._asks_cold)
         else:
-            answers = self._turns.meet(arrivals, table_places, records, steps)
-            matches.corrections = self._turns.corrected()
+            answers = self._schedule.meet(arrivals, table_places, records, steps)
+            matches.corrections = self._schedule.corrected()
             self._state.count(f"{self._name}:corrected", len(matches.corrections))
         self._add(steps, records, answers, matches)
 

@@ -312,8 +312,8 @@ class Derived:
 
     def send_old(self, *, force: bool) -> bool:
         """Send old values: its store knows them, or its parent does."""
-        told = self._store is not None or self._parent.send_old(force=force)
-        self._sends_old = self._sends_old or told
+        sends = self._store is not None or self._parent.send_old(force=force)
+        self._sends_old = self._sends_old or sends
         return self._sends_old
 
     def make_readable(self) -> None:

@@ -8,7 +8,7 @@
 
 Within a key versions stand by time, and versions of equal times by the step in which they were put.
 So no put overwrites another within a batch. A look-up has a step, too, so it can tell earlier puts
-from later ones: it meets the version that it would have met in its turn.
+from later ones: it meets the version that it would have met at its step.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def as_of(versions: Versions, asks: Asks) -> tuple[Integers, Mask]:
     places[known] = np.where(is_some & (is_latest | ~is_old), met, NOTHING)
     expired[known] = is_old & ~is_latest
     # Few look-ups are left: the version that they met, or the latest, was put after them.
-    _look_up_in_turn(versions, asks, known[is_late & (is_some | is_old)], (places, expired))
+    _look_up_in_order(versions, asks, known[is_late & (is_some | is_old)], (places, expired))
     return places, expired
 
 
@@ -126,20 +126,20 @@ def _last_until(
     return found
 
 
-def _look_up_in_turn(
-    versions: Versions, asks: Asks, which: Integers, told: tuple[Integers, Mask]
+def _look_up_in_order(
+    versions: Versions, asks: Asks, which: Integers, answers: tuple[Integers, Mask]
 ) -> None:
     """Put and look up one by one, by step, and correct the answers to these look-ups."""
-    places, expired = told
-    turns = which[np.lexsort((asks.steps[which], asks.keys[which]))]
+    places, expired = answers
+    ordered = which[np.lexsort((asks.steps[which], asks.keys[which]))]
     before = NOTHING
     waiting: list[tuple[int, int]] = []
     there: list[tuple[int, int]] = []
     for ask, key, step, time_ms in zip(
-        turns.tolist(),
-        asks.keys[turns].tolist(),
-        asks.steps[turns].tolist(),
-        asks.times_ms[turns].tolist(),
+        ordered.tolist(),
+        asks.keys[ordered].tolist(),
+        asks.steps[ordered].tolist(),
+        asks.times_ms[ordered].tolist(),
         strict=True,
     ):
         if key != before:

@@ -23,7 +23,7 @@ from headrace.spark_jobs.write.topics import (
     partitions_of_markers,
 )
 from headrace.spark_jobs.write.transaction import (
-    TOLD_SCHEMA,
+    NOTES_SCHEMA,
     Batch,
     Note,
     check_marker,
@@ -131,10 +131,10 @@ class KafkaSink:
         )
 
     def _write(self, batch: Batch, rows: DataFrame) -> Written:
-        told = rows.mapInArrow(writer_of(batch), TOLD_SCHEMA).collect()
-        counts = [row for row in told if row["records"] is not None]
+        found = rows.mapInArrow(writer_of(batch), NOTES_SCHEMA).collect()
+        counts = [row for row in found if row["records"] is not None]
         notes = [
-            Note(*(row[name] for name in Note._fields)) for row in told if row["note"] is not None
+            Note(*(row[name] for name in Note._fields)) for row in found if row["note"] is not None
         ]
         records = sum(row["records"] for row in counts)
         return Written(records, sum(row["replayed"] for row in counts), notes)

@@ -36,16 +36,16 @@ class KafkaOutput:
     """Writes all to Kafka: rows, late and dead records, in one transaction a task."""
 
     def __init__(
-        self, kafka: KafkaSink, targets: Targets, tell: Callable[[int, Written], None]
+        self, kafka: KafkaSink, targets: Targets, note: Callable[[int, Written], None]
     ) -> None:
-        """Set up the output; it calls `tell` with the outcome of each micro-batch."""
+        """Set up the output; it calls `note` with the outcome of each micro-batch."""
         self._kafka = kafka
         self._targets = targets
-        self._tell = tell
+        self._note = note
 
     def write(self, results: DataFrame, batch_id: int) -> None:
         """Write a micro-batch."""
-        self._tell(batch_id, self._kafka.write(aimed(results, self._targets), batch_id))
+        self._note(batch_id, self._kafka.write(aimed(results, self._targets), batch_id))
 
     def wrote_otherwise(
         self, _spark: SparkSession, query_id: str, batch_id: int, options: str

@@ -38,12 +38,12 @@ from headrace.spark_jobs.write.markers import (
 )
 from headrace.spark_jobs.write.topics import BATCH_BYTES
 
-TOLD_SCHEMA = (
+NOTES_SCHEMA = (
     "records BIGINT, replayed BIGINT, note STRING, reason STRING, task INT, number BIGINT,"
     " added BIGINT"
 )
 """The columns of a task's report to the driver: how many records, and the notes among its rows."""
-_TOLD = pa.schema(
+_NOTES = pa.schema(
     [
         ("records", pa.int64()),
         ("replayed", pa.int64()),
@@ -120,8 +120,8 @@ def writer_of(batch: Batch) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.
         notes: dict[_About, Note] = {}
         records, replayed = write_rows(batch, context.partitionId(), _rows(tables, notes))
         counts = {"records": records, "replayed": replayed}
-        told = (note._asdict() for note in notes.values())
-        yield pa.RecordBatch.from_pylist([counts, *told], _TOLD)
+        noted = (note._asdict() for note in notes.values())
+        yield pa.RecordBatch.from_pylist([counts, *noted], _NOTES)
 
     return write
 
@@ -180,8 +180,8 @@ def _rows(tables: Iterable[pa.RecordBatch], notes: dict[_About, Note]) -> Iterat
     for table in tables:
         is_aimed = table.column("target").is_valid()
         if is_aimed.false_count:
-            told = table.filter(pc.invert(is_aimed))
-            columns = [told.column(name).to_pylist() for name in Note._fields]
+            others = table.filter(pc.invert(is_aimed))
+            columns = [others.column(name).to_pylist() for name in Note._fields]
             for note in map(Note._make, zip(*columns, strict=True)):
                 about = note.note, note.reason, note.task
                 before = notes.get(about)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.pipeline import Pipeline
     from headrace.spark_jobs.cli.python_job import run
     from headrace.spark_jobs.queries.aggregates import average as avg
-    from headrace.spark_jobs.queries.aggregates import count
+    from headrace.spark_jobs.queries.aggregates import collect, count, reduce
     from headrace.spark_jobs.queries.aggregates import greatest as max  # noqa: A004 (hr.max)
     from headrace.spark_jobs.queries.aggregates import least as min  # noqa: A004 (hr.min)
     from headrace.spark_jobs.queries.aggregates import sum_of as sum  # noqa: A004 (hr.sum)
@@ -48,6 +48,7 @@ __all__ = [
     "SuppressPolicy",
     "TablePolicy",
     "avg",
+    "collect",
     "console",
     "count",
     "delta",
@@ -55,6 +56,7 @@ __all__ = [
     "max",
     "min",
     "parquet",
+    "reduce",
     "run",
     "sql",
     "stream",
@@ -72,6 +74,8 @@ _OF_QUERIES = {
     **{name: f"{_QUERIES}.public:{name}" for name in ("stream", "table")},
     **{name: f"{_QUERIES}.public:{name}" for name in ("kafka", "delta", "parquet", "console")},
     "count": f"{_QUERIES}.aggregates:count",
+    "collect": f"{_QUERIES}.aggregates:collect",
+    "reduce": f"{_QUERIES}.aggregates:reduce",
     "sum": f"{_QUERIES}.aggregates:sum_of",
     "min": f"{_QUERIES}.aggregates:least",
     "max": f"{_QUERIES}.aggregates:greatest",

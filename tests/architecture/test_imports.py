@@ -35,6 +35,7 @@ LIBRARIES: dict[str, set[str]] = {
     "headrace.pipeline": PYDANTIC,
     "headrace.pytest_plugin": {"pytest"},
     "headrace.testing.strategies": {"hypothesis"},
+    "headrace.testing.queries": PYDANTIC | {"pandas", "pyarrow", "pyspark", "sqlglot"},
     "headrace.services": set(),
     "headrace.services.cli": COMMAND_LINE,
     "headrace.services.observe": {"prometheus_client", "structlog"},

@@ -92,7 +92,7 @@ def _through_sidecar(
     chosen = [vector for vector in vectors if why_not(vector) is None]
     # A broker that was just told of a topic asks for patience, which is nobody's business.
     logging.getLogger("aiokafka").setLevel(logging.ERROR)
-    # Told to stop, we end our broker and sidecars as after Ctrl-C.
+    # ProgressRow to stop, we end our broker and sidecars as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     broker = EmbeddedBroker(folder / "kafka", heap_mib=_HEAP_MIB)
     broker.start()

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long("containers", why="it runs a Spark cluster in cont
 CHUNK = 300
 SIDECARS = ["orders", "prices"]
 CLUSTER = ["spark-master", "spark-worker", "priced"]
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 PRICED = "orders.priced"
 QUICKLY = {"JDK_JAVA_OPTIONS": QUICK_JAVA}
 """Code that is compiled once; executors have it from their worker."""
@@ -84,7 +84,7 @@ def test_a_job_on_the_cluster_outlives_a_worker(composed: Composed, tmp_path: Pa
 
 def _table_of_a_second_job(composed: Composed, folder: Path) -> Path:
     """What another driver, and another executor, have left where all of them see it."""
-    command = _command_of_the_readme()
+    command = _command_of_the_page()
     (driver,) = composed.start("priced", command=command, environment=QUICKLY)
     container = driver.get_wrapped_container()
     assert container.wait(timeout=WITHIN_S)["StatusCode"] == 0, container.logs(tail=40).decode()
@@ -94,8 +94,8 @@ def _table_of_a_second_job(composed: Composed, folder: Path) -> Path:
     return folder / "priced"
 
 
-def _command_of_the_readme() -> list[str]:
-    """What the page has another container of the service `priced` run."""
-    lines = README.read_text("utf-8").replace("\\\n", "").splitlines()
+def _command_of_the_page() -> list[str]:
+    """The command of the page for another container of the service `priced`."""
+    lines = PAGE.read_text("utf-8").replace("\\\n", "").splitlines()
     (line,) = (line for line in lines if line.startswith("docker compose") and " run " in line)
     return shlex.split(line.partition(" priced ")[2])

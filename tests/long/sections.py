@@ -54,6 +54,7 @@ SECTIONS = {
     "outages": Section("brokers and coordinators that die, stop or sleep", 30),
     "clusters": Section("hundreds of partitions, quotas, logins, IPv6", 30),
     "vectors": Section("Kafka Streams' results through a sidecar and through Spark", 30),
+    "site": Section("the site of the pages, built strictly", 20, ("make", "docs")),
     "users": Section("the demo, the tutorial and the site, as a user sees them", 30),
     "random": Section(
         "nonsense of a fresh seed: files, records, streams through a sidecar and Spark",

@@ -27,7 +27,7 @@ class Turn(NamedTuple):
     value: bytes | None
 
 
-class Told(NamedTuple):
+class ProgressRow(NamedTuple):
     """What came of a batch: versions taken, values met, and who asked for what is forgotten."""
 
     taken: int
@@ -76,7 +76,7 @@ def test_at_once_equals_one_by_one(
         assert single == whole
 
 
-def _one_by_one(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) -> Told:
+def _one_by_one(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) -> ProgressRow:
     taken = 0
     values: list[bytes | None] = []
     expired: list[bool] = []
@@ -88,10 +88,10 @@ def _one_by_one(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) 
             asked = [Record(turn.key, None, turn.time_ms, (), "stream", 0, 0)]
             values += store.values_as_of(asked)
             expired.append(bool(store.expired(asked, all_of_them=all_of_them)))
-    return Told(taken, values, expired)
+    return ProgressRow(taken, values, expired)
 
 
-def _at_once(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) -> Told:
+def _at_once(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) -> ProgressRow:
     steps = np.arange(len(batch))
     puts_at = np.array([turn.is_put for turn in batch], bool)
     of_keys = objects([turn.key for turn in batch])
@@ -100,4 +100,4 @@ def _at_once(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) -> 
     new = NewVersions(of_keys, at_ms, steps, values).where(puts_at)
     asked = LookUps(of_keys[~puts_at], at_ms[~puts_at], steps[~puts_at])
     taken, answers = store.meet(new, asked, all_of_them=all_of_them)
-    return Told(taken, answers.values.to_pylist(), answers.expired.tolist())
+    return ProgressRow(taken, answers.values.to_pylist(), answers.expired.tolist())

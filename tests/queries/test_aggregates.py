@@ -19,8 +19,9 @@ KINDS: tuple[Folded, ...] = (
     Folded("max", "double", counts_rows=False),
     Folded("avg", "number", counts_rows=False),
     Folded("max", "text", counts_rows=False),
+    Folded("collect", "number", counts_rows=False),
 )
-PATHS = (None, ("n",), ("n",), ("n",), ("d",), ("n",), ("t",))
+PATHS = (None, ("n",), ("n",), ("n",), ("d",), ("n",), ("t",), ("n",))
 MANY_DIGITS = Decimal("99999999999999999999999999999999999.99")
 numbers = st.sampled_from([None, Decimal("0.01"), Decimal("-7.50"), MANY_DIGITS]) | st.decimals(
     -100, 100, places=2, allow_nan=False
@@ -59,11 +60,12 @@ def anew(rows: list[Row]) -> list[Any]:
         "nan" if is_nan else max(floats, default=None),
         (total, len(found)) if found else None,
         max(said, key=str.encode, default=None),
+        sorted(found),
     ]
 
 
 def read(texts: list[str | None]) -> list[Any]:
-    rows, of, total, least, double, mean, text = texts
+    rows, of, total, least, double, mean, text, every = texts
     greatest = None if double is None else float(double)
     parts = None if mean is None else mean.split("/")
     return [
@@ -74,6 +76,7 @@ def read(texts: list[str | None]) -> list[Any]:
         "nan" if greatest is not None and greatest != greatest else greatest,  # noqa: PLR0124 (as above)
         None if parts is None else (Decimal(parts[0]), int(parts[1])),
         text,
+        sorted(Decimal(one) for one in json.loads(every or "")),
     ]
 
 

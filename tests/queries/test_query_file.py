@@ -52,6 +52,37 @@ def test_a_file_is_the_query_that_python_would_write(tmp_path: Path) -> None:
     assert config.sink.delta.mode == "upsert"
 
 
+WITH_VARIABLES = GOOD.replace("localhost:9092", '"${BROKER}:9092,b:1"') + (
+    "writer: {sasl.password: '${PASSWORD}'}\n"
+)
+
+
+def test_variables_stand_for_what_differs_from_place_to_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("s${NOT}\n")
+    monkeypatch.setenv("BROKER", "here")
+    monkeypatch.setenv("PASSWORD_FILE", str(tmp_path / "secret"))
+    _, config = load_job(written(tmp_path, WITH_VARIABLES))
+    assert config.servers == "here:9092,b:1"
+    assert config.writer == {"sasl.password": "s${NOT}"}
+
+
+def test_a_variable_without_a_value_is_a_sentence_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASSWORD_FILE", str(tmp_path / "none"))
+    with pytest.raises(JobInvalid) as refused:
+        load_job(written(tmp_path, WITH_VARIABLES))
+    first, second = str(refused.value).splitlines()[-2:]
+    assert first.partition("job.yaml:")[2].startswith("5:1: servers: the variable BROKER is not")
+    assert "none` cannot be read (No such file or directory)" in second
+    monkeypatch.setenv("PASSWORD", "x")
+    monkeypatch.setenv("BROKER", "here")
+    with pytest.raises(JobInvalid, match="PASSWORD_FILE and PASSWORD are both set"):
+        load_job(written(tmp_path, WITH_VARIABLES))
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

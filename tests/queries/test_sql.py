@@ -65,6 +65,12 @@ def test_what_an_aggregate_computes_is_selected_before() -> None:
     assert found == selected.agg(hr.max("_0").alias("max_0")).select("max_0 AS max_0")
 
 
+def test_values_are_collected() -> None:
+    found = hr.sql("SELECT collect_list(cents) AS all FROM b GROUP BY customer", b=BOUGHT)
+    wanted = BOUGHT.group_by("customer").agg(hr.collect("cents"))
+    assert found == wanted.select("collect_cents AS all")
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [

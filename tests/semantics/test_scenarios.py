@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.policies import OPERATOR_KINDS
 from headrace.testing.running import play
 from headrace.testing.scenarios import Scenario, differences, load_scenarios, problems
@@ -17,7 +18,11 @@ SCENARIOS = {
     for name in NAMES
     for scenario in load_scenarios(PAGES / f"{name}.md")
 }
-AT_ONCE = {place: scenario for place, scenario in SCENARIOS.items() if scenario.records_alone}
+AT_ONCE = {
+    place: scenario
+    for place, scenario in SCENARIOS.items()
+    if scenario.records_alone and isinstance(scenario.about, PipelineSpec)
+}
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
@@ -28,8 +33,9 @@ def test_record_by_record_cut_and_crashed(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("scenario", AT_ONCE.values(), ids=AT_ONCE)
 def test_as_one_batch(scenario: Scenario) -> None:
+    assert isinstance(scenario.about, PipelineSpec)
     result = play(
-        scenario.spec,
+        scenario.about,
         scenario.rows,
         partitions=scenario.partitions,
         has_intake=scenario.has_intake,

@@ -149,7 +149,7 @@ def run_jobs(files: list[Path], *, once: bool) -> None:
         shuffle_partitions=config.shuffle_partitions,
         settings=config.spark,
     )
-    running = [query for each in loaded for query in queries(spark, *each, once=once, tell=_tell)]
+    running = [query for each in loaded for query in queries(spark, *each, once=once, note=_tell)]
     print(_STARTED, flush=True)
     for query in running:
         query.awaitTermination()

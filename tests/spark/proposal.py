@@ -18,7 +18,7 @@ from headrace.contracts.progress import LAYOUT, CleanedBy, Progress, cleaned_by_
 from headrace.contracts.record import Record
 from headrace.contracts.topics import cleaned_topic, progress_topic
 from headrace.spark_jobs.connectors import CONNECTORS
-from headrace.spark_jobs.operators.frames import Hearing, Spread
+from headrace.spark_jobs.operators.frames import InputProgress, Spread
 from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.topology import LookUp, Topic
 from headrace.spark_jobs.read.decode import AvroValue, checked, decoded
@@ -115,8 +115,8 @@ class _Proposal:
             release="progress" if by_progress else "stream-time",
         )
         names = {each.input: each.topic for each in topics}
-        hearing = Hearing(cleaned.progress, cleaned.partitions, names, cleaned.begins)
-        return self._joined(operate(join, cleaned.records, Spread("partition"), hearing), name)
+        progress = InputProgress(cleaned.progress, cleaned.partitions, names, cleaned.begins)
+        return self._joined(operate(join, cleaned.records, Spread("partition"), progress), name)
 
     def _joined(self, results: DataFrame, name: str) -> list[str]:
         told: list[str] = []

@@ -68,7 +68,7 @@ def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool =
         shuffle_partitions=config.shuffle_partitions,
         settings=settings,
     )
-    for query in run.queries(spark, job, config, once=True, tell=_tell):
+    for query in run.queries(spark, job, config, once=True, note=_tell):
         query.awaitTermination()
     spark.stop()
 

@@ -19,9 +19,9 @@ from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers
 from headrace.spark_jobs.operators.columns import PART, RECORD, ROWS_SCHEMA
 from headrace.spark_jobs.operators.messages import received, sent
-from headrace.spark_jobs.operators.opened import Opened
 from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.results import Results
+from headrace.spark_jobs.operators.running import Running
 from headrace.spark_jobs.operators.stages import FoldedStep
 from headrace.spark_jobs.operators.topology import (
     AggregateStep,
@@ -37,7 +37,7 @@ from headrace.spark_jobs.operators.topology import (
 from headrace.spark_jobs.shapes import CHANGED, CORRECTED, DEAD, JOINED
 from headrace.spark_jobs.versioned.aggregation import Aggregation, read_long, sum_of, write_long
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
-from headrace.spark_jobs.versioned.heard import Expected
+from headrace.spark_jobs.versioned.progress import Expected
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
 from tests.spark.test_processor import Rows
@@ -109,7 +109,7 @@ HELD: dict[str, LookUp] = {
 }
 
 
-class Told(NamedTuple):
+class ProgressRow(NamedTuple):
     """What a task made of some records."""
 
     results: list[tuple[object, ...]]
@@ -134,10 +134,10 @@ def arrivals(draw: st.DrawFn) -> list[Arrival]:
 cuts = st.lists(st.integers(0, 24), max_size=4)
 
 
-def told_of(topology: Topology, taken: Sequence[Arrival], cut_at: Sequence[int]) -> Told:
+def told_of(topology: Topology, taken: Sequence[Arrival], cut_at: Sequence[int]) -> ProgressRow:
     """What batches tell, whose ends are given."""
     rows = Rows()
-    told = Told([], [])
+    told = ProgressRow([], [])
     bounds = sorted({0, len(taken), *(cut for cut in cut_at if cut < len(taken))})
     for start, end in pairwise(bounds):
         processor = TaskProcessor(lambda _task: topology, Expected(), {}, {}, buckets=2)
@@ -148,7 +148,7 @@ def told_of(topology: Topology, taken: Sequence[Arrival], cut_at: Sequence[int])
     return told
 
 
-def _take(row: dict[str, Any], told: Told) -> None:
+def _take(row: dict[str, Any], told: ProgressRow) -> None:
     if row["verdict"] in {JOINED, CHANGED, CORRECTED}:
         names = ("verdict", "key", "value", "table_value", "timestamp_ms", "topic", "offset")
         told.results.append(tuple(None if row[n] is pd.NA else row[n] for n in names))
@@ -196,7 +196,7 @@ def test_the_rest_goes_on_as_if_what_failed_had_never_come(
     dead = {(letter.record.topic, letter.record.offset) for letter in told.dead}
     assert len(dead) == len(told.dead)
     others = [one for one in taken if (one.record.topic, one.record.offset) not in dead]
-    assert told_of(topology, others, []) == Told(told.results, [])
+    assert told_of(topology, others, []) == ProgressRow(told.results, [])
 
 
 @pytest.mark.parametrize(
@@ -324,11 +324,11 @@ class _Broken:
 
     name = "broken"
 
-    def open(self, _state: TaskState) -> Opened:
+    def open(self, _state: TaskState) -> Running:
         return _OpenedBroken()
 
 
-class _OpenedBroken(Opened):
+class _OpenedBroken(Running):
     def process(self, arrivals: Arrivals) -> list[Results]:
         if any(record.offset in {7, 31} for _, record in arrivals):
             raise IndexError

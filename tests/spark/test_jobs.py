@@ -19,7 +19,7 @@ from headrace.spark_jobs.jobs.bulk import join_as_of, latest
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.run import find_job, format_of
 from headrace.spark_jobs.observe.state import read_state
-from headrace.spark_jobs.operators.frames import Hearing, Spread
+from headrace.spark_jobs.operators.frames import InputProgress, Spread
 from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.topology import LookUp, Topic
 from headrace.spark_jobs.read.decode import checked
@@ -65,8 +65,8 @@ def run_job(spark: SparkSession, tmp_path: Path) -> Callable[..., dict[str, Any]
         )
         formats = {names.index(value): format_of(job, value) for value in job.VALUES}
         records = checked(stream_rows(spark, write_rows(tmp_path / "in", rows)), formats)
-        hearing = Hearing(None, dict.fromkeys(range(len(names)), 0))
-        results = job.transform(Inputs(names, records, hearing, {}), config)
+        progress = InputProgress(None, dict.fromkeys(range(len(names)), 0))
+        results = job.transform(Inputs(names, records, progress, {}), config)
         found = collect_stream(results, tmp_path / "checkpoint", "key", "value")
         return {
             key.decode(): None if value is None else json.loads(value)  # type: ignore[attr-defined, arg-type]
@@ -196,7 +196,9 @@ def test_a_count_that_goes_elsewhere_has_its_whole_key(spark: SparkSession, tmp_
     )
     formats = {1: format_of(job, "counts")}
     frame = stream_rows(spark, write_rows(tmp_path / "in", sent))
-    inputs = Inputs(["limits", "counts"], checked(frame, formats), Hearing(None, {0: 0, 1: 0}), {})
+    inputs = Inputs(
+        ["limits", "counts"], checked(frame, formats), InputProgress(None, {0: 0, 1: 0}), {}
+    )
     found: list[tuple[str, bytes]] = []
 
     def take(frame: DataFrame, _batch: int) -> None:

@@ -12,7 +12,7 @@ from headrace.spark_jobs.observe.listener import Listener
 from headrace.spark_jobs.observe.metrics import LOOPBACK, Metrics
 from headrace.spark_jobs.observe.state import StateRow, waits_of
 from headrace.spark_jobs.observe.waits import lowest_of
-from headrace.spark_jobs.versioned.heard import Heard, Told
+from headrace.spark_jobs.versioned.progress import ProgressRow, TaskProgress
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
 from headrace.spark_jobs.write.kafka import Written
 from headrace.spark_jobs.write.transaction import Note
@@ -72,9 +72,9 @@ def test_a_micro_batch_shows_rates_lag_and_state(metrics: Metrics) -> None:
 
 def test_steps_show_what_became_of_records_and_what_waits(metrics: Metrics) -> None:
     first = [count(0, "join:taken", 10), count(0, "join:joined", 6), count(0, "join:late", 2)]
-    metrics.tell(1, Written(6, 0, [*first, count(1, "join:taken", 4)]))
+    metrics.note(1, Written(6, 0, [*first, count(1, "join:taken", 4)]))
     dropped = count(0, "join:dropped:null-value", 1)
-    metrics.tell(
+    metrics.note(
         2, Written(3, 1, [count(0, "join:joined", 7), dropped, Note("late", None, 0, None, 2)])
     )
     page = metrics.page().splitlines()
@@ -88,7 +88,7 @@ def test_steps_show_what_became_of_records_and_what_waits(metrics: Metrics) -> N
 
 def test_a_changed_option_is_said(metrics: Metrics, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        metrics.tell(1, Written(0, 0, [Note("said", "`join`: `grace_ms` was 1 and is 2", 0, 0, 0)]))
+        metrics.note(1, Written(0, 0, [Note("said", "`join`: `grace_ms` was 1 and is 2", 0, 0, 0)]))
     assert "priced: `join`: `grace_ms` was 1 and is 2" in caplog.text
 
 
@@ -106,20 +106,20 @@ def _lowest(task: int, place: str | None, progress_ms: int | None, held: int) ->
 
 def test_who_holds_records_back_is_shown_since_when(metrics: Metrics, clock: Clock) -> None:
     prices, orders, _ = PLACES
-    metrics.tell(1, Written(0, 0, [_lowest(0, prices, 5_000, 7), _lowest(1, prices, 5_000, 3)]))
+    metrics.note(1, Written(0, 0, [_lowest(0, prices, 5_000, 7), _lowest(1, prices, 5_000, 3)]))
     clock.now_s = 1_030.0
-    metrics.tell(2, Written(0, 0, [_lowest(0, prices, 5_000, 9)]))
+    metrics.note(2, Written(0, 0, [_lowest(0, prices, 5_000, 9)]))
     labels = '{partition="3",query="priced",topic="prices.cleaned"}'
     page = metrics.page().splitlines()
     assert f"headrace_spark_held_back_records{labels} 12.0" in page
     assert f"headrace_spark_held_back_since_seconds{labels} 1000.0" in page
     assert f"headrace_spark_lowest_progress_seconds{labels} 5.0" in page
-    metrics.tell(3, Written(0, 0, [_lowest(task, orders, 6_000, 1) for task in range(2)]))
+    metrics.note(3, Written(0, 0, [_lowest(task, orders, 6_000, 1) for task in range(2)]))
     page = metrics.page().splitlines()
     assert not [line for line in page if 'topic="prices.cleaned"' in line]
     labels = '{partition="0",query="priced",topic="orders.cleaned"}'
     assert f"headrace_spark_held_back_since_seconds{labels} 1030.0" in page
-    metrics.tell(4, Written(0, 0, [_lowest(task, None, None, 0) for task in range(2)]))
+    metrics.note(4, Written(0, 0, [_lowest(task, None, None, 0) for task in range(2)]))
     assert not [line for line in metrics.page().splitlines() if 'topic="orders.cleaned"' in line]
 
 
@@ -127,11 +127,11 @@ def test_the_log_says_who_holds_records_back_if_it_lasts(
     metrics: Metrics, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = []
-    metrics.tell(1, Written(0, 0, [_lowest(0, PLACES[0], 5_000, 0), _lowest(1, None, None, 0)]))
+    metrics.note(1, Written(0, 0, [_lowest(0, PLACES[0], 5_000, 0), _lowest(1, None, None, 0)]))
     for now_s in range(1_000, 1_600):
         clock.now_s = float(now_s)
         if now_s == 1_050:
-            metrics.tell(2, Written(0, 0, [_lowest(0, PLACES[0], 5_000, 7)]))
+            metrics.note(2, Written(0, 0, [_lowest(0, PLACES[0], 5_000, 7)]))
         with caplog.at_level(logging.WARNING):
             metrics.say_who_is_waited_for()
         said += [(now_s, each.getMessage()) for each in caplog.records]
@@ -161,12 +161,12 @@ def test_the_lowest_of_several_is_named(told: list[tuple[str, int | None]], said
 
 def test_a_checkpoint_says_for_whom_its_tasks_wait() -> None:
     rows = []
-    for task, told in enumerate([{"a:0": 5_000}, {"a:0": 5_000, "a:1": 7}]):
+    for task, places in enumerate([{"a:0": 5_000}, {"a:0": 5_000, "a:1": 7}]):
         state = TaskState(MemoryRows())
         state.numbers["join:held:records"] = 4
-        heard = Heard(state, ["a:0", "a:1"], {})
-        for place, progress_ms in told.items():
-            heard.tell(place, Told(progress_ms, None))
+        progress = TaskProgress(state, ["a:0", "a:1"], {})
+        for place, progress_ms in places.items():
+            progress.add(place, ProgressRow(progress_ms, None))
         state.save()
         row = state.rows.get(HEADER)
         assert row is not None

@@ -17,7 +17,7 @@ from headrace.contracts.dead_letter import read_dead
 from headrace.contracts.decision import Reason
 from headrace.contracts.errors import TopologyRefused
 from headrace.contracts.record import Headers, Record
-from headrace.spark_jobs.operators.frames import Hearing, Spread
+from headrace.spark_jobs.operators.frames import InputProgress, Spread
 from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.pairs import left_of, paired, right_of
 from headrace.spark_jobs.operators.topology import (
@@ -304,12 +304,12 @@ def test_what_a_join_cannot_wait_for_is_refused_at_once(
     records = stream_rows(spark, write_rows(tmp_path / "in", [_row(LEFT, 0, 0, "k", {})]))
     waiting = replace(PRICED, release="progress", grace_ms=None)
     with pytest.raises(TopologyRefused, match="nothing says how far input 1 is"):
-        operate(waiting, records, Spread(), Hearing(None, {0: 4}))
+        operate(waiting, records, Spread(), InputProgress(None, {0: 4}))
     by_key = ForeignKeyStep("join", PRICES, Topic("right", RIGHT), _points_at, paired)
     with pytest.raises(TopologyRefused, match="only a spread by key"):
         operate(by_key, records, Spread("partition"))
     with pytest.raises(TopologyRefused, match="input 0 has 4, input 1 has 6 partitions"):
-        operate(PRICED, records, Spread("partition"), Hearing(None, {0: 4, 1: 6}))
+        operate(PRICED, records, Spread("partition"), InputProgress(None, {0: 4, 1: 6}))
     with pytest.raises(TopologyRefused, match="raise its history retention"):
         operate(replace(PRICED, grace_ms=60_001), records, Spread())
     counted = AggregateStep("count", PRICES, _group, sum_of(_amount), Versioned(60_000))

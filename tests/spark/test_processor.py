@@ -10,8 +10,8 @@ import pytest
 from headrace.spark_jobs.operators.columns import ROWS_SCHEMA
 from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.topology import LookUp, Topic
-from headrace.spark_jobs.shapes import DEAD, REACHED
-from headrace.spark_jobs.versioned.heard import Expected
+from headrace.spark_jobs.shapes import DEAD, POSITION
+from headrace.spark_jobs.versioned.progress import Expected
 from headrace.spark_jobs.versioned.tables import Versioned
 
 JOIN = LookUp("join", Topic("table", 0, Versioned(1_000)), stream=1, release="progress")
@@ -49,7 +49,7 @@ def _frame(**said: object) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("heard", [{0: 0, 1: 0}, {0: 1, 1: 0}])
-@pytest.mark.parametrize("verdict", [DEAD, REACHED])
+@pytest.mark.parametrize("verdict", [DEAD, POSITION])
 def test_a_batch_of_nothing_but_rows_that_pass_through(heard: dict[int, int], verdict: str) -> None:
     processor = TaskProcessor(lambda _task: JOIN, Expected(heard, {0: "t"}), {}, {})
     processor.init(Rows())  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.contracts.record import Record
-from headrace.spark_jobs.operators.frames import Hearing, Spread
+from headrace.spark_jobs.operators.frames import InputProgress, Spread
 from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.topology import AggregateStep, LookUp, Step, Topic
 from headrace.spark_jobs.versioned.aggregation import Aggregation
@@ -64,8 +64,8 @@ class Inputs:
         reader = self._spark.readStream.schema(PROGRESS_SCHEMA)
         progress = reader.parquet(str(self._folder / "progress"))
         join = LookUp("join", self._table, stream=ORDERS, join="left", release="progress")
-        hearing = Hearing(progress, {PRICES: 1, ORDERS: 1}, dict(enumerate(TOPICS)))
-        results = operate(join, records, Spread(tasks=3), hearing)
+        of_inputs = InputProgress(progress, {PRICES: 1, ORDERS: 1}, dict(enumerate(TOPICS)))
+        results = operate(join, records, Spread(tasks=3), of_inputs)
         found = collect_stream(results, self._folder / "checkpoint", "key", "value", "table_value")
         return sorted(found)
 

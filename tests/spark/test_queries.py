@@ -2,105 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 import headrace as hr
 from headrace.contracts.errors import JobInvalid, SchemaRefused
-from headrace.contracts.record import Record
-from headrace.spark_jobs.cli.query_job import described
-from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.run import format_of
-from headrace.spark_jobs.operators.frames import Hearing
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
-from headrace.spark_jobs.read.decode import checked
-from headrace.spark_jobs.shapes import CHANGED, DEAD, JOINED
-from headrace.spark_jobs.write.output import columns
-from tests.spark.frames import Row, stream_rows, write_rows
+from headrace.spark_jobs.shapes import DEAD, JOINED
+from tests.spark.queried import Ran, run_in_spark, said
 
 HOUR_MS = 3_600_000
 FAR_MS = 10 * HOUR_MS
-Leaves = list[tuple[str, str | None, Any]]
-"""Verdict, key and value of what leaves."""
-
-
-class Ran:
-    """What a query gave: its rows in the order of their tasks, and as a table would have them."""
-
-    def __init__(self) -> None:
-        self.rows: Leaves = []
-        self.records: list[dict[str, Any]] = []
-        self.table: list[dict[str, Any]] = []
-
-    def of(self, verdict: str) -> list[tuple[str | None, Any]]:
-        """The keys and values of one verdict, sorted."""
-        found = [(key, value) for said, key, value in self.rows if said == verdict]
-        return sorted(found, key=str)
-
-    def last(self) -> dict[str | None, Any]:
-        """The last value of each key of a table."""
-        return {key: value for said, key, value in self.rows if said == CHANGED}
 
 
 @pytest.fixture
 def run(spark: SparkSession, tmp_path: Path) -> Callable[..., Ran]:
     """Run a query over rows; its inputs are numbered as it names its sources."""
-
-    def run_query(query: Query, rows: list[Row]) -> Ran:
-        job, config = described(
-            query, name="it", to=hr.console(), servers="here:1", checkpoint="unused", tasks=2
-        )
-        names = list(job.sources)
-        formats = {number: format_of(job, name) for number, name in enumerate(names)}  # type: ignore[arg-type]
-        read = stream_rows(spark, write_rows(tmp_path / "in", rows))
-        hearing = Hearing(None, dict.fromkeys(range(len(names)), 0))
-        results = job.transform(Inputs(names, checked(read, formats), hearing, {}), config)
-        return collected(results, job, tmp_path / "checkpoint")
-
-    return run_query
-
-
-def collected(results: DataFrame, job: QueryJob, checkpoint: Path) -> Ran:
-    ran = Ran()
-
-    def take(frame: DataFrame, _batch: int) -> None:
-        frame.persist()
-        rows = frame.where("verdict NOT IN ('count', 'said', 'lowest')")
-        for row in rows.orderBy("task", "sequence").collect():
-            value = None if row["value"] is None else text(row["value"])
-            ran.rows.append((row["verdict"], text(row["key"]), value))
-            ran.records.append(row.asDict(recursive=True))
-        table = columns(frame.where("verdict IN ('joined', 'changed')"), job.Row)
-        ran.table += [row.asDict(recursive=True) for row in table.collect()]
-        frame.unpersist()
-
-    writer = results.writeStream.foreachBatch(take).trigger(availableNow=True)
-    writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
-    return ran
-
-
-def text(found: bytes) -> Any:
-    try:
-        return json.loads(found)
-    except ValueError:
-        return bytes(found).decode()
-
-
-def said(side: int, *records: tuple[str, int, object]) -> list[Row]:
-    """Records of an input in the order of their offsets; text is taken as it is."""
-    rows = []
-    for offset, (key, at_ms, value) in enumerate(records):
-        told = value if isinstance(value, str) or value is None else json.dumps(value)
-        raw = None if told is None else told.encode()
-        rows.append((side, Record(key.encode(), raw, at_ms, (("h", b"1"),), str(side), 0, offset)))
-    return rows
+    return partial(run_in_spark, spark, tmp_path)
 
 
 PRICES = hr.table("prices.cleaned", "price_cents BIGINT", retention="30d")
@@ -294,6 +218,8 @@ def test_tables_meet_by_key_and_are_told_by_column(run: Callable[..., Ran]) -> N
         (lambda: ORDERS.join_as_of(PRICES, corrections=True).filter("true"), "before the join"),
         (lambda: ORDERS.join_as_of(PRICES).group_by("key"), "cannot be grouped"),
         (lambda: ORDERS.group_by("key"), "cannot be grouped"),
+        (lambda: ORDERS.join_within(ORDERS, "10m"), "drops late records without a trace"),
+        (lambda: BOUGHT.group_by("customer").agg(hr.reduce("cents")), "functions of yours"),
         (lambda: ORDERS.select("quantity AS key"), "the record's own key"),
         (lambda: ORDERS.select("quantity", "order_id AS Quantity"), "two columns `quantity`"),
         (lambda: ORDERS.join_as_of(BOUGHT.join(CUSTOMERS)), "only a table that is read"),

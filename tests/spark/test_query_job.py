@@ -149,7 +149,7 @@ def test_the_job_of_the_readme_prices_each_order_at_its_own_time(shop: Shop) -> 
 def test_a_job_that_cannot_work_says_why_and_goes_on_when_it_is_mended(shop: Shop) -> None:
     run_first(shop)
     # An expression without an answer is a sentence, and what it was to read waits.
-    shop.replace('col("quantity") *', '(col("quantity") / 0).cast("bigint") *')
+    shop.replace('"quantity *', '"CAST(quantity / 0 AS BIGINT) *')
     shop.send("prices", price(b"x", 2, 30_000))
     shop.send("orders", order(b"nut", "end", 1, 30_000))
     failed = shop.run()
@@ -159,14 +159,14 @@ def test_a_job_that_cannot_work_says_why_and_goes_on_when_it_is_mended(shop: Sho
     assert shop.priced() == FIRST
 
     # So is a column that is none, with the line; nothing is read for it.
-    shop.replace('(col("quantity") / 0).cast("bigint") *', 'col("pieces") *')
+    shop.replace('"CAST(quantity / 0 AS BIGINT) *', '"pieces *')
     refused = shop.run()
     assert refused.returncode == 2, refused.stderr
     assert "`pieces` cannot be resolved" in refused.stderr
     assert "ERROR" not in refused.stderr
-    assert "priced.py:10: `select(key, order_id, " in refused.stderr
+    assert "priced.py:8: `select(key, order_id, " in refused.stderr
 
-    shop.replace('col("pieces") *', 'col("quantity") *')
+    shop.replace('"pieces *', '"quantity *')
     again = shop.run()
     assert again.returncode == 0, again.stderr
     assert shop.priced()[:4] == [*FIRST, (b"nut", 20_000, row("o4", 9))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -301,3 +303,21 @@ def test_without_the_extra_a_repartition_is_a_sentence(monkeypatch: pytest.Monke
         "a test of `deduplicate: {by: id}` needs aiokafka, which is not installed;"
         " run: pip install 'headrace[testing]'"
     )
+
+
+WITHOUT_SPARK = """
+import sys
+sys.modules.update(dict.fromkeys(["numpy", "pyarrow", "pandas", "pyspark", "sqlglot"]))
+from headrace.testing import run, shown
+print(shown(run("filter.yaml", "# key\\na").cleaned))
+"""
+
+
+def test_a_test_of_a_pipeline_needs_nothing_of_spark(tmp_path: Path) -> None:
+    (tmp_path / "filter.yaml").write_text(
+        "pipeline: few\nsource: {topic: raw}\n"
+        "operators: [{reorder: {grace: 0s}}]\nsink: {topic: few.cleaned}\n"
+    )
+    command = [sys.executable, "-c", WITHOUT_SPARK]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "['a@0ms=null']\n", done.stderr

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.versioned.arrival import Arrival
-from headrace.spark_jobs.versioned.heard import Heard, Told, place_of
+from headrace.spark_jobs.versioned.progress import ProgressRow, TaskProgress, place_of
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.stream_table import StreamTableJoin
 from headrace.spark_jobs.versioned.tables import Source, Versioned
@@ -82,15 +82,15 @@ class Reader:
         state = TaskState(self.rows)
         table = Source(state, "prices", TABLE, Versioned(FOREVER_MS))
         join = StreamTableJoin(state, "join", table, stream=STREAM, join="left", release="progress")
-        heard = Heard(state, [each.place for each in self.partitions], {})
+        progress = TaskProgress(state, [each.place for each in self.partitions], {})
         found = [join.process([Arrival(at.input, one) for at, some, _ in read for one in some])]
         for at, some, _ in read:
             if some:
-                heard.read_up_to(at.place, at.seen.read)
+                progress.read_up_to(at.place, at.seen.read)
         for at, _, rows in read:
             for row in rows:
-                heard.tell(at.place, Told(*row))
-        progress_ms = heard.progress_ms()
+                progress.add(at.place, ProgressRow(*row))
+        progress_ms = progress.progress_ms()
         if progress_ms is not None:
             found.append(join.advance(progress_ms, 0))
         state.save()

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from headrace.spark_jobs.queries.described import Query
 from headrace.testing.invariants import check_conservation
-from headrace.testing.running import AnyPipeline, Input, Result, run
+from headrace.testing.running import AnyPipeline, Input, Result, load_query, run
 from headrace.testing.scenarios import check
 
 
 class Here:
-    """Offers `run` and `check`, with files beside the test."""
+    """Offers `run`, `check` and `query`, with files beside the test."""
 
     def __init__(self, folder: Path) -> None:
         """Take the folder of the pipelines."""
         self._folder = folder
+
+    def query(self, name: str) -> Query:
+        """Load the query of a job's file, or `module:name` of one in Python."""
+        return load_query(name, self._folder)
 
     def run(
         self,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast, overload
 
 from headrace.contracts.dead_letter import DeadLetter
 from headrace.contracts.decision import Decision
@@ -16,16 +17,19 @@ from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.problem_text import listed, show
 from headrace.contracts.progress import Progress
 from headrace.contracts.record import Record
+from headrace.extras import load
 from headrace.pipeline import Pipeline
 from headrace.services.cli.pipeline_file import load_pipeline, parse_pipeline
+from headrace.spark_jobs.queries.described import Query
 from headrace.testing.places import Clock, World
+from headrace.testing.query_result import QueryResult
 from headrace.testing.simulation import Entry, Simulation
-from headrace.testing.tables import Event, Leaving, Row, read_table, time_ms
+from headrace.testing.tables import Event, Leaving, Row, Topics, only_topic, read_table, time_ms
 
 AnyPipeline = Pipeline | PipelineSpec | Path | str
 """A pipeline in Python, or the path of a file, or its text."""
 Input = Record | Event | Row | Mapping[str, Any]
-_FIELDS = ("key", "value", "time", "headers", "partition", "offset")
+_FIELDS = ("key", "value", "time", "headers", "partition", "offset", "topic")
 _BATCH_MAX = 7
 
 
@@ -55,19 +59,38 @@ class Result:
         return self.explain()
 
 
+@overload
+def run(
+    pipeline: Query,
+    records: str | Iterable[Input],
+    *,
+    partitions: int | None = None,
+    seed: int | None = None,
+) -> QueryResult: ...
+@overload
 def run(
     pipeline: AnyPipeline,
     records: str | Iterable[Input],
     *,
     partitions: int | None = None,
     seed: int | None = None,
-) -> Result:
-    """Run records through a pipeline, one by one.
+) -> Result: ...
+def run(
+    pipeline: AnyPipeline | Query,
+    records: str | Iterable[Input],
+    *,
+    partitions: int | None = None,
+    seed: int | None = None,
+) -> Result | QueryResult:
+    """Run records through a pipeline or a query, one by one.
 
-    `records` is a table, or records in Python with events between. `partitions` is how many the
-    source has; by default, as many as the records name. With a `seed` the run reads the partitions
+    `records` is a table, or records in Python with events between. `partitions` is how many each
+    topic has; by default, as many as the records name. With a `seed` the run reads the partitions
     in a random order, in batches, with commits and crashes; the results must be the same.
     """
+    if isinstance(pipeline, Query):
+        rows = rows_of(records, topics_of(pipeline))
+        return play_query(pipeline, rows, partitions=partitions, seed=seed)
     spec = spec_of(pipeline)
     return play(spec, rows_of(records, spec.source.topic), partitions=partitions, seed=seed)
 
@@ -85,30 +108,61 @@ def spec_of(pipeline: AnyPipeline) -> PipelineSpec:
             return load_pipeline(Path(pipeline))
 
 
-def rows_of(records: str | Iterable[Input], topic: str) -> list[Row]:
+def load_query(name: str | Path, folder: Path = Path()) -> Query:
+    """Load the query of a job's file, in YAML or Python, or `module:name` of one in Python."""
+    target = "headrace.testing.queries.loading:load_query"
+    load_it = load(target, extra="spark", needed_for="a test of a query")
+    return cast("Query", load_it(name, folder))
+
+
+def topics_of(query: Query) -> tuple[str, ...]:
+    """Return the topics that a query reads."""
+    return tuple(source.topic for source in query.sources)
+
+
+def play_query(
+    query: Query,
+    rows: Sequence[Row],
+    *,
+    partitions: int | None = None,
+    seed: int | None = None,
+) -> QueryResult:
+    """Run the rows of a query, with what the extra `spark` brings, but without Spark's Java."""
+    target = "headrace.testing.queries.running:play_query"
+    play_it = load(target, extra="spark", needed_for="a test of a query")
+    return cast("QueryResult", play_it(query, rows, partitions=partitions, seed=seed))
+
+
+def rows_of(records: str | Iterable[Input], topic: Topics) -> list[Row]:
     """Turn the input of a run into rows."""
     if isinstance(records, str):
         return read_table(records, topic=topic)
-    ends: dict[int, int] = {}
-    return [_row(one, topic, ends) for one in records]
+    ends: dict[tuple[str, int], int] = {}
+    only = only_topic(topic)
+    return [_row(one, only, ends) for one in records]
 
 
-def _row(one: Input, topic: str, ends: dict[int, int]) -> Row:
+def _row(one: Input, topic: str | None, ends: dict[tuple[str, int], int]) -> Row:
     if isinstance(one, Row):
         return one
     if isinstance(one, Event):
         return Row(one)
     record = one if isinstance(one, Record) else _record(one, topic)
+    place = record.topic, record.partition
     if record.offset is None:
-        record = record._replace(offset=ends.get(record.partition, 0))
-    ends[record.partition] = (record.offset or 0) + 1
+        record = record._replace(offset=ends.get(place, 0))
+    ends[place] = (record.offset or 0) + 1
     return Row(record)
 
 
-def _record(fields: Mapping[str, Any], topic: str) -> Record:
+def _record(fields: Mapping[str, Any], topic: str | None) -> Record:
     unknown = [name for name in fields if name not in _FIELDS]
     if unknown:
         message = f"{show(unknown[0])} is not known of a record; known are {listed(_FIELDS)}"
+        raise ScenarioInvalid(message)
+    topic = fields.get("topic", topic)
+    if topic is None:
+        message = f"several topics are read here, and {show(fields.get('value'))} names none"
         raise ScenarioInvalid(message)
     time = fields.get("time", 0)
     return Record(
@@ -122,7 +176,9 @@ def _record(fields: Mapping[str, Any], topic: str) -> Record:
     )
 
 
-def _as_bytes(content: str | bytes | None) -> bytes | None:
+def _as_bytes(content: str | bytes | Mapping[str, Any] | None) -> bytes | None:
+    if isinstance(content, Mapping):
+        return json.dumps(content).encode()
     return content.encode() if isinstance(content, str) else content
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast, overload
 
 from headrace.contracts.decision import Decision
 from headrace.contracts.errors import HeadraceError, ScenarioInvalid
@@ -16,10 +16,21 @@ from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.problem_text import show
 from headrace.contracts.selectors import load_object
 from headrace.contracts.yaml_text import Form, parse_yaml, read_text, write_yaml
+from headrace.extras import load
 from headrace.pipeline import Pipeline
 from headrace.services.cli.pipeline_file import load_pipeline, parse_pipeline
-from headrace.testing.running import AnyPipeline, Result, play, spec_of
-from headrace.testing.tables import TOPIC, Event, Leaving, Row, read_table
+from headrace.spark_jobs.queries.described import Query
+from headrace.testing.query_result import QueryResult
+from headrace.testing.running import (
+    AnyPipeline,
+    Result,
+    load_query,
+    play,
+    play_query,
+    spec_of,
+    topics_of,
+)
+from headrace.testing.tables import TOPIC, Event, Leaving, Row, Topics, read_table
 
 SUFFIX = ".scenario.md"
 _BLOCK = re.compile(r"^```scenario\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -30,12 +41,12 @@ FORM = Form("a page of scenarios", "```scenario", ScenarioInvalid)
 
 
 class Scenario(NamedTuple):
-    """One table, and the pipeline that it is about."""
+    """One table, and the pipeline or the query that it is about."""
 
     name: str
     file: str
     line: int
-    spec: PipelineSpec
+    about: PipelineSpec | Query
     rows: list[Row]
     partitions: int | None
     has_intake: bool
@@ -72,13 +83,13 @@ def _read_scenario(text: str, name: str, file: str, line: int, folder: Path) -> 
     if head is None:
         message = f"{file}:{line}: there is no table; begin it with `# key time value -> leaves`"
         raise ScenarioInvalid(message)
-    spec, partitions, has_intake = _read_head("\n".join(lines[:head]), file, line, folder)
-    topic = spec.source.topic
+    about, partitions, has_intake = _read_head("\n".join(lines[:head]), file, line, folder)
+    topic = topics_of(about) if isinstance(about, Query) else about.source.topic
     rows = _read_promises("\n".join(lines[head:]), topic, file, line + head)
-    return Scenario(f"{name}, line {line}", file, line, spec, rows, partitions, has_intake)
+    return Scenario(f"{name}, line {line}", file, line, about, rows, partitions, has_intake)
 
 
-def _read_promises(text: str, topic: str, file: str = "table", line: int = 1) -> list[Row]:
+def _read_promises(text: str, topic: Topics, file: str = "table", line: int = 1) -> list[Row]:
     """Read a table with an arrow; one without would always be true."""
     rows = read_table(text, topic=topic, file=file, line=line)
     if not rows or rows[0].leaves is None:
@@ -89,8 +100,8 @@ def _read_promises(text: str, topic: str, file: str = "table", line: int = 1) ->
 
 def _read_head(
     text: str, file: str, line: int, folder: Path
-) -> tuple[PipelineSpec, int | None, bool]:
-    """Read the pipeline, how many partitions its source has, and whether it is a whole one."""
+) -> tuple[PipelineSpec | Query, int | None, bool]:
+    """Read the pipeline or query, how many partitions its topics have, and whether it is whole."""
     # For our YAML reader, a list of operators must become a mapping, too.
     is_list = text.lstrip().startswith("-")
     written, _ = parse_yaml(f"operators:\n{text}" if is_list else text, f"{file}:{line}", FORM)
@@ -98,6 +109,8 @@ def _read_head(
     if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
         message = f"{file}:{line}: {show(partitions)} is not a number of partitions"
         raise ScenarioInvalid(message)
+    if "query" in written:
+        return _query(written, f"{file}:{line}", folder), partitions, True
     if set(written) == {"pipeline"}:
         return _named(str(written["pipeline"]), file, line, folder), partitions, True
     if "source" in written:
@@ -109,6 +122,19 @@ def _read_head(
         "sink": {"topic": "cleaned"},
     }
     return parse_pipeline(write_yaml(alone), f"{file}:{line}"), partitions, False
+
+
+def _query(written: dict[str, Any], place: str, folder: Path) -> Query:
+    """Return the query that a scenario names, or that stands in it as in a job's file."""
+    target = "headrace.testing.queries.loading:query_in"
+    try:
+        if set(written) == {"query"}:
+            return load_query(str(written["query"]), folder)
+        query_in = load(target, extra="spark", needed_for="a test of a query")
+        return cast("Query", query_in(written))
+    except HeadraceError as error:
+        message = f"{place}: {error}"
+        raise type(error)(message) from error
 
 
 def _named(name: str, file: str, line: int, folder: Path) -> PipelineSpec:
@@ -126,14 +152,25 @@ def _named(name: str, file: str, line: int, folder: Path) -> PipelineSpec:
     return spec_of(found)
 
 
-def check(pipeline: AnyPipeline, table: str, *, partitions: int | None = None) -> Result:
+@overload
+def check(pipeline: Query, table: str, *, partitions: int | None = None) -> QueryResult: ...
+@overload
+def check(pipeline: AnyPipeline, table: str, *, partitions: int | None = None) -> Result: ...
+def check(
+    pipeline: AnyPipeline | Query, table: str, *, partitions: int | None = None
+) -> Result | QueryResult:
     """Run a table and check that the results are those behind its arrows.
 
     AssertionError shows each line that is not true, with each operator's decision about it.
     """
-    spec = spec_of(pipeline)
-    rows = _read_promises(table, spec.source.topic)
-    result = play(spec, rows, partitions=partitions)
+    result: Result | QueryResult
+    if isinstance(pipeline, Query):
+        rows = _read_promises(table, topics_of(pipeline))
+        result = play_query(pipeline, rows, partitions=partitions)
+    else:
+        spec = spec_of(pipeline)
+        rows = _read_promises(table, spec.source.topic)
+        result = play(spec, rows, partitions=partitions)
     wrong = list(differences(rows, result))
     if wrong:
         raise AssertionError("\n".join(["", *wrong]))
@@ -146,7 +183,10 @@ def problems(scenario: Scenario) -> list[str]:
     The scenario runs record by record. If there are no events and only one partition, it also runs
     cut into batches, with commits and crashes.
     """
-    spec, rows, partitions = scenario.spec, scenario.rows, scenario.partitions
+    spec, rows, partitions = scenario.about, scenario.rows, scenario.partitions
+    if isinstance(spec, Query):
+        found = play_query(spec, rows, partitions=partitions)
+        return list(differences(rows, found, file=scenario.file))
     result = play(spec, rows, partitions=partitions, has_intake=scenario.has_intake)
     wrong = list(differences(rows, result, file=scenario.file))
     one_way = len({row.what.partition for row in rows if not isinstance(row.what, Event)}) <= 1
@@ -160,14 +200,16 @@ def problems(scenario: Scenario) -> list[str]:
     return []
 
 
-def differences(rows: Sequence[Row], result: Result, *, file: str = "table") -> Iterator[str]:
+def differences(
+    rows: Sequence[Row], result: Result | QueryResult, *, file: str = "table"
+) -> Iterator[str]:
     """Describe each row that is not true: the expected results, the real ones, and the reasons."""
     decisions: Sequence[Decision] | None = None
     for row, left in zip(rows, result.leaves, strict=True):
         if row.leaves is None or _by_side(row.leaves) == _by_side(left):
             continue
         if decisions is None:
-            decisions = result.decisions
+            decisions = result.decisions if isinstance(result, Result) else ()
         yield f"{file}:{row.line}: {row.text}"
         yield f"    expected  {_told(row.leaves)}"
         yield f"    left      {_told(left)}"

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from headrace.contracts.dead_letter import DeadLetter
 from headrace.contracts.decision import Decision, Reason
+from headrace.contracts.errors import ScenarioInvalid
 from headrace.contracts.progress import Progress
 from headrace.contracts.record import Record
 from headrace.services.operators.careful import is_of_a_record
@@ -230,6 +231,9 @@ class Simulation:
 
     def happen(self, event: Event, row: int) -> None:
         """Let an event happen between two records."""
+        if event.what == "progress":
+            message = "`(progress)` is told to queries; a pipeline tells its own"
+            raise ScenarioInvalid(message)
         if self.has_failed:
             return
         self._row = row

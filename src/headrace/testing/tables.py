@@ -23,7 +23,9 @@ _LEAVES = re.compile(
 )
 _EVENT = re.compile(r"\((\w+)(?: (\w+))?\)")
 _COLUMNS = ("key", "time", "value", "offset", "partition", "header.NAME")
-Happening = Literal["commit", "restart", "crash", "rebalance", "idle", "wait", "clock", "duplicate"]
+Happening = Literal[
+    "commit", "restart", "crash", "rebalance", "idle", "wait", "clock", "duplicate", "progress"
+]
 _HAPPENINGS: dict[str, Happening] = {
     "commit": "commit",
     "restart": "restart",
@@ -36,12 +38,20 @@ _HAPPENINGS: dict[str, Happening] = {
 }
 
 
+_OF_QUERIES: dict[str, Happening] = {
+    **{name: what for name, what in _HAPPENINGS.items() if what not in {"rebalance", "clock"}},
+    "progress": "progress",
+}
+Topics = str | tuple[str, ...]
+"""The source of a pipeline, or the topics of a query, of which a table may have a column."""
+
+
 class Event(NamedTuple):
     """Something that happens between two records."""
 
     what: Happening
     amount: int = 0
-    """Milliseconds to `wait`, or of the `clock`; how many records `duplicate` brings again."""
+    """Milliseconds to `wait`, of the `clock` or of `progress`; how many records `duplicate`."""
 
 
 class Leaving(NamedTuple):
@@ -79,7 +89,9 @@ class Row(NamedTuple):
     text: str = ""
 
 
-def read_table(text: str, *, topic: str = TOPIC, file: str = "table", line: int = 1) -> list[Row]:
+def read_table(
+    text: str, *, topic: Topics = TOPIC, file: str = "table", line: int = 1
+) -> list[Row]:
     """Read the rows of a table; ScenarioInvalid names the line that cannot be read, and why."""
     return list(_Reader(topic, file).rows(text.splitlines(), line))
 
@@ -87,11 +99,14 @@ def read_table(text: str, *, topic: str = TOPIC, file: str = "table", line: int 
 class _Reader:
     """Reads one table; offsets count up in each partition."""
 
-    def __init__(self, topic: str, file: str) -> None:
-        self._topic = topic
+    def __init__(self, topic: Topics, file: str) -> None:
+        is_query = isinstance(topic, tuple)
+        self._topic = only_topic(topic)
+        self._columns_known = (*_COLUMNS, "topic") if is_query else _COLUMNS
+        self._happenings = _OF_QUERIES if is_query else _HAPPENINGS
         self._file = file
         self._line = 0
-        self._ends: dict[int, int] = {}
+        self._ends: dict[tuple[str, int], int] = {}
 
     def rows(self, lines: Sequence[str], first_line: int) -> Iterator[Row]:
         columns: list[str] | None = None
@@ -118,9 +133,13 @@ class _Reader:
             raise self._invalid(sentence)
         columns = _cells(head.lstrip("#"))
         for column in columns:
-            if column not in _COLUMNS and not column.startswith("header."):
-                sentence = f"{show(column)} is not a column; known are {listed(_COLUMNS)}"
+            if column not in self._columns_known and not column.startswith("header."):
+                known = listed(self._columns_known)
+                sentence = f"{show(column)} is not a column; known are {known}"
                 raise self._invalid(sentence)
+        if self._topic is None and "topic" not in columns:
+            sentence = "several topics are read here, so the head needs a column `topic`"
+            raise self._invalid(sentence)
         return columns
 
     def _what(self, text: str, columns: list[str]) -> Record | Event:
@@ -137,11 +156,12 @@ class _Reader:
         return self._record(dict(zip(columns, cells, strict=True)))
 
     def _event(self, name: str, amount: str | None) -> Event:
-        if name not in _HAPPENINGS:
-            sentence = f"{show(f'({name})')} does not happen; known are {listed(list(_HAPPENINGS))}"
+        what = self._happenings.get(name)
+        if what is None:
+            known = listed(list(self._happenings))
+            sentence = f"{show(f'({name})')} does not happen; known are {known}"
             raise self._invalid(sentence)
-        what = _HAPPENINGS[name]
-        if what in {"wait", "clock"}:
+        if what in {"wait", "clock", "progress"}:
             return Event(what, self._time_ms(amount or ""))
         if what == "duplicate":
             return Event(what, self._number(amount or "1"))
@@ -154,15 +174,16 @@ class _Reader:
             if column.startswith("header.")
         )
         partition = self._number(cells.get("partition", "0"))
-        end = self._ends.get(partition, 0)
-        self._ends[partition] = end + 1
+        topic = cells.get("topic", self._topic or "")
+        end = self._ends.get((topic, partition), 0)
+        self._ends[topic, partition] = end + 1
         written = cells.get("offset", str(end))
         return Record(
             _bytes(cells.get("key", "null")),
             _bytes(cells.get("value", "null")),
             self._time_ms(cells.get("time", "0")),
             headers,
-            self._topic,
+            topic,
             partition,
             None if written == "none" else self._number(written),
         )
@@ -219,6 +240,13 @@ def _leaving(word: str, match: re.Match[str]) -> Leaving:
         end_ms = UNLIMITED_END_MS if end == "ever" else time_ms(end)
         window = (time_ms(start), end_ms, closing == "]")
     return Leaving(side or "", _bytes(key), window, time_ms(time), _bytes(value))
+
+
+def only_topic(topic: Topics) -> str | None:
+    """Return the topic of all records, None if each must say its own."""
+    if isinstance(topic, str):
+        return topic
+    return topic[0] if len(topic) == 1 else None
 
 
 def leaving(side: str, record: Record) -> Leaving:

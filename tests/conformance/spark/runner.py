@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.errors import TopologyRefused
-from headrace.spark_jobs.operators.frames import Hearing, Spread
+from headrace.spark_jobs.operators.frames import InputProgress, Spread
 from headrace.spark_jobs.operators.operate import operate_each
 from headrace.spark_jobs.operators.topology import LookUp, Topic, Topology, verify
 from headrace.spark_jobs.shapes import CHANGED, COUNT, JOINED
@@ -218,8 +218,8 @@ class _Query:
         )
         records = frame.where(F.col("progress_ms").isNull()).drop("progress_ms")
         progress = frame.where(F.col("progress_ms").isNotNull())
-        hearing = Hearing(progress, {0: _PARTITIONS_MAX}, {0: "all"})
-        results = operate_each(self._of_task, self._like, records, self._spread, hearing)
+        of_inputs = InputProgress(progress, {0: _PARTITIONS_MAX}, {0: "all"})
+        results = operate_each(self._of_task, self._like, records, self._spread, of_inputs)
         query = (
             results.writeStream.foreachBatch(self._see)
             .option("checkpointLocation", str(self._folder / "checkpoint"))

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from headrace.services.operators.updates import BufferSamples
-from headrace.spark_jobs.operators.opened import Opened
 from headrace.spark_jobs.operators.results import Collected, Results
+from headrace.spark_jobs.operators.running import Running
 from headrace.spark_jobs.operators.topology import (
     AggregateStep,
     FilterStep,
@@ -131,12 +131,12 @@ class StoreStep:
     name: str
     retention_ms: int
 
-    def open(self, state: TaskState) -> Opened:
+    def open(self, state: TaskState) -> Running:
         """The store over rows of this task."""
         return _Calls(VersionedStore(state, self.name, self.retention_ms))
 
 
-class _Calls(Opened):
+class _Calls(Running):
     def __init__(self, store: VersionedStore) -> None:
         self._store = store
 
@@ -155,12 +155,12 @@ class PassStep:
     name: str
     stream: int
 
-    def open(self, state: TaskState) -> Opened:  # noqa: ARG002
+    def open(self, state: TaskState) -> Running:  # noqa: ARG002
         """It remembers nothing."""
         return _Passing(self.stream)
 
 
-class _Passing(Opened):
+class _Passing(Running):
     def __init__(self, stream: int) -> None:
         self._stream = stream
 

@@ -7,7 +7,7 @@ numbers of the task's header:
 
     reached:TOPIC:PARTITION                the last offset that was read
     waiting:TOPIC:PARTITION:OFFSET         progress that waits for this offset to be read
-    waiting-idle:TOPIC:PARTITION:OFFSET    the same row says that the partition is idle; see `Told`
+    waiting-idle:TOPIC:PARTITION:OFFSET    the same row says that the partition is idle
     progress:TOPIC:PARTITION               progress that counts
     idle:TOPIC:PARTITION                   the partition is idle; its stream time
     progress:input N                       the time of an input without rows of progress
@@ -36,7 +36,7 @@ comes in larger steps, and no earlier. Only a reader that is far behind gets the
 """
 _EVENLY = WAITING_MAX // 2
 _NOTHING_READ = -1
-HEARD = ("reached", "waiting", "waiting-idle", "progress", "idle", "unheard")
+STORED_KINDS = ("reached", "waiting", "waiting-idle", "progress", "idle", "unheard")
 """The first words of all these names, before the colon."""
 _WRITTEN_ANEW = ("waiting:", "waiting-idle:", "unheard:")
 _NONE = np.iinfo(np.int64).min
@@ -61,24 +61,24 @@ class Expected:
     topics: Mapping[int, str] = field(default_factory=dict)
     """The topic of each input that has partitions."""
     by_partition: bool = False
-    """Whether a task is a partition, and hears of no other."""
+    """Whether a task is a partition, and gets the progress of no other."""
 
     def places(self, task: int) -> set[str]:
         """Return all places that a task waits for."""
-        told = {
+        places = {
             place_of(self.topics[number], partition)
             for number, count in self.partitions.items()
             for partition in range(count)
             if not self.by_partition or partition == task
         }
-        return told | {silent_place(number) for number in self.silent()}
+        return places | {silent_place(number) for number in self.silent()}
 
     def silent(self) -> list[int]:
         """Return the inputs without rows of progress."""
         return [number for number, count in self.partitions.items() if not count]
 
 
-class Told(NamedTuple):
+class ProgressRow(NamedTuple):
     """One row of progress of a partition."""
 
     progress_ms: int
@@ -89,41 +89,44 @@ class Told(NamedTuple):
     """If the partition is idle, the highest timestamp that ever came in; else None."""
 
 
-def pack_told(rows: Sequence[Told]) -> bytes:
+def pack_progress(rows: Sequence[ProgressRow]) -> bytes:
     """Pack rows of one partition, in the order in which they came."""
     numbers = [[_NONE if each is None else each for each in row] for row in rows]
     return np.array(numbers, "<i8").tobytes()
 
 
-def unpack_told(packed: bytes) -> list[Told]:
+def unpack_progress(packed: bytes) -> list[ProgressRow]:
     """Unpack the rows of one partition."""
-    numbers = np.frombuffer(packed, "<i8").reshape(-1, len(Told._fields)).tolist()
-    return [Told(ms, *(None if each == _NONE else each for each in more)) for ms, *more in numbers]
+    numbers = np.frombuffer(packed, "<i8").reshape(-1, len(ProgressRow._fields)).tolist()
+    return [
+        ProgressRow(ms, *(None if each == _NONE else each for each in more))
+        for ms, *more in numbers
+    ]
 
 
 class Waiting:
     """A bounded number of rows of one partition, by the records that they name."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, Told] = {}
+        self._rows: dict[int, ProgressRow] = {}
 
-    def add(self, told: Told) -> None:
+    def add(self, row: ProgressRow) -> None:
         """Add a row that came behind all others."""
-        offset = told.cleaned_offset
+        offset = row.cleaned_offset
         if offset is None:
             offset = max(self._rows, default=_NOTHING_READ)
-        before = self._rows.get(offset, told)
-        highest_ms = max(before.progress_ms, told.progress_ms)
-        self._rows[offset] = told._replace(progress_ms=highest_ms)
+        before = self._rows.get(offset, row)
+        highest_ms = max(before.progress_ms, row.progress_ms)
+        self._rows[offset] = row._replace(progress_ms=highest_ms)
         if len(self._rows) > WAITING_MAX:
             self._rows = _evenly(self._rows)
 
-    def take(self, read: int) -> list[Told]:
+    def take(self, read: int) -> list[ProgressRow]:
         """Remove and return the rows that count once all records up to an offset are read."""
         due = sorted(offset for offset in self._rows if offset <= read)
         return [self._rows.pop(offset)._replace(cleaned_offset=offset) for offset in due]
 
-    def rows(self) -> list[Told]:
+    def rows(self) -> list[ProgressRow]:
         """Return all rows in the order of the records that they name."""
         return [
             self._rows[offset]._replace(cleaned_offset=None if offset < 0 else offset)
@@ -134,22 +137,22 @@ class Waiting:
         return bool(self._rows)
 
 
-def _evenly(rows: Mapping[int, Told]) -> dict[int, Told]:
+def _evenly(rows: Mapping[int, ProgressRow]) -> dict[int, ProgressRow]:
     """Return the last row of each stretch of offsets; the stretches are equally long."""
     stretch = 1 << ((max(rows) - min(rows)) // _EVENLY).bit_length()
     last = {offset // stretch: offset for offset in sorted(rows)}
     return {offset: rows[offset] for offset in last.values()}
 
 
-class Heard:
-    """The progress that one task was told of, and how much of it counts."""
+class TaskProgress:
+    """The progress that one task got, and how much of it counts."""
 
     def __init__(
         self, state: TaskState, expected: Iterable[str], begins: Mapping[str, int]
     ) -> None:
-        """Go on with the state; progress counts once all expected places have told theirs.
+        """Go on with the state; progress counts once all expected places have sent theirs.
 
-        A partition that a topic gets later is expected as soon as anything is heard of it.
+        A partition that a topic gets later is expected as soon as it sends anything.
         Progress of other topics is forgotten. `begins` are the first offsets of partitions: the
         records before were deleted, and no reader will see them.
         """
@@ -166,11 +169,11 @@ class Heard:
 
     def read_up_to(self, place: str, offset: int) -> None:
         """Note that a partition was read up to an offset; progress that waited for it counts."""
-        if self._is_ours(place) and offset > self._reached(place):
+        if self._is_ours(place) and offset > self._position(place):
             self._numbers.pop(f"idle:{place}", None)
             self._read_up_to(place, offset)
 
-    def tell(self, place: str, told: Told) -> None:
+    def add(self, place: str, row: ProgressRow) -> None:
         """Add a row of progress: it counts when the partition is read up to the record it names.
 
         A row that names none counts when all earlier ones do.
@@ -178,8 +181,8 @@ class Heard:
         if not self._is_ours(place):
             return
         waiting = self._waiting[place]
-        waiting.add(told)
-        self._count(place, waiting.take(self._reached(place)))
+        waiting.add(row)
+        self._count(place, waiting.take(self._position(place)))
 
     def count(self, place: str, progress_ms: int) -> None:
         """Set the progress of a place from now on; it never goes back."""
@@ -192,14 +195,14 @@ class Heard:
         Idle ones are left out. If all are idle, it is the end of all that was read.
         """
         places = self._places()
-        told = [each for each in map(self._progress, places) if each is not None]
-        if not told or len(told) < len(places):
+        said = [each for each in map(self._progress, places) if each is not None]
+        if not said or len(said) < len(places):
             return None
         idle = {place: self._idle_ms(place) for place in places}
         asleep = [each for each in idle.values() if each is not None]
         if len(asleep) < len(idle):
             return min(self._numbers[f"progress:{each}"] for each in idle if idle[each] is None)
-        return max(*told, *(time_ms + 1 for time_ms in asleep))
+        return max(*said, *(time_ms + 1 for time_ms in asleep))
 
     def lowest(self) -> tuple[str, int | None] | None:
         """Return the place that the others wait for, and its progress; None if all are idle."""
@@ -228,7 +231,7 @@ class Heard:
     def _forget_others(self) -> None:
         for name in [*self._numbers]:
             kind, _, rest = name.partition(":")
-            if kind in HEARD and not self._is_ours(rest):
+            if kind in STORED_KINDS and not self._is_ours(rest):
                 del self._numbers[name]
 
     def _restore(self) -> None:
@@ -237,7 +240,7 @@ class Heard:
             if kind == "waiting":
                 place, _, offset = rest.rpartition(":")
                 idle_ms = self._numbers.get(f"waiting-idle:{rest}")
-                self._waiting[place].add(Told(progress_ms, int(offset), idle_ms))
+                self._waiting[place].add(ProgressRow(progress_ms, int(offset), idle_ms))
 
     def _is_ours(self, name: str) -> bool:
         """Return whether a place is expected, or is a partition of an expected topic."""
@@ -245,11 +248,11 @@ class Heard:
 
     def _places(self) -> set[str]:
         """Return all places that are expected by now."""
-        heard = (name.partition(":") for name in self._numbers)
-        later = {rest for kind, _, rest in heard if kind == "progress"}
+        names = (name.partition(":") for name in self._numbers)
+        later = {rest for kind, _, rest in names if kind == "progress"}
         return self._expected | later | {place for place, rows in self._waiting.items() if rows}
 
-    def _reached(self, place: str) -> int:
+    def _position(self, place: str) -> int:
         return self._numbers.get(f"reached:{place}", _NOTHING_READ)
 
     def _progress(self, place: str) -> int | None:
@@ -260,12 +263,12 @@ class Heard:
         return None if self._waiting.get(place) else self._numbers.get(f"idle:{place}")
 
     def _read_up_to(self, place: str, offset: int) -> None:
-        if offset > self._reached(place):
+        if offset > self._position(place):
             self._numbers[f"reached:{place}"] = offset
             self._count(place, self._waiting[place].take(offset))
 
-    def _count(self, place: str, rows: Iterable[Told]) -> None:
-        read = self._reached(place)
+    def _count(self, place: str, rows: Iterable[ProgressRow]) -> None:
+        read = self._position(place)
         deleted = self._begins.get(place, 0) - 1
         for row in rows:
             self.count(place, row.progress_ms)
@@ -277,7 +280,7 @@ class Heard:
 
 
 def lowest_of(state: TaskState) -> tuple[str, int | None] | None:
-    """Return `Heard.lowest` of a checkpoint's state; also None if the task hears of no place."""
+    """Return `TaskProgress.lowest` of a checkpoint's state; None too if it waits for no place."""
     named = (name.partition(":") for name in state.numbers)
     places = {rest for kind, _, rest in named if kind in {"progress", "unheard"}}
-    return Heard(state, places, {}).lowest() if places else None
+    return TaskProgress(state, places, {}).lowest() if places else None

@@ -1,4 +1,4 @@
-"""A table of any kind takes a batch and answers look-ups in turns, one after the other.
+"""A table of any kind takes a batch and answers look-ups by a schedule, one after the other.
 
 A step above the table may compute a value from others and from the value that it replaces, so the
 table takes each arrival by itself. Only look-ups are answered many at a time.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.spark_jobs.versioned.arrival import in_turn
+from headrace.spark_jobs.versioned.arrival import in_order
 from headrace.spark_jobs.versioned.at_once import Answers
 from headrace.spark_jobs.versioned.functions import StepFailed, each_answer
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _LOWEST_MS = np.iinfo(np.int64).min
 
 
-class Turns:
-    """The turns of one table, and its corrections."""
+class Schedule:
+    """The schedule of one table, and its corrections."""
 
     def __init__(self, table: Table, corrections: Corrections | None, *, asks_cold: bool) -> None:
         """With `asks_cold`, every look-up before the history expires, also one of the latest."""
@@ -66,8 +66,8 @@ class Turns:
 
     def corrected(self) -> list[Correction]:
         """Return the corrections since the last call."""
-        told, self._corrected = self._corrected, []
-        return told
+        corrected, self._corrected = self._corrected, []
+        return corrected
 
     def _must_wait(
         self, table_times: NDArray[np.int64], times: NDArray[np.int64], ends: NDArray[np.intp]
@@ -90,8 +90,8 @@ class Turns:
         return (table_times <= before[ends]) | (np.diff(forgotten, prepend=0) > 0)
 
     def _take(self, places: list[int], arrivals: list[Arrival]) -> None:
-        with in_turn(zip(places, arrivals, strict=True)) as turns:
-            for place, arrival in turns:
+        with in_order(zip(places, arrivals, strict=True)) as numbered:
+            for place, arrival in numbered:
                 if self._corrections is None:
                     self._table.take(place, arrival)
                 else:

@@ -27,8 +27,13 @@ from headrace.spark_jobs.operators.failures import Failure, as_dead, failure_of,
 from headrace.spark_jobs.operators.messages import received
 from headrace.spark_jobs.operators.pieces import BLAMELESS, in_pieces
 from headrace.spark_jobs.operators.results import slices
-from headrace.spark_jobs.shapes import COUNT, DEAD, FAILED, REACHED, SAID
-from headrace.spark_jobs.versioned.heard import HEARD, place_of, silent_place, unpack_told
+from headrace.spark_jobs.shapes import COUNT, DEAD, FAILED, POSITION, SAID
+from headrace.spark_jobs.versioned.progress import (
+    STORED_KINDS,
+    place_of,
+    silent_place,
+    unpack_progress,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,17 +41,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from headrace.contracts.record import Record
-    from headrace.spark_jobs.operators.opened import Opened
     from headrace.spark_jobs.operators.processor import TaskProcessor
     from headrace.spark_jobs.operators.results import Results
+    from headrace.spark_jobs.operators.running import Running
     from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
 
 _ARRIVALS = "task:arrivals"
 _SEQUENCE = "task:sequence"
-_QUIET = ("step:", "option:", "buckets", *(f"{kind}:" for kind in HEARD))
+_QUIET = ("step:", "option:", "buckets", *(f"{kind}:" for kind in STORED_KINDS))
 
 
-class Turn:
+class TaskBatch:
     """Takes the rows of a batch for a task."""
 
     def __init__(self, processor: TaskProcessor, task: int, rows: Iterator[pd.DataFrame]) -> None:
@@ -56,10 +61,10 @@ class Turn:
         self._now = first = processor.open(task, processor.rows)
         self._before, self._said = first.before, first.said
         self._taken = taken = take(rows)
-        self._asides, self._reached = taken.asides, []
-        if first.heard is not None:
-            self._asides = [each for each in taken.asides if each[0]["verdict"] != REACHED]
-            self._reached = [each for each in taken.asides if each[0]["verdict"] == REACHED]
+        self._asides, self._positions = taken.asides, []
+        if first.progress is not None:
+            self._asides = [each for each in taken.asides if each[0]["verdict"] != POSITION]
+            self._positions = [each for each in taken.asides if each[0]["verdict"] == POSITION]
         size = len(taken.arrivals)
         began = self._before.get(_ARRIVALS, 0)
         self._arrivals = began + size
@@ -87,9 +92,9 @@ class Turn:
         self._save()
         if self._said:
             yield frame_of_counts(SAID, self._task, dict.fromkeys(self._said, (0, 0)))
-        if self._now.heard is not None:
-            lowest = self._now.heard.lowest()
-            yield frame_of_lowest(self._task, lowest, self._now.opened.held())
+        if self._now.progress is not None:
+            lowest = self._now.progress.lowest()
+            yield frame_of_lowest(self._task, lowest, self._now.running.held())
         yield frame_of_counts(COUNT, self._task, self._counts())
 
     def _frames_of(self, asides: Sequence[tuple[dict[str, Any], Record]]) -> Iterator[pd.DataFrame]:
@@ -100,17 +105,17 @@ class Turn:
 
     def _results(self) -> Iterator[tuple[int, Results]]:
         arrivals = self._taken.arrivals
-        start, told = 0, None
+        start, last = 0, None
         for place in [*self._taken.progress, len(arrivals)]:
             if place > start:
-                if told is not None:
-                    yield from self._advanced(told)
+                if last is not None:
+                    yield from self._advanced(last)
                 yield from self._process(start, arrivals[start:place])
             # All records of a batch come before its progress.
             self._read_up_to()
             if place < len(arrivals):
-                told = place
-                self._hear(arrivals[place].record)
+                last = place
+                self._take_progress(arrivals[place].record)
             start = place + 1
         yield from self._advanced(len(arrivals) - 1)
 
@@ -121,7 +126,7 @@ class Turn:
             self._now.state.save()
         failed = None
         try:
-            all_results = self._now.opened.process(arrivals)
+            all_results = self._now.running.process(arrivals)
         except BLAMELESS:
             raise
         except Exception as error:  # noqa: BLE001 - who is to blame is found in smaller pieces
@@ -129,7 +134,7 @@ class Turn:
         if failed is not None:
             yield from self._process_in_pieces(start, arrivals, failed)
             return
-        self._note_failed(self._now.opened)
+        self._note_failed(self._now.running)
         for results in all_results:
             yield start, results
 
@@ -141,13 +146,13 @@ class Turn:
         for piece in in_pieces(arrivals, error, rows, open_over):
             if piece.failed is not None:
                 self._fail(_origin_of(arrivals[piece.start]), piece.failed)
-            self._note_failed(piece.opened)
+            self._note_failed(piece.running)
             for results in piece.results:
                 yield start + piece.start, results
         self._now = open_over(rows)
 
-    def _note_failed(self, opened: Opened) -> None:
-        for record, failed in opened.failed():
+    def _note_failed(self, running: Running) -> None:
+        for record, failed in running.failed():
             self._fail(record, failed)
 
     def _fail(self, record: Record, failed: Exception) -> None:
@@ -158,29 +163,29 @@ class Turn:
 
     def _advanced(self, place: int) -> Iterator[tuple[int, Results]]:
         """Release the records that all inputs have passed; their cause is the arrival `place`."""
-        heard = self._now.heard
-        progress_ms = None if heard is None else heard.progress_ms()
+        progress = self._now.progress
+        progress_ms = None if progress is None else progress.progress_ms()
         if progress_ms is not None:
-            all_results = self._now.opened.advance(progress_ms)
-            self._note_failed(self._now.opened)
+            all_results = self._now.running.advance(progress_ms)
+            self._note_failed(self._now.running)
             for results in all_results:
                 yield place, results
 
-    def _hear(self, row: Record) -> None:
+    def _take_progress(self, row: Record) -> None:
         """Note the progress of a partition."""
-        heard = self._now.heard
-        if heard is not None and row.value is not None:
-            for told in unpack_told(row.value):
-                heard.tell(place_of(row.topic, row.partition), told)
+        progress = self._now.progress
+        if progress is not None and row.value is not None:
+            for one in unpack_progress(row.value):
+                progress.add(place_of(row.topic, row.partition), one)
 
     def _read_up_to(self) -> None:
         """Note how far this batch reads, once its records are taken."""
-        heard = self._now.heard
-        while heard is not None and self._reached:
-            said, record = self._reached.pop()
-            heard.read_up_to(place_of(record.topic, record.partition), offset_of(record))
+        progress = self._now.progress
+        while progress is not None and self._positions:
+            said, record = self._positions.pop()
+            progress.read_up_to(place_of(record.topic, record.partition), offset_of(record))
             if said["number"] in self._processor.silent and record.timestamp_ms > NO_TIME_MS:
-                heard.count(silent_place(said["number"]), record.timestamp_ms)
+                progress.count(silent_place(said["number"]), record.timestamp_ms)
 
     def _frame(self, start: int, results: Results) -> pd.DataFrame:
         sequence = self._sequence
@@ -198,7 +203,7 @@ class Turn:
 
     def _counts(self) -> dict[str, tuple[int, int]]:
         numbers = self._now.state.numbers
-        for name, balance in self._now.opened.balances().items():
+        for name, balance in self._now.running.balances().items():
             numbers[f"{name}:balance"] = balance
         return {
             name: (number, number - self._before.get(name, 0))

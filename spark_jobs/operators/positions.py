@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 
 from headrace.contracts.record import NO_TIME_MS
 from headrace.spark_jobs.operators.columns import NO_INPUT, RECORD
-from headrace.spark_jobs.shapes import REACHED
+from headrace.spark_jobs.shapes import POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -28,32 +28,32 @@ _PLACE = ["input", "topic", "partition"]
 _Place = tuple[int, str, int]
 
 
-def with_reached(rows: DataFrame, hearers_of: Callable[[int], Iterable[int]]) -> DataFrame:
-    """Append rows that tell how far rows of records go, to the tasks that `hearers_of` names."""
+def with_positions(rows: DataFrame, tasks_waiting_for: Callable[[int], Iterable[int]]) -> DataFrame:
+    """Append rows that say how far rows of records go, to the tasks that wait for a partition."""
 
     def say(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         last: dict[_Place, tuple[int, int]] = {}
         schema = None
         for batch in batches:
             schema = batch.schema
-            for place, (offset, time_ms) in _reached(batch).items():
+            for place, (offset, time_ms) in _positions(batch).items():
                 before = last.get(place, (offset, time_ms))
                 last[place] = max(offset, before[0]), max(time_ms, before[1])
             yield batch
-        told = [
-            _row(place, *reached, task)
-            for place, reached in last.items()
-            for task in hearers_of(place[2])
+        found_rows = [
+            position_row(place, *position, task)
+            for place, position in last.items()
+            for task in tasks_waiting_for(place[2])
         ]
-        if told:
-            yield pa.RecordBatch.from_pylist(told, schema)
+        if found_rows:
+            yield pa.RecordBatch.from_pylist(found_rows, schema)
 
     # The records may all have a key and a value; these rows have neither.
     nullable = StructType([StructField(each.name, each.dataType) for each in rows.schema])
     return rows.mapInArrow(say, nullable)
 
 
-def _reached(batch: pa.RecordBatch) -> dict[_Place, tuple[int, int]]:
+def _positions(batch: pa.RecordBatch) -> dict[_Place, tuple[int, int]]:
     """Return, by place, the last offset, and the highest time of records that are not dead."""
     alive = pc.if_else(pc.is_null(batch["aside"]), batch["timestamp_ms"], NO_TIME_MS)
     columns = batch.select([*_PLACE, "offset"]).append_column("time", alive)
@@ -65,7 +65,8 @@ def _reached(batch: pa.RecordBatch) -> dict[_Place, tuple[int, int]]:
     }
 
 
-def _row(place: _Place, offset: int, time_ms: int, task: int) -> dict[str, Any]:
+def position_row(place: _Place, offset: int, time_ms: int, task: int) -> dict[str, Any]:
+    """Return the row that tells a task how far a partition is read, and the highest time there."""
     number, topic, partition = place
     return {
         "task": task,
@@ -77,5 +78,5 @@ def _row(place: _Place, offset: int, time_ms: int, task: int) -> dict[str, Any]:
         "partition": partition,
         "offset": offset,
         "timestamp_ms": time_ms,
-        "aside": json.dumps({"verdict": REACHED, "task": task, "number": number}),
+        "aside": json.dumps({"verdict": POSITION, "task": task, "number": number}),
     }

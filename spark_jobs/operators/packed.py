@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.spark_jobs.versioned.heard import Told, Waiting, pack_told
+from headrace.spark_jobs.versioned.progress import ProgressRow, Waiting, pack_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame
 
-_SCHEMA = "topic string, partition int, offset bigint, told binary"
+_SCHEMA = "topic string, partition int, offset bigint, packed binary"
 _OWN = "arrival bigint"
 """With a given order of arrival, each row is packed alone."""
 
 
 def collapsed(progress: DataFrame) -> DataFrame:
-    """Pack progress into a column `told`; `offset` is that of the last row in it."""
+    """Pack progress into a column `packed`; `offset` is that of the last row in it."""
     names = progress.columns
     if "arrival" in names:
         return progress.mapInArrow(_each, f"{_SCHEMA}, {_OWN}")
@@ -34,7 +34,7 @@ def collapsed(progress: DataFrame) -> DataFrame:
 def _each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = [
-            {**_place(row), "told": pack_told([_told(row)]), "arrival": row["arrival"]}
+            {**_place(row), "packed": pack_progress([_row_of(row)]), "arrival": row["arrival"]}
             for row in batch.to_pylist()
         ]
         yield pa.RecordBatch.from_pylist(rows, _arrow(("arrival", pa.int64())))
@@ -46,19 +46,19 @@ def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
             place = row["topic"], row["partition"]
-            waiting.setdefault(place, Waiting()).add(_told(row))
+            waiting.setdefault(place, Waiting()).add(_row_of(row))
             last[place] = row["offset"]
     rows = [
-        {"topic": topic, "partition": partition, "offset": offset, "told": pack_told(told)}
+        {"topic": topic, "partition": partition, "offset": offset, "packed": pack_progress(some)}
         for (topic, partition), offset in last.items()
-        for told in [waiting[topic, partition].rows()]
+        for some in [waiting[topic, partition].rows()]
     ]
     yield pa.RecordBatch.from_pylist(rows, _arrow())
 
 
-def _told(row: dict[str, Any]) -> Told:
+def _row_of(row: dict[str, Any]) -> ProgressRow:
     idle_ms = row.get("stream_time_ms") if row.get("is_idle") else None
-    return Told(row["progress_ms"], row.get("cleaned_offset"), idle_ms)
+    return ProgressRow(row["progress_ms"], row.get("cleaned_offset"), idle_ms)
 
 
 def _place(row: dict[str, Any]) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _arrow(*own: tuple[str, pa.DataType]) -> pa.Schema:
             ("topic", pa.string()),
             ("partition", pa.int32()),
             ("offset", pa.int64()),
-            ("told", pa.binary()),
+            ("packed", pa.binary()),
             *own,
         ]
     )

@@ -11,21 +11,21 @@ import pyarrow as pa
 from headrace.spark_jobs.operators.results import Collected, Results
 from headrace.spark_jobs.operators.topology import LookUp, Topology
 from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED, LATE
-from headrace.spark_jobs.versioned.arrival import in_turn, observe_lateness
+from headrace.spark_jobs.versioned.arrival import in_order, observe_lateness
 from headrace.spark_jobs.versioned.records import Records
 
 if TYPE_CHECKING:
     from headrace.contracts.record import Record
     from headrace.spark_jobs.versioned.arrival import Arrivals
     from headrace.spark_jobs.versioned.functions import StepFailed
-    from headrace.spark_jobs.versioned.heard import Heard
+    from headrace.spark_jobs.versioned.progress import TaskProgress
     from headrace.spark_jobs.versioned.records import Integers
     from headrace.spark_jobs.versioned.state import TaskState
     from headrace.spark_jobs.versioned.stream_table import Matches, StreamTableJoin
     from headrace.spark_jobs.versioned.tables import Table
 
 
-class Opened(ABC):
+class Running(ABC):
     """A topology that takes the batches of a task."""
 
     @abstractmethod
@@ -53,8 +53,8 @@ class OpenTask(NamedTuple):
     """A task over its rows."""
 
     state: TaskState
-    opened: Opened
-    heard: Heard | None
+    running: Running
+    progress: TaskProgress | None
     """The progress that it has read, None if it needs none."""
     name: str
     """The name of its topology."""
@@ -64,15 +64,15 @@ class OpenTask(NamedTuple):
     """The options that have changed since."""
 
 
-def open_topology(topology: Topology, state: TaskState) -> Opened:
+def open_topology(topology: Topology, state: TaskState) -> Running:
     """Open a topology over the state of a task."""
     if isinstance(topology, LookUp):
-        return _OpenedLookUp(topology.name, topology.open(state), state)
-    opened = topology.open(state)
-    return opened if isinstance(opened, Opened) else _OpenedTable(opened, state)
+        return _RunningLookUp(topology.name, topology.open(state), state)
+    running = topology.open(state)
+    return running if isinstance(running, Running) else _RunningTable(running, state)
 
 
-class _OpenedTable(Opened):
+class _RunningTable(Running):
     def __init__(self, table: Table, state: TaskState) -> None:
         self._table = table
         self._state = state
@@ -80,13 +80,13 @@ class _OpenedTable(Opened):
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
         changed = Collected(CHANGED)
-        with in_turn(enumerate(arrivals)) as turns:
-            for cause, arrival in turns:
+        with in_order(enumerate(arrivals)) as numbered:
+            for cause, arrival in numbered:
                 changed.add_changes(self._table.take(cause, arrival))
         return [changed.results()]
 
 
-class _OpenedLookUp(Opened):
+class _RunningLookUp(Running):
     def __init__(self, name: str, join: StreamTableJoin, state: TaskState) -> None:
         self._name = name
         self._join = join
@@ -106,8 +106,8 @@ class _OpenedLookUp(Opened):
         return [_joined(matches), _cold(matches)]
 
     def failed(self) -> list[tuple[Record, StepFailed]]:
-        told, self._failed = self._failed, []
-        return told
+        failed, self._failed = self._failed, []
+        return failed
 
     def held(self) -> int:
         return self._join.held.count

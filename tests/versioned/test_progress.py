@@ -14,16 +14,16 @@ from headrace.contracts.progress import (
     milestone_row,
     progress_row,
 )
-from headrace.spark_jobs.versioned.heard import (
+from headrace.spark_jobs.versioned.progress import (
     WAITING_MAX,
     Expected,
-    Heard,
-    Told,
+    ProgressRow,
+    TaskProgress,
     Waiting,
-    pack_told,
+    pack_progress,
     place_of,
     silent_place,
-    unpack_told,
+    unpack_progress,
 )
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from tests.oracles.progress import Place, Row, passed
@@ -45,13 +45,13 @@ class Task:
     ) -> int | None:
         """What counts after so much was read, and these rows were told."""
         state = TaskState(self.rows)
-        heard = Heard(state, self.expected, self._begins)
+        progress = TaskProgress(state, self.expected, self._begins)
         for place, offset in read.items():
-            heard.read_up_to(place, offset)
+            progress.read_up_to(place, offset)
         for place, progress_ms, names, *idle in told:
-            heard.tell(place, Told(progress_ms, names, *idle))
+            progress.add(place, ProgressRow(progress_ms, names, *idle))
         state.save()
-        return heard.progress_ms()
+        return progress.progress_ms()
 
 
 def test_progress_waits_for_the_record_that_it_names() -> None:
@@ -164,19 +164,19 @@ def test_of_many_rows_some_wait_evenly_and_the_last_among_them() -> None:
 
 
 def test_packed_rows_come_back_as_they_were() -> None:
-    rows = [Told(-1, None, -1), Told(1 << 62, 1 << 61), Told(5, 0, 7)]
-    assert unpack_told(pack_told(rows)) == rows
-    assert unpack_told(pack_told([])) == []
+    rows = [ProgressRow(-1, None, -1), ProgressRow(1 << 62, 1 << 61), ProgressRow(5, 0, 7)]
+    assert unpack_progress(pack_progress(rows)) == rows
+    assert unpack_progress(pack_progress([])) == []
 
 
 @st.composite
-def rows_of_a_partition(draw: st.DrawFn) -> list[Told]:
+def rows_of_a_partition(draw: st.DrawFn) -> list[ProgressRow]:
     """A sidecar names the record that it cleaned last, in each row where it is idle at least."""
     rows, offset = [], draw(st.none() | st.integers(0, 3))
     for _ in range(draw(st.integers(0, 8))):
         idle_ms = draw(st.none() | st.integers(0, 9))
         names = idle_ms is not None or draw(st.booleans())
-        rows.append(Told(draw(st.integers(0, 9)), offset if names else None, idle_ms))
+        rows.append(ProgressRow(draw(st.integers(0, 9)), offset if names else None, idle_ms))
         further = draw(st.integers(0, 3))
         offset = (0 if offset is None else offset) + further if further else offset
     return rows
@@ -184,19 +184,19 @@ def rows_of_a_partition(draw: st.DrawFn) -> list[Told]:
 
 @given(rows_of_a_partition(), st.integers(-1, 9))
 def test_rows_that_were_collapsed_say_what_they_said_one_by_one(
-    rows: list[Told], read: int
+    rows: list[ProgressRow], read: int
 ) -> None:
     together = Waiting()
     for row in rows:
         together.add(row)
     place = PLACES[0]
     found = []
-    for said in (rows, unpack_told(pack_told(together.rows()))):
-        heard = Heard(TaskState(MemoryRows()), [place], {})
-        heard.read_up_to(place, read)
+    for said in (rows, unpack_progress(pack_progress(together.rows()))):
+        progress = TaskProgress(TaskState(MemoryRows()), [place], {})
+        progress.read_up_to(place, read)
         for row in said:
-            heard.tell(place, row)
-        found.append(heard.progress_ms())
+            progress.add(place, row)
+        found.append(progress.progress_ms())
     assert found[0] == found[1]
 
 

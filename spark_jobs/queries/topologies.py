@@ -1,0 +1,245 @@
+"""Compile a description into a topology: which step keeps what, and where columns lie in its bytes.
+
+This takes schemas and gives steps, without a session: the same for Spark and for tests without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Literal, cast
+
+from pyspark.sql import types as spark
+from pyspark.sql.types import StructType
+
+from headrace.contracts.errors import JobInvalid
+from headrace.spark_jobs.operators.topology import (
+    AggregateStep,
+    ForeignKeyStep,
+    JoinStep,
+    LookUp,
+    Topic,
+)
+from headrace.spark_jobs.queries.aggregates import KeyAt, Regrouped, folding, joined
+from headrace.spark_jobs.queries.names import OWN, column_of
+from headrace.spark_jobs.queries.streams import JoinedStream, Stream
+from headrace.spark_jobs.queries.tables import GroupedTable, JoinedTable, Table
+from headrace.spark_jobs.queries.types import KeptText, folded, read_as, result_of, type_of
+from headrace.spark_jobs.versioned.tables import Plain, Versioned
+
+if TYPE_CHECKING:
+    from headrace.spark_jobs.operators.topology import Step, Topology
+    from headrace.spark_jobs.queries.aggregates import Path
+    from headrace.spark_jobs.queries.described import Query, Source
+    from headrace.spark_jobs.queries.types import Columns, Place
+
+TABLE, STREAM = "table", "stream"
+"""The names of the inputs of a stream that looks up in a table."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A table as bytes in a task, and the places of its columns in them."""
+
+    step: Step
+    schema: StructType
+    columns: Columns
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A query over inputs whose schemas are known."""
+
+    query: Query
+    sources: Mapping[str, Source]
+    """Its inputs by name."""
+    schemas: Mapping[str, StructType]
+    """The schema of each input's values."""
+    tables: Mapping[str, StructType]
+    """The columns of each input that is a table, behind its own steps."""
+
+    def topology(self) -> Topology:
+        """Return the steps of the query."""
+        query = self.query
+        if not isinstance(query, JoinedStream):
+            return self.encoded(query).step
+        return LookUp(
+            f"join_as_of({query.table.source.topic})",
+            self._topic(query.table),
+            stream=self._number(STREAM),
+            join=query.how,
+            grace_ms=query.grace_ms,
+            release="progress" if query.grace_ms is None else "stream-time",
+            corrects=query.corrections,
+            asks_cold=query.history is not None,
+        )
+
+    def _number(self, name: str) -> int:
+        return list(self.sources).index(name)
+
+    def is_rewritten(self, name: str) -> bool:
+        """Return whether a table's records get the columns of its steps before they are kept."""
+        return bool(self.table_of(name).steps) or not isinstance(self.query, JoinedStream)
+
+    def table_of(self, name: str) -> Table:
+        """Return the table that reads an input."""
+        return next(each for each in tables_of(self.query) if each.source == self.sources[name])
+
+    def table_value(self) -> tuple[StructType, Columns]:
+        """Return the schema of the table that a stream looks up in, and its columns."""
+        if not self.is_rewritten(TABLE):
+            schema = self.schemas[TABLE]
+            return schema, {column_of(name): (name,) for name in schema.names}
+        schema = self.tables[TABLE]
+        return schema, {name: (name,) for name in schema.names if name.lower() not in OWN}
+
+    def _topic(self, table: Table) -> Topic:
+        source = table.source
+        name = next(name for name, each in self.sources.items() if each == source)
+        kept = None if source.retention_ms is None else Versioned(source.retention_ms)
+        called = source.topic
+        if self.is_rewritten(name):
+            called = _with_digest(called, self.tables[name].simpleString())
+        return Topic(called, self._number(name), kept or Plain())
+
+    def encoded(self, table: Query) -> Encoded:
+        """Return a table's step, and where its columns lie."""
+        if isinstance(table, Table):
+            step = self._topic(table)
+            schema = self.tables[list(self.sources)[step.input]]
+            names = [name for name in schema.names if name.lower() not in OWN]
+            return Encoded(step, schema, {name: (name,) for name in names})
+        if isinstance(table, JoinedTable):
+            return self._joined(table)
+        assert isinstance(table, GroupedTable)
+        return self._grouped(table)
+
+    def _joined(self, table: JoinedTable) -> Encoded:
+        left, right = self.encoded(table.left), self.encoded(table.right)
+        schema = StructType().add("l", left.schema).add("r", right.schema)
+        columns = _behind("l", left.columns) | _behind("r", right.columns)
+        named = f"({left.step.name}, {right.step.name})"
+        if table.on is None:
+            how = cast("Literal['inner', 'left', 'outer']", table.how)
+            step = JoinStep(f"join{named}", left.step, right.step, joined, how)
+            return Encoded(step, schema, columns)
+        type_of(flat(left), table.on, "join_on")
+        key_of = KeyAt(_path(left, table.on))
+        how_on = cast("Literal['inner', 'left']", table.how)
+        return Encoded(
+            ForeignKeyStep(
+                _with_digest(f"join_on{named}", table.on),
+                left.step,
+                right.step,
+                key_of,
+                joined,
+                how_on,
+            ),
+            schema,
+            columns,
+        )
+
+    def _grouped(self, table: GroupedTable) -> Encoded:
+        parent = self.encoded(table.table)
+        columns = flat(parent)
+        types = [type_of(columns, name, "group_by") for name in table.by]
+        numbers = [folded(each, columns) for each in table.aggregates]
+        taken = [None if a.column is None else _path(parent, a.column) for a in table.aggregates]
+        step = AggregateStep(
+            _with_digest(f"group_by({parent.step.name})", table.by, table.aggregates),
+            parent.step,
+            Regrouped(tuple(_path(parent, name) for name in table.by), tuple(taken)),
+            folding(len(table.by), numbers),
+        )
+        groups = {
+            name: read_as("g", place, kind)
+            for place, (name, kind) in enumerate(zip(table.by, types, strict=True))
+            if name.lower() not in OWN
+        }
+        results = {
+            each.name: result_of(place, each, columns)
+            for place, each in enumerate(table.aggregates)
+        }
+        texts = spark.ArrayType(spark.StringType())
+        schema = StructType().add("g", texts).add("a", texts)
+        return Encoded(step, schema, {**groups, **results})
+
+
+def refuse_alone(query: Query) -> None:
+    """Refuse a stream that meets nothing."""
+    if isinstance(query, Stream):
+        message = (
+            f"{query.title} alone needs no job: nothing is looked up; join it as of a table, or"
+            " filter it in its pipeline"
+        )
+        raise JobInvalid(message)
+
+
+def tables_of(query: Query) -> Iterator[Table]:
+    """Yield the tables that a query reads."""
+    if isinstance(query, Table):
+        yield query
+    for name in ("table", "left", "right"):
+        inner = getattr(query, name, None)
+        if inner is not None:
+            yield from tables_of(inner)
+
+
+def inputs_of(query: Query) -> dict[str, Source]:
+    """Return a query's inputs by the names that they have in a job's options."""
+    if isinstance(query, JoinedStream):
+        names = [TABLE, STREAM]
+    else:
+        tables = len(query.sources)
+        names = [TABLE] if tables == 1 else [f"{TABLE}{number + 1}" for number in range(tables)]
+    return dict(zip(names, query.sources, strict=True))
+
+
+def flat(encoded: Encoded) -> StructType:
+    """Return the columns of a table, with their types."""
+    fields = [
+        spark.StructField(name, kind_at(encoded.schema, place))
+        for name, place in encoded.columns.items()
+    ]
+    return StructType([*fields, spark.StructField("key", spark.StringType())])
+
+
+def kind_at(schema: StructType, place: Place) -> spark.DataType:
+    """Return the type at a place in a parsed value."""
+    if isinstance(place, KeptText):
+        return place.kind
+    kind: spark.DataType = schema
+    for name in place:
+        assert isinstance(kind, StructType)
+        kind = kind[cast("str", name)].dataType
+    return kind
+
+
+def _with_digest(step: str, *what: object) -> str:
+    """Name a step with a digest, since a step that does something else cannot use its state."""
+    return f"{step}#{blake2b(repr(what).encode(), digest_size=4).hexdigest()}"
+
+
+def _behind(side: str, columns: Columns) -> dict[str, Place]:
+    return {
+        name: (side, *place)
+        if isinstance(place, tuple)
+        else replace(place, path=(side, *place.path))
+        for name, place in columns.items()
+    }
+
+
+def _path(encoded: Encoded, name: str) -> Path:
+    """Return the path of a column in the JSON of a value; an empty one is the key."""
+    if name.lower() == "key":
+        return ()
+    place = encoded.columns[_spelt(encoded.columns, name)]
+    if isinstance(place, tuple):
+        return place
+    message = f"`{name}` is computed by a `group_by`; write that to a topic, and read it from there"
+    raise JobInvalid(message)
+
+
+def _spelt(names: Iterable[str], name: str) -> str:
+    return next(each for each in names if each.lower() == name.lower())

@@ -1,0 +1,160 @@
+"""Compute with numbers as Spark does: types, overflow, and digits behind the point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import ROUND_DOWN, Context, Decimal
+from typing import Any
+
+from pyspark.sql import types as spark
+
+from headrace.testing.queries.casts import EXACT, NoAnswer, fitting_decimal, fitting_whole
+from headrace.testing.queries.kinds import (
+    BIGINT,
+    DOUBLE,
+    WHOLE,
+    bounded,
+    decimal_of,
+    is_number,
+    is_whole,
+)
+from headrace.testing.queries.typed import Row, Typed
+
+_INEXACT = Context(prec=39, rounding=ROUND_DOWN)
+"""Spark's products and quotients of decimals have so many digits before they are rounded."""
+_SCALE_OF_QUOTIENT = 6
+
+
+def arithmetic(sign: str, left: Typed, right: Typed) -> Typed | None:
+    """Compute with two numbers; None where only Spark brings their types together."""
+    if not (is_number(left.kind) and is_number(right.kind)):
+        return None
+    if isinstance(left.kind, spark.DoubleType) or isinstance(right.kind, spark.DoubleType):
+        return None if sign == "div" else _of_doubles(sign, left, right)
+    if is_whole(left.kind) and is_whole(right.kind):
+        return _of_doubles(sign, left, right) if sign == "/" else _of_wholes(sign, left, right)
+    if left.is_unclear or right.is_unclear:
+        return None
+    return _of_decimals(sign, left, right)
+
+
+def _both(left: Typed, right: Typed, compute: Callable[[Any, Any], Any]) -> Callable[[Row], Any]:
+    def computed(row: Row) -> Any:
+        one, other = left.run(row), right.run(row)
+        return None if one is None or other is None else compute(one, other)
+
+    return computed
+
+
+def _of_doubles(sign: str, left: Typed, right: Typed) -> Typed:
+    compute: Callable[[float, float], float] = {
+        "+": lambda one, other: one + other,
+        "-": lambda one, other: one - other,
+        "*": lambda one, other: one * other,
+        "/": _divided,
+        "%": _remainder,
+    }[sign]
+    return Typed(DOUBLE, _both(left, right, lambda one, other: compute(float(one), float(other))))
+
+
+def _divided(one: float, other: float) -> float:
+    if other == 0:
+        raise NoAnswer(DIVISION_BY_ZERO)
+    return one / other
+
+
+def _remainder(one: float, other: float) -> float:
+    if other == 0:
+        raise NoAnswer(DIVISION_BY_ZERO)
+    return math.nan if math.isinf(one) else math.fmod(one, other)
+
+
+def _of_wholes(sign: str, left: Typed, right: Typed) -> Typed:
+    kind = max(left.kind, right.kind, key=lambda each: WHOLE[type(each)])
+    if sign == "div":
+        kind = BIGINT
+    compute: Callable[[int, int], int] = {
+        "+": lambda one, other: one + other,
+        "-": lambda one, other: one - other,
+        "*": lambda one, other: one * other,
+        "div": _quotient,
+        "%": lambda one, other: one - other * _quotient(one, other),
+    }[sign]
+    return Typed(
+        kind, _both(left, right, lambda one, other: fitting_whole(compute(one, other), kind))
+    )
+
+
+def _quotient(one: int, other: int) -> int:
+    if other == 0:
+        raise NoAnswer(DIVISION_BY_ZERO)
+    quotient = abs(one) // abs(other)
+    return quotient if (one < 0) == (other < 0) else -quotient
+
+
+def _of_decimals(sign: str, left: Typed, right: Typed) -> Typed:
+    one, other = _decimal(left), _decimal(right)
+    if sign == "div":
+        whole = _both(left, right, lambda a, b: fitting_whole(_cut(Decimal(a), Decimal(b)), BIGINT))
+        return Typed(BIGINT, whole)
+    kind = _kind_of(sign, one, other)
+    compute: Callable[[Decimal, Decimal], Decimal] = {
+        "+": EXACT.add,
+        "-": EXACT.subtract,
+        "*": _INEXACT.multiply,
+        "/": _shared,
+        "%": lambda a, b: EXACT.subtract(a, EXACT.multiply(b, Decimal(_cut(a, b)))),
+    }[sign]
+
+    def computed(a: Any, b: Any) -> Decimal:
+        return fitting_decimal(compute(Decimal(a), Decimal(b)), kind)
+
+    return Typed(kind, _both(left, right, computed))
+
+
+def _decimal(found: Typed) -> spark.DecimalType:
+    return found.as_decimal or decimal_of(found.kind)
+
+
+def _kind_of(sign: str, one: spark.DecimalType, other: spark.DecimalType) -> spark.DecimalType:
+    scale = max(one.scale, other.scale)
+    before = one.precision - one.scale, other.precision - other.scale
+    match sign:
+        case "+" | "-":
+            return bounded(max(before) + scale + 1, scale)
+        case "*":
+            return bounded(one.precision + other.precision + 1, one.scale + other.scale)
+        case "/":
+            scale = max(_SCALE_OF_QUOTIENT, one.scale + other.precision + 1)
+            return bounded(before[0] + other.scale + scale, scale)
+        case _:
+            return bounded(min(before) + scale, scale)
+
+
+def _shared(one: Decimal, other: Decimal) -> Decimal:
+    if not other:
+        raise NoAnswer(DIVISION_BY_ZERO)
+    return _INEXACT.divide(one, other)
+
+
+def _cut(one: Decimal, other: Decimal) -> int:
+    if not other:
+        raise NoAnswer(DIVISION_BY_ZERO)
+    return int(EXACT.divide_int(one, other))
+
+
+def negative(found: Typed) -> Typed | None:
+    """Return a number with the other sign, None if it is no number."""
+    run, kind = found.run, found.kind
+    if not is_number(kind):
+        return None
+    change: Callable[[Any], Any] = lambda number: -number  # noqa: E731 (the other has a check)
+    if is_whole(kind):
+        change = lambda number: fitting_whole(-number, kind)  # noqa: E731 (as above)
+    if isinstance(kind, spark.DecimalType):
+        change = lambda number: EXACT.subtract(Decimal(0), number)  # noqa: E731 (as above)
+    return Typed(kind, lambda row: None if (number := run(row)) is None else change(number))
+
+
+DIVISION_BY_ZERO = "division by zero"

@@ -1,0 +1,189 @@
+"""A query runs over a table of records as Spark runs it, or says what only Spark answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+import headrace as hr
+from headrace.contracts.errors import HeadraceError, JobInvalid, ScenarioInvalid, SparkNeeded
+from headrace.spark_jobs.queries.described import Query
+from headrace.testing import Event, check, check_any_cut, load_query, run, shown
+
+PRICES = hr.table("prices.cleaned", "price_cents BIGINT", retention="30d")
+ORDERS = hr.stream("orders.cleaned", "order_id STRING, quantity BIGINT")
+PRICED = ORDERS.join_as_of(PRICES, how="left").select(
+    "key", "order_id", "quantity * price_cents AS total_cents"
+)
+CUSTOMERS = hr.table("customers", "name STRING, segment STRING", pipeline=None)
+BOUGHT = hr.table("bought", "customer STRING, cents BIGINT", pipeline=None)
+SEGMENTS = BOUGHT.join_on(CUSTOMERS, "customer").group_by("segment").agg(hr.sum("cents"))
+TABLE = """
+    # topic         key  time  value                          -> leaves
+    prices.cleaned  p    1s    {"price_cents":5}              ->
+    orders.cleaned  p    2s    {"order_id":"a","quantity":2}  ->  no price after it is known
+    prices.cleaned  p    3s    {"price_cents":9}              ->  orders are at 2s
+    (crash)                                                   ->
+    orders.cleaned  p    4s    {"order_id":"b","quantity":2}  -> p@2s={"key":"p","order_id":"a","total_cents":10}
+    (progress 5s)                       -> p@4s={"key":"p","order_id":"b","total_cents":18}
+    (duplicate 2)                                             ->
+    orders.cleaned  p    1s    {"order_id":"c","quantity":1}  -> p@1s={"key":"p","order_id":"c","total_cents":5} late:p@1s={"order_id":"c","quantity":1}
+    orders.cleaned  p    9s    {"order_id":7.5                -> dead:p@9s={"order_id":7.5
+    orders.cleaned  q    9s    {"order_id":"d","quantity":1}  ->
+    (wait 9s)                                                 ->
+    (wait 1s)                      -> q@9s={"key":"q","order_id":"d","total_cents":null}
+"""  # noqa: E501 (a table)
+
+
+def test_a_table_of_records_and_events_is_checked() -> None:
+    result = check(PRICED, TABLE)
+    assert shown(result.late) == ['p@1s={"order_id":"c","quantity":1}']
+    assert [letter.detail for letter in result.dead] == [
+        "the value cannot be read as the schema says"
+    ]
+    assert result.held == 0
+    assert result.latest["p"] == {"key": "p", "order_id": "c", "total_cents": 5}
+    with pytest.raises(AssertionError, match=r"expected  p@2s=[^\n]*11}\n    left      p@2s="):
+        check(PRICED, TABLE.replace('"total_cents":10', '"total_cents":11'))
+
+
+def test_records_are_python_as_well() -> None:
+    price = {"topic": "prices.cleaned", "key": "p", "time": "1s", "value": {"price_cents": 5}}
+    order = {"topic": "orders.cleaned", "key": "p", "time": 2_000, "headers": [("h", "1")]}
+    order |= {"value": {"order_id": "a", "quantity": 2}}
+    waiting = run(PRICED, [price, order])
+    assert (waiting.rows, waiting.held) == ((), 1)
+    result = run(PRICED, [price, order, Event("idle")])
+    (row,) = result.rows
+    assert json.loads(row.value or b"") == {"key": "p", "order_id": "a", "total_cents": 10}
+    assert row.headers == (("h", b"1"),)
+
+
+def test_tables_meet_and_groups_follow() -> None:
+    table = """
+    # topic    key  time  value                          -> leaves
+    customers  c1   1s    {"name":"Ann","segment":"x"}   ->
+    customers  c2   1s    {"name":"Bob","segment":"y"}   ->
+    bought     o1   2s    {"customer":"c1","cents":5}    -> x@2s={"segment":"x","sum_cents":5}
+    bought     o2   3s    {"customer":"c1","cents":6}    -> x@3s={"segment":"x","sum_cents":11}
+    (restart)                                            ->
+    bought     o2   4s    {"customer":"c2","cents":6}    -> x@4s={"segment":"x","sum_cents":5} y@4s={"segment":"y","sum_cents":6}
+    bought     o1   5s    null                           -> x@5s=null
+    """  # noqa: E501 (a table)
+    assert check(SEGMENTS, table).latest == {"y": {"segment": "y", "sum_cents": 6}}
+    check_any_cut(SEGMENTS, table)
+
+
+RECORDS = st.lists(
+    st.tuples(
+        st.sampled_from(["orders.cleaned", "prices.cleaned"]),
+        st.sampled_from("pq"),
+        st.integers(0, 9),
+        st.integers(0, 1),
+    ),
+    max_size=20,
+)
+
+
+@given(RECORDS)
+def test_no_cut_and_no_crash_changes_a_row(drawn: list[tuple[str, str, int, int]]) -> None:
+    now_ms = 0
+    records: list[dict[str, object] | Event] = []
+    for number, (topic, key, later_ms, partition) in enumerate(drawn):
+        now_ms += later_ms
+        value = {"order_id": str(number), "quantity": 1, "price_cents": number}
+        place = {"topic": topic, "partition": partition, "time": now_ms}
+        records.append({**place, "key": key, "value": value})
+    result = check_any_cut(PRICED, [*records, Event("idle")], partitions=2, seeds=range(4))
+    orders = sum(topic == "orders.cleaned" for topic, *_ in drawn)
+    assert (len(result.rows), result.held) == (orders, 0)
+
+
+def test_an_expression_without_an_answer_stops_it() -> None:
+    shares = PRICED.select("100 div total_cents AS share")
+    table = """
+    # topic         key  time  value            -> leaves
+    prices.cleaned  p    1s    {"price_cents":0}  ->
+    orders.cleaned  p    1s    {"quantity":2}     ->
+    (idle)                                        -> (failed)
+    (idle)                                        ->
+    """
+    failure = check(shares, table).failure
+    assert failure is not None
+    assert "`select(100 div total_cents AS share)`: division by zero" in failure
+
+
+class Payment(BaseModel):
+    """A model with a field of a type that tests do not know."""
+
+    currency: str
+    at: dict[str, int]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (PRICED.select("soundex(order_id) AS x"), "SOUNDEX(order_id)` is an expression that only"),
+        (PRICED.select("order_id + 1 AS x"), "`order_id + 1` computes with types that only Spark"),
+        (PRICED.select("round(total_cents) AS x"), "ROUND(total_cents)"),
+        (PRICED.select("total_cents * 2"), "only Spark names `total_cents * 2`; name it by `AS`"),
+        (PRICED.filter("order_id"), "`order_id` is no condition but a STRING"),
+        (PRICED.select("pieces AS x"), "`pieces` is no column of key, order_id, total_cents, time"),
+        (PRICED.select("headers"), "`headers` is no column"),
+        (ORDERS.join_as_of(hr.table("r", "x FLOAT", retention="1d")), "`x` of `r` is a FLOAT"),
+        (hr.table("p", Payment), "`at` of `p` is a MAP<STRING,BIGINT>, which only Spark handles"),
+    ],
+)
+def test_what_only_spark_evaluates_is_named(query: Query, said: str) -> None:
+    with pytest.raises(SparkNeeded) as refused:
+        run(query, [])
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "records", "error", "said"),
+    [
+        (PRICED, "# key time value\np 1s x", ScenarioInvalid, "the head needs a column `topic`"),
+        (PRICED, [{"key": "p", "value": "x"}], ScenarioInvalid, "`x` names none"),
+        (PRICED, [{"topic": "x", "key": "p"}], ScenarioInvalid, "`x` is no topic of this query"),
+        (PRICED, [Event("rebalance")], ScenarioInvalid, "`(rebalance)` happens to pipelines alone"),
+        (ORDERS, [], JobInvalid, "alone needs no job"),
+        (BOUGHT.join(BOUGHT.select("cents AS c")), [], JobInvalid, "input of a query twice"),
+    ],
+)
+def test_what_cannot_be_run_is_a_sentence(
+    query: Query, records: str, error: type[HeadraceError], said: str
+) -> None:
+    with pytest.raises(error) as refused:
+        run(query, records)
+    assert said in str(refused.value)
+
+
+PYTHON = """\
+import headrace as hr
+
+bought = hr.table("bought.cleaned", "customer STRING, cents BIGINT")
+hr.run(bought.group_by("customer").agg(hr.count()), name="counted", to=hr.console())
+"""
+COLUMNS = "from pyspark.sql.functions import col\nx = col('a') * 2\n"
+
+
+def test_a_query_is_loaded_from_a_job_of_python_without_a_session(tmp_path: Path) -> None:
+    (tmp_path / "counted.py").write_text(PYTHON)
+    (tmp_path / "columns.py").write_text(COLUMNS)
+    (tmp_path / "none.py").write_text("import headrace\n")
+    counted = load_query("counted.py", tmp_path)
+    assert counted == hr.table("bought.cleaned", "customer STRING, cents BIGINT").group_by(
+        "customer"
+    ).agg(hr.count())
+    result = run(counted, '# key time value\no1 1s {"customer":"c","cents":1}')
+    assert shown(result.rows) == ['c@1s={"customer":"c","count":1}']
+    with pytest.raises(SparkNeeded, match=r"columns.py:2: pyspark's columns need a session"):
+        load_query("columns.py", tmp_path)
+    with pytest.raises(JobInvalid, match=r"none.py runs 0 queries"):
+        load_query("none.py", tmp_path)
