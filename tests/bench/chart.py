@@ -19,7 +19,7 @@ _TEXT = "#6b7785"
 
 
 class Bar(NamedTuple):
-    """Who, and how much."""
+    """A contestant and its number."""
 
     label: str
     value: float

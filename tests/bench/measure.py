@@ -23,12 +23,12 @@ from tests.bench.operators import Workload, records
 BATCH_RECORDS = 1_000
 _FILL_COMMIT_BATCHES = 10
 _PIPELINE = "bench"
-# What the service sets too: most objects of a batch live as long as the batch.
+# The service sets this too: most objects of a batch live as long as the batch.
 _GC_THRESHOLDS = (200_000, 50, 100)
 
 
 class Figures(NamedTuple):
-    """What was measured for one operator and one number of ids."""
+    """The measurement of one operator with one number of ids."""
 
     operator: str
     ids: int
@@ -145,7 +145,7 @@ def _fill(
     store.flush()
     seconds = process_time() - started
     while store.is_compacting():
-        # What filling left to be merged is no part of what is measured next.
+        # The next measurement does not pay for merges that the filling left behind.
         sleep(0.1)
     store.close()
     return count / seconds

@@ -1,4 +1,4 @@
-"""What each operator is measured with: a policy and an endless stream, for a number of ids.
+"""The input of each operator: a policy and an endless stream, for a number of ids.
 
 Values have 100 bytes, time moves one millisecond a record, and a tenth of the records come up to
 100 ms late. A workload with `ids` ids keeps about that many rows of state alive, however long it

@@ -1,4 +1,4 @@
-"""What the system says about a process."""
+"""The system's figures about a process."""
 
 from __future__ import annotations
 

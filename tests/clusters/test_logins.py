@@ -41,7 +41,7 @@ class Doors(NamedTuple):
     old: str
     """Where its own certificate has expired."""
     trusted: Path
-    """Who vouches for those that come in at `mutual`."""
+    """The authority that signs for clients of `mutual`."""
     folder: Path
 
     def by_certificate(self, file: Path | None, servers: str = "") -> Settings:

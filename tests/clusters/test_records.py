@@ -35,7 +35,7 @@ def broker(kafka_own_of_module: OwnKafka) -> EmbeddedBroker:
 
 
 def of_bytes(partition: int) -> list[Record]:
-    """Whatever a record may hold, and enough of it to be packed."""
+    """Records with all that a record may hold, and enough of them to be packed."""
     header: Headers = (("h", b"1"), ("h", None), ("", b""), ("ü", bytes(range(256))))
     odd: list[tuple[bytes | None, bytes | None, Headers]] = [
         (b"key", b"value", header),
@@ -54,7 +54,7 @@ def of_bytes(partition: int) -> list[Record]:
 
 
 def of_text(partition: int) -> list[Record]:
-    """What stands in lines: no empty keys and values, and a word of headers for all."""
+    """Records that fit into lines: no empty keys and values, and a word of headers for all."""
     rows = [(b"key", None), (None, b"value"), *((b"%d" % n, b"value %d" % n) for n in range(300))]
     return [record(key, value, BEGUN_MS, (("by", b"hand"),), partition) for key, value in rows]
 

@@ -1,4 +1,4 @@
-"""What a user must be allowed to do, no more than that, and what is said of the rest."""
+"""The rights that a user needs, no more than those, and the sentences about missing ones."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def some_records() -> list[Record]:
 
 
 def assert_everything_works(pipeline: Pipeline) -> None:
-    """What came out of those records, in the cleaned topic and beside it."""
+    """The output for those records, in the cleaned topic and beside it."""
     assert [one.value for one in pipeline.cleaned()] == [(20).to_bytes(8)] * 5
     assert [one.value for one in pipeline.beside("late")] == [TOO_LATE.value]
     assert [one.value for one in pipeline.beside("dead")] == [POISON.value]

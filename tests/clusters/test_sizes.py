@@ -42,7 +42,7 @@ def of_size(size_bytes: int, number: int = 0, *, at_ms: int = BEGUN_MS) -> Recor
 
 
 class Case(NamedTuple):
-    """What all topics take, and what comes."""
+    """The size that all topics take, and the records that come."""
 
     takes_bytes: int
     value_bytes: int
@@ -70,7 +70,7 @@ def test_what_fits_into_the_source_comes_out(
         case.operator, servers=broker.bootstrap_servers, raw={TAKES: str(case.takes_bytes)}
     )
     if is_theirs:
-        # What is written about the state as a whole must fit into a changelog, too.
+        # The rows about the state as a whole must fit into a changelog, too.
         make_topics(pipeline, max(case.takes_bytes, 4_000), outside=case.takes_bytes)
     written = [of_size(case.value_bytes, n) for n in range(case.records)]
     write(pipeline, written)
@@ -111,7 +111,7 @@ def test_what_is_larger_when_unpacked_than_a_topic_takes_is_dead_and_the_rest_go
 ) -> None:
     pipeline = make_pipeline(operator, servers=broker.bootstrap_servers, raw={TAKES: "50000"})
     small, large = [of_size(1_000, n) for n in (0, 1, 3, 4)], of_size(400_000, 2)
-    # What is held leaves when its time has come.
+    # The held records are released when their time has come.
     last = of_size(10, 5, at_ms=BEGUN_MS + 3_600_000)
     write(pipeline, [*small[:2], large, *small[2:], last])
     sidecar = pipeline.start()

@@ -1,6 +1,6 @@
 """Producers of others, each told the same: which records, how they are packed and made to count.
 
-Who writes in a transaction writes all of it once more, and aborts that.
+A transactional writer writes all of it once more, and aborts that.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Target(NamedTuple):
 
 
 Told = Mapping[Manner, Sequence[Record]]
-"""What is written in each manner."""
+"""The records that each manner writes."""
 Write = Callable[[Target, Told], None]
 
 

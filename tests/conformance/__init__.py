@@ -1,1 +1,1 @@
-"""What must come out, record by record, and the runners that compare."""
+"""The expected output, record by record, and the runners that compare."""

@@ -85,7 +85,7 @@ def _disagreements(
 def _through_sidecar(
     vectors: Sequence[Vector], folder: Path, manner: Manner
 ) -> Iterable[tuple[Vector, list[str]]]:
-    """What a sidecar can show, on a broker of our own; what it cannot is said."""
+    """Run the vectors that a sidecar can run on a broker of our own, and list the others."""
     reasons = Counter(reason for vector in vectors if (reason := why_not(vector)) is not None)
     for reason, times in reasons.most_common():
         print(f"{times:4} not for the sidecar: {reason}")
@@ -105,7 +105,7 @@ def _through_sidecar(
 
 def _through_spark(vectors: Sequence[Vector], folder: Path) -> Iterable[tuple[Vector, list[str]]]:
     """The vectors that speak of versioned tables and their joins, in streaming queries."""
-    # Whoever runs the rest may have no Spark.
+    # The rest runs without Spark.
     from tests.conformance.spark import runner  # noqa: PLC0415
     from tests.spark.frames import small_session  # noqa: PLC0415
 

@@ -13,7 +13,7 @@ _AVERAGES_DIGITS = 6
 
 @dataclass
 class Run:
-    """What came out of a vector's input."""
+    """The output for a vector's input."""
 
     outputs: list[dict[str, Any]] = field(default_factory=list)
     """As in the vectors, but for `value`, which is bytes."""
@@ -57,7 +57,7 @@ def _outputs(vector: Vector, run: Run) -> Iterator[str]:
         if want is None or got is None or not _same(want, got):
             place = (want or got or {}).get("after_input")
             yield f"input {place}: expected {want}, got {got}"
-            # What follows a missing or extra output is shifted and would only repeat this.
+            # The outputs behind a missing or extra one are shifted, and would only repeat this.
             return
 
 

@@ -32,7 +32,7 @@ class Concatenate:
     """Values one after the other, a null value as the word."""
 
     def initial(self) -> bytes:
-        """Nothing yet."""
+        """No result yet."""
         return b""
 
     def add(self, aggregate: bytes | None, record: Record) -> bytes:

@@ -33,7 +33,7 @@ def operators_of(vector: Vector) -> Operators:
             suppress = config.get("suppress")
             return [aggregate] if suppress is None else [aggregate, _suppress(suppress)]
         case "stream_table_join":
-            # What the join never lets wait must not move its time: rule D1.
+            # A record that the join never holds does not move its time: rule D1.
             whole = {"filter": {"where": f"{THIS}:is_whole"}}
             return [whole, {"reorder": {"grace": format_duration_ms(config["grace_ms"])}}]
         case other:

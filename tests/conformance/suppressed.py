@@ -20,7 +20,7 @@ ANSWERS = {"emit": "emit-early", "shutdown": "shut-down"}
 
 
 class SuppressedState:
-    """What outlives a batch: the store, and what was measured."""
+    """The store and the measurements, which outlive a batch."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -37,7 +37,7 @@ class SuppressedState:
 
     @property
     def held_bytes(self) -> int:
-        """What they weigh."""
+        """Return the weight of the rows."""
         return 0 if self.operator is None else self.operator.weight
 
     def save(self) -> None:
@@ -87,7 +87,7 @@ class Suppressed:
         self._operator.samples = state.samples
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
-        """What an arrival lets go of."""
+        """Return the records that an arrival releases."""
         changes: list[Change] = []
         for change in self._parent.take(cause, arrival):
             update = change.record._replace(
@@ -111,15 +111,15 @@ class Suppressed:
         return changes
 
     def latest(self, key: bytes) -> Version | None:
-        """Nothing looks up behind suppress in the vectors."""
+        """The vectors look up no table behind suppress."""
         raise NotImplementedError
 
     def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
-        """Nothing looks up behind suppress in the vectors."""
+        """The vectors look up no table behind suppress."""
         raise NotImplementedError
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:
-        """Nothing looks up behind suppress in the vectors."""
+        """The vectors look up no table behind suppress."""
         raise NotImplementedError
 
     def send_old(self, *, force: bool) -> bool:
@@ -127,7 +127,7 @@ class Suppressed:
         return self._parent.send_old(force=force)
 
     def make_readable(self) -> None:
-        """Nothing looks up behind suppress in the vectors."""
+        """The vectors look up no table behind suppress."""
         raise NotImplementedError
 
     def versioned_stores(self) -> list[VersionedStore]:

@@ -52,7 +52,7 @@ INPUTS = {"table": 0, "left": 0, "stream": 1, "right": 1}
 
 
 def run_vector(vector: Vector, batch_size: int) -> list[str]:
-    """What differs from the vector, in words; nothing where it passes."""
+    """Yield the differences from the vector, in words."""
     topology = Topology(vector["config"])
     build = BUILDERS[vector["operator"]]
     run = topology.run
@@ -81,7 +81,7 @@ def run_vector(vector: Vector, batch_size: int) -> list[str]:
 
 
 class Topology:
-    """What a vector describes, built anew for every batch over the same rows."""
+    """The operators of a vector, built anew for every batch over the same rows."""
 
     def __init__(self, config: Vector) -> None:
         self.config = config
@@ -111,7 +111,7 @@ class Topology:
 
 
 def other_results(want: list[Output], got: list[Output]) -> list[str]:
-    """What differs where outputs are no records."""
+    """Yield the differences for outputs that are no records."""
     pairs = zip_longest(want, got)
     return [f"expected {wanted}, got {came}" for wanted, came in pairs if wanted != came]
 
@@ -195,7 +195,7 @@ def join_values(left: bytes | None, right: bytes | None) -> bytes:
 
 
 def before_colon(value: bytes) -> bytes | None:
-    """What stands before the colon, the vectors' foreign key and group."""
+    """Return the text before the colon, the vectors' foreign key and group."""
     head, colon, _ = value.partition(b":")
     return head if colon else None
 

@@ -1,4 +1,4 @@
-"""What can carry a broker here: a Java process always, containers where Docker and images are.
+"""The carriers of a broker: a Java process always, containers where Docker and images are.
 
 HEADRACE_KAFKA is `auto`, `process` (no containers) or `docker` (it is an error if there are none);
 HEADRACE_KAFKA_IMAGE names another image than the official one. `make image-of-kafka` brings one.

@@ -1,4 +1,4 @@
-"""What a test says to a broker: make a topic, write records, read all of them back.
+"""A test's requests to a broker: make a topic, write records, read all of them back.
 
 Synchronous outside, aiokafka inside; each call opens its own connection and closes it, so nothing
 is left behind that a later restart of the broker could disturb.
@@ -105,7 +105,7 @@ class Clients:
         return asyncio.run(self._end_offsets(topic, read_committed=read_committed))
 
     def committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """What a consumer group has committed, by topic and partition."""
+        """Return the offsets that a group has committed, by topic and partition."""
         return asyncio.run(self._committed_offsets(group))
 
     def topics(self) -> set[str]:

@@ -27,7 +27,7 @@ from headrace.services.broker.kraft import Endpoint, Node, as_environment, prope
 from headrace.services.broker.metadata import known_brokers
 from headrace.services.broker.ports import LOOPBACK, free_ports
 
-# Testcontainers' reaper is one more image to pull. What it is for, `sweep` does.
+# Testcontainers' reaper is one more image to pull. `sweep` does its work.
 testcontainers_config.ryuk_disabled = True
 OWNER = "headrace.owner"
 """The label with the number of the process that a container belongs to."""

@@ -84,7 +84,7 @@ def kafka_own_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ow
 
 
 class Broker(Protocol):
-    """What a test can do to a broker, or to one of several, whatever carries it."""
+    """A test can do this to a broker, or to one of several, on any carrier."""
 
     def start(self) -> None:
         """Start it again; returns when it answers."""
@@ -175,7 +175,7 @@ def _own_brokers(folder: Path) -> Iterator[OwnKafka]:
 
 @pytest.fixture
 def image_of_kafka(record_property: Callable[[str, object], None]) -> str:
-    """What a container of Kafka is made of."""
+    """Return the image for a container of Kafka."""
     image = container_image()
     assert image is not None, "a test that needs containers was collected where there are none"
     record_property(RAN_ON, image)

@@ -58,7 +58,7 @@ class ThreadedServer(ABC):
     """Says `_listens` once it does, and ends when `_is_over` is set."""
 
     def __init__(self) -> None:
-        """Nobody listens before `run`."""
+        """The server listens once `run` begins."""
         self._loop = asyncio.new_event_loop()
         self._listens = threading.Event()
         self._is_over = asyncio.Event()

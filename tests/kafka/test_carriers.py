@@ -1,4 +1,4 @@
-"""What a broker must survive, on every carrier that there is here."""
+"""A broker survives these events, on every carrier that there is here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_what_was_acked_survives_a_pause_and_a_kill(kafka_carrier: KafkaCarrier)
     assert broker.bootstrap_servers == servers
     clients.produce(topic, _records(topic, 1_000, 500))
     assert clients.consume_all(topic) == _records(topic, 0, 1_500)
-    # It is told what the test wants it to be told, after a kill as well.
+    # The broker keeps the test's properties, after a kill as well.
     with pytest.raises(MessageSizeTooLargeError):
         clients.produce(topic, [Record(b"k", bytes(200_000), 0, (), topic, 0, None)])
 

@@ -1,4 +1,4 @@
-"""What `docker/compose.yaml` describes, running: raw topics in, cleaned topics out, one killed."""
+"""The services of `docker/compose.yaml`, running: raw topics in, cleaned topics out, one killed."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.fake_java import put_java
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    """What was found is remembered for the life of a process."""
+    """A process remembers the Java that it has found."""
     find_java.cache_clear()
     yield
     find_java.cache_clear()

@@ -1,4 +1,4 @@
-"""What a broker is told, as a file and as an environment."""
+"""A broker's properties, as a file and as an environment."""
 
 from __future__ import annotations
 

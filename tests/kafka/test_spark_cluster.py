@@ -66,7 +66,7 @@ def test_a_job_on_the_cluster_outlives_a_worker(composed: Composed, tmp_path: Pa
     killed, _ = composed.start("spark-worker", environment=QUICKLY)
     (driver,) = composed.start("priced", environment=QUICKLY)
     _wait_for_rows(composed, 1, driver)
-    # What it joins now it joins while the worker dies.
+    # The join goes on while the worker dies.
     _send(composed, shop.chunk(CHUNK))
     killed.get_wrapped_container().kill("SIGKILL")
     _send(composed, shop.chunk(CHUNK))
@@ -83,7 +83,7 @@ def test_a_job_on_the_cluster_outlives_a_worker(composed: Composed, tmp_path: Pa
 
 
 def _table_of_a_second_job(composed: Composed, folder: Path) -> Path:
-    """What another driver, and another executor, have left where all of them see it."""
+    """The files of another driver and another executor, where all of them see it."""
     command = _command_of_the_page()
     (driver,) = composed.start("priced", command=command, environment=QUICKLY)
     container = driver.get_wrapped_container()

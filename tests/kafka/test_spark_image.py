@@ -33,7 +33,7 @@ print(json.dumps({
 
 
 def _run(*words: str) -> str:
-    """What a command says in a container that reaches nobody."""
+    """Return the output of a command in a container without a network."""
     container = owned(DockerContainer(SPARK), network_mode="none").with_command(list(words))
     with container:
         code = container.wait()

@@ -34,7 +34,7 @@ def set_quotas(servers: str, quotas: Mapping[str, int]) -> None:
 
 
 def describe_group(servers: str, group: str, *more: str) -> list[dict[str, str]]:
-    """What `kafka-consumer-groups --describe` prints of a group: a line each, by column."""
+    """Return the lines that `kafka-consumer-groups --describe` prints of a group, by column."""
     words = ["--bootstrap-server", servers, "--describe", "--group", group, *more]
     words += ["--timeout", _WITHIN_MS]
     said = _run(_GROUPS, words)

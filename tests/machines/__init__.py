@@ -1,1 +1,1 @@
-"""What must hold on machines that users have: other Pythons, other libraries, a bare Debian."""
+"""Checks on machines that users have: other Pythons, other libraries, a bare Debian."""

@@ -1,4 +1,4 @@
-"""What an installed headrace does with the extras that it has, and says of those that it lacks.
+"""An installed headrace, with the extras that it has, and its sentences about those that it lacks.
 
 Run by the Python of that environment, in an empty folder: `python alone.py sidecar spark`.
 """
@@ -27,7 +27,7 @@ sink: {topic: clicks.cleaned}
 
 
 def problems(extras: list[str]) -> Iterator[str]:
-    """Whatever is not as it should be with these extras alone."""
+    """Yield the problems with these extras alone."""
     for package in ("headrace.contracts", *(PACKAGES[extra] for extra in extras)):
         yield from _imports(package)
     Path("clicks.yaml").write_text(_PIPELINE, "utf-8")

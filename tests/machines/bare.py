@@ -1,4 +1,4 @@
-"""What the README tells a newcomer, on a Debian 12 that has nothing but make and Python.
+"""README's commands, on a Debian 12 that has nothing but make and Python.
 
 It is debootstrap's smallest Debian with make, python3 and python3-venv, a checkout in it, and one
 of README's two commands. Root installs what it lacks; for everybody else Java and Maven are there.
@@ -45,7 +45,7 @@ class Machine(NamedTuple):
     command: str = "demo"
     has_java: bool = True
     lacks: str = ""
-    """What the last line must name, where the command cannot work."""
+    """The package that the last line must name, where the command cannot work."""
 
 
 MACHINES = {

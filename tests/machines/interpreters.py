@@ -27,7 +27,7 @@ class Interpreter(NamedTuple):
 
     @property
     def minor(self) -> tuple[int, int]:
-        """What decides about libraries and types."""
+        """The version decides about libraries and types."""
         return self.version[:2]
 
 

@@ -82,7 +82,7 @@ def run_libraries(arguments: list[str]) -> bool:
 
 
 def lowest(requirements: list[str]) -> Iterator[str]:
-    """What each range begins with, as constraints for pip."""
+    """Return the lowest version of each range, as constraints for pip."""
     for text in requirements:
         requirement = Requirement(text)
         for bound in requirement.specifier:
@@ -135,7 +135,7 @@ def _commands(
         shutil.copy(ROOT / "pyproject.toml", folder)
         # The tests' own clients of Kafka are the sidecar's.
         yield "tools", [*install, _asked(wheel, *{*case.extras, "sidecar"}), *tools]
-        # What libraries warn each other of in other versions is none of our business.
+        # Warnings between other versions of libraries are not ours.
         options = ["-n", "auto", "--dist", "loadfile", "--override-ini", "filterwarnings=default"]
         yield "tests", [python, "-m", "pytest", *options, *_OF_THE_CHECKOUT, *case.tests]
 

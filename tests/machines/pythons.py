@@ -20,7 +20,7 @@ _HEAD = ("Python", "whose", "lint", "types", "tests")
 
 
 class Ran(NamedTuple):
-    """What was run on a Python."""
+    """The steps that ran on a Python."""
 
     interpreter: Interpreter
     steps: dict[str, Step]

@@ -1,4 +1,4 @@
-"""What the runs on other machines are made of."""
+"""The parts of the runs on other machines."""
 
 from __future__ import annotations
 

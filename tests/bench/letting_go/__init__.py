@@ -1,1 +1,1 @@
-"""What a Spark job holds while it reads a week that waits for it."""
+"""The number of records that a Spark job holds while it reads a backlog of a week."""

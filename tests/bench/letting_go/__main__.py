@@ -34,7 +34,7 @@ _WITHIN_S = 3_600.0
 
 
 class Page(NamedTuple):
-    """What the driver's page says, by series."""
+    """Read the driver's metrics, by series."""
 
     text: str
 
@@ -77,7 +77,7 @@ def main() -> int:
 
 
 def _watch(driver: Driver, port: int, records: int) -> list[Seen]:
-    """What the job was seen at, until it has read and let go of all."""
+    """Watch the job until it has read and released all records."""
     seen: list[Seen] = []
     began_at_s = time.monotonic()
     while time.monotonic() < began_at_s + _WITHIN_S:

@@ -1,4 +1,4 @@
-"""What was seen, as a table and as a picture: how much was held when so much was read."""
+"""Draw the records held against the records read, as a table and as a picture."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What many partitions with few records each cost, beside Kafka Streams."""
+"""The cost of many partitions with few records each, beside Kafka Streams."""

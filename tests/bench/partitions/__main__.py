@@ -25,7 +25,7 @@ _PARTITIONS = (4, 64, 256)
 
 
 class Options(NamedTuple):
-    """What is run, and for how long."""
+    """The contestants and the length of a run."""
 
     partitions: list[int]
     peers: list[str]

@@ -35,7 +35,7 @@ class Heat(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What was seen of it."""
+    """The load as the reader saw it."""
 
     worker_cores: float
     broker_cores: float

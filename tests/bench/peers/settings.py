@@ -1,4 +1,4 @@
-"""What a worker in Python is told by the race: variables of the environment, as in Race.java."""
+"""The race's instructions for a worker in Python: variables of the environment, as in Race.java."""
 
 from __future__ import annotations
 

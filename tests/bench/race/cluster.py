@@ -1,4 +1,4 @@
-"""What the race asks of the broker, apart from records."""
+"""The race's requests to the broker, apart from records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes part, in which operators, and how each is started."""
+"""The contestants: their operators, and how each is started."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _STEPS = {
 
 
 def pipeline_text(operator: str, *, group: str, source: str, sink: str) -> str:
-    """What a user of headrace writes for an operator."""
+    """The line of YAML that a user of headrace writes for an operator."""
     operators = _STEPS[operator]
     return _PIPELINE.format(group=group, source=source, sink=sink, operators=operators)
 

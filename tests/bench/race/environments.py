@@ -1,4 +1,4 @@
-"""What the peers need: jars, classes, a Python environment. Made once, and kept in the cache.
+"""The peers' needs: jars, classes, a Python environment. Made once, and kept in the cache.
 
 A folder's name is the hash of what it is made from, so whatever changes is made anew.
 """

@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """What several rounds gave."""
+    """The figures of several rounds."""
 
     median: float
     least: float
@@ -57,7 +57,7 @@ Label = tuple[str, str, str, int | str]
 
 
 def figures(label: Label, watched: Watched, outcome: Outcome) -> Figures:
-    """What a run comes to: everything after the first commit that was seen."""
+    """The figures of a run, from its first commit on."""
     samples = watched.samples
     last = samples[-1]
     first = next(sample for sample in samples if sample.committed > 0)

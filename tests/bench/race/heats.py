@@ -73,7 +73,7 @@ class Track:
         return figures(label, watched, outcome)
 
     def job(self, heat: Heat, commit_interval_ms: int) -> Job:
-        """What a contestant is told for a run over a topic of its own."""
+        """The instructions for a contestant's run over a topic of its own."""
         group = self._topic(heat.name)
         job = Job(
             operator=heat.operator,

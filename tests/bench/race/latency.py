@@ -58,7 +58,7 @@ async def latency(
         _reader(cluster, job.sink) as reader,
         running(contestant.command(job), job.log) as process,
     ):
-        # Nothing may wait for the contestant when the measuring begins.
+        # The contestant has no backlog when the measuring begins.
         await pour(_one_a_partition(), job.source, cluster.bootstrap_servers)
         await asyncio.wait_for(_first(reader, process, job.log), _FIRST_S)
         async with _writing(cluster, job.source, records_per_second):

@@ -53,7 +53,7 @@ def load() -> str:
 async def at_rest() -> None:
     """Wait until the machine does next to nothing, or give up: others may be at work on it.
 
-    Whoever ran before leaves the broker topics to delete and changelogs to compact.
+    An earlier contestant leaves the broker topics to delete and changelogs to compact.
     """
     busy = busy_shares()
     next(busy)
@@ -68,7 +68,7 @@ def busy_shares(stat: Path = _STAT) -> Iterator[float]:
     before = [0, 0]
     while True:
         ticks = [int(each) for each in stat.read_text("utf-8").split("\n", 1)[0].split()[1:]]
-        # What it waits for disks stands behind what it waits for nothing.
+        # The time waiting for disks stands behind the idle time.
         now = [sum(ticks), sum(ticks[3:5])]
         passed, idle = (one - other for one, other in zip(now, before, strict=True))
         before = now

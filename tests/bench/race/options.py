@@ -1,4 +1,4 @@
-"""What the command line says."""
+"""The options of the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVENTS = ("copy", *OPERATORS, LATENCY, RESTORE)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is raced, who takes part, and how long."""
+    """The operators, the contestants, and the length of the race."""
 
     command: str
     only: list[str]

@@ -1,4 +1,4 @@
-"""What came out: read to the end, and boiled down to what can be compared.
+"""The output, read to the end, and reduced to numbers that can be compared.
 
 A record counts with its key, value and timestamp. The checksum does not depend on order or
 partition; the sequence of each partition is kept beside it, for operators that promise an order.
@@ -86,7 +86,7 @@ class Disagreement(Exception):
 
 
 class Fingerprint(NamedTuple):
-    """What two outcomes must share."""
+    """The numbers that two outcomes must share."""
 
     records: int
     checksum: int
@@ -95,7 +95,7 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(outcome: Outcome, *, ordered: bool) -> Fingerprint:
-    """What of an outcome counts."""
+    """The numbers of an outcome that count."""
     return Fingerprint(outcome.count, outcome.checksum, outcome.order if ordered else None)
 
 

@@ -1,8 +1,8 @@
 """How long it takes to have the state again after its folder is gone.
 
 A contestant deduplicates records that are all new, and is stopped. Then he is started twice more,
-each time with a few new records waiting: once with his state, and once without. What the second
-takes longer, from the start until those are committed, is the restore.
+each time with a few new records waiting: once with his state, and once without. The second takes
+longer from its start until those are committed; the difference is the restore.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VALUE = b"x" * 100
 
 
 class Restore(NamedTuple):
-    """What having the state again took."""
+    """The cost of restoring the state."""
 
     contestant: str
     rows: int

@@ -46,7 +46,7 @@ def write_results(results: Results, file: Path) -> None:
 
 
 def read_results(file: Path) -> Results:
-    """What `write_results` wrote."""
+    """Read the page that `write_results` wrote."""
     written: dict[str, Any] = json.loads(file.read_text("utf-8"))
     return Results(
         Circumstances(**written["circumstances"]),

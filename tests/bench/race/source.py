@@ -44,7 +44,7 @@ class Source(NamedTuple):
 
     @property
     def records_with_last(self) -> int:
-        """What stands in the topic."""
+        """The contents of the topic."""
         return self.records + PARTITIONS
 
 

@@ -1,4 +1,4 @@
-"""The race works, and what headrace writes in it is what the oracles say. Nothing is timed here."""
+"""The race works, and headrace writes the records that the oracles predict. No test is timed."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_the_chart_is_an_image_with_a_bar_for_each_row() -> None:
     samples = [Sample(float(at), float(at), 4 * at, _ends(4 * at)) for at in (1, 2, 3)]
     run = figures(("bare", "copy", "exactly-once", 0), Watched(samples, 1), Outcome())
     drawn = race_chart(list(rows([run, run._replace(contestant="headrace")])))
-    # What is parsed here was made here.
+    # This test parses only its own output.
     assert len(minidom.parseString(drawn).getElementsByTagName("rect")) == 2  # noqa: S318
 
 

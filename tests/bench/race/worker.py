@@ -1,10 +1,10 @@
 """Starts one contestant as a process, watches it from outside, and ends it.
 
-Nobody is asked how fast he was. Every few milliseconds the race notes how much CPU time the process
-has used (all its threads, from the kernel), how far its group has committed, and where its output
-ends. So what counts is the same for all: from the first commit that is seen to the last one for CPU
-time, and to the last record of the output for time on the wall. What comes before the first commit
-is start-up, and reported apart.
+No contestant times itself. Every few milliseconds the race notes how much CPU time the process has
+used (all its threads, from the kernel), how far its group has committed, and where its output ends.
+So what counts is the same for all: from the first commit that is seen to the last one for CPU time,
+and to the last record of the output for time on the wall. The time before the first commit is
+start-up, and is reported apart.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Command(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What was seen at one moment."""
+    """A worker at one moment."""
 
     seconds: float
     """Since the process was started."""

@@ -44,7 +44,7 @@ CONTESTANTS: dict[str, tuple[Start, str]] = {
 
 
 class Figures(NamedTuple):
-    """What came of one contestant; times in seconds."""
+    """The results of one contestant; times in seconds."""
 
     name: str
     quiet_s: float

@@ -1,4 +1,4 @@
-"""Who is measured: headrace under either guarantee, and stock Faust."""
+"""The contestants: headrace under either guarantee, and stock Faust."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Contest:
 
     @property
     def source(self) -> str:
-        """What it reads."""
+        """The topic that it reads."""
         return f"{self.name}.raw"
 
     @property
     def sink(self) -> str:
-        """What it writes."""
+        """The topic that it writes."""
         return f"{self.name}.cleaned"
 
 
@@ -119,7 +119,7 @@ def _start(
 
 
 def partitions_of(worker: Worker, source: str) -> set[int]:
-    """What a worker of either kind has now."""
+    """The partitions that a worker of either kind has now."""
     if any("the group has shared out" in line for line in worker.lines):
         found: set[int] = set()
         for line in worker.lines:

@@ -1,4 +1,4 @@
-"""What goes in and what comes out: 240 records a second, and when each of them could be read."""
+"""The traffic: 240 records a second go in, and each is noted when it can be read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Traffic:
     """Records that are new all the time, and their arrivals at the other end."""
 
     def __init__(self, servers: str, source: str, sink: str) -> None:
-        """Nothing flows before `flowing`."""
+        """The traffic begins with `flowing`."""
         self.arrivals: dict[int, list[float]] = defaultdict(list)
         """When the records of each partition could be read, by a clock that tells the time."""
         self.counts: dict[bytes, int] = defaultdict(int)

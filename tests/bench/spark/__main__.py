@@ -37,7 +37,7 @@ _MIB = 1 << 20
 _BROKER_MIB = 512
 STREAMS = ("at_least_once", "exactly_once_v2")
 _ELSE = frozenset({"stream-stream", "duplicates"})
-"""Who makes other rows, since Spark has no such operator; measured with the small size."""
+"""Contestants that make other rows, since Spark has no such operator; small sizes only."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What was measured, as a table and as a picture."""
+"""The measurements, as a table and as a picture."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Run(NamedTuple):
 
     @property
     def facts_per_cpu_second(self) -> float:
-        """What counts; the versions come on top."""
+        """The time that counts; the versions come on top."""
         return self.facts / self.cpu_seconds
 
 
@@ -78,7 +78,7 @@ def report(runs: Sequence[Run], loads: Iterable[str]) -> str:
 
 
 def _more(runs: Sequence[Run]) -> list[str]:
-    """What more facts cost, of those who were measured with several sizes."""
+    """The cost of more facts, for contestants that ran with several sizes."""
     sizes = sorted({run.facts for run in runs})
     measured = {(run.who, run.facts): run.cpu_seconds for run in runs}
     both = [who for who in TITLES if all((who, facts) in measured for facts in sizes[-2:])]

@@ -1,4 +1,4 @@
-"""What is joined: versions of prices, and facts that look them up, as two Kafka topics.
+"""The input: versions of prices, and facts that look them up, as two Kafka topics.
 
 Both stand in the order of their times, over the same span; the one has even milliseconds and the
 other odd ones, so that nobody has to decide who goes first. So the right result is the same for
@@ -46,7 +46,7 @@ class Size(NamedTuple):
 
 
 class Digest(NamedTuple):
-    """What two results must share: how many rows, and a sum that does not depend on their order."""
+    """The numbers that two results must share: their rows, and a sum that no order changes."""
 
     rows: int
     checksum: int

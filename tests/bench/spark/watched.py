@@ -24,7 +24,7 @@ _TAIL_LINES = 30
 
 
 class Watched(NamedTuple):
-    """What a contestant took."""
+    """The time and memory of a contestant."""
 
     seconds: float
     cpu_seconds: dict[str, float]

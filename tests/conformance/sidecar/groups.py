@@ -24,7 +24,7 @@ OFFSET_HEADER = "conformance.offset"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one partition of the source takes of a vector."""
+    """The part of a vector that goes to one partition of the source."""
 
     vector: Vector
     places: Sequence[int]
@@ -52,7 +52,7 @@ class Group:
     topic_characters: int | None
     """How long the source's name must be, where bytes are counted and it counts with them."""
     header: str | None
-    """What every record says about itself."""
+    """The headers that every record has."""
     shares: list[Share] = field(default_factory=list)
     """By partition."""
 

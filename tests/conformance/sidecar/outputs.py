@@ -1,4 +1,4 @@
-"""What stands in one partition of the cleaned topic, against what a vector wants there."""
+"""One partition of the cleaned topic, against the output that a vector wants there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance.vectors import bytes_of
 
 
 class Cleaned(NamedTuple):
-    """What is compared of a record: every byte, but for the order of headers."""
+    """The compared parts of a record: every byte, but for the order of headers."""
 
     key: bytes | None
     value: bytes | None
@@ -35,7 +35,7 @@ def disagreements(share: Share, cleaned: Sequence[Record]) -> Iterator[str]:
 def _wanted(share: Share) -> list[dict[str, Any]]:
     """The outputs that this partition's records cause.
 
-    What a record causes at which the service fails is not there: it is committed up to that record.
+    A record at which the service fails has no output: it commits up to that record.
     """
     end = (share.vector.get("error") or {}).get("after_input", len(share.vector["input"]))
     places = {place for place in share.places if place < end}

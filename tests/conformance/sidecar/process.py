@@ -75,7 +75,7 @@ class Sidecar:
 
 
 def _run(file: str, log: str, environment: Mapping[str, str], believes_offsets: bool) -> None:  # noqa: FBT001
-    """What the forked process does."""
+    """Run in the forked process."""
     written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
         os.dup2(written, stream)

@@ -75,7 +75,7 @@ def _plain(record: Record) -> tuple[int | None, Record]:
 
 
 def _joined(vector: Vector, released: dict[int, list[Record]]) -> list[str]:
-    """What differs behind the join; what never waits goes to it as it comes."""
+    """Yield the differences behind the join; a record that never waits goes to it as it comes."""
     config = vector["config"] | {"grace_ms": None}
     topology = Topology(config)
     BUILDERS["stream_table_join"](topology, config)

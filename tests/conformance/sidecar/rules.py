@@ -17,7 +17,7 @@ _ELSEWHERE = {
 
 
 def why_not(vector: Vector) -> str | None:
-    """What a vector has that is not for the sidecar, None where there is nothing."""
+    """Return the part of a vector that is not for the sidecar, None if all of it is."""
     operator = vector["operator"]
     if operator == "stream_table_join":
         return _why_no_release_order(vector)

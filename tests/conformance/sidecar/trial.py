@@ -193,7 +193,7 @@ class Trial:
             raise TrialError(message)
 
     async def _cleaned(self, broker: Broker, spec: PipelineSpec) -> list[list[Record]]:
-        """What the cleaned topic has, by partition, once no transaction is open any more."""
+        """Read the cleaned topic, by partition, once no transaction is open any more."""
         dead = await _ends(broker, spec.dead.topic)
         if dead:
             message = f"records went dead, and a vector has none that cannot be read: {dead}"

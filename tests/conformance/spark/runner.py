@@ -56,7 +56,7 @@ class _SpreadVectors(Spread):
 def run_vectors(
     spark: SparkSession, vectors: Sequence[Vector], folder: Path, cuts: Sequence[int] = CUTS
 ) -> list[list[str]]:
-    """What differs from each vector, in words."""
+    """Return the differences from each vector, in words."""
     found: list[list[str]] = [[] for _ in vectors]
     topologies: dict[int, Topology] = {}
     for number, vector in enumerate(vectors):
@@ -162,7 +162,7 @@ def _expires(vector: Vector) -> bool:
 
 
 def _other_outputs(vector: Vector, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What differs; outputs of one cause are in no order between keys, which live apart."""
+    """Yield the differences; outputs of one cause have no order between keys, which live apart."""
     run = Run()
     outputs = [_output(vector, row) for row in rows if row["verdict"] == CHANGED]
     run.outputs = sorted(outputs, key=_place)

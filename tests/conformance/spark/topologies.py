@@ -1,4 +1,4 @@
-"""What a vector describes, as a topology of the Spark operators."""
+"""A vector as a topology of the Spark operators."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class SuppressStep:
 
 
 class _KeptSuppressed(SuppressedState):
-    """What suppress remembers, in one row of the task."""
+    """The memory of a suppress, in one row of the task."""
 
     ROW = "suppressed"
 
@@ -150,7 +150,7 @@ class _Calls(Running):
 
 @dataclass(frozen=True)
 class PassStep:
-    """What becomes of a stream beside a global table that joins nothing: it passes."""
+    """A stream beside a global table that joins nothing passes."""
 
     name: str
     stream: int

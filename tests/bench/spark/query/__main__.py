@@ -39,7 +39,7 @@ BATCH_FACTS = 1_000_000
 
 
 class Bench:
-    """What a contestant is given."""
+    """The input of a contestant."""
 
     def __init__(self, spark: SparkSession, size: Size, servers: str, folder: Path) -> None:
         """`folder` is for the checkpoint and for what comes out."""
