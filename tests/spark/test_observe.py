@@ -146,7 +146,7 @@ def test_the_log_says_who_holds_records_back_if_it_lasts(
 @pytest.mark.parametrize(
     ("told", "said"),
     [
-        ([(PLACES[0], 5), (PLACES[1], None)], "of which nothing was told yet"),
+        ([(PLACES[0], 5), (PLACES[1], None)], "of which no progress was seen yet"),
         (
             [(PLACES[0], 5), (PLACES[1], -1)],
             "of `orders.cleaned`, which has nothing yet",
