@@ -56,7 +56,10 @@ class ScenarioItem(pytest.Item):
 
     def runtest(self) -> None:
         """Check the table."""
-        wrong = _testing("scenarios").problems(self._scenario)
+        try:
+            wrong = _testing("scenarios").problems(self._scenario)
+        except import_module("headrace.contracts.errors").HeadraceError as error:
+            raise NotTrueError(str(error)) from error
         if wrong:
             raise NotTrueError("\n".join(wrong))
 

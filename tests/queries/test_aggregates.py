@@ -80,6 +80,7 @@ def read(texts: list[str | None]) -> list[Any]:
     ]
 
 
+@example([(b"r1", ("a", Decimal(1), None, None)), (b"r2", ("a", Decimal(1), None, None))])
 @example([(b"r1", ("a", MANY_DIGITS, None, None)), (b"r2", ("a", Decimal("0.01"), None, None))])
 @given(changes)
 def test_a_group_is_what_its_rows_are(changes: list[tuple[bytes, Row | None]]) -> None:

@@ -158,18 +158,20 @@ def differences(session: SparkSession, expressions: Sequence[str], some: list[st
     kinds = {field.name: field.dataType for field in schema.fields}
     taken = [read(row.encode(), schema) for row in some]
     answers = {text: found for text in expressions if (found := _answers(text, kinds, taken))}
+    assert len(answers) > len(expressions) * 0.9, "most expressions are refused"
     frame = session.createDataFrame(list(enumerate(some)), "id INT, value STRING")
     frame = frame.withColumn("v", F.from_json("value", schema)).select("id", "v.*").cache()
     return list(_compared(frame, answers, some))
 
 
+REFUSED = "only Spark knows"
 Answers = tuple[spark.DataType, list[str | None]]
 
 
 def _answers(
     text: str, kinds: dict[str, spark.DataType], taken: list[dict[str, Any]]
 ) -> Answers | None:
-    """The type and the JSON of each row, None for one without an answer; None if refused."""
+    """The type and the JSON of each row, None for one without an answer; None if all is refused."""
     try:
         typed = Compiler(kinds, text).named(f"{text} AS x").typed
     except SparkNeeded:
@@ -181,14 +183,14 @@ def _answers(
         except NoAnswer:
             found.append(None)
         except SparkNeeded:
-            return None
+            found.append(REFUSED)
     return typed.kind, found
 
 
 def _compared(frame: Any, answers: dict[str, Answers], some: list[str]) -> Iterator[str]:
     columns = {}
     for number, (text, (_, found)) in enumerate(answers.items()):
-        known = [at for at, each in enumerate(found) if each is not None]
+        known = [at for at, each in enumerate(found) if each not in {None, REFUSED}]
         chosen = F.when(F.col("id").isin(known), F.expr(text))
         columns[f"x{number}"] = F.to_json(F.struct(chosen.alias("x")), _JSON)
         kind = frame.select(F.expr(text).alias("x")).schema["x"].dataType
@@ -197,7 +199,7 @@ def _compared(frame: Any, answers: dict[str, Answers], some: list[str]) -> Itera
     for row in frame.select("id", *(each.alias(n) for n, each in columns.items())).collect():
         for number, (text, (kind, found)) in enumerate(answers.items()):
             ours = found[row["id"]]
-            if ours is not None and not _alike(kind, ours, row[f"x{number}"]):
+            if ours not in {None, REFUSED} and not _alike(kind, ours, row[f"x{number}"]):
                 yield f"{text} is {ours} here, and {row[f'x{number}']}, of {some[row['id']]}"
     for text, (_, found) in answers.items():
         if None in found:

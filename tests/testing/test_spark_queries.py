@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ import headrace as hr
 from headrace.contracts.errors import HeadraceError, JobInvalid, ScenarioInvalid, SparkNeeded
 from headrace.spark_jobs.queries.described import Query
 from headrace.testing import Event, check, check_any_cut, load_query, run, shown
+from headrace.testing.queries.job import Job
 
 PRICES = hr.table("prices.cleaned", "price_cents BIGINT", retention="30d")
 ORDERS = hr.stream("orders.cleaned", "order_id STRING, quantity BIGINT")
@@ -46,6 +48,7 @@ def test_a_table_of_records_and_events_is_checked() -> None:
     assert [letter.detail for letter in result.dead] == [
         "the value cannot be read as the schema says"
     ]
+    assert (result.dead[0].record.topic, result.dead[0].record.offset) == ("orders.cleaned", 3)
     assert result.held == 0
     assert result.latest["p"] == {"key": "p", "order_id": "c", "total_cents": 5}
     with pytest.raises(AssertionError, match=r"expected  p@2s=[^\n]*11}\n    left      p@2s="):
@@ -102,6 +105,94 @@ def test_no_cut_and_no_crash_changes_a_row(drawn: list[tuple[str, str, int, int]
     result = check_any_cut(PRICED, [*records, Event("idle")], partitions=2, seeds=range(4))
     orders = sum(topic == "orders.cleaned" for topic, *_ in drawn)
     assert (len(result.rows), result.held) == (orders, 0)
+
+
+def test_a_crash_takes_again_what_was_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[list[str]] = []
+    take = Job.take
+
+    def take_and_note(job: Job, records: Any, told: Any = ()) -> Any:
+        taken.append([record.value.decode() for _, record in records])
+        return take(job, records, told)
+
+    monkeypatch.setattr(Job, "take", take_and_note)
+    counted = BOUGHT.group_by("customer").agg(hr.count())
+    a, b = '{"customer":"a"}', '{"customer":"b"}'
+    records: list[Any] = [
+        {"key": "1", "value": a},
+        Event("commit"),
+        {"key": "2", "value": b},
+        Event("crash"),
+    ]
+    result = run(counted, [*records, Event("crash"), {"key": "3", "value": a}])
+    assert taken == [[a], [b], [b], [b], [a]]
+    assert shown(result.rows)[-1] == 'a@0ms={"customer":"a","count":2}'
+
+
+def test_a_filtered_row_of_a_stream_is_not_there_and_of_a_table_deleted() -> None:
+    few = ORDERS.filter("quantity > 1").join_as_of(PRICES, how="left").filter("price_cents < 9")
+    table = """
+    # topic         key  time  value              -> leaves
+    prices.cleaned  p    1s    {"price_cents":5}  ->
+    orders.cleaned  p    2s    {"quantity":1}     ->
+    orders.cleaned  p    2s    {"quantity":2}     ->
+    orders.cleaned  q    2s    {"quantity":2}     ->
+    (idle)  -> p@2s={"order_id":null,"quantity":2,"price_cents":5}
+    """
+    check(few, table)
+    cheap = BOUGHT.filter("cents < 9").select("cents")
+    table = """
+    # key  time  value                        -> leaves
+    a      1s    {"customer":"c","cents":5}   -> a@1s={"cents":5}
+    a      2s    {"customer":"c","cents":10}  -> a@2s=null
+    """
+    check(cheap, table)
+
+
+@pytest.mark.parametrize(
+    ("expression", "answer"),
+    [
+        ("CAST(1.005 AS DECIMAL(4, 2))", "1.01"),
+        ("CAST(-1.005 AS DECIMAL(4, 2))", "-1.01"),
+        ("1.10 * 2", "2.20"),
+        ("1 / 3", "0.3333333333333333"),
+        ("1.00 / 3", "0.333333"),
+        ("-7 div 2", "-3"),
+        ("-7 % 3", "-1"),
+        ("2 + 3.5", "5.5"),
+        ("1e0 + 1e7", "1.0000001E7"),
+        ("CAST(1e7 AS STRING)", '"1.0E7"'),
+        ("CAST('12' AS BIGINT) = 12", "true"),
+        ("TRY_CAST('x' AS INT)", "null"),
+        ("CAST(1.25e0 AS DECIMAL(4, 1))", "1.3"),
+        ("TRY_CAST('1e300' AS DECIMAL(8, 2))", "null"),
+        ("TRY_CAST(999.95 AS DECIMAL(4, 1))", "null"),
+        ("NULL AND false", "false"),
+        ("NULL OR 1 > 2", "null"),
+        ("1 IN (2, NULL)", "null"),
+        ("'b' > 'a' AND NOT 'é' < 'z'", "true"),
+        ("CASE WHEN false THEN 1 ELSE 2.5 END", "2.5"),
+        ("substring('abcd', -3, 2)", '"bc"'),
+        ("'a_c' LIKE 'a%'", "true"),
+        ("date_trunc('DAY', time)", '"1970-01-01T00:00:00.000000Z"'),
+        ("concat('a', NULL)", "null"),
+        ("coalesce(NULL, 1) <=> nullif(1, 1)", "false"),
+    ],
+)
+def test_expressions_have_the_answers_of_spark(expression: str, answer: str) -> None:
+    query = BOUGHT.select(f"{expression} AS x")
+    (row,) = run(query, '# key time value\na 5h {"cents":1}').rows
+    assert row.value == f'{{"x":{answer}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["2147483647 + cents", "cents / 0", "cents % 0", "CAST('x' AS INT)", "CAST(300 AS TINYINT)"],
+)
+def test_an_expression_may_have_no_answer(expression: str) -> None:
+    numbers = hr.table("numbers", "cents INT", pipeline=None)
+    result = run(numbers.select(f"{expression} AS x"), '# key time value\na 1s {"cents":1}')
+    assert (result.rows, bool(result.failure)) == ((), True)
 
 
 def test_an_expression_without_an_answer_stops_it() -> None:

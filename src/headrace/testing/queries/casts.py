@@ -34,9 +34,11 @@ class NoAnswer(Exception):
 
 def fitting_decimal(number: Decimal, kind: spark.DecimalType) -> Decimal:
     """Round a number to the scale of a type; NoAnswer if it has too many digits then."""
-    rounded = number.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP, EXACT)
-    digits = len(rounded.as_tuple().digits) if rounded else 0
-    if digits > kind.precision:
+    fits = not number or number.adjusted() < kind.precision - kind.scale
+    if fits:
+        rounded = number.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP, EXACT)
+        fits = not rounded or len(rounded.as_tuple().digits) <= kind.precision
+    if not fits:
         message = f"{number} does not fit a {kind.simpleString().upper()}"
         raise NoAnswer(message)
     # Spark has no zero with a sign.
@@ -94,7 +96,16 @@ def _to_decimal(source: spark.DataType, target: spark.DecimalType) -> Cast | Non
         return lambda number: fitting_decimal(Decimal(number), target)
     if isinstance(source, spark.StringType):
         return lambda text: fitting_decimal(_parsed(text, _NUMBER, Decimal), target)
+    if isinstance(source, spark.DoubleType):
+        return lambda number: fitting_decimal(_written(number), target)
     return None
+
+
+def _written(number: float) -> Decimal:
+    if not isfinite(number):
+        message = f"only Spark knows which decimal {double_text(number)} is"
+        raise SparkNeeded(message)
+    return Decimal(repr(number))
 
 
 def _to_double(source: spark.DataType) -> Cast | None:

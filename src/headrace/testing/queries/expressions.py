@@ -53,7 +53,7 @@ _ARITHMETIC: Mapping[Any, str] = {
     exp.Div: "/",
     exp.IntDiv: "div",
 } | {exp.Mod: "%"}
-_MARKS = {"typed", "safe", "_type", "big_int", "nested", "ignore_nulls"}
+_MARKS = {"is_string", "typed", "safe", "_type", "big_int", "nested", "ignore_nulls"}
 """Arguments by which sqlglot tells dialects apart, and that say nothing in Spark's own."""
 
 

@@ -53,7 +53,7 @@ def _concat(node: Any, compile_it: Compile) -> Typed | None:
         # Two texts side by side, as in 'it''s', are one text in some versions of Spark.
         return None
     parts = [compile_it(each) for each in node.expressions or [node.this, node.expression]]
-    if not all(isinstance(each.kind, spark.StringType) for each in parts):
+    if not all(isinstance(each.kind, (spark.StringType, spark.NullType)) for each in parts):
         return None
 
     def joined(row: Row) -> str | None:

@@ -143,14 +143,9 @@ class Job:
     ) -> list[Out]:
         """Take the records of a micro-batch, and progress; return what leaves, in order.
 
-        NoAnswer says which expression has no answer; the state is then as it was.
+        NoAnswer says which expression has no answer; nothing goes on behind it.
         """
-        before = self.state()
-        try:
-            return list(self._take(records, told))
-        except BaseException:
-            self.go_back(before)
-            raise
+        return list(self._take(records, told))
 
     def _take(
         self, records: Sequence[tuple[int, Record]], told: Iterable[tuple[Place, ProgressRow]]
