@@ -1,1 +1,1 @@
-"""What shows that headrace keeps its promises."""
+"""Tests of headrace's promises."""

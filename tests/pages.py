@@ -16,7 +16,7 @@ _FILE_NAME = re.compile(r"# ([\w-]+\.(?:yaml|py))")
 
 
 def blocks(page: str, language: str, *marks: str) -> list[str]:
-    """What stands between a page's fences in a language; with marks only what has one of them.
+    """Return the blocks of a page in a language; with marks, those that have one of them.
 
     The mark `runnable` is of commands that run anywhere, `broker` of what needs a broker.
     """

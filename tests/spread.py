@@ -16,7 +16,7 @@ from headrace.services.runtime.machine.machine_memory import memory_of_machine_b
 _PROCESSES_A_CORE = 2
 """A test waits for a broker or for Spark a third of its time; another one runs meanwhile."""
 _MEMORY_BYTES = 2 << 30
-"""What a process may take, with its Spark and its brokers."""
+"""The memory that a process may take, with its Spark and its brokers."""
 _SESSIONS = 2
 """In how many processes tests share a session: a start and warm Java code cost a minute each."""
 _ASKS_FOR_SESSION = "spark: SparkSession"

@@ -98,7 +98,7 @@ def named_by(file: Path) -> frozenset[str]:
 
 @cache
 def project() -> dict[str, Any]:
-    """What pyproject.toml says."""
+    """Read pyproject.toml."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 

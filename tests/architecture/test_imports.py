@@ -1,4 +1,4 @@
-"""Who may import whom: import-linter for our folders, a list of what may be for libraries."""
+"""Import rules: import-linter checks our folders, and a list here names the allowed libraries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.architecture.source import (
 
 PYDANTIC = {"pydantic", "pydantic_core"}
 BARE = PYDANTIC | {"cyclopts", "orjson", "rich", "yaml"}
-"""What comes without any extra."""
+"""Libraries that come without any extra."""
 OURS = {"headrace", "tests"}
 PURE = (
     "headrace.contracts",

@@ -86,7 +86,7 @@ def test_every_module_is_imported_by_another() -> None:
     dead = [
         path_of(file)
         for file in _everything()
-        # What is public is imported by others.
+        # Other modules import each public name.
         if not path_of(file).startswith("src/")
         and file.name not in {"__init__.py", "__main__.py", "conftest.py"}
         and not file.name.startswith("test_")

@@ -1,4 +1,4 @@
-"""What is published: everything that is needed, and nothing else."""
+"""The wheel has everything that is needed, and nothing else."""
 
 from __future__ import annotations
 

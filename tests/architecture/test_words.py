@@ -118,7 +118,7 @@ def _names(file: Path) -> Iterator[str]:
 
 
 def _messages(file: Path) -> Iterator[str]:
-    """What a program may say: its texts, but for what explains it to its readers."""
+    """Yield the texts of a program that a user may see; docstrings are left out."""
     tree = tree_of(file)
     explained = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

@@ -126,7 +126,7 @@ def field(record: Record, name: str) -> Any:
 
 
 class Demo(NamedTuple):
-    """What came of a demonstration."""
+    """The output of a demonstration."""
 
     printed: str
     page: Path

@@ -32,7 +32,7 @@ def run(name: str, *records: tuple[bytes, bytes, int]) -> Step:
 
 
 def values(step: Step) -> list[bytes | None]:
-    """What left for the cleaned topic."""
+    """Return the records for the cleaned topic."""
     return [record.value for record in step.forwarded.records]
 
 

@@ -1,4 +1,4 @@
-"""What `headrace inspect` says of state that the operators wrote."""
+"""`headrace inspect` shows state that the operators wrote."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ sink: {topic: clicks.cleaned}
 
 
 def problem(tmp_path: Path, content: bytes | str) -> str:
-    """What is said about a file with this content, without the folder's name."""
+    """Return the sentences about a file with this content, without the folder's name."""
     file = tmp_path / "clicks.yaml"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(PipelineInvalid) as error:

@@ -19,7 +19,7 @@ _NO_FIRST = "from headrace.services.cli import main; main()"
 
 
 def first_process() -> list[str]:
-    """What makes a command the first process; nothing where the system does not let us."""
+    """Return the words that make a command the first process; none if we may not."""
     for words in (_FIRST, _FIRST_OF_A_USER):
         try:
             done = subprocess.run([*words, "true"], capture_output=True, check=False)
@@ -57,7 +57,7 @@ def test_a_start_that_waits_for_a_broker_ends_at_once(file: Path, *, is_first: b
         with silent.accept()[0]:
             os.kill(_child_of(starting.pid) if before else starting.pid, signal.SIGTERM)
             _, said = starting.communicate()
-    # Who is not the first is ended by the system; a shell calls both the same.
+    # The system ends a process that is not the first; a shell calls both the same.
     assert starting.returncode == (128 + signal.SIGTERM if is_first else -signal.SIGTERM)
     assert said == ""
 

@@ -1,1 +1,1 @@
-"""What the contracts say is what they do."""
+"""The contracts do what their pages say."""

@@ -87,5 +87,5 @@ def test_what_goes_by_time_behind_a_repartition_gets_one_order() -> None:
     assert behind(BY_ID, FILTER, REORDER) == ["deduplicate", "filter", "reorder"]
     assert behind(BY_ID, TABLE) == ["deduplicate", "deduplicate-merge", "table"]
     assert behind(BY_ID, NO_GRACE) == ["deduplicate", "deduplicate-merge", "reorder"]
-    # What a reorder did before lasts.
+    # The order that a reorder made before lasts.
     assert behind(REORDER, BY_ID) == ["deduplicate-merge", "deduplicate"]

@@ -1,4 +1,4 @@
-"""Whatever is wrong, it is said in words for people."""
+"""Every problem is told in words for people."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ JUNK = st.recursive(
 
 
 def problems(document: object, places: Places | None = None) -> list[str]:
-    """What is said about a document."""
+    """Return the sentences about a document."""
     with pytest.raises(PipelineInvalid) as error:
         read_pipeline(document, "clicks.yaml", places or {})
     return str(error.value).splitlines()

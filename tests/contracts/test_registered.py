@@ -1,4 +1,4 @@
-"""What selectors find in values with a registered schema; the tables of the page are true."""
+"""Selectors read values with a registered schema; the tables of the page are true."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def _judge(
     max_future_ms: int | None = None,
     accepts_retention: bool = False,
 ) -> list[tuple[str, str]]:
-    """What is said about a topic as we make it, but for some settings: the verdict and the why."""
+    """Return verdict and reason for a topic as we make it, but for some settings."""
     found = SOURCE | {
         name: Setting(value, chosen=True) for name, value in settings_to_make(topic, SOURCE).items()
     }

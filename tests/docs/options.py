@@ -21,7 +21,7 @@ _KINDS = {
 _FORMATS = {"path": "a path", "password": "text, secret"}
 _DURATION, _SIZE = "30s", "64MiB"
 _BY_EXAMPLE = (("never", "a duration, or `never`"), (_DURATION, "a duration"), (_SIZE, "a size"))
-"""What is no plain number is told by its examples."""
+"""Examples stand for a value that is no plain number."""
 
 
 def option_rows(
@@ -38,7 +38,7 @@ def option_rows(
 
 
 def form_of(option: Schema) -> str:
-    """What may be written, in words."""
+    """Return the allowed values, in words."""
     if "$ref" in option:
         name = option["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
@@ -54,7 +54,7 @@ def form_of(option: Schema) -> str:
 
 
 def described(option: Schema, definitions: Mapping[str, Schema]) -> str:
-    """What an option means, in one line; what its own type says, where nobody says more."""
+    """Return an option's meaning in one line; its type's, if it has none of its own."""
     text = option.get("description", "")
     if not text and "$ref" in option:
         text = definitions[option["$ref"].rpartition("/")[2]].get("description", "")

@@ -1,1 +1,1 @@
-"""What stands beside a cleaned topic."""
+"""Topics beside a cleaned topic."""

@@ -1,4 +1,4 @@
-"""What leaves by the side, as it stands in its topic."""
+"""Records of side topics, as they stand there."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def written_today() -> list[ChangelogRecord]:
 
 
 def golden_files() -> list[Path]:
-    """What was ever written, the latest last."""
+    """All forms that were ever written, the latest last."""
     return sorted(FOLDER.glob("*-commit.json"), key=lambda path: int(path.stem.partition("-")[0]))
 
 

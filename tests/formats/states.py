@@ -188,7 +188,7 @@ def written_today(name: str) -> Rows:
 
 
 def golden_files(name: str) -> list[Path]:
-    """What was ever written for a state, the latest last."""
+    """All forms that were ever written for a state, the latest last."""
     numbered = [(int(path.stem.partition("-")[0]), path) for path in FOLDER.glob(f"*-{name}.json")]
     return [path for _, path in sorted(numbered) if path.stem.partition("-")[2] == name]
 

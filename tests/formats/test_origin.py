@@ -1,4 +1,4 @@
-"""What stands on a repartition topic, and in the state behind it, as first written."""
+"""Bytes on a repartition topic, and in the state behind it, as first written."""
 
 from __future__ import annotations
 

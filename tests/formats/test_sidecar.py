@@ -51,7 +51,7 @@ def items_of(name: str, rows: Rows) -> dict[bytes, bytes]:
 
 
 def go_on(name: str, rows: Rows) -> list[object]:
-    """What a new service over these rows makes of the records that come next."""
+    """Return the output of a new service over these rows for the records that come next."""
     return Service(STATES[name].policies, store_with(rows)).take(STATES[name].after)
 
 

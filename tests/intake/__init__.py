@@ -1,1 +1,1 @@
-"""What happens to a record before the first operator sees it."""
+"""The way of a record to the first operator."""

@@ -26,7 +26,7 @@ def record(timestamp_ms: int, value: bytes | None = b"v", **headers: bytes | Non
 
 
 def take(source: Source, *records: Record) -> tuple[Batch, list[Aside]]:
-    """What becomes of records that come now."""
+    """Return the fates of records that come now."""
     return Timestamps(source).take(list(records), NOW_MS)
 
 

@@ -9,7 +9,8 @@
     torn          some values of a transaction read by one who finished, and not the others
     disagreement  two readers saw different values at one place
 
-Whatever nobody knows of may have happened or not; but a transaction happens whole or not at all.
+An operation without an answer may have happened or not; but a transaction happens whole or not at
+all.
 """
 
 from __future__ import annotations
@@ -74,14 +75,14 @@ class _Seen:
         return write.outcome if ended == "yes" else ended
 
     def values_of(self, reader: str) -> set[str]:
-        """What a reader has seen."""
+        """The records that a reader has seen."""
         return {one.value for one in self.reads[reader]}
 
 
 def _committed(end: End) -> Outcome:
     """Whether a transaction was committed.
 
-    Who asks for a commit that is refused has aborted; who asks for an abort never commits.
+    A commit that is refused has aborted; a transaction that was told to abort never commits.
     """
     return "no" if end.asked == "abort" else end.outcome
 

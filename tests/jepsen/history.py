@@ -1,4 +1,4 @@
-"""What happened, as those saw it who did it.
+"""The history of a run, as the clients saw it.
 
 A history is a list of events in any order but this: writes of one writer stand in the order in
 which they were sent, and reads of one reader in the order in which it read.

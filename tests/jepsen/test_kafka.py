@@ -51,7 +51,7 @@ def _history(log: KafkaLog, seed: int, strike: Callable[[], None]) -> History:
         finally:
             loop.call_soon_threadsafe(over.set)
             wait([working])
-    # What a client whose broker was gone left behind is nobody else's warning.
+    # A client whose broker was gone may leave warnings that are not about this test.
     gc.collect()
     return working.result()
 

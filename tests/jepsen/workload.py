@@ -50,7 +50,7 @@ class Reader(Protocol):
     """Reads what is committed."""
 
     async def some(self) -> Sequence[tuple[int, int, str]]:
-        """What has come since: partition, offset, value; waits a little where nothing has."""
+        """Return partition, offset and value of new records; wait a little if there are none."""
         ...
 
     async def rest(self) -> Sequence[tuple[int, int, str]]:
@@ -62,7 +62,7 @@ class Reader(Protocol):
 
 
 class Log(Protocol):
-    """What is asked; whatever fails raises `Unknown` or `Refused`."""
+    """The client's operations; each raises `Unknown` or `Refused` where it fails."""
 
     partitions: int
 
@@ -173,7 +173,7 @@ class _Life:
             outcome = "no"
             raise
         finally:
-            # Who has not asked for a commit will never have committed.
+            # A transaction that was never told to commit has not committed.
             self._history.append(End(transaction, "commit" if asked else "abort", outcome))
 
     async def _write(self, writer: Writer, transaction: str | None) -> None:

@@ -1,4 +1,4 @@
-"""What strikes when: a plan made from a seed, and its execution.
+"""A plan of strikes made from a seed, and its execution.
 
 A plan is made of hands of ten kills. Each hand has everything in it, shuffled: plain kills, one of
 them with the disk lost, kills while state is restored and right behind a commit, both workers at
@@ -48,7 +48,7 @@ class Strike(NamedTuple):
     """One blow."""
 
     moment: Moment
-    """What the victim must be at."""
+    """The step that the victim must be at."""
     after_s: float
     """How long after that."""
     kind: Kind
@@ -77,7 +77,7 @@ class Strike(NamedTuple):
 
 
 class Target(Protocol):
-    """What can be hit."""
+    """The targets of strikes."""
 
     workers: list[Worker]
     guest: Worker
@@ -94,7 +94,7 @@ class Target(Protocol):
 
 @dataclass
 class Struck:
-    """What was done."""
+    """The strikes that were done."""
 
     kills_at: list[float] = field(default_factory=list)
     """When, by the wall clock in seconds."""

@@ -1,4 +1,4 @@
-"""What lies on a killed worker's disk must be committed: state is never ahead of the transaction.
+"""The state on a killed worker's disk is committed: it is never ahead of the transaction.
 
 It is looked at right after the kill, on a copy, since nobody else can move the group's offsets
 before the group has given the dead worker up. A broker answers a commit a little before its offsets

@@ -1,4 +1,4 @@
-"""What must stand in each topic, by the oracles, given what stands in the source."""
+"""The expected contents of each topic, by the oracles, for the records of the source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Leaving(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What one partition of a hop must have written."""
+    """The records that one partition of a hop must have written."""
 
     cleaned: list[Leaving]
     """To the cleaned topic, or to the next hop."""

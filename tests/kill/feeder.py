@@ -1,6 +1,6 @@
 """Writes the stream, at a steady rate, whatever becomes of the broker meanwhile.
 
-What a producer is told when its broker dies may be wrong either way. It does not matter here: the
+A producer's answer from a broker that dies may be wrong either way. It does not matter here: the
 judge goes by what stands in the topic, and not by what was meant to stand there.
 """
 
@@ -37,7 +37,7 @@ class Feeder:
         *,
         transacts: bool = True,
     ) -> None:
-        """Nothing is sent before `start`; without transactions everything counts."""
+        """Make it; `start` sends. Without transactions everything counts."""
         self._transacts = transacts
         self._codec = codec
         self._records_per_s = records_per_s
@@ -85,7 +85,7 @@ class Feeder:
                     return
                 due_at += len(portion.records) / self._records_per_s
                 await asyncio.sleep(max(0.0, due_at - time.monotonic()))
-                # What a slow broker did not take is not made up for.
+                # The feeder does not catch up on records that a slow broker did not take.
                 due_at = max(due_at, time.monotonic())
         finally:
             await self._disconnect()

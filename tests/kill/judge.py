@@ -50,7 +50,7 @@ def judge(
 
 
 def _topics_of(spec: PipelineSpec, hop: Hop, answer: Answer) -> dict[str, Sequence[Leaving]]:
-    """What must stand in each topic that a partition of a hop writes alone."""
+    """The expected contents of each topic that a partition of a hop writes alone."""
     topics: dict[str, Sequence[Leaving]] = {}
     if hop.end is None:
         topics[spec.sink.topic] = answer.cleaned

@@ -28,7 +28,7 @@ class Load:
     def __init__(
         self, servers: str, topic: str, partitions: int, records_per_s: int | None
     ) -> None:
-        """Nothing is sent before `start`."""
+        """Make it; `start` sends."""
         self._servers = servers
         self._topic = topic
         self._records_per_s = records_per_s

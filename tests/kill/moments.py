@@ -69,14 +69,15 @@ class Moments:
         return False
 
     def _stays_open(self, moment: Moment, victim: Worker, *, holds: bool) -> set[tuple[str, int]]:
-        """What is open, and stays so while the victim is frozen; it is left so.
+        """Freeze the victim, and return its open transactions, which stay open.
 
-        A commit would be over before the blow. What ends meanwhile was told to end before.
+        A commit would be over before the blow. A transaction that ends meanwhile had been told to
+        end.
         """
         victim.freeze()
         found = self._open(moment, victim)
         if found and moment != "committed":
-            # Nobody says that no end is under way; only time tells.
+            # No broker says that no end is under way; only time tells.
             time.sleep(_SURELY_ENDS_WITHIN_S if holds else _ENDS_WITHIN_S)
             found = self._open(moment, victim)
         return found

@@ -15,7 +15,7 @@ from tests.kill.kept import kept_records
 
 @dataclass(frozen=True)
 class Topic:
-    """What can be read of a topic."""
+    """The records that can be read from a topic."""
 
     committed: dict[int, list[Record]]
     """By partition, in order."""

@@ -1,4 +1,4 @@
-"""What came of a run, and how it is told to people."""
+"""The results of a run, and a report for people."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAID = 14
 
 
 class Options(NamedTuple):
-    """What is asked of a run."""
+    """The options of a run."""
 
     pipeline: str
     guarantee: str
@@ -36,7 +36,7 @@ class Options(NamedTuple):
 
 @dataclass
 class Report:
-    """What came of a run."""
+    """The results of a run."""
 
     options: Options
     struck: Struck
@@ -54,7 +54,7 @@ class Report:
     disks: int
     """Databases that were looked at right after a kill."""
     said: Counter[str]
-    """What workers said, by how often."""
+    """The workers' messages, by how often."""
     gave_up: list[str]
     """Workers that ended by themselves, with a sentence, and were started again."""
     problems: list[str]
@@ -90,7 +90,7 @@ class Report:
 
 
 def report_lines(report: Report) -> Iterator[str]:
-    """What was done, what was seen, and what came of it."""
+    """Report the strikes, the observations, and the results."""
     struck, aborts, difference = report.struck, report.aborts, report.difference
     kinds = ", ".join(f"{times} {kind}" for kind, times in sorted(struck.count.items()))
     yield f"  strikes      {report.kills} kills, {struck.wiped} with the disk lost ({kinds})"

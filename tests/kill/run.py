@@ -145,7 +145,7 @@ def read_states(world: World, cut_short: Collection[Path] = ()) -> States:
 
 
 def going_on(world: World, states: States, readings: Readings, answers: Answers) -> Iterator[str]:
-    """What operators over the states that were read go on to, and should not."""
+    """Yield the problems of operators that go on over the states that were read."""
     for one in states.states:
         source = readings.as_sent(one.hop.topic, one.partition)
         answer = answers[one.hop.name, one.partition]

@@ -1,4 +1,4 @@
-"""What a broker's own files say of transactions: no client is ever shown those that were aborted.
+"""Transactions by a broker's own files: no client ever sees those that were aborted.
 
 A segment is a row of batches (version 2 of the format, big-endian):
 
@@ -34,7 +34,7 @@ class _Batch(NamedTuple):
 
 @dataclass
 class Transactions:
-    """What became of the transactions that touched a topic, partition by partition."""
+    """The ends of the transactions that touched a topic, partition by partition."""
 
     committed: int = 0
     aborted: int = 0
@@ -54,7 +54,7 @@ class Tail:
     """One partition's segments, read on as they grow."""
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is read before `read_on`."""
+        """Make it; `read_on` reads."""
         self._folder = folder
         self._segment = ""
         self._position = 0

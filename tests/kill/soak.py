@@ -52,7 +52,7 @@ def soak(
         stack.callback(broker.kill)
         broker.start()
         clients = Clients(broker.bootstrap_servers)
-        # What was read may go, or ten minutes would fill the disk.
+        # The broker may delete records that were read, or ten minutes would fill the disk.
         settings = {"retention.ms": "-1", "retention.bytes": _KEPT_BYTES}
         settings["message.timestamp.after.max.ms"] = str((1 << 63) - 1)
         for topic in (RAW, CLEANED):
@@ -85,7 +85,7 @@ def _started(folder: Path, file: Path, servers: str, stack: ExitStack) -> list[W
 
 
 def _full_load(servers: str, group: str, partitions: int) -> float:
-    """What the workers commit in a second while as much is sent as can be."""
+    """Measure how much the workers commit in a second at full load."""
     load = Load(servers, RAW, partitions, None)
     load.start()
     clients = Clients(servers)

@@ -26,7 +26,7 @@ from tests.properties.compose import identity_of
 
 
 def order_problems(leaving: Sequence[Leaving], between: Sequence[Record]) -> Iterator[str]:
-    """What is wrong with the order in which records stand between two hops."""
+    """Yield the problems with the order of records between two hops."""
     origins = {number_of(one): one.cause for one in leaving}
     homes: dict[object, int] = {}
     latest: dict[tuple[int, int], int] = {}

@@ -32,7 +32,7 @@ Fate = Literal["plain", "committed", "aborted"]
 
 
 class Portion(NamedTuple):
-    """What is sent at once: records, and whether they are part of a transaction."""
+    """Records that are sent at once, and whether they are part of a transaction."""
 
     records: list[Record]
     fate: Fate
@@ -83,7 +83,7 @@ class Stream:
             yield Portion(records, self._fate, self._left == 0)
 
     def last_words(self) -> list[Record]:
-        """What ends a stream: some more of the same, and far later a record for each partition.
+        """The end of a stream: some more of the same, and far later a record for each partition.
 
         The last one of a partition makes everything leave that still waits for its time.
         """

@@ -51,7 +51,7 @@ def _written(leaving: Sequence[Leaving], topic: str) -> list[Record]:
 
 
 def _right() -> Readings:
-    """What a service leaves behind that does everything right."""
+    """The output of a service that does everything right."""
     source = Topic({0: _source(1_000)}, 1_000)
     answer = answers_of(SPEC, Readings({RAW: source}, []), 1)[HOP.name, 0]
     letters = [DeadLetter(one.cause, INTAKE, Reason.FUTURE_TIMESTAMP, "") for one in answer.dead]
@@ -245,7 +245,7 @@ def test_a_state_that_forgot_something_goes_on_otherwise_than_the_oracle() -> No
 
 
 def _between() -> tuple[list[Leaving], list[Record]]:
-    """What leaves a first hop, and how it stands in two partitions behind it."""
+    """The output of a first hop, and its order in two partitions behind it."""
     leaving = [itself(record) for record in _source(300)]
     ids: dict[bytes | None, int] = {None: 0}
     between = []

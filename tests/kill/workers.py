@@ -23,7 +23,7 @@ _GAVE_UP = (KafkaUnreachable.exit_code, InstanceFenced.exit_code)
 _STARTING, _ASSIGNED, _RUNNING, _RELEASED = (
     "starting", "partitions assigned", "running", "partitions released",
 )  # fmt: skip
-"""What the service says; the kill test strikes by it."""
+"""The service's message by which the kill test strikes."""
 
 
 class Worker:
@@ -32,7 +32,7 @@ class Worker:
     def __init__(
         self, name: str, folder: Path, pipeline: Path, settings: Mapping[str, str]
     ) -> None:
-        """Nothing runs before `start`; start it from the main thread, whose end is its end."""
+        """Make it; `start` runs it. Start it from the main thread, whose end is its end."""
         self.name = name
         self.state_folder = folder / name / "state"
         self.log = folder / name / "log"

@@ -40,7 +40,7 @@ _NOT_YET = (
     KafkaTimeoutError,
     NotCoordinatorForGroupError,
 )
-"""What a broker answers, or does not, that has just started or is about to."""
+"""Errors of a broker that has just started, or is about to."""
 BROKER = {
     # A zombie is one only when the group has given it up: let that be soon.
     "group.min.session.timeout.ms": "1000",
@@ -155,7 +155,7 @@ class World:
         A quiet partition has nothing to be read, and its owner may still be about to restore it.
         """
         for hop in self.case.spec.hops():
-            # What was deleted of a topic between two hops was read before.
+            # Records that were deleted from a topic between two hops had been read.
             records = self.clients.consume_all(hop.topic)
             last = {(hop.topic, record.partition): offset_of(record) for record in records}
             self._wait(partial(self._is_past, last), f"the end of {hop.topic}", within_s)

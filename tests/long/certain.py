@@ -44,7 +44,7 @@ with open(os.path.join(sys.argv[1], "full"), "wb") as file:
 
 
 class Condition(NamedTuple):
-    """What the machine is like meanwhile."""
+    """The state of the machine meanwhile."""
 
     prefix: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ CONDITIONS = {
 
 
 class Ran(NamedTuple):
-    """What a run of all tests gave."""
+    """The results of a run of all tests."""
 
     seconds: float
     failed: tuple[str, ...]
@@ -117,7 +117,7 @@ def _beside(words: tuple[str, ...]) -> Iterator[None]:
 
 
 def read_report(report: Path) -> Ran:
-    """What a run's report says; a run that left none has failed whole."""
+    """Read a run's report; a run that left none has failed whole."""
     if not report.exists():
         return Ran(0.0, ("the run itself",), {})
     suite = ET.parse(report).getroot()[0]  # noqa: S314 - pytest wrote it

@@ -17,7 +17,7 @@ class Section(NamedTuple):
     minutes_max: int
     """It is ended behind that, on a machine of any speed."""
     command: tuple[str, ...] = ()
-    """What runs it, if it is no run of marked tests."""
+    """The command that runs it, if it is no run of marked tests."""
 
 
 SECTIONS = {

@@ -1,4 +1,4 @@
-"""What is made of the reports of many runs."""
+"""The page made of the reports of many runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the table of the long tests keeps."""
+"""The table of the long tests keeps rows."""
 
 from __future__ import annotations
 

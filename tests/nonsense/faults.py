@@ -129,7 +129,7 @@ WRONG: Mapping[str, tuple[str, ...]] = {
 }
 WRONG = {
     **WRONG,
-    # Nothing at all is no fault where an option may be left out.
+    # An option that may be left out may be empty.
     **{
         f"optional {kind}": tuple(each for each in WRONG[kind] if each != "null")
         for kind in ("duration", "mapping")
@@ -275,7 +275,7 @@ def _nested(rng: Random, document: Document) -> None:
     depth = rng.choice((2, 60, 150, 300, 450, 10_000))
     opened, closed = rng.choice((("[", "]"), ("{a: ", "}")))
     if KIND_OF[place.key].endswith(("mapping", "operators")):
-        # What is unknown in a mapping, and what it lacks, would be two.
+        # An unknown name in a mapping and a missing one would be two faults.
         opened, closed = "[", "]"
     place.parent[place.key] = Raw(opened * depth + "1" + closed * depth)
 

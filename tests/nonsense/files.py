@@ -31,7 +31,7 @@ _JARGON = re.compile(
     r"|<block|<stream|<scalar|valid (string|integer|dictionary|list)|[Rr]ecursion depth"
 )
 _USERS_OWN = re.compile(r"(?<=fails when imported )\(.*\)")
-"""What a user's own module raised is told in its words."""
+"""Errors of a user's own module keep their own words."""
 _LINE_CHARACTERS_MAX = 500
 _WRONG = 2
 
@@ -40,13 +40,13 @@ class Given(NamedTuple):
     """One file for the command."""
 
     kind: str
-    """What was done to it."""
+    """The change that was made to it."""
     command: tuple[str, ...]
     path: Path
 
 
 class Said(NamedTuple):
-    """What the command did."""
+    """The result of the command."""
 
     exit_code: int
     out: str
@@ -105,7 +105,7 @@ def run(given: Given, folder: Path) -> Said:
 
 
 def complaints(given: Given, said: Said) -> list[str]:
-    """What is not as it must be in what was said of a wrong file."""
+    """Yield the problems with the command's words about a wrong file."""
     lines = said.err.replace(str(given.path), "FILE").splitlines()
     found = []
     if said.exit_code != _WRONG:

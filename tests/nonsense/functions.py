@@ -12,12 +12,12 @@ _MANY = 10**6
 
 
 def _number(record: Record) -> int:
-    """What chance is for a record: the same at every call, whichever records come with it."""
+    """Chance for a record: the same at every call, whichever records come with it."""
     return crc32(repr((record.key, record.value, record.timestamp_ms)).encode(errors="replace"))
 
 
 class _Leaves(BaseException):
-    """What no `except Exception` takes."""
+    """An error that no `except Exception` catches."""
 
 
 class _Speechless(Exception):
@@ -97,7 +97,7 @@ def sometimes(record: Record) -> Any:
 
 
 def nonsense(record: Record) -> Any:
-    """What nobody asked for, one time in ten; and now and then it raises."""
+    """Return a wrong answer one time in ten, and raise now and then."""
     number = _number(record)
     if number % 100 == 0:
         return _RAISED[number // 100 % len(_RAISED)](record)
@@ -110,7 +110,7 @@ class Sum:
     """An aggregate that raises now and then, in each of its parts, and answers nonsense."""
 
     def initial(self) -> bytes | None:
-        """Nothing yet."""
+        """No result yet."""
         return None
 
     def add(self, aggregate: bytes | None, record: Record) -> Any:

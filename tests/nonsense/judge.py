@@ -42,7 +42,7 @@ class Verdict(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What came of a stream."""
+    """The results of a stream."""
 
     verdicts: list[Verdict] = field(default_factory=list)
     dead: Counter[str] = field(default_factory=Counter)
@@ -149,7 +149,7 @@ class Run:
         self.outcome.complaints.append(f"{what}\n    {[shown(one) for one in records[:2]]}")
 
     def close(self) -> Outcome:
-        """What stands in the store belongs to it."""
+        """The rows in the store belong to it."""
         digest = blake2b(digest_size=16)
         for key, row in self._store.range(b"", b"\xff"):
             digest.update(b"%d %d " % (len(key), len(row)))

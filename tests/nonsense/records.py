@@ -114,7 +114,7 @@ def _record(rng: Random, latest_ms: int, offset: int) -> Record:
 
 
 def _huge(rng: Random, latest_ms: int, offset: int) -> Record:
-    """What is larger than anybody thought of: a mebibyte, or more headers than 16 bits count."""
+    """Records larger than anybody thought of: a mebibyte, or more headers than 16 bits count."""
     key, value, headers = _plain_key(rng), _plain_value(rng), _plain_headers(rng)
     match rng.randrange(5):
         case 0:

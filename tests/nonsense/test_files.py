@@ -1,4 +1,4 @@
-"""What is wrong with a file is one sentence, and the exit code 2: whatever the file."""
+"""A wrong file gets one sentence, and the exit code 2, whatever the file."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def plain(count: int) -> list[Record]:
 
 
 def judged_with(monkeypatch: pytest.MonkeyPatch, broken: object, cut: int = 5) -> Outcome:
-    """What is judged of a chain that is broken."""
+    """The judge's verdict on a chain that is broken."""
     monkeypatch.setattr(Chain, "process", broken)
     return run(shapes()["table"], plain(20), cut)
 

@@ -72,7 +72,7 @@ def _content(record: Record) -> Content:
 
 
 def _small(records: Iterable[Record]) -> Iterator[Record]:
-    """What a topic takes that is as brokers make it."""
+    """The sizes that a topic with the broker's defaults takes."""
     return (record for record in records if _size_bytes(record) < _RECORD_BYTES)
 
 

@@ -1,1 +1,1 @@
-"""What a sidecar says about itself, over real HTTP where it says it there."""
+"""A sidecar's metrics, health and logs, over real HTTP where it serves them."""

@@ -123,7 +123,7 @@ class Ran:
         self._records.take(len(records))
 
     def snapshot(self, **fields: Any) -> TaskSnapshot:
-        """What it shows of itself."""
+        """Return its snapshot."""
         shown = task(
             self._partition,
             taken_records=self._taken,

@@ -47,7 +47,7 @@ def lines(stream: StringIO) -> list[dict[str, Any]]:
 
 
 def logged(log: Callable[[], object], level: Level = "info") -> dict[str, Any]:
-    """What one call logs, as JSON."""
+    """Return the line that one call logs, as JSON."""
     stream = StringIO()
     configure("json", level, stream)
     log()

@@ -1,4 +1,4 @@
-"""What counts as stuck, and what does not."""
+"""The watchdog finds what is stuck, and nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def looked_at(*snapshots: WorkerSnapshot) -> Watched:
 
 
 def after(seconds: int, shown: TaskSnapshot, **fields: Any) -> tuple[Stall, ...]:
-    """What is found when a task looks the same every second."""
+    """Return the stalls of a task that looks the same every second."""
     looks = [worker(shown, taken_at_s=float(at_s), **fields) for at_s in range(seconds + 1)]
     return stalls(looked_at(*looks), TIMEOUT_S)
 

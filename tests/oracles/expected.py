@@ -1,4 +1,4 @@
-"""What an oracle says of a run."""
+"""An oracle's results for a run."""
 
 from __future__ import annotations
 

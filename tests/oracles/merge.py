@@ -1,4 +1,4 @@
-"""What leaves a merge, made of the source partitions alone: how they were read plays no part."""
+"""The output of a merge, from the source partitions alone: the order of reading plays no part."""
 
 from __future__ import annotations
 

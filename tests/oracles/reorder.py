@@ -53,7 +53,7 @@ def reorder(
 
 
 def weight_bytes(record: Record) -> int:
-    """What Kafka Streams' join buffer counts for a record (D7)."""
+    """Return the bytes that Kafka Streams' join buffer counts for a record (D7)."""
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
     key_and_value = len(record.key or b"") + len(record.value or b"")
     return 13 + key_and_value + 8 + 8 + len(record.topic) + 4 + headers

@@ -89,7 +89,7 @@ def _is_dropped_null(record: Record, config: Vector) -> bool:
 
 
 def _trace(causes: list[int], held: list[tuple[int, int]], length: int) -> list[list[int]]:
-    """What is held after each input; an input that reached nothing changes nothing."""
+    """Return the held records after each input; an input that reached nothing changes nothing."""
     latest = [0, 0]
     after = dict(zip(causes, held, strict=True))
     trace: list[list[int]] = []

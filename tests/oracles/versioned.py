@@ -1,4 +1,4 @@
-"""What versioned tables and their joins must give, recomputed from all that ever came.
+"""The results of versioned tables and their joins, recomputed from all that ever came.
 
 Nothing here forgets, buckets or batches, so a version that was cleaned too early, a look-up in the
 wrong place and state that did not survive a batch show as differences.
@@ -38,7 +38,7 @@ class History:
         return None if value is None else (value, max(points))
 
     def as_of(self, key: bytes, time_ms: int) -> tuple[bytes, int, int | None] | None:
-        """What held, since when, and until when."""
+        """A value, and the times from which and until which it held."""
         points = self.points.get(key, {})
         before = [point for point in points if point <= time_ms]
         if not before:
@@ -50,7 +50,7 @@ class History:
         return None if value is None else (value, max(before), until_ms)
 
     def delete(self, key: bytes, time_ms: int) -> tuple[bytes, int, int | None] | None:
-        """What held until now."""
+        """The value that held until now."""
         held = self.as_of(key, time_ms)
         return held if self.put(key, None, time_ms) >= -1 else None
 
@@ -97,7 +97,7 @@ def stream_table(
 def corrected(
     arrived: Sequence[Arrived], *, grace_ms: int | None, retention_ms: int
 ) -> list[tuple[int, Record, bytes | None]]:
-    """What each of the table's records changes in stream records that have left, by their time."""
+    """Yield the corrections that each record of the table causes, by their time."""
     leaving, _ = stream_table(arrived, left=True, grace_ms=grace_ms, retention_ms=retention_ms)
     table = History(retention_ms)
     found: list[tuple[int, Record, bytes | None]] = []
@@ -128,7 +128,7 @@ def _place(row: tuple[int, Record]) -> tuple[int, bytes]:
 
 
 def joined_on_time(table: Iterable[Record], record: Record) -> bytes | None:
-    """What a stream record meets when all of the table that belongs before it has come."""
+    """Return the version that a stream record meets when all earlier ones have come."""
     fits = [
         row for row in table if row.key == record.key and row.timestamp_ms <= record.timestamp_ms
     ]

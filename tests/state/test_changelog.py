@@ -130,7 +130,7 @@ def written(lives: Iterable[Step]) -> Writer:
 
 
 def compacted(log: Sequence[Record], upto: int) -> list[Record]:
-    """What compaction leaves that works from the front, and knows nothing from an offset on."""
+    """Compact a changelog from the front, up to an offset."""
     newest = {record.key: record.offset for record in log if (record.offset or 0) < upto}
     return [
         record
@@ -140,7 +140,7 @@ def compacted(log: Sequence[Record], upto: int) -> list[Record]:
 
 
 def restored(log: Sequence[Record], cut: Iterable[int], store: Store | None = None) -> Overlay:
-    """What is restored of a changelog that comes in batches of these sizes, and then the rest."""
+    """Restore a changelog that comes in batches of these sizes, and then the rest."""
     overlay = Overlay(MemoryStore() if store is None else store, "pipeline")
     restoration = Restoration(overlay)
     start = 0
@@ -189,7 +189,7 @@ def test_what_is_left_open_is_what_stands_behind_the_last_commit(lives: list[Ste
 
 
 class CutOff(MemoryStore):
-    """Whoever writes to it dies at some write; what was written before is there."""
+    """The writer dies at some write; the rows before it are there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -227,7 +227,7 @@ def test_who_is_told_what_counts_takes_it_in_pieces_and_goes_on_where_it_was_cut
         overlay = Overlay(store, "pipeline")
         restoration, start = Restoration(overlay), reached(overlay)
         rest = [record for record in left if (record.offset or 0) >= start]
-        # Who goes on knows by the mark what counts, and need not look again.
+        # The next reader knows by the mark which rows count, and need not look again.
         is_told = not is_being_restored(overlay)
         try:
             for size in [*cut, len(rest)]:

@@ -26,7 +26,7 @@ def put(view: StoreView, **rows: bytes | None) -> None:
 
 
 def rows_of(view: StoreView, start: bytes = b"", end: bytes = b"\xff" * 8) -> dict[str, bytes]:
-    """What a range of a view gives, without prefixes; keys are in order or the test fails."""
+    """Return a range of a view without prefixes; keys are in order or the test fails."""
     found = list(view.range(view.prefix + start, view.prefix + end))
     assert [key for key, _ in found] == sorted(key for key, _ in found)
     return {key.removeprefix(view.prefix).decode(): row for key, row in found}
@@ -48,7 +48,7 @@ def committed(**rows: bytes | None) -> tuple[MemoryStore, Overlay, StoreView]:
 
 
 def changes(overlay: Overlay) -> list[tuple[str, bytes, bytes | None]]:
-    """What would go to the changelog."""
+    """Return the rows that would go to the changelog."""
     return [
         (store, key[length:], row)
         for store, length, rows in overlay.changed_stores()

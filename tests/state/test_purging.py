@@ -119,12 +119,12 @@ class Changelog:
     """One partition, as Kafka keeps it: records at offsets, compacted, the first ones deleted."""
 
     def __init__(self) -> None:
-        """Nothing was written yet."""
+        """No row was written yet."""
         self.first = self.end = 0
         self.records: dict[bytes, Record] = {}
 
     def append(self, rows: Sequence[tuple[bytes, bytes | None]]) -> int:
-        """What one transaction brought, and its marker; where the records end."""
+        """Append the rows of one transaction and its marker; return the end of the records."""
         for key, row in rows:
             self.records.pop(key, None)
             self.records[key] = Record(key, row, 0, (), "changelog", 0, self.end)
@@ -139,7 +139,7 @@ class Changelog:
         return store
 
     def delete_before(self, offset: int) -> None:
-        """What DeleteRecords does."""
+        """Delete records as DeleteRecords does."""
         assert offset <= self.end
         self.first = max(self.first, offset)
         self.records = {
@@ -176,7 +176,7 @@ class Purged(Drive):
     """A run that purges whenever it may, and loses its folder in every crash."""
 
     def __init__(self, policies: Sequence[AnyOperator], records: Sequence[Record]) -> None:
-        """Nothing is read yet."""
+        """No row was read yet."""
         self.changelog = Changelog()
         self.subject: Subject
         self._policies = policies

@@ -79,7 +79,7 @@ chains = st.sampled_from(CHAINS).map(with_names)
 
 @pytest.fixture(scope="module", autouse=True)
 def _drop_often() -> Iterator[None]:
-    """What left is swept away after a few items: a sweep is in no changelog."""
+    """Released items are swept away after a few more: a sweep is in no changelog."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.services.operators.sweep.SWEEP_AFTER_ROWS", 3)
         yield
@@ -94,7 +94,7 @@ class Changelog:
         self._records: list[Record] = []
 
     def append(self, records: Iterable[ChangelogRecord]) -> None:
-        """What one transaction brought."""
+        """The rows of one transaction."""
         for key, row in records:
             offset = self._records[-1].offset + 1 if self._records else 0  # type: ignore[operator]
             self._records.append(Record(key, row, 0, (), "changelog", 0, offset))
@@ -118,7 +118,7 @@ class WithoutFolder(Drive):
     def __init__(
         self, policies: Sequence[AnyOperator], records: Sequence[Record], changelog: Changelog
     ) -> None:
-        """Nothing is read yet."""
+        """No row was read yet."""
         self._changelog = changelog
         self._names = names_of(policies)
         super().__init__(chain_of(policies), records, MemoryStore())
@@ -176,7 +176,7 @@ def test_every_row_that_lives_is_in_the_changelog(
     drive = WithoutFolder(policies, records, changelog)
     drive.run([stop for stop in plan if stop.then != "crash"])
     rebuilt = rows_of(changelog.rebuilt(), names_of(policies))
-    # What was dropped comes back until the next drop takes it; no row is missing, or older.
+    # Dropped rows come back until the next drop takes them; no row is missing, or older.
     assert drive.rows().items() <= rebuilt.items()
 
 

@@ -193,7 +193,7 @@ def flip(content: bytes, place: int) -> bytes:
 
 
 def said(read: Callable[[], object]) -> object:
-    """What a reader gives, or the class of the error that it raises."""
+    """Return a reader's rows, or the class of the error that it raises."""
     try:
         return read()
     except HeadraceError as error:

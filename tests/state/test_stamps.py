@@ -339,7 +339,7 @@ def test_topics_that_are_not_what_they_were_are_refused(
 ) -> None:
     now = with_topics(stamp(reorder()), **KNOWN)
     for unknown in (with_topics(now, **{name: None}), now):
-        # What nobody knew before is taken, and known from then on.
+        # An unknown identity is accepted, and known from then on.
         assert check_stamp(state, now) == []
         state.stamp_with(unknown)
     with pytest.raises(StateRefused, match=sentence) as refused:

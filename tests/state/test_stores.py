@@ -80,7 +80,7 @@ def _answer(store: Store, deed: Deed) -> object:
 
 
 def _answers(store: Store, done: list[Deed], reopen: Callable[[Store], Store]) -> list[object]:
-    """What a store says to each deed, and all that stands in it at the end."""
+    """Return a store's answer to each deed, and all its rows at the end."""
     answers = []
     for deed in done:
         if isinstance(deed, Reopen):

@@ -15,7 +15,7 @@ class Longest:
     """The longest value of a key."""
 
     def initial(self) -> bytes | None:
-        """Nothing yet."""
+        """No result yet."""
         return None
 
     def add(self, aggregate: bytes | None, record: Record) -> bytes | None:

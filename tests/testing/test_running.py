@@ -1,4 +1,4 @@
-"""What `headrace.testing` says of a pipeline is what the operators do, whatever happens between."""
+"""`headrace.testing` shows what the operators do, whatever happens between."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ _TRANSACTIONS = "__transaction_state"
 
 
 class Blows:
-    """What is struck, and what was done."""
+    """The targets of strikes, and the strikes that were done."""
 
     def __init__(self, world: World, brokers: ProxiedBrokers, net: Net) -> None:
-        """Nothing is struck yet."""
+        """No strike was done yet."""
         self._world = world
         self._brokers = brokers
         self._net = net
@@ -142,7 +142,7 @@ class Blows:
                 self._give_another_pipeline(worker)
 
     def _give_another_pipeline(self, worker: Worker) -> None:
-        """Who is given such a database must end with a sentence; then its disk is replaced."""
+        """A worker ends with a sentence over such a database; then its disk is replaced."""
         for current in list(worker.state_folder.rglob("CURRENT")):
             shutil.rmtree(current.parent)
             store = RocksStore(current.parent, RocksMemory(_MEMORY_BYTES))
@@ -151,7 +151,7 @@ class Blows:
         known = len(worker.unexpected)
         worker.start()
         give_up_at = time.monotonic() + _REFUSED_WITHIN_S
-        # Who is given other partitions than before has no such database, and just works.
+        # A worker that gets other partitions than before has no such database, and just works.
         while worker.pid is not None and not worker.works() and time.monotonic() < give_up_at:
             time.sleep(_LOOK_AGAIN_S)
             worker.look()
@@ -191,7 +191,7 @@ async def _group_coordinator(servers: str, group: str) -> int:
 
 
 async def _transactions_coordinator(servers: str, group: str) -> int:
-    """Who coordinates the first of their partitions; each broker has some of them."""
+    """Return the coordinator of the first of their partitions; each broker has some of them."""
     del group
 
     async def ask(admin: AIOKafkaAdminClient) -> int:

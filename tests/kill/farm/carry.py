@@ -52,7 +52,7 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Outcome:
-    """What came of a run."""
+    """The results of a run."""
 
     drawn: Drawn
     worker_kills: int = 0
@@ -62,7 +62,7 @@ class Outcome:
     """Records that were compared."""
     difference: Difference = field(default_factory=Difference)
     stuck: str | None = None
-    """What did not come to an end within its bound."""
+    """Yield the parts that did not end within their bound."""
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
 

@@ -20,7 +20,7 @@ _SHOWN = 3
 def decision_problems(
     operator: str, taken: Sequence[Record], decisions: Sequence[Record]
 ) -> Iterator[str]:
-    """What is wrong with the decisions of one partition; each wrong record is named, but few."""
+    """Yield the problems with the decisions of one partition; they name a few wrong records."""
     final: dict[int, list[str]] = defaultdict(list)
     held: set[int] = set()
     for one in decisions:

@@ -1,4 +1,4 @@
-"""What a run is made of, drawn from its seed: the same seed gives the same run.
+"""The parts of a run, drawn from its seed: the same seed gives the same run.
 
 Only the first operator may send late records to the late topic: what a later one sends there would
 be mixed in by commit, and the order of the topic could not be foretold. A global deduplication
@@ -63,7 +63,7 @@ FAR_BEHIND_MS = 5 * _HOUR_MS
 
 
 class Blow(NamedTuple):
-    """What hits something else than a worker alone."""
+    """Strikes that hit more than a worker."""
 
     kind: BlowKind
     for_s: float

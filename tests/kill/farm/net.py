@@ -35,7 +35,7 @@ _ANSWER_WITHIN_S = 10.0
 
 
 class Fate(Enum):
-    """What becomes of the request that a trap waits for."""
+    """The fate of the request that a trap waits for."""
 
     LATE = "late"
     LOST = "lost"
@@ -80,7 +80,7 @@ class ProxiedBrokers(EmbeddedBroker):
     """A cluster whose `bootstrap_servers` are doors; `plain_servers` lead past them."""
 
     def __init__(self, folder: Path, brokers: int, properties: Mapping[str, str]) -> None:
-        """Nothing runs, and nobody listens at the doors yet."""
+        """Choose the doors; nothing listens at them yet."""
         self.doors = free_ports(brokers)
         super().__init__(folder, brokers=brokers, properties=properties)
 
@@ -96,10 +96,10 @@ class ProxiedBrokers(EmbeddedBroker):
 
 
 class Net(ThreadedServer):
-    """What lies between sidecars and brokers."""
+    """The network between sidecars and brokers."""
 
     def __init__(self, doors: list[int], behind: Callable[[int], int], seed: int) -> None:
-        """Nobody listens before `run`."""
+        """The doors open when `run` begins."""
         super().__init__()
         self._doors = doors
         self._behind = behind

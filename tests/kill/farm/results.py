@@ -1,4 +1,4 @@
-"""What the farm has found so far: a line a run, and a table over all of them."""
+"""The farm's findings so far: a line a run, and a table over all of them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def kills_of(lines: list[dict[str, Any]]) -> int:
 
 
 def table(lines: list[dict[str, Any]]) -> Iterator[str]:
-    """What was done and what came of it, pipeline by pipeline."""
+    """The strikes and their results, pipeline by pipeline."""
     yield (
         "| pipeline | runs | kills of workers | strikes at brokers | requests struck | records"
         " | lost | doubled | dirty | wrong | stuck |"

@@ -1,4 +1,4 @@
-"""Whatever is drawn, who decides right is right; a decision that is missing or doubled is found."""
+"""The judge accepts right decisions of any draw, and finds missing and doubled ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of requests between a client and a server that answers each with itself."""
+"""Requests between a client and a server that answers each with itself."""
 
 from __future__ import annotations
 
