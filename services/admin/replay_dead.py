@@ -208,7 +208,7 @@ async def _opened(
     settings: Settings, group: str, topics: list[str], limits: Limits
 ) -> AsyncIterator[Outbox]:
     """Open the way back; it fences an earlier replay, and ends what that one left open."""
-    name = Name(group, settings.transaction_timeout_ms, Known(topics))
+    name = Name(group, settings.transaction_timeout_ms, Known(dict.fromkeys(topics)))
     outbox = Outbox(client_options(settings, "replay-dead"), group, name, limits)
     try:
         await outbox.start()

@@ -205,16 +205,17 @@ async def end_of_log(consumer: Any, partition: TopicPartition) -> int:
     return end
 
 
-async def ask_any(consumer: Any, request: Any) -> Any:
-    """What some broker answers, on a consumer's connection."""
-    client = consumer._client
-    return await client.send(client.get_random_node(), request)
-
-
 _READ_UNCOMMITTED = 0
 _ABOUT_OFFSETS = (OffsetCommitRequest, OffsetFetchRequest, OffsetRequest)
 _OFFSETS_CONNECTION = 2
 """Behind those that aiokafka knows itself."""
+
+
+async def ask(consumer: Any, request: Any, node: int | None = None) -> Any:
+    """What a broker answers, this one or any, apart from what a consumer fetches of it."""
+    client = consumer._client
+    chosen = client.get_random_node() if node is None else node
+    return await client.send(chosen, request, group=_OFFSETS_CONNECTION)
 
 
 def ask_apart(consumer: AIOKafkaConsumer) -> None:

@@ -20,7 +20,7 @@ from headrace.services.kafka.new_topic import NewTopic
 from headrace.services.kafka.rights import require
 from headrace.services.settings import Settings
 
-_FROM_ANY_HOP = ("late", "dead", "decisions")
+FROM_ANY_HOP = ("late", "dead", "decisions")
 """Topics that records of all hops go to; more partitions than needed do no harm there."""
 
 
@@ -119,7 +119,7 @@ def _needed_partitions(
             count = counts.get(hop.end.topic.name, count)
             needed[hop.end.topic.name] = count
             widest = max(widest, count)
-    others = {topic.name: widest if topic.role in _FROM_ANY_HOP else count for topic in wanted}
+    others = {topic.name: widest if topic.role in FROM_ANY_HOP else count for topic in wanted}
     return others | needed
 
 
@@ -129,7 +129,7 @@ def _count_problems(
     needed = _needed_partitions(spec, wanted, counts)
     for topic in wanted:
         has, needs = counts.get(topic.name), needed[topic.name]
-        enough = has is None or has == needs or (topic.role in _FROM_ANY_HOP and has > needs)
+        enough = has is None or has == needs or (topic.role in FROM_ANY_HOP and has > needs)
         if not enough:
             yield (
                 f"`{topic.name}` has {_partitions(has)}, and needs {needs} to go with"
@@ -146,7 +146,7 @@ def _counterpart(spec: PipelineSpec, topic: TopicSpec) -> str:
     for hop in spec.hops():
         if topic == hop.changelog:
             return hop.topic
-    return spec.source.topic if topic.role in _FROM_ANY_HOP else spec.hops()[-1].topic
+    return spec.source.topic if topic.role in FROM_ANY_HOP else spec.hops()[-1].topic
 
 
 def _advice(topic: TopicSpec, needs: int) -> str:

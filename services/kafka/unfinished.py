@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka.client import CoordinationType
@@ -35,7 +35,6 @@ from aiokafka.errors import (
     InvalidProducerEpoch,
     LeaderNotAvailableError,
     ProducerFenced,
-    TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
     for_code,
 )
@@ -46,13 +45,12 @@ from headrace.contracts.errors import KafkaRefused
 from headrace.services.kafka.markers import last_marker, last_value, leader_of
 from headrace.services.kafka.patience import PAUSE_S, patient
 from headrace.services.kafka.requests import (
-    DescribeProducers,
     DescribeTransaction,
     EndInPartition,
     Identity,
     NextEpoch,
-    Writer,
 )
+from headrace.services.kafka.writers import Open, Writers
 from headrace.services.state.changelog import POSITION, offset_in
 
 _ABORTED = "CompleteAbort"
@@ -70,8 +68,8 @@ _RETIRED_MS = 1
 class Known(NamedTuple):
     """What is known of a producer's transactions beside their id."""
 
-    topics: Sequence[str]
-    """Where they may have written."""
+    written: Mapping[str, Sequence[int] | None]
+    """The topics where they may have written, and in which partitions; None is all of them."""
     witnesses: Sequence[TopicPartition] = ()
     """Where every commit has written; the changelog first."""
     source: TopicPartition | None = None
@@ -96,21 +94,20 @@ class _Told(NamedTuple):
     producer_epoch: int
 
 
-class _Open(NamedTuple):
-    """A transaction that stands open in a partition."""
-
-    place: TopicPartition
-    leader: int
-    first_offset: int
-    writer: Writer
-
-
 class Takeover:
     """One id, on its way to a new producer."""
 
-    def __init__(self, client: Any, transactional_id: str, timeout_ms: int, known: Known) -> None:
-        """Over a client that was bootstrapped."""
+    def __init__(
+        self,
+        client: Any,
+        transactional_id: str,
+        timeout_ms: int,
+        known: Known,
+        writers: Writers | None = None,
+    ) -> None:
+        """Over a client that was bootstrapped; `writers` are asked for others, too."""
         self._client = client
+        self._writers = writers or Writers(client.send)
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._known = known
@@ -124,7 +121,7 @@ class Takeover:
         somebody else has taken over since.
         """
         # Asked for one by one, each topic would cost a round trip while nobody owns the partition.
-        await self._client.set_topics(self._known.topics)
+        await self._client.set_topics([*self._known.written])
         before = await self._told()
         while True:
             if before is not None:
@@ -195,7 +192,7 @@ class Takeover:
                     await self._end_in(part, commits=commits)
                     self.ended.append(Ended(part.place, commits, because))
 
-    async def _verdict(self, told: _Told, epoch: int, parts: list[_Open]) -> tuple[bool, str]:
+    async def _verdict(self, told: _Told, epoch: int, parts: list[Open]) -> tuple[bool, str]:
         if told.state == _ABORTED and epoch >= told.producer_epoch - 1:
             return False, "its coordinator aborted it"
         if told.state == _GIVEN and epoch == told.producer_epoch - 1:
@@ -210,7 +207,7 @@ class Takeover:
             return await self._is_in_group(part), "the group's offset says so"
         return False, "it has no part in its changelog"
 
-    async def _is_in_group(self, changelog: _Open) -> bool:
+    async def _is_in_group(self, changelog: Open) -> bool:
         """Whether the group has reached the offset that this part of a changelog speaks of."""
         reached = await last_value(
             self._client,
@@ -230,38 +227,33 @@ class Takeover:
             raise for_code(code)(self._known.group)
         return bool(committed >= offset_in(reached))
 
-    async def _open(self, producer_id: int) -> list[_Open]:
+    async def _open(self, producer_id: int) -> list[Open]:
         found = []
-        for leader, partitions in self._by_leader().items():
-            answer = await self._client.send(leader, DescribeProducers(partitions))
-            for topic, described, _ in answer.topics:
-                for number, code, message, producers, _ in described:
-                    place = TopicPartition(topic, number)
-                    _check(code, message, place)
-                    found += [
-                        _Open(place, leader, first_offset, Writer(identity, epoch, coordinator))
-                        for identity, epoch, _, _, coordinator, first_offset, _ in producers
-                        if identity == producer_id and first_offset >= 0
-                    ]
+        for leader, places in self._by_leader().items():
+            opened = await self._writers.open_in(leader, places)
+            found += [one for one in opened if one.writer.producer_id == producer_id]
         return found
 
-    def _by_leader(self) -> dict[int, dict[str, list[int]]]:
-        found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for topic in self._known.topics:
-            numbers = self._client.cluster.partitions_for_topic(topic)
-            if not numbers:
-                self._client.force_metadata_update()
-                raise LeaderNotAvailableError(topic)
-            for number in numbers:
+    def _by_leader(self) -> dict[int, list[TopicPartition]]:
+        found: dict[int, list[TopicPartition]] = defaultdict(list)
+        for topic, numbers in self._known.written.items():
+            for number in self._partitions(topic) if numbers is None else numbers:
+                place = TopicPartition(topic, number)
                 try:
-                    leader = leader_of(self._client, TopicPartition(topic, number))
+                    found[leader_of(self._client, place)].append(place)
                 except LeaderNotAvailableError:
                     self._client.force_metadata_update()
                     raise
-                found[leader][topic].append(number)
         return found
 
-    async def _end_in(self, part: _Open, *, commits: bool) -> None:
+    def _partitions(self, topic: str) -> Iterable[int]:
+        numbers: set[int] | None = self._client.cluster.partitions_for_topic(topic)
+        if not numbers:
+            self._client.force_metadata_update()
+            raise LeaderNotAvailableError(topic)
+        return numbers
+
+    async def _end_in(self, part: Open, *, commits: bool) -> None:
         request = EndInPartition(part.place, part.writer, commits=commits)
         answer = await self._client.send(part.leader, request)
         ((_, ((_, ((_, code, _),), _),), _),) = answer.markers
@@ -271,7 +263,7 @@ class Takeover:
             raise for_code(code)(str(part.place))
 
 
-def _refusal(part: _Open, *, commits: bool) -> str:
+def _refusal(part: Open, *, commits: bool) -> str:
     topic, partition = part.place
     said = (
         f"an outage left a transaction open in {topic}/{partition} that nobody will end, and the"
@@ -295,15 +287,3 @@ def _given(identity: Identity, before: _Told) -> _Told:
     if identity.producer_id == before.producer_id:
         return _Told(_GIVEN, 0, *identity)
     return _Told(_GIVEN, 0, before.producer_id, before.producer_epoch + 1)
-
-
-def _check(code: int, message: str | None, place: TopicPartition) -> None:
-    error = for_code(code)
-    if error is TopicAuthorizationFailedError:
-        sentence = (
-            f"the brokers do not let us see who writes to {place.topic}, which tells whether an"
-            " outage left a transaction open there; grant Read"
-        )
-        raise KafkaRefused(sentence)
-    if code:
-        raise error(message)

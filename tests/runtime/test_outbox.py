@@ -25,7 +25,7 @@ ONE = [record(b"k", b"v", 1_000)]
 
 def outbox(servers: str, topic: str, former: str | None = None) -> Outbox:
     """A way out to this topic."""
-    name = Name(f"{topic}/0", TIMEOUT_MS, Known([topic]), former)
+    name = Name(f"{topic}/0", TIMEOUT_MS, Known({topic: None}), former)
     return Outbox({"bootstrap_servers": servers}, topic, name, Limits({}))
 
 
@@ -157,7 +157,7 @@ def test_a_former_id_is_ended_once(kafka: SharedKafka, topic: str) -> None:
     async def told() -> object:
         out = outbox(kafka.bootstrap_servers, topic)
         await out.start()
-        takeover = Takeover(out._producer.client, former, TIMEOUT_MS, Known([topic]))  # noqa: SLF001
+        takeover = Takeover(out._producer.client, former, TIMEOUT_MS, Known({topic: None}))  # noqa: SLF001
         found = await takeover._told()  # noqa: SLF001
         await out.stop()
         return found

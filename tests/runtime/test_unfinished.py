@@ -48,7 +48,7 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
 
     async def write(number: int, value: bytes) -> Outbox:
         client = {"bootstrap_servers": clients.servers}
-        name = Name(f"producer-{number}", TIMEOUT_MS, Known(TOPICS))
+        name = Name(f"producer-{number}", TIMEOUT_MS, Known(dict.fromkeys(TOPICS)))
         outbox = Outbox(client, "group", name, Limits({}))
         await outbox.start()
         await outbox.begin()
@@ -153,8 +153,8 @@ class Stage:
     def known(self) -> Known:
         """What whoever takes the id over knows."""
         changelog, progress, late = (self.place(topic) for topic in Case.writes)
-        topics = [changelog.topic, progress.topic, late.topic]
-        return Known(topics, [changelog, progress], self.place("source"), self.name)
+        written = {place.topic: [place.partition] for place in (changelog, progress, late)}
+        return Known(written, [changelog, progress], self.place("source"), self.name)
 
     def untold(self, case: Case) -> list[TopicPartition]:
         """Where it stands open."""
@@ -293,7 +293,7 @@ def test_nothing_is_decided_while_a_partition_cannot_be_asked(clients: Clients) 
 
     async def take_while_one_is_missing() -> list[Ended]:
         async with made.client() as client:
-            known = made.known._replace(topics=[*made.known.topics, missing])
+            known = made.known._replace(written={**made.known.written, missing: None})
             takeover = Takeover(client, made.transactional_id, TIMEOUT_MS, known)
             taking = asyncio.ensure_future(takeover.take())
             done, _ = await asyncio.wait([taking], timeout=1)
@@ -321,7 +321,7 @@ def test_nothing_is_decided_while_a_partition_has_no_leader(kafka_own: OwnKafka)
 
     async def take_while_one_is_away() -> list[Ended]:
         async with made.client() as client:
-            await client.set_topics(made.known.topics)
+            await client.set_topics([*made.known.written])
             while client.cluster.leader_for_partition(made.place("late")) not in {None, -1}:
                 await client.force_metadata_update()
                 await asyncio.sleep(0.05)

@@ -127,14 +127,14 @@ class Restorer:
         ends: dict[TopicPartition, int] = await self._consumer.end_offsets(partitions)
         return ends
 
-    async def ask(self, request: Any) -> Any:
-        """What some broker answers."""
-        asked = asyncio.run_coroutine_threadsafe(self._ask(request), self._loop)
+    async def ask(self, request: Any, node: int | None = None) -> Any:
+        """What a broker answers: this one, or any."""
+        asked = asyncio.run_coroutine_threadsafe(self._ask(request, node), self._loop)
         return await asyncio.wrap_future(asked)
 
-    async def _ask(self, request: Any) -> Any:
+    async def _ask(self, request: Any, node: int | None) -> Any:
         await self._connected.wait()
-        return await seams.ask_any(self._consumer, request)
+        return await seams.ask(self._consumer, request, node)
 
     async def hides_something(self, partition: TopicPartition) -> bool:
         """Whether a transaction that is open keeps the end of a changelog from being read."""

@@ -31,6 +31,7 @@ from headrace.services.kafka import filling, seams
 from headrace.services.kafka.limits import BATCH_BYTES, Limits
 from headrace.services.kafka.requests import Identity
 from headrace.services.kafka.unfinished import Ended, Known, Takeover
+from headrace.services.kafka.writers import Writers
 from headrace.services.observe.logs import logger as logger_of
 
 _REQUEST_BYTES_MAX = 64 << 20
@@ -48,6 +49,8 @@ class Name(NamedTuple):
     known: Known
     former: str | None = None
     """How an earlier headrace called it."""
+    writers: Writers | None = None
+    """Who asks for many takeovers who writes to partitions."""
 
 
 class _Sent(NamedTuple):
@@ -122,7 +125,7 @@ class Outbox:
         seams.on_lost_connection(producer, self._lost_connection)
         await producer.client.bootstrap()
         if name.former is not None:
-            former = Takeover(producer.client, name.former, name.timeout_ms, name.known)
+            former = _takeover(producer, name, name.former)
             await former.retire()
             _tell(former.ended)
         identity = await self._take(producer, name)
@@ -130,7 +133,7 @@ class Outbox:
         seams.announce_group(producer, self._group)
 
     async def _take(self, producer: Any, name: Name) -> Identity:
-        takeover = Takeover(producer.client, name.transactional_id, name.timeout_ms, name.known)
+        takeover = _takeover(producer, name, name.transactional_id)
         self._has_lost_connection = False
         identity = self._identity = await takeover.take(self._identity)
         _tell(takeover.ended)
@@ -290,6 +293,10 @@ class Outbox:
             await asyncio.wait([stopping], timeout=_ENOUGH_S)
             if stopping.done():
                 stopping.result()
+
+
+def _takeover(producer: Any, name: Name, transactional_id: str) -> Takeover:
+    return Takeover(producer.client, transactional_id, name.timeout_ms, name.known, name.writers)
 
 
 def _tell(ended: Iterable[Ended]) -> None:

@@ -38,8 +38,9 @@ from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.refusals import refusal_of
 from headrace.services.kafka.registry import Registry
 from headrace.services.kafka.security import client_options
-from headrace.services.kafka.topics import written_topics
+from headrace.services.kafka.topics import FROM_ANY_HOP, written_topics
 from headrace.services.kafka.unfinished import Known
+from headrace.services.kafka.writers import Writers
 from headrace.services.observe.logs import logger as logger_of
 from headrace.services.observe.metrics import Metrics
 from headrace.services.observe.snapshot import TaskSnapshot
@@ -52,7 +53,7 @@ from headrace.services.runtime.machine.budget import weight
 from headrace.services.runtime.machine.machine_memory import budget_for
 from headrace.services.runtime.output.failures import Failures
 from headrace.services.runtime.output.outbox import Name, Outbox
-from headrace.services.runtime.task.pace import OUTLASTED, Pace
+from headrace.services.runtime.task.pace import OUTLASTED, Load, Pace
 from headrace.services.runtime.task.table import StateTable
 from headrace.services.runtime.task.tally import Shown, Tally
 from headrace.services.runtime.time.skew import Skew
@@ -109,14 +110,16 @@ class Work:
         self.shares = self.budget.shares(1)
         """What each of the tasks may take."""
         self.memory = RocksMemory(self.budget.state_bytes(1))
+        self.load = Load()
         self.exactly_once = settings.guarantee == "exactly-once"
         self.restorer = Restorer(client_options(settings, "restore"), fail)
         names = [hop.changelog.name for hop in spec.hops()] + [hop.topic for hop in spec.hops()]
         self.identities = Identities(names, self.restorer.ask)
+        self._writers = Writers(lambda node, request: self.restorer.ask(request, node))
         self.purges = Purges(settings)
         self.registry = Registry(spec, settings)
         self.failures = Failures(stops=spec.on_failure == "stop")
-        self.written_topics = [topic.name for topic in written_topics(spec, settings)]
+        self._topics = written_topics(spec, settings)
         self._thread = thread
         self._opened = opened
         self.survey: dict[TopicPartition, Surveyed] = {}
@@ -167,7 +170,7 @@ class Work:
         changelog = TopicPartition(hop.changelog.name, partition)
         progress = TopicPartition(progress_topic(spec.sink.topic).name, partition)
         known = Known(
-            self.written_topics,
+            self._written(hop, partition),
             [changelog, progress] if hop.end is None else [changelog],
             TopicPartition(hop.topic, partition),
             spec.pipeline,
@@ -177,7 +180,17 @@ class Work:
             self.settings.transaction_timeout_ms,
             known,
             f"{former_transactional_prefix(spec.pipeline, hop)}{partition}",
+            self._writers,
         )
+
+    def _written(self, hop: Hop, partition: int) -> dict[str, list[int] | None]:
+        """Where one partition of a hop writes: in its own number, but for what is spread by id."""
+        cleaned = self.spec.sink.topic
+        beside = [topic.name for topic in self._topics if topic.role in FROM_ANY_HOP]
+        ends = [cleaned, progress_topic(cleaned).name] if hop.end is None else []
+        written: dict[str, list[int] | None]
+        written = {name: [partition] for name in (hop.changelog.name, *beside, *ends)}
+        return written if hop.end is None else {**written, hop.end.topic.name: None}
 
     async def end_what_hides(self, hop: Hop, partition: int) -> None:
         """End what an earlier owner left open that ran exactly once, and this one does not.
