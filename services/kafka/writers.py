@@ -1,8 +1,8 @@
-"""The question who writes to partitions, put once for many takeovers.
+"""Many takeovers ask the leaders together which transactions stand open in partitions.
 
-Takeovers come together: at a start, and wherever an instance has gone. A broker answers one request
-at a time on a connection, so whoever asks while an answer is on its way shares the next question
-with all others who do. No answer is of a time before it was asked for.
+Takeovers come together: at a start, and when an instance has gone. A broker answers one request at
+a time on a connection, so takeovers that ask while an answer is on its way share the next request.
+No answer is of a time before it was asked for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from aiokafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
+from aiokafka.errors import TopicAuthorizationFailedError, for_code
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.errors import KafkaRefused
@@ -31,7 +31,7 @@ class Open(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """The word of a partition's leader."""
+    """The answer of a partition's leader."""
 
     code: int
     message: str | None
@@ -39,7 +39,7 @@ class _Told(NamedTuple):
 
 
 class _Question:
-    """One request, until it is answered."""
+    """The next request to a leader, until it is answered."""
 
     def __init__(self) -> None:
         self.places: set[TopicPartition] = set()
@@ -47,7 +47,7 @@ class _Question:
 
 
 class Writers:
-    """Asks leaders, one question a leader at a time."""
+    """Asks leaders, one request a leader at a time."""
 
     def __init__(self, send: Send) -> None:
         """Send requests to a broker in this way."""
@@ -56,13 +56,13 @@ class Writers:
         self._asking: dict[int, asyncio.Task[None]] = {}
 
     async def open_in(self, leader: int, places: Iterable[TopicPartition]) -> list[Open]:
-        """The transactions that stand open in partitions, all of them led by this broker."""
+        """Return the transactions that stand open in partitions, all of them led by this broker."""
         question = self._next.setdefault(leader, _Question())
         places = [*places]
         question.places.update(places)
         if leader not in self._asking:
             self._asking[leader] = asyncio.create_task(self._ask(leader))
-        # One who gives up leaves the others their answer.
+        # A takeover that is cancelled leaves the others their answer.
         told = await asyncio.shield(question.answered)
         found = []
         for place in places:
@@ -75,9 +75,9 @@ class Writers:
             while (question := self._next.pop(leader, None)) is not None:
                 try:
                     question.answered.set_result(await self._answer(leader, question))
-                except KafkaError as problem:
+                except Exception as problem:  # noqa: BLE001 (each takeover that asked raises it)
                     question.answered.set_exception(problem)
-                    # All who asked may have given up by now.
+                    # All takeovers that asked may be cancelled by now.
                     question.answered.exception()
         finally:
             del self._asking[leader]
