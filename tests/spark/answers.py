@@ -134,6 +134,7 @@ FORMS: dict[str, tuple[str, ...]] = {
         "CAST(~@number~ AS DECIMAL(12, 3))", "TRY_CAST(~@number~ AS DECIMAL(4, 1))",
         "CAST(~@whole~ AS DOUBLE)", "coalesce(~@number~, ~@number~)",
         "if(~@truth~, ~@number~, ~@number~)", "TRY_CAST(~@text~ AS DECIMAL(8, 2))",
+        "round(~@number~)", "round(~@number~, 2)", "round(~@number~, 20)",
     ),
     "text": (
         "upper(~@text~)", "lower(~@text~)", "concat(~@text~, ~@text~)", "(~@text~ || ~@text~)",
