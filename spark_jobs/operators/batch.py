@@ -1,4 +1,4 @@
-"""Run one task's turn in one batch: put its rows in order, apply its topology, and yield frames.
+"""Run one task's part of one batch: put its rows in order, apply its topology, and yield frames.
 
 It first takes all records at once. If that fails, it takes them again in pieces, from the state
 before, until each record that fails is alone. Those records are dead; the others go on.

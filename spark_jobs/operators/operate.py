@@ -61,7 +61,7 @@ def operate(
     spread: Spread | None = None,
     progress: InputProgress | None = None,
 ) -> DataFrame:
-    """Apply a topology to records; return results, late rows and counts, told apart by `verdict`.
+    """Apply a topology to records; return results, late rows and counts, by `verdict`.
 
     A foreign-key join or an aggregation sends rows to the tasks of their keys, which takes one or
     two more stages; within one task it takes none.

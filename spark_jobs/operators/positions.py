@@ -1,7 +1,7 @@
-"""Tell how far each partition is read in a micro-batch, behind the last of its records.
+"""Say how far each partition is read in a micro-batch, behind the last of its records.
 
 A row of progress counts for a task once the partition is read up to the record that it names, but a
-task gets only a part of the records. So the pass that reads them tells every task that needs it the
+task gets only a part of the records. So the pass that reads them sends every task that needs it the
 last offset of each partition, as a row without a record. The row also has the highest time, which
 stands for the progress of an input without a pipeline.
 """
@@ -66,7 +66,7 @@ def _positions(batch: pa.RecordBatch) -> dict[_Place, tuple[int, int]]:
 
 
 def position_row(place: _Place, offset: int, time_ms: int, task: int) -> dict[str, Any]:
-    """Return the row that tells a task how far a partition is read, and the highest time there."""
+    """Return the row that says how far a partition is read, and the highest time there."""
     number, topic, partition = place
     return {
         "task": task,

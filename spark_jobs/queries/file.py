@@ -40,7 +40,9 @@ class QueryFile(JobConfig):
     query: str
     """One SELECT over the streams and tables below."""
     streams: dict[Word, StreamInput] = Field(default_factory=dict)
+    """Topics of records that happen, each a StreamInput by its name in the query."""
     tables: dict[Word, TableInput] = Field(default_factory=dict)
+    """Topics of rows that change, each a TableInput by its name in the query."""
     grace_ms: DurationMs | None = None
     """How long a record waits by its stream's own time; without it, until both have passed it."""
     corrections: bool = False

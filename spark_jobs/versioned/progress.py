@@ -54,7 +54,7 @@ def silent_place(number: int) -> str:
 
 @dataclass(frozen=True)
 class Expected:
-    """The inputs that must tell a task how far they are, before any progress counts."""
+    """The inputs that must say to a task how far they are, before any progress counts."""
 
     partitions: Mapping[int, int] = field(default_factory=dict)
     """The partitions of each input; zero for an input whose records alone say how far it is."""

@@ -109,7 +109,7 @@ class TaskState:
         self._parts.append(part)
 
     def when_forgone(self, call: Callable[[Arrival], None]) -> None:
-        """Tell a step of each arrival at which this task failed."""
+        """Call a step with each arrival at which this task failed."""
         self._forgoing.append(call)
 
     def forgo(self, arrival: Arrival) -> None:

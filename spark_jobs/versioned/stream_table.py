@@ -187,7 +187,7 @@ class StreamTableJoin:
             highest = np.maximum(np.maximum.accumulate(times), self._time_ms)
             due = highest - (self._grace_ms or 0)
             on_time = times >= due
-            # A late record's turn would come before its own step.
+            # A late record would leave before its own step.
             leaving_at = np.maximum(leaving_at, np.searchsorted(due, times))
             leaves = leaving_at < len(times)
             self._time_ms = self._state.numbers[self._time_name] = int(highest[-1])

@@ -19,6 +19,7 @@ INCLUDED = {
     "changelog.md": ROOT / "CHANGELOG.md",
     "contributing.md": ROOT / "CONTRIBUTING.md",
     "reference/pipeline.schema.json": ROOT / "contracts" / "schemas" / "pipeline.schema.json",
+    "reference/query.schema.json": ROOT / "contracts" / "schemas" / "query.schema.json",
     "results/race.svg": ROOT / "tests" / "bench" / "results" / "race.svg",
     "results/spark.svg": ROOT / "tests" / "bench" / "results" / "spark.svg",
 }

@@ -69,6 +69,7 @@ def _named(entries: list[dict[str, Any]]) -> Iterator[str]:
         ("settings", [f"| `{variable(field)}` |" for field in Settings.model_fields]),
         ("pipeline", [f"\n### {kind} {{" for kind in OPERATOR_KINDS]),
         ("job", [f"\n### {name}\n" for name in JOBS]),
+        ("job", ["\n## A query's file", "| `streams` |", "| `tables` |", "| `cold-history` |"]),
         ("errors", [f"| `{name}` |" for name in vars(errors) if name[0].isupper()][1:]),
         ("metrics", ["| `headrace_unbalanced_records` |"]),
     ],

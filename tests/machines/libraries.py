@@ -30,6 +30,7 @@ _OF_THE_CHECKOUT = (
 )
 _SPARK_TESTS = (
     "tests/queries/test_sql.py",
+    "tests/testing/test_spark_queries.py",
     "tests/versioned",
     "tests/spark/test_operators.py",
     "tests/spark/test_write_kafka.py",

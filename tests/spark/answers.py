@@ -134,6 +134,7 @@ FORMS: dict[str, tuple[str, ...]] = {
         "CAST(~@number~ AS DECIMAL(12, 3))", "TRY_CAST(~@number~ AS DECIMAL(4, 1))",
         "CAST(~@whole~ AS DOUBLE)", "coalesce(~@number~, ~@number~)",
         "if(~@truth~, ~@number~, ~@number~)", "TRY_CAST(~@text~ AS DECIMAL(8, 2))",
+        "round(~@number~)", "round(~@number~, 2)", "round(~@number~, 20)",
     ),
     "text": (
         "upper(~@text~)", "lower(~@text~)", "concat(~@text~, ~@text~)", "(~@text~ || ~@text~)",
@@ -193,12 +194,17 @@ def _compared(frame: Any, answers: dict[str, Answers], some: list[str]) -> Itera
         known = [at for at, each in enumerate(found) if each not in {None, REFUSED}]
         chosen = F.when(F.col("id").isin(known), F.expr(text))
         columns[f"x{number}"] = F.to_json(F.struct(chosen.alias("x")), _JSON)
-        kind = frame.select(F.expr(text).alias("x")).schema["x"].dataType
+        try:
+            kind = frame.select(F.expr(text).alias("x")).schema["x"].dataType
+        except PySparkException as refused:
+            yield f"{text} is refused: {refused}"
+            columns.pop(f"x{number}")
+            continue
         if kind != answers[text][0]:
             yield f"{text} is a {answers[text][0].simpleString()} here, and a {kind.simpleString()}"
     for row in frame.select("id", *(each.alias(n) for n, each in columns.items())).collect():
         for number, (text, (kind, found)) in enumerate(answers.items()):
-            ours = found[row["id"]]
+            ours = found[row["id"]] if f"x{number}" in columns else None
             if ours not in {None, REFUSED} and not _alike(kind, ours, row[f"x{number}"]):
                 yield f"{text} is {ours} here, and {row[f'x{number}']}, of {some[row['id']]}"
     for text, (_, found) in answers.items():

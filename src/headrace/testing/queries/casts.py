@@ -14,8 +14,8 @@ from pyspark.sql import types as spark
 from headrace.contracts.errors import SparkNeeded
 from headrace.testing.queries.kinds import BIGINT, WHOLE, is_whole
 
-EXACT = Context(prec=200)
-"""Digits enough for every sum, product and cast of two decimals."""
+EXACT = Context(prec=400)
+"""Digits enough for every sum, product and cast of two decimals, and for every double."""
 _MICROS = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")

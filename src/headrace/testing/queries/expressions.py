@@ -122,7 +122,7 @@ class Compiler:
     def condition(self, text: str) -> Typed:
         """Compile the condition of a `filter`."""
         found = self.compiled(parsed(text, self._where))
-        if not isinstance(found.kind, (spark.BooleanType, spark.NullType)):
+        if not isinstance(found.kind, spark.BooleanType):
             self._refuse(text, f"is no condition but a {found.kind.simpleString().upper()}")
         return found
 
@@ -205,9 +205,10 @@ class Compiler:
 
         return Typed(BOOLEAN, decided)
 
-    def _truth(self, node: Any) -> Callable[[Row], bool | None]:
+    def _truth(self, node: Any, *, may_be_null: bool = True) -> Callable[[Row], bool | None]:
         found = self.compiled(node)
-        if not isinstance(found.kind, (spark.BooleanType, spark.NullType)):
+        is_null = isinstance(found.kind, spark.NullType)
+        if not isinstance(found.kind, spark.BooleanType) and not (is_null and may_be_null):
             self._refuse(node, f"is no condition but a {found.kind.simpleString().upper()}")
         return found.run
 
@@ -258,7 +259,7 @@ class Compiler:
     def _case(self, node: Any) -> Typed:
         if node.this is not None:
             self._refuse(node, "compares in another form; write CASE WHEN a = b THEN")
-        conditions = [self._truth(each.this) for each in node.args["ifs"]]
+        conditions = [self._truth(each.this, may_be_null=False) for each in node.args["ifs"]]
         default = node.args.get("default") or exp.Null()
         kind, runs = self._alike(node, [*(each.args["true"] for each in node.args["ifs"]), default])
 
@@ -271,7 +272,7 @@ class Compiler:
         return Typed(kind, chosen)
 
     def _if(self, node: Any) -> Typed:
-        condition = self._truth(node.this)
+        condition = self._truth(node.this, may_be_null=False)
         default = node.args.get("false") or exp.Null()
         kind, (yes, no) = self._alike(node, [node.args["true"], default])
         return Typed(kind, lambda row: yes(row) if condition(row) else no(row))

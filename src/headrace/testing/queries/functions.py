@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal
+from math import isfinite
 from typing import Any
 
 from pyspark.sql import types as spark
@@ -11,10 +13,22 @@ from sqlglot import exp
 
 from headrace.contracts.errors import SparkNeeded
 from headrace.testing.queries.arithmetic import negative
-from headrace.testing.queries.kinds import BOOLEAN, INT, STRING, TIMESTAMP
+from headrace.testing.queries.casts import EXACT, fitting_decimal
+from headrace.testing.queries.kinds import (
+    BOOLEAN,
+    DIGITS_MAX,
+    INT,
+    STRING,
+    TIMESTAMP,
+    is_number,
+    is_whole,
+)
 from headrace.testing.queries.typed import Row, Typed
 
-ARGUMENTS = ("this", "expression", "expressions", "start", "length", "unit", "position", "negate")
+ARGUMENTS = (
+    *("this", "expression", "expressions", "start", "length", "unit", "position", "negate"),
+    "decimals",
+)
 _MICROS = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000}
 _MICROS |= {"DAY": 24 * _MICROS["HOUR"]}
 Compile = Callable[[Any], Typed]
@@ -117,6 +131,38 @@ def _absolute(node: Any, compile_it: Compile) -> Typed | None:
     return Typed(number.kind, absolute)
 
 
+def _rounded(node: Any, compile_it: Compile) -> Typed | None:
+    """Round half up to a written number of digits behind the point."""
+    number, places = compile_it(node.this), node.args.get("decimals")
+    digits = 0 if places is None else int(places.name) if _is_digit(places) else None
+    if digits is None or not is_number(number.kind):
+        return None
+    run, kind = number.run, number.kind
+    if is_whole(kind):
+        return Typed(kind, run)
+    if isinstance(kind, spark.DoubleType):
+        return Typed(kind, lambda row: None if (n := run(row)) is None else _near(n, digits))
+    assert isinstance(kind, spark.DecimalType)
+    scale = min(kind.scale, digits)
+    narrow = spark.DecimalType(min(kind.precision - kind.scale + 1 + scale, DIGITS_MAX), scale)
+
+    def rounded(row: Row) -> Decimal | None:
+        found = run(row)
+        return None if found is None else fitting_decimal(found, narrow)
+
+    return Typed(narrow, rounded)
+
+
+def _is_digit(node: Any) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and node.name.isdecimal()
+
+
+def _near(number: float, digits: int) -> float:
+    if not isfinite(number):
+        return number
+    return float(Decimal(repr(number)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, EXACT))
+
+
 def _truncated(node: Any, compile_it: Compile) -> Typed | None:
     time, unit = compile_it(node.this), _MICROS.get(node.args["unit"].name.upper())
     if not isinstance(time.kind, spark.TimestampType) or unit is None:
@@ -142,6 +188,7 @@ _FUNCTIONS: dict[Any, Callable[[Any, Compile], Typed | None]] = {
     exp.Substring: _substring,
     exp.Like: _like,
     exp.Abs: _absolute,
+    exp.Round: _rounded,
     exp.TimestampTrunc: _truncated,
     exp.Anonymous: _asked,
 }
