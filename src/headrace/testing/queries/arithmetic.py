@@ -24,6 +24,7 @@ from headrace.testing.queries.typed import Row, Typed
 _INEXACT = Context(prec=39, rounding=ROUND_DOWN)
 """Spark's products and quotients of decimals have so many digits before they are rounded."""
 _SCALE_OF_QUOTIENT = 6
+_DIVISIONS = ("/", "div", "%")
 
 
 def arithmetic(sign: str, left: Typed, right: Typed) -> Typed | None:
@@ -39,10 +40,22 @@ def arithmetic(sign: str, left: Typed, right: Typed) -> Typed | None:
     return _of_decimals(sign, left, right)
 
 
-def _both(left: Typed, right: Typed, compute: Callable[[Any, Any], Any]) -> Callable[[Row], Any]:
+def _both(
+    sign: str, left: Typed, right: Typed, compute: Callable[[Any, Any], Any]
+) -> Callable[[Row], Any]:
+    """Compute with both numbers; behind a null Spark does not look at the other number.
+
+    It looks at a divisor first, so that an error in a dividend is none if the divisor is null.
+    """
+    divides = sign in _DIVISIONS
+    first, second = (right.run, left.run) if divides else (left.run, right.run)
+
     def computed(row: Row) -> Any:
-        one, other = left.run(row), right.run(row)
-        return None if one is None or other is None else compute(one, other)
+        one = first(row)
+        other = None if one is None else second(row)
+        if other is None:
+            return None
+        return compute(other, one) if divides else compute(one, other)
 
     return computed
 
@@ -55,7 +68,9 @@ def _of_doubles(sign: str, left: Typed, right: Typed) -> Typed:
         "/": _divided,
         "%": _remainder,
     }[sign]
-    return Typed(DOUBLE, _both(left, right, lambda one, other: compute(float(one), float(other))))
+    return Typed(
+        DOUBLE, _both(sign, left, right, lambda one, other: compute(float(one), float(other)))
+    )
 
 
 def _divided(one: float, other: float) -> float:
@@ -82,7 +97,7 @@ def _of_wholes(sign: str, left: Typed, right: Typed) -> Typed:
         "%": lambda one, other: one - other * _quotient(one, other),
     }[sign]
     return Typed(
-        kind, _both(left, right, lambda one, other: fitting_whole(compute(one, other), kind))
+        kind, _both(sign, left, right, lambda one, other: fitting_whole(compute(one, other), kind))
     )
 
 
@@ -96,7 +111,9 @@ def _quotient(one: int, other: int) -> int:
 def _of_decimals(sign: str, left: Typed, right: Typed) -> Typed:
     one, other = _decimal(left), _decimal(right)
     if sign == "div":
-        whole = _both(left, right, lambda a, b: fitting_whole(_cut(Decimal(a), Decimal(b)), BIGINT))
+        whole = _both(
+            sign, left, right, lambda a, b: fitting_whole(_cut(Decimal(a), Decimal(b)), BIGINT)
+        )
         return Typed(BIGINT, whole)
     kind = _kind_of(sign, one, other)
     compute: Callable[[Decimal, Decimal], Decimal] = {
@@ -110,7 +127,7 @@ def _of_decimals(sign: str, left: Typed, right: Typed) -> Typed:
     def computed(a: Any, b: Any) -> Decimal:
         return fitting_decimal(compute(Decimal(a), Decimal(b)), kind)
 
-    return Typed(kind, _both(left, right, computed))
+    return Typed(kind, _both(sign, left, right, computed))
 
 
 def _decimal(found: Typed) -> spark.DecimalType:

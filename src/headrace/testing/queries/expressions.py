@@ -230,8 +230,9 @@ class Compiler:
         _, (left, right) = self._alike(node, [node.left, node.right], in_order=True)
 
         def compared(row: Row) -> bool | None:
-            one, other = left(row), right(row)
-            return None if one is None or other is None else compare(one, other)
+            one = left(row)
+            other = None if one is None else right(row)
+            return None if other is None else compare(one, other)
 
         return Typed(BOOLEAN, compared)
 
@@ -251,8 +252,13 @@ class Compiler:
             value = first(row)
             if value is None:
                 return None
-            found = [each(row) for each in others]
-            return True if value in found else None if None in found else False
+            has_null = False
+            for each in others:
+                found = each(row)
+                if found == value:
+                    return True
+                has_null = has_null or found is None
+            return None if has_null else False
 
         return Typed(BOOLEAN, contains)
 

@@ -94,7 +94,9 @@ def _substring(node: Any, compile_it: Compile) -> Typed | None:
         return None
 
     def cut(row: Row) -> str | None:
-        found, begin, size = text.run(row), start.run(row), length.run(row)
+        found = text.run(row)
+        begin = None if found is None else start.run(row)
+        size = None if begin is None else length.run(row)
         if found is None or begin is None or size is None:
             return None
         first = begin - 1 if begin > 0 else len(found) + begin if begin < 0 else 0
