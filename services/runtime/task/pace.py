@@ -3,6 +3,9 @@
 A part of a batch is small enough to let others in, in records and in time: a user's function may
 take a second a record, and its transaction must not be over meanwhile. A transaction holds as many
 records as the brokers take in a third of the time that it may last: with a quota that is little.
+
+A commit costs the same, however little is in it. So an instance makes a bounded number a second.
+The more partitions have something to commit, the longer each of them waits.
 """
 
 from __future__ import annotations
@@ -21,18 +24,34 @@ _CAREFUL, _BOLD = 1.1, 10.0
 """How much a transaction may grow on the one before, once one was too large, and until then."""
 _PARTS_OF_TIMEOUT = 3
 _PARTS_OF_FAILED = 4
+COMMITS_PER_SECOND = 100
+"""So many small ones an instance makes: some 2.5 ms of a core each, and as much on the broker."""
 OUTLASTED = (
     "the transaction lasted longer than HEADRACE_TRANSACTION_TIMEOUT, and the broker ended it;"
     " if that goes on, raise it"
 )
 
 
+class Load:
+    """How many partitions of an instance have something to commit."""
+
+    def __init__(self) -> None:
+        """None has."""
+        self.open = 0
+
+    def spread_s(self) -> float:
+        """How long all of them together take to commit once."""
+        return self.open / COMMITS_PER_SECOND
+
+
 class Pace:
     """One task's; its clock only goes forward."""
 
-    def __init__(self, settings: Settings, hop: Hop) -> None:
-        """Nothing is open."""
+    def __init__(self, settings: Settings, hop: Hop, load: Load) -> None:
+        """Nothing is open; `load` is shared by all tasks of an instance."""
         self._settings = settings
+        self._load = load
+        self._is_open = False
         self._interval_s = settings.commit_interval_ms / 1000
         self._opened_at = 0.0
         self._commit_began_at = 0.0
@@ -70,6 +89,11 @@ class Pace:
     def opened(self) -> None:
         """The first record since the last commit was taken."""
         self._opened_at = time.monotonic()
+        self._count_open(is_open=True)
+
+    def _count_open(self, *, is_open: bool) -> None:
+        self._load.open += is_open - self._is_open
+        self._is_open = is_open
 
     def commit_begins(self) -> None:
         """A commit begins."""
@@ -79,6 +103,7 @@ class Pace:
         """It counts, with so many records; how long the commit took."""
         now_s = time.monotonic()
         was_open_s = now_s - self._opened_at
+        self._count_open(is_open=False)
         if was_open_s > self._long_s:
             self._records_max = max(1, int(records * self._long_s / was_open_s))
             self._growth = _CAREFUL
@@ -92,6 +117,7 @@ class Pace:
     def given_up(self, records: int) -> None:
         """What was open will not count; was it too much for its time, the next try is smaller."""
         was_open_s = time.monotonic() - self._opened_at
+        self._count_open(is_open=False)
         self.has_outlasted = records > 0 and was_open_s > self._long_s * _PARTS_OF_TIMEOUT
         if records and was_open_s > self._long_s:
             self._records_max = max(1, min(records, self._records_max) // _PARTS_OF_FAILED)
@@ -110,11 +136,14 @@ class Pace:
 
         As long as the last commit took, records have their turn: a slow broker is not given commits
         alone. Who is behind lets the whole interval pass between two, since large ones cost less.
+        With many open partitions, the interval is as long as they take to commit in turn.
         """
-        due_at = self._opened_at + self._interval_s
+        spread_s = min(self._load.spread_s(), self._long_s)
+        interval_s = max(self._interval_s, spread_s)
+        due_at = self._opened_at + interval_s
         if not records_wait:
-            begun = self._opened_at + min(self._interval_s, self._commit_took_s)
-            due_at = max(begun, self._commit_began_at + self._interval_s)
+            begun = self._opened_at + min(interval_s, max(self._commit_took_s, spread_s))
+            due_at = max(begun, self._commit_began_at + interval_s)
         return max(0.0, due_at - time.monotonic())
 
 

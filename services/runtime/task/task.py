@@ -80,7 +80,7 @@ class Task:
         self.timestamps: Timestamps | None = None
         self.tally = Tally()
         self._work = work
-        self.pace = Pace(work.settings, hop)
+        self.pace = Pace(work.settings, hop, work.load)
         self._ahead = Ahead()
         self._trouble = Trouble(work, hop, partition, self._ahead, lambda: self._is_closing)
         self._silence = Silence(work.spec, hop, partial(work.was_at_end, self.source))

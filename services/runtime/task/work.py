@@ -53,7 +53,7 @@ from headrace.services.runtime.machine.budget import weight
 from headrace.services.runtime.machine.machine_memory import budget_for
 from headrace.services.runtime.output.failures import Failures
 from headrace.services.runtime.output.outbox import Name, Outbox
-from headrace.services.runtime.task.pace import OUTLASTED, Pace
+from headrace.services.runtime.task.pace import OUTLASTED, Load, Pace
 from headrace.services.runtime.task.table import StateTable
 from headrace.services.runtime.task.tally import Shown, Tally
 from headrace.services.runtime.time.skew import Skew
@@ -110,6 +110,7 @@ class Work:
         self.shares = self.budget.shares(1)
         """What each of the tasks may take."""
         self.memory = RocksMemory(self.budget.state_bytes(1))
+        self.load = Load()
         self.exactly_once = settings.guarantee == "exactly-once"
         self.restorer = Restorer(client_options(settings, "restore"), fail)
         names = [hop.changelog.name for hop in spec.hops()] + [hop.topic for hop in spec.hops()]
