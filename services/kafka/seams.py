@@ -212,7 +212,7 @@ _OFFSETS_CONNECTION = 2
 
 
 async def ask(consumer: Any, request: Any, node: int | None = None) -> Any:
-    """What a broker answers, this one or any, apart from what a consumer fetches of it."""
+    """Ask a broker, this one or any, apart from a consumer's fetches; its answer."""
     client = consumer._client
     chosen = client.get_random_node() if node is None else node
     return await client.send(chosen, request, group=_OFFSETS_CONNECTION)

@@ -128,7 +128,7 @@ class Restorer:
         return ends
 
     async def ask(self, request: Any, node: int | None = None) -> Any:
-        """What a broker answers: this one, or any."""
+        """Ask a broker, this one or any; its answer."""
         asked = asyncio.run_coroutine_threadsafe(self._ask(request, node), self._loop)
         return await asyncio.wrap_future(asked)
 

@@ -50,7 +50,7 @@ class Name(NamedTuple):
     former: str | None = None
     """How an earlier headrace called it."""
     writers: Writers | None = None
-    """Who asks for many takeovers who writes to partitions."""
+    """The one that asks who writes to partitions, for many takeovers."""
 
 
 class _Sent(NamedTuple):

@@ -48,7 +48,7 @@ class Pace:
     """One task's; its clock only goes forward."""
 
     def __init__(self, settings: Settings, hop: Hop, load: Load) -> None:
-        """Nothing is open; `load` is shared by all tasks of an instance."""
+        """It has nothing open; all tasks of an instance share `load`."""
         self._settings = settings
         self._load = load
         self._is_open = False
@@ -115,7 +115,7 @@ class Pace:
         return self._commit_took_s
 
     def given_up(self, records: int) -> None:
-        """What was open will not count; was it too much for its time, the next try is smaller."""
+        """Discard what was open; if it took too long, the next try is smaller."""
         was_open_s = time.monotonic() - self._opened_at
         self._count_open(is_open=False)
         self.has_outlasted = records > 0 and was_open_s > self._long_s * _PARTS_OF_TIMEOUT
@@ -135,7 +135,7 @@ class Pace:
         """When the interval is over, from the beginning of one commit to that of the next.
 
         As long as the last commit took, records have their turn: a slow broker is not given commits
-        alone. Who is behind lets the whole interval pass between two, since large ones cost less.
+        alone. A task that is behind lets the whole interval pass between two: large ones cost less.
         With many open partitions, the interval is as long as they take to commit in turn.
         """
         spread_s = min(self._load.spread_s(), self._long_s)
