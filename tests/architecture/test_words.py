@@ -61,7 +61,7 @@ OF_OTHERS = (
     "MAX_WARMUP_REPLICAS",
     "which KIP-441 calls warm-ups",
 )
-"""What Kafka and Spark call their own; a setting has the name that Kafka Streams gave it."""
+"""Kafka's and Spark's own names; a setting has the name that Kafka Streams gave it."""
 OF_STORED_STATE = {"reached", "reached:", "unheard", "unheard:"}
 """Names in checkpoints, which stay as they were written."""
 OF_PYTHON = {"tell"}

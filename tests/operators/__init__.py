@@ -1,1 +1,1 @@
-"""What single records and single decisions look like, beside what the properties prove."""
+"""Examples of single records and decisions, beside the properties."""

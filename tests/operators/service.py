@@ -38,7 +38,7 @@ class Service:
         self.chain = Chain(with_names(policies), self.overlay.view, explain=explain)
 
     def take(self, *records: Record) -> Step:
-        """What leaves for one batch; then everything is committed."""
+        """Return the output for one batch; then everything is committed."""
         step = self.chain.process(Batch.of(list(records)))
         if step.failure is None:
             self.commit()
@@ -61,5 +61,5 @@ class Service:
 
 
 def left(step: Step) -> list[Record]:
-    """What left the chain."""
+    """Records that left the chain."""
     return step.forwarded.records

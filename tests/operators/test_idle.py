@@ -54,7 +54,7 @@ def test_stream_time_has_moved_by_a_grace() -> None:
     service = Service(POLICY)
     service.take(B)
     reorder_of(service).release_idle()
-    # What left was at 30: whoever comes earlier would be out of order, so it is late.
+    # The released record was at 30: an earlier one would be out of order, so it is late.
     assert [aside.record for aside in service.take(record(29)).late] == [record(29)]
     assert left(service.take(record(30))) == [record(30)]
     assert (left(service.take(record(31))), service.held) == ([], 1)

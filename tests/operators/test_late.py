@@ -1,4 +1,4 @@
-"""What becomes of a record that comes too late is the policy's choice, at each operator."""
+"""The policy chooses where a late record goes, at each operator."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def setting_aside() -> list[AnyOperator]:
 
 
 def reason_of(policy: AnyOperator) -> Reason:
-    """What the operator calls too late."""
+    """The records that the operator calls late."""
     return Reason.PAST_INTERVAL if isinstance(policy, DeduplicatePolicy) else Reason.PAST_GRACE
 
 

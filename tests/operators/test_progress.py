@@ -51,7 +51,7 @@ def feed(chain: Chain, *times_ms: int) -> None:
 @pytest.mark.parametrize(
     ("policies", "times_ms", "reached_ms"),
     [
-        # Nobody waits: the latest time is all there is to say.
+        # No record waits: the progress is the latest time.
         ((DEDUPLICATE,), (100, 90), 100),
         ((TablePolicy(), FilterPolicy(where="value > 0")), (100, 90), 100),
         ((count(None),), (100,), 100),
@@ -62,7 +62,7 @@ def feed(chain: Chain, *times_ms: int) -> None:
         ((REORDER, DEDUPLICATE), (100,), 90),
         ((REORDER, count(None)), (100,), 90),
         ((REORDER, ReorderPolicy(grace_ms=30, name="again", store="again")), (100, 150), 100),
-        # What waits for a time limit leaves with the time it has.
+        # A record that waits for a time limit leaves with its own time.
         ((LIMIT,), (100,), 100),
         ((LIMIT,), (100, 110), 100),
         ((LIMIT,), (100, 120), 120),

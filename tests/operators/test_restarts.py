@@ -49,7 +49,7 @@ parts = st.lists(strategies.records(size_max=10), min_size=3, max_size=3)
 
 @pytest.fixture(scope="module", autouse=True)
 def _drop_often() -> Iterator[None]:
-    """What left is swept away after a few items, so that a sweep too many shows."""
+    """Released items are swept away after a few more, so that a sweep too many shows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.services.operators.sweep.SWEEP_AFTER_ROWS", 3)
         yield
@@ -117,7 +117,7 @@ def test_suppress_with_another_limit_and_buffer_lets_go_of_each_update_at_most_o
     gone = [one for one in lives(policies, inputs) if one != LAST]
     assert max(Counter(gone).values(), default=1) == 1
     latest = {one.key: one for part in inputs for one in part if one.key is not None}
-    # Whatever waited how long: the last word about each key is its last update.
+    # The last result of each key is its last update, however long each waited.
     assert {one.key: one for one in gone} == latest
 
 
@@ -231,7 +231,7 @@ def test_a_session_goes_on_with_another_grace(before_ms: int, after_ms: int) -> 
 
 
 def three_with(window: Window, before_ms: int, after_ms: int) -> list[Record]:
-    """What leaves for a third record, where two came under one grace and it under another."""
+    """Return the records that a third one releases, after two under another grace."""
 
     def policy(grace_ms: int) -> AggregatePolicy:
         graced = window.model_copy(update={"grace_ms": grace_ms})

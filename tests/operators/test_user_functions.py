@@ -26,7 +26,7 @@ class Touchy:
     """Keeps values side by side; will not touch `poison`, and raises now and then in between."""
 
     def initial(self) -> bytes | None:
-        """Nothing yet."""
+        """No result yet."""
         return None
 
     def add(self, aggregate: bytes | None, one: Record) -> bytes | None:

@@ -1,6 +1,6 @@
 """A Spark driver in a process of its own, so that it can be killed like one.
 
-What it starts (Java, and Python's workers) belongs to the same session, and ends with it.
+Its children (Java, and Python's workers) belong to the same session, and end with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.services.broker.embedded import LIGHT_JAVA
 
 WITHIN_S = 400.0
 QUICK_JAVA = " ".join(LIGHT_JAVA)
-"""What Java is told where it lives for less than a minute."""
+"""Options for a Java that lives for less than a minute."""
 KILLED = -signal.SIGKILL
 
 
@@ -70,7 +70,7 @@ def kill_session(session: int) -> None:
 
 
 def dying_order(members: Iterable[int], leader: int, caller: int) -> list[int]:
-    """Who leads a session dies before it sees others dead; who kills, when all others are.
+    """The session's leader dies before it sees others dead; the caller dies last.
 
     Process numbers say nothing about age: they begin again from below.
     """
@@ -95,7 +95,7 @@ def _run(
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND)
     os.dup2(log, sys.stdout.fileno())
     os.dup2(log, sys.stderr.fileno())
-    # What is killed leaves Spark's libraries and half-written blocks behind.
+    # A killed driver leaves Spark's libraries and half-written blocks behind.
     scratch = mkdtemp(prefix="scratch-", dir=log_file.parent)
     os.environ["TMPDIR"] = scratch
     os.environ["JDK_JAVA_OPTIONS"] = f"-Djava.io.tmpdir={scratch}"

@@ -132,7 +132,7 @@ class World:
         return len(list(self.folder.glob("*-checkpoint/offsets/[0-9]*")))
 
     def written(self) -> dict[str, Counter[Priced]]:
-        """What every sink says, row by row."""
+        """Read every sink, row by row."""
         return {
             "kafka": rows_in_topic(Clients(self.servers).consume_all(self.name)),
             "delta": rows_in_table(live_rows(self.delta)),
@@ -161,7 +161,7 @@ def _tell(batch_id: int, written: Written) -> None:
 
 
 def problems_of(expected: Counter[Priced], written: dict[str, Counter[Priced]]) -> list[str]:
-    """What is lost or doubled, a line each sink and kind."""
+    """Return the lost and doubled rows, a line each sink and kind."""
     problems = []
     for sink, rows in written.items():
         wanted = expected

@@ -1,7 +1,7 @@
 """Orders and prices as they come in the raw topics, and the join that must come of them.
 
-Records are sent twice, out of order within grace, and now and then too late. What must come out is
-computed from all of them at once, and from nothing that a sidecar or Spark made of them.
+Records are sent twice, out of order within grace, and now and then too late. The expected output is
+computed from all of them at once, and from no output of a sidecar or Spark.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Priced(NamedTuple):
 
 
 def rows_in_topic(records: Iterable[Record]) -> Counter[Priced]:
-    """What a topic of priced orders says."""
+    """Read a topic of priced orders."""
     rows: Counter[Priced] = Counter()
     for one in records:
         row = json.loads(one.value or b"")
@@ -50,7 +50,7 @@ def rows_in_topic(records: Iterable[Record]) -> Counter[Priced]:
 
 
 def rows_in_table(found: Iterable[Mapping[str, Any]]) -> Counter[Priced]:
-    """What a table of priced orders says, which has no headers."""
+    """Read a table of priced orders, which has no headers."""
     rows: Counter[Priced] = Counter()
     for row in found:
         at_ms = round(row["timestamp"].replace(tzinfo=UTC).timestamp() * 1_000)

@@ -70,7 +70,7 @@ class _Proposal:
         self._prices, self._orders = (self._cleaned(name) for name in ("prices", "orders"))
 
     def found(self) -> dict[str, Any]:
-        """What came out in each of two runs, the second of them from the checkpoint."""
+        """The output of each of two runs, the second of them from the checkpoint."""
         names = ("grace", "no grace", "progress", "progress, two records at a time")
         runs: dict[str, list[list[str]]] = {name: [] for name in names}
         for run in range(2):
@@ -138,7 +138,7 @@ class _Proposal:
         return [CleanedTopic(0, self._prices, prices), CleanedTopic(1, self._orders, orders)]
 
     def _refusals(self) -> list[str]:
-        """What is said to jobs that expect something else."""
+        """Return the refusals of jobs that expect something else."""
         other = {"operators": [{"reorder": {"grace": "5s"}}]}
         wrong = [
             CleanedTopic(0, self._prices, "others"),
@@ -149,7 +149,7 @@ class _Proposal:
         return [_refusal(partial(read_cleaned, self._spark, source, [each])) for each in wrong]
 
     def _avro(self) -> dict[str, list[Any]]:
-        """What is read of values in Avro, with and without a registry's number before them."""
+        """Read values in Avro, with and without a registry's number before them."""
         whole = encode_avro(AVRO, {"sku": "a", "pieces": 7})
         framed = b"\0" + (3).to_bytes(4, "big") + whole
         other = b"\0" + (4).to_bytes(4, "big") + whole

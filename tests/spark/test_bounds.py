@@ -25,7 +25,7 @@ from tests.spark.test_jobs_file import GOOD, written
         ({"a": Size(5_000, 10), "b": Size(2_500, 10)}, 100, None, {"a": 100, "b": 50}),
         # The one with large records takes a hundred, and so does the other.
         ({"a": Size(5_000, 10), "b": Size(5_000, 20)}, 100, 1_000, {"a": 50, "b": 50}),
-        # What has little in it may grow.
+        # A topic with few records may grow.
         ({"a": Size(5_000_000, 10), "b": Size(3, 10)}, 1_000, None, {"a": 1_000, "b": 100}),
         # All of it fits into one.
         ({"a": Size(90, 10), "b": Size(3, 10)}, 100, None, {"a": 100, "b": 100}),
@@ -43,7 +43,7 @@ def test_topics_are_taken_in_equally_many_micro_batches(
         (GOOD, (RECORDS_A_BATCH, BYTES_A_BATCH)),
         (GOOD + "records-per-batch: 7", (7, None)),
         (GOOD + "bytes-per-batch: 1MiB", (None, 1 << 20)),
-        # Nothing would wait for what is not read yet.
+        # No record would wait for those that are not read yet.
         (GOOD + "release: stream-time", (None, None)),
         (GOOD.replace(", pipeline: prices", ""), (None, None)),
     ],

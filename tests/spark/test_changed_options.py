@@ -33,7 +33,7 @@ class Job:
     """Orders and prices in two topics, and the file of a job that joins them."""
 
     def __init__(self, kafka: SharedKafka, folder: Path, sink: str) -> None:
-        """Nothing is written to the sink, which is `kafka` or `delta`."""
+        """The sink, `kafka` or `delta`, stays empty."""
         self._kafka = kafka
         self._folder = folder
         self.name = fresh_name("struck")

@@ -21,7 +21,7 @@ _SCHEMA = "imported BOOLEAN, frozen BIGINT"
 
 def _state_of_worker(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
-        # Nothing that this module imports would bring it.
+        # No import of this module would bring it.
         state = {
             "imported": "headrace.spark_jobs.write.transaction" in sys.modules,
             "frozen": gc.get_freeze_count(),

@@ -110,7 +110,7 @@ HELD: dict[str, LookUp] = {
 
 
 class ProgressRow(NamedTuple):
-    """What a task made of some records."""
+    """A task's results for some records."""
 
     results: list[tuple[object, ...]]
     dead: list[DeadLetter]
@@ -135,7 +135,7 @@ cuts = st.lists(st.integers(0, 24), max_size=4)
 
 
 def told_of(topology: Topology, taken: Sequence[Arrival], cut_at: Sequence[int]) -> ProgressRow:
-    """What batches tell, whose ends are given."""
+    """Return the results of batches that end at these places."""
     rows = Rows()
     told = ProgressRow([], [])
     bounds = sorted({0, len(taken), *(cut for cut in cut_at if cut < len(taken))})

@@ -1,4 +1,4 @@
-"""What a job dies of is its last line, and its exit code; on real brokers, and as text."""
+"""A job that dies ends with a sentence and an exit code; on real brokers, and as text."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class StockJob:
         return code, self.said()[-1]
 
     def said(self) -> list[str]:
-        """What it said, line by line."""
+        """Return its output, line by line."""
         return (self._folder / "log").read_text().splitlines()
 
     def has_committed(self) -> bool:

@@ -16,7 +16,7 @@ from tests.fake_java import put_java
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    """What fits is remembered for the life of a process."""
+    """A process remembers the Java that fits."""
     check_java.cache_clear()
     yield
     check_java.cache_clear()

@@ -1,4 +1,4 @@
-"""What a job's file may choose, each through the whole job: topics, a restart, and topics again."""
+"""Each option of a job's file, through the whole job: topics, a restart, and topics again."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Shop:
         assert driver.wait(WITHIN_S) == 0, driver.log
 
     def found(self, suffix: str = "") -> Found:
-        """What stands in each job's topic: orders and their prices."""
+        """Read each job's topic: orders and their prices."""
         return {name: self._read(file.stem + suffix) for name, file in self._files.items()}
 
     def marked(self) -> Found:
@@ -106,7 +106,7 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def runs(kafka: SharedKafka, tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
-    """What stood in the jobs' topics after each run, and in the end what was late and corrected."""
+    """The jobs' topics after each run, and in the end the late and corrected rows."""
     shop = Shop(kafka.bootstrap_servers, tmp_path_factory.mktemp("options"))
     shop.send("prices", "p", 1, {"price_cents": 100})
     shop.order("first", 20)

@@ -261,7 +261,7 @@ def _rows(frame: DataFrame) -> Joined:
 
 
 def _check_state(spark: SparkSession, checkpoint: Path, table: list[Record], held: int) -> None:
-    """What the checkpoint says it remembers is what it must remember."""
+    """The checkpoint remembers exactly the versions that it must remember."""
     rows = list(read_state(spark, str(checkpoint)))
     header = next(row.line for row in rows if row.kind == "numbers")
     assert " priced:taken=" in header

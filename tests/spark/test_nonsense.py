@@ -38,7 +38,7 @@ _AVRO = json.dumps(
 
 
 class Shown(BaseModel):
-    """What most of the values are."""
+    """The form of most values."""
 
     id: int
     a: float | None
@@ -46,7 +46,7 @@ class Shown(BaseModel):
 
 
 class Noted(BaseModel):
-    """What is written in Avro."""
+    """The schema of values in Avro."""
 
     id: int
     note: str

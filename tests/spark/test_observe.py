@@ -1,4 +1,4 @@
-"""What a query shows to Prometheus."""
+"""A query's metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Clock:
     now_s = 1_000.0
 
     def __call__(self) -> float:
-        """What it shows."""
+        """Return its metrics."""
         return self.now_s
 
 

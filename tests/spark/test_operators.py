@@ -157,7 +157,7 @@ def _points_at(_: bytes, value: bytes) -> bytes | None:
 
 
 def _latest(told: list[dict[str, Any]]) -> dict[bytes, Any]:
-    """What a compacted topic of the results would hold."""
+    """Return the rows that a compacted topic of the results would hold."""
     latest = {row["key"]: row["value"] for row in told if row["verdict"] == "changed"}
     return {key: value for key, value in latest.items() if value is not None}
 
@@ -216,7 +216,7 @@ def test_rows_that_meet_in_other_tasks_end_as_one_join_of_all(
 def test_answers_of_one_task_do_not_overtake_one_another(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Whatever their timestamps: an answer of long ago, and behind it the newest."""
+    """Answers with any timestamps: one of long ago, and behind it the newest."""
     before, batch = [], []
     for at in range(8):
         before += [

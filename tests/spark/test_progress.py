@@ -59,7 +59,7 @@ class Inputs:
             pq.write_table(pa.Table.from_pylist(rows, _ARROW), self._folder / "progress" / name)
 
     def joined(self) -> list[tuple[object, ...]]:
-        """What a query, started from its checkpoint, joins of it."""
+        """Start the query from its checkpoint, and return the rows that it joins."""
         records = stream_rows(self._spark, self._folder / "records")
         reader = self._spark.readStream.schema(PROGRESS_SCHEMA)
         progress = reader.parquet(str(self._folder / "progress"))

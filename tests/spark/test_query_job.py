@@ -93,7 +93,7 @@ class Shop:
         )
 
     def priced(self) -> list[tuple[bytes | None, int, object]]:
-        """What it has written."""
+        """Read the rows that it has written."""
         found = self.clients.consume_all(self.topic("orders.priced"))
         return [(one.key, one.timestamp_ms, json.loads(one.value or b"null")) for one in found]
 
@@ -133,7 +133,7 @@ def run_first(shop: Shop) -> None:
         order(b"nut", "o2", 2, 500),
         record(b"nut", b"no order", 2_500),
         order(b"nut", "o3", 2, 4_000),
-        # Nobody has said yet that all prices of its time are there.
+        # No progress says yet that all prices of its time are there.
         order(b"nut", "o4", 1, 20_000),
     )
     done = shop.run()
@@ -190,5 +190,5 @@ def test_a_query_is_a_frame_in_a_session_of_ones_own(shop: Shop) -> None:
     assert done.returncode == 0, done.stderr
     streamed, past = done.stdout.splitlines()[-2:]
     assert json.loads(streamed) == [["nut", 2_000, "o1", 10]]
-    # What is there counts, whether or not a sidecar has said that all of its time is.
+    # All records count, whether or not progress has passed their time.
     assert json.loads(past) == [["end", 1], ["o1", 10]]

@@ -62,7 +62,7 @@ class Shop:
             self.clients.make_topic(spec.name, 1, spec.settings())
 
     def begin(self, side: str) -> None:
-        """What a sidecar commits first: who it is, and which partitions are empty."""
+        """A sidecar's first commit: its name, and the partitions that are empty."""
         self._tell(side, cleaned_by_row(CleanedBy(side, LAYOUT, "source", {})), 0)
         for partition in range(PARTITIONS[side]):
             self._tell(side, progress_row(NOTHING_YET._replace(partition=partition)), partition)
@@ -174,7 +174,7 @@ def test_orders_of_one_product_leave_when_all_partitions_are_quiet(
     shop.fall_asleep("prices")
     assert shop.priced(1) == [("first", 10)]
 
-    # Who wakes is waited for again.
+    # The job waits again for a partition that wakes.
     shop.commit("orders", 3_000, {"order_id": "second", "quantity": 1})
     shop.commit("prices", 2_500, {"price_cents": 25})
     shop.fall_asleep("prices")

@@ -51,6 +51,6 @@ def test_a_checkpoint_on_this_machine_is_refused(master: str, tmp_path: Path) ->
     environment = {**installed(), "SPARK_LOCAL_IP": "127.0.0.1"}
     done = run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
-    # What Python says under spark-submit comes out beside what it prints.
+    # The output of Python under spark-submit stands beside spark-submit's own.
     (said,) = [line for line in done.stdout.splitlines() if "is a folder of this machine" in line]
     assert said.startswith("`./checkpoints/stock` is a folder of this machine, and tasks run on")

@@ -1,4 +1,4 @@
-"""What leaves a task in pieces: all rows in their order, and no piece too large for a column."""
+"""A task's results leave in pieces, in their order, and no piece is too large for a column."""
 
 from __future__ import annotations
 

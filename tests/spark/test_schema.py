@@ -28,7 +28,7 @@ class Mixed(Enum):
 
 
 class Line(BaseModel):
-    """What stands in another."""
+    """A schema inside another."""
 
     sku: str
     pieces: int

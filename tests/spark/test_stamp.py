@@ -1,4 +1,4 @@
-"""What a checkpoint takes of a changed job, and what it refuses."""
+"""A checkpoint accepts some changes of its job, and refuses others."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def keep_last(folder: Path, strike: Strike | None) -> None:
         make_table(frame.sparkSession, table, "key STRING, deleted BOOLEAN, value STRING")
         upserting.write(rows, batch)
         if batch == BATCHES - 1:
-            # Whatever it would say is said already, and by then this key has another row.
+            # Its rows are written already, and by then this key has another row.
             upserting.write(rows.withColumn("value", F.lit("twice")), batch)
             try:
                 appending.write(rows, batch)

@@ -1,4 +1,4 @@
-"""What is done around a task: jars leave Python's path, and are looked into no more."""
+"""Around a task, jars leave Python's path, so that imports search them no more."""
 
 from __future__ import annotations
 

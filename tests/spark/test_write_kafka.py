@@ -61,7 +61,7 @@ Said = Counter[tuple[bytes | None, bytes | None, int, Headers]]
 
 
 def said(records: list[Record]) -> Said:
-    """What records say, and how often."""
+    """The contents of records, and how often they stand there."""
     return Counter((one.key, one.value, one.timestamp_ms, one.headers) for one in records)
 
 

@@ -54,7 +54,7 @@ def test_every_row_is_written_once_whenever_the_driver_dies(tmp_path: Path) -> N
         ]
         expected += [(one.key, one.value, one.timestamp_ms) for one in records]
         write_batch_file(tmp_path / "in", number, [("unused", one) for one in records])
-    # What a driver leaves behind that is killed while Delta makes the table.
+    # The files of a driver that is killed while Delta makes the table.
     (tmp_path / "delta" / "_delta_log" / "_staged_commits").mkdir(parents=True)
 
     for strike in (Strike(1, "behind"), None):

@@ -30,7 +30,7 @@ OPERATORS = {
     "table": "table_ops",
     "aggregate": "table_aggregate",
 }
-"""What a scenario's first word is called in the vectors."""
+"""The vectors' name for a scenario's first word."""
 
 
 def scenarios(page: Path) -> Iterator[tuple[str, str]]:

@@ -43,7 +43,7 @@ class Task:
     def batch(
         self, read: Mapping[str, int], told: Sequence[tuple[str, int, int | None] | _Idle]
     ) -> int | None:
-        """What counts after so much was read, and these rows were told."""
+        """The progress that counts after so much was read, and these rows were told."""
         state = TaskState(self.rows)
         progress = TaskProgress(state, self.expected, self._begins)
         for place, offset in read.items():
@@ -230,14 +230,14 @@ def test_what_counts_was_read_and_what_was_read_counts(
 commits = st.tuples(
     st.sampled_from(range(3)), st.integers(0, 3), st.integers(0, 9), st.booleans(), st.booleans()
 )
-"""Whose, how many records, how much further, whether it falls asleep behind it; a restart."""
+"""A partition, its records, its progress, whether it falls asleep behind them; or a restart."""
 
 
 @given(st.lists(st.tuples(commits, st.tuples(*[st.integers(0, 4)] * 3)), max_size=30))
 def test_partitions_that_go_quiet_and_wake_agree_with_the_oracle(
     lives: list[tuple[tuple[int, int, int, bool, bool], tuple[int, int, int]]],
 ) -> None:
-    """Whatever was read and told so far, and in whatever proportion: the minimum of those awake."""
+    """The progress is the minimum of those awake, in any proportion of records and rows."""
     places = [place_of("topic", number) for number in range(3)]
     task = Task(*places)
     written = [Place() for _ in places]

@@ -25,7 +25,7 @@ Joined = list[tuple[Record, bytes | None]]
 
 @dataclass
 class Partition:
-    """What was written to a partition, and how far the reader is."""
+    """The records of a partition, and the place of its reader."""
 
     input: int
     number: int
@@ -113,7 +113,7 @@ class Oracle:
         self.passed_ms = -1
 
     def batch(self, read: Sequence[tuple[Partition, list[Record], list[Row]]]) -> Joined:
-        """What must leave."""
+        """The records that must be released."""
         joined: Joined = []
         for at, some, _ in read:
             for one in some:
@@ -143,7 +143,7 @@ commits = st.tuples(
     st.sampled_from([b"a", b"b"]),
     st.booleans(),
 )
-"""Whose, the records' times behind what was promised, their key, and whether it sleeps then."""
+"""A partition, its records' times behind its promise, their key, and whether it sleeps then."""
 reads = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=5, max_size=5)
 
 
