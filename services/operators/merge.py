@@ -202,7 +202,7 @@ class Merge(Reorder):
     ) -> None:
         """Release all records whose turn it is by a cause, or by the end of the batch."""
         moved = [
-            (cause, self._place_behind(bound))
+            (cause, self._place_behind(Bound(*bound)))
             for cause, bound in self._lanes.steps()
             if bound > self._bound and (until is None or cause <= until)
         ]
