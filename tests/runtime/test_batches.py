@@ -173,9 +173,15 @@ def test_whoever_begins_at_any_offset_hears_where_records_came_from(limit_bytes:
 
 
 def test_a_record_that_fills_a_batch_says_itself_where_it_came_from() -> None:
-    large = [one._replace(value=b"v" * 990) for one in RECORDS[:5]]
-    batch = filling.new_batch(1_000, is_transactional=False)
-    assert filling.fill_with_origins(batch, large, 0, ORIGINS, 1_000) == 1
-    batch.close()
-    (alone,) = _read(Records, bytes(batch._build()))  # noqa: SLF001 - as above
-    assert read_origin(alone.headers) == ORIGINS[0]
+    rows = [one._replace(value=b"v" * (4_900 if at == 5 else 9)) for at, one in enumerate(RECORDS)]
+    batches, start = [], 0
+    while start < len(rows):
+        batch = filling.new_batch(5_000, is_transactional=False)
+        end = filling.fill_with_origins(batch, rows, start, ORIGINS, 5_000)
+        assert end > start or batch.record_count() == 0, "nobody gets any further"
+        batch.close()
+        batches.append((start, end, _read(Records, bytes(batch._build()))))  # noqa: SLF001 - as above
+        start = end
+    (alone,) = next(read for start, end, read in batches if (start, end) == (5, 6))
+    assert read_origin(alone.headers) == ORIGINS[5]
+    assert read_run(batches[0][2][0]) is not None
