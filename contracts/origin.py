@@ -2,15 +2,24 @@
 
 Behind a repartition, one partition holds records of many source partitions, in whatever order the
 first hop read them. Whether a record is late, and which records may leave, depends on the partition
-that it came from. So each record carries, in its last header, its source partition, its offset
-there, and the stream time of that partition at that moment. The reader takes the header off. A
-source partition that has no record for a place still sends its time there, in a row without key
-and value.
+that it came from. So a place is told of each record its source partition, its offset there, and
+the stream time of that partition at that moment. Records of one source partition mostly come in
+runs. A row without key and value stands before a run and says all of that about the records of the
+run, which are as they came. A record that stands alone carries its origin in its last header, and
+the reader takes the header off. A source partition that has no record for a place still sends its
+time there, in a row without key and value.
+
+A run ends with the batch of the producer in which it stands, whatever its row announces: the writer
+does not know beforehand how many records the batch will take. So whoever reads batches cuts the
+announcement (`within`), and whoever begins inside of a run gives each record its own header
+(`origin_header`).
 
 Integers are big-endian.
 
 headrace.origin     partition (4), offset (8, signed; the smallest number where there is none),
                     stream time (8, signed; -1 for none)
+headrace.run        partition (4); the offset (8) of each record of the run; then the stream time
+                    (8) at each; as above
 headrace.times      for each source partition that speaks: partition (4), stream time (8, signed),
                     its state (1): 0 it is awake, 1 it is idle, 2 it is at its end and waited for
                     (`idle: never`)
@@ -19,18 +28,24 @@ headrace.times      for each source partition that speaks: partition (4), stream
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from struct import Struct
+from itertools import repeat
+from operator import itemgetter
+from struct import Struct, pack, unpack_from
 from typing import Final, NamedTuple
 
 from headrace.contracts.record import Headers, Record
 
 ORIGIN_HEADER = "headrace.origin"
+RUN_HEADER = "headrace.run"
+RUN_RECORD_BYTES = 16
+"""A run's row has so much for each of its records."""
 TIMES_HEADER = "headrace.times"
 AWAKE, IDLE, AT_END = range(3)
 UNKNOWN_PARTITION = -1
 """The partition of a record that an older version wrote without an origin."""
 _origin: Final = Struct(">iqq")
 _time: Final = Struct(">iqB")
+_partition: Final = Struct(">i")
 _pack_origin: Callable[..., bytes] = _origin.pack
 
 
@@ -63,17 +78,43 @@ def read_origin(headers: Headers) -> Origin | None:
     return _origin.unpack(value)
 
 
-def read_origins(records: Sequence[Record]) -> list[Origin] | None:
-    """Return the origins of records that all have one, else None; much faster than one by one."""
-    try:
-        last = [record[3][-1] for record in records]
-        values = [value for name, value in last if name == ORIGIN_HEADER]
-        packed = b"".join(values)  # type: ignore[arg-type]
-    except (IndexError, TypeError):
+def run_headers(origins: Sequence[Origin]) -> Headers:
+    """Return the headers of the row before a run: records of one partition, in their order."""
+    offsets, times_ms = map(_offset_of, origins), map(_time_of, origins)
+    layout = f">i{2 * len(origins)}q"
+    return ((RUN_HEADER, pack(layout, origins[0][0], *offsets, *times_ms)),)
+
+
+def read_run(record: Record) -> list[Origin] | None:
+    """Return the origins of the records behind a row, None if it is not the row of a run."""
+    value = None if record[0] is not None or record[1] is not None else _run_in(record[3])
+    if value is None:
         return None
-    if len(packed) != _origin.size * len(records) or set(map(len, values)) != {_origin.size}:  # type: ignore[arg-type]
+    count = (len(value) - _partition.size) // RUN_RECORD_BYTES
+    partition, *fields = unpack_from(f">i{2 * count}q", value)
+    return list(zip(repeat(partition, count), fields[:count], fields[count:], strict=True))
+
+
+def within(headers: Headers, records: int) -> Headers:
+    """Return a row's headers; a run is cut to the records that stand behind it in its batch."""
+    value = _run_in(headers)
+    if value is None:
+        return headers
+    count = (len(value) - _partition.size) // RUN_RECORD_BYTES
+    if count <= records:
+        return headers
+    times_at = _partition.size + 8 * count
+    end, times_end = _partition.size + 8 * records, times_at + 8 * records
+    return ((RUN_HEADER, value[:end] + value[times_at:times_end]),)
+
+
+def _run_in(headers: Headers) -> bytes | None:
+    if len(headers) != 1:
         return None
-    return list(_origin.iter_unpack(packed))
+    ((name, value),) = headers
+    if name != RUN_HEADER or value is None or len(value) % RUN_RECORD_BYTES != _partition.size:
+        return None
+    return value
 
 
 def times_headers(times: Iterable[SourceTime]) -> Headers:
@@ -89,3 +130,6 @@ def read_times(record: Record) -> list[SourceTime] | None:
     if name != TIMES_HEADER or value is None or len(value) % _time.size:
         return None
     return [SourceTime(*fields) for fields in _time.iter_unpack(value)]
+
+
+_offset_of, _time_of = itemgetter(1), itemgetter(2)

@@ -51,7 +51,9 @@ FIRST_VERSION = 4
 ORIGINS_SINCE = 5
 """Adds no field. A member that can write this version reads where a record of a repartition topic
 came from, and takes rows of times off it. No member writes either before all in the group can."""
-INFO_VERSION = 5
+RUNS_SINCE = 6
+"""Adds no field. A member that can write this version reads where a run of records came from."""
+INFO_VERSION = 6
 """The latest version."""
 CLIENT_BYTES = 16
 _PORT_MAX = 65_535

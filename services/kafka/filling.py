@@ -6,11 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from headrace.contracts.origin import RUN_RECORD_BYTES, Origin, origin_header, run_headers
 from headrace.contracts.record import NO_TIME_MS, Headers, Record
 
 _NOT_PACKED = 0
 _NONE: list[tuple[str, bytes]] = []
+_RUN_MIN = 4
+"""Fewer records cost less with a header each than with a row before them."""
+_RUN_MAX = 1_000
+_PARTS_OF_BATCH = 16
+"""A row takes at most such a part of a batch, whatever its run has announced."""
 
 
 def new_batch(batch_bytes: int, *, is_transactional: bool) -> BatchBuilder:
@@ -43,6 +50,43 @@ def fill(batch: Any, rows: Sequence[Record], start: int) -> int:
     if is_untimed:
         batch.close()
     return end
+
+
+def fill_with_origins(
+    batch: Any, rows: Sequence[Record], start: int, origins: Sequence[Origin], batch_bytes: int
+) -> int:
+    """The same for records on a repartition topic: each is told where it came from.
+
+    A row stands before a run of them. A record that does not fit beside a row has a header.
+    """
+    run_max = min(_RUN_MAX, batch_bytes // _PARTS_OF_BATCH // RUN_RECORD_BYTES)
+    end = min(len(rows), start + run_max)
+    if end - start < _RUN_MIN:
+        return start + fill(batch, _with_headers(rows, origins, start, start + _RUN_MIN), 0)
+    first = rows[start]
+    row = first._replace(key=None, value=None, headers=run_headers(origins[start:end]))
+    if batch.size() + _bytes_at_most(row) + _bytes_at_most(first) > batch_bytes:
+        if batch.record_count() == 0:
+            return start + fill(batch, _with_headers(rows, origins, start, start + 1), 0)
+        batch.close()
+        return start
+    fill(batch, [row], 0)
+    return start + fill(batch, rows[start:end], 0)
+
+
+def _with_headers(
+    rows: Sequence[Record], origins: Sequence[Origin], start: int, end: int
+) -> list[Record]:
+    return [
+        row._replace(headers=(*row.headers, origin_header(*origin)))
+        for row, origin in zip(rows[start:end], origins[start:end], strict=True)
+    ]
+
+
+def _bytes_at_most(row: Record) -> int:
+    headers = list(row.headers)
+    size: int = DefaultRecordBatchBuilder.estimate_size_in_bytes(row.key, row.value, headers)
+    return size
 
 
 def _untimed_end(rows: Sequence[Record], start: int) -> int:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate
 
 from headrace.contracts.decision import Decision, Verdict
 from headrace.contracts.hops import makes_order
@@ -40,7 +40,7 @@ from headrace.services.operators.filter import Filter
 from headrace.services.operators.functions import function_of
 from headrace.services.operators.lanes import Lanes
 from headrace.services.operators.merge import Merge
-from headrace.services.operators.operator import Batch, Operator, Step, View
+from headrace.services.operators.operator import NO_CAUSE, Batch, Operator, Step, View
 from headrace.services.operators.reorder import Reorder
 from headrace.services.operators.sample import Sample
 from headrace.services.operators.suppress import Suppress
@@ -139,11 +139,10 @@ class Lateness:
     def take_across(self, batch: Batch, latest_ms: int) -> None:
         """Count a batch of records, each against the time of its own source partition."""
         assert batch.origins is not None
-        for record, origin in zip(batch.records, batch.origins, strict=True):
-            late_ms = origin[2] - record[2]
-            if late_ms > 0:
-                self.sum_ms += late_ms
-                self.max_ms = max(self.max_ms, late_ms)
+        pairs = zip(batch.records, batch.origins, strict=True)
+        lates_ms = [time_ms - record[2] for record, (_, _, time_ms) in pairs if time_ms > record[2]]
+        self.sum_ms += sum(lates_ms)
+        self.max_ms = max(self.max_ms, *lates_ms, 0)
         self.records += len(batch.records)
         self.time_ms = max(self.time_ms, latest_ms)
 
@@ -190,13 +189,20 @@ class Chain:
             self.lateness.take_across(batch, self.lanes.latest_ms)
         return self.process_from(0, batch, carefully=carefully)
 
-    def times_ms(self) -> dict[int, int]:
-        """Return how far the source was with each record of the last batch, by cause."""
+    def times_ms(self, causes: list[int]) -> list[int]:
+        """Return how far the source was with these records of the last batch, or is without one."""
         batch, time_ms = self._last
         if self.lanes is not None:
-            return {cause: self.lanes.bound_at(cause).time_ms for cause in batch.causes}
-        times_ms = accumulate((record[2] for record in batch.records), max, initial=time_ms)
-        return dict(zip(batch.causes, islice(times_ms, 1, None), strict=True))
+            return [
+                self.time_ms if cause == NO_CAUSE else self.lanes.bound_at(cause).time_ms
+                for cause in causes
+            ]
+        times_ms = list(accumulate((record[2] for record in batch.records), max, initial=time_ms))
+        del times_ms[0]
+        if causes == batch.causes:
+            return times_ms
+        time_at = dict(zip(batch.causes, times_ms, strict=True)) | {NO_CAUSE: self.time_ms}
+        return [time_at[cause] for cause in causes]
 
     @property
     def time_ms(self) -> int:

@@ -12,7 +12,9 @@ segment would be duplicates. Partitions that are far apart have their entries in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from operator import itemgetter
 
 from headrace.contracts.decision import Reason, Verdict
 from headrace.contracts.policies import DeduplicatePolicy
@@ -23,6 +25,9 @@ from headrace.services.operators.operator import Batch, Step, View
 from headrace.services.operators.readable import read_batch
 
 _SEGMENTS_MAX = 1_000
+_SEGMENTS_AT_ONCE = 3
+"""As many as one record may need."""
+_time_of = itemgetter(2)
 
 
 class _Prefixes(dict[int, bytes]):
@@ -72,46 +77,36 @@ class DeduplicateAcross(Deduplicate):
 
     def process(self, batch: Batch) -> Step:
         """Forward records with new ids, drop those with known ids."""
-        assert batch.origins is not None
         step = Step(Batch([], []))
         records, causes, ids = read_batch(batch, self._id_of, self.name, step, self.counts)
-        origins = batch.origins
-        if len(records) < len(batch.records):
-            of_cause = dict(zip(batch.causes, origins, strict=True))
-            origins = [of_cause[cause] for cause in causes]
-        times_ms = [
-            max(origin[2], record[2]) for origin, record in zip(origins, records, strict=True)
-        ]
-        places = self._places(records, ids, times_ms)
-        known = self._entries(places)
-        interval_ms, forwards_late = self._policy.interval_ms, self._policy.late == "forward"
+        times_ms = self._times_ms(batch, records, causes)
+        known, seen = self._known(records, ids, times_ms)
+        interval_ms, segment_ms = self._policy.interval_ms, self._segment_ms
+        prefixes, explain = self._prefixes, self._explain
         rows: dict[bytes, bytes | None] = {}
         out, because = step.forwarded.records.append, step.forwarded.causes.append
-        for record, record_id, cause, time_ms, of_id in zip(
-            records, ids, causes, times_ms, places, strict=True
-        ):
-            # Comparisons and decisions below go by this time.
-            self._time_ms = time_ms
-            reason, first = Reason.FIRST, None
+        for record, record_id, cause, time_ms in zip(records, ids, causes, times_ms, strict=True):
+            timestamp_ms, reason = record[2], Reason.FIRST
             if record_id is None:
                 reason = Reason.NULL_ID
+            elif record_id in seen and (twin := self._twin(record, record_id, time_ms, known)):
+                reason, first = twin
+                if reason is Reason.DUPLICATE:
+                    self._stop_at(time_ms, step, record, cause, reason, first)
+                    continue
+            elif timestamp_ms >= time_ms - interval_ms:
+                place = prefixes[timestamp_ms // segment_ms] + record_id
+                known[place] = rows[place] = entry_of(timestamp_ms, record[6])
+                seen.add(record_id)
             else:
-                for place in of_id:
-                    if place in known and (why := self._compare(record, known[place])):
-                        reason, first = why, known[place]
-                        break
-                else:
-                    if record[2] < time_ms - interval_ms:
-                        reason = Reason.PAST_INTERVAL
-            if reason is Reason.DUPLICATE or (reason is Reason.PAST_INTERVAL and not forwards_late):
-                self._stop(step, record, cause, reason, first)
-                continue
-            if reason is Reason.FIRST and record_id is not None:
-                place = self._prefixes[record[2] // self._segment_ms] + record_id
-                known[place] = rows[place] = entry_of(record[2], record[6])
+                reason = Reason.PAST_INTERVAL
+                if self._policy.late != "forward":
+                    self._stop_at(time_ms, step, record, cause, reason)
+                    continue
             out(record)
             because(cause)
-            if self._explain:
+            if explain:
+                self._time_ms = time_ms
                 self._decide(step, record, Verdict.FORWARDED, reason, cause)
         self.counts.forwarded += len(step.forwarded.records)
         self._view.put_many(rows)
@@ -120,28 +115,84 @@ class DeduplicateAcross(Deduplicate):
         self._sweep.up_to(self._prefix(self._oldest_live_segment()))
         return step
 
-    def _places(
-        self, records: list[Record], ids: list[bytes | None], times_ms: list[int]
-    ) -> list[list[bytes]]:
-        """Return the row keys at which each record's duplicates may have their entries."""
-        interval_ms, segment_ms = self._policy.interval_ms, self._segment_ms
-        latest_ms, prefixes = self._lanes.latest_ms, self._prefixes
+    def _times_ms(self, batch: Batch, records: list[Record], causes: list[int]) -> list[int]:
+        """Return the time by which each record is judged: that of its own partition with it."""
+        origins = batch.origins
+        assert origins is not None
+        if len(records) < len(batch.records):
+            of_cause = dict(zip(batch.causes, origins, strict=True))
+            origins = [of_cause[cause] for cause in causes]
         return [
-            []
-            if record_id is None
-            else [
-                prefixes[segment] + record_id
-                for segment in range(
-                    (time_ms - interval_ms) // segment_ms,
-                    min(record[2] + interval_ms, latest_ms) // segment_ms + 1,
-                )
-            ]
-            for record, record_id, time_ms in zip(records, ids, times_ms, strict=True)
+            max(record[2], time_ms)
+            for record, (_, _, time_ms) in zip(records, origins, strict=True)
         ]
 
-    def _entries(self, places: list[list[bytes]]) -> dict[bytes, bytes]:
-        wanted = sorted({place for of_record in places for place in of_record})
-        entries = zip(wanted, self._view.get_many(wanted), strict=True)
-        known = {place: entry for place, entry in entries if entry is not None}
+    def _stop_at(
+        self,
+        time_ms: int,
+        step: Step,
+        record: Record,
+        cause: int,
+        reason: Reason,
+        first: bytes | None = None,
+    ) -> None:
+        self._time_ms = time_ms
+        self._stop(step, record, cause, reason, first)
+
+    def _twin(
+        self, record: Record, record_id: bytes, time_ms: int, known: dict[bytes, bytes]
+    ) -> tuple[Reason, bytes] | None:
+        """Return why a record is known at its time, and by which entry; None if it is not."""
+        self._time_ms = time_ms
+        for segment in self._segments(record, time_ms):
+            entry = known.get(self._prefixes[segment] + record_id)
+            if entry is not None and (why := self._compare(record, entry)):
+                return why, entry
+        return None
+
+    def _segments(self, record: Record, time_ms: int) -> range:
+        """Return the segments in which a record's duplicates may have their entries."""
+        interval_ms, segment_ms = self._policy.interval_ms, self._segment_ms
+        last_ms = min(record[2] + interval_ms, self._lanes.latest_ms)
+        return range((time_ms - interval_ms) // segment_ms, last_ms // segment_ms + 1)
+
+    def _known(
+        self, records: list[Record], ids: list[bytes | None], times_ms: list[int]
+    ) -> tuple[dict[bytes, bytes], set[bytes]]:
+        """Return the entries of which a record may be a duplicate, by place; and all their ids.
+
+        There may be more, which are too far from any record.
+        """
+        known: dict[bytes, bytes] = {}
+        seen: set[bytes] = set()
+        for segment, wanted in self._wanted(records, ids, times_ms).items():
+            prefix = self._prefixes[segment]
+            places = [prefix + record_id for record_id in wanted]
+            for record_id, place, entry in zip(
+                wanted, places, self._view.get_many(places), strict=True
+            ):
+                if entry is not None:
+                    known[place] = entry
+                    seen.add(record_id)
         check_entries(known.values())
-        return known
+        return known, seen
+
+    def _wanted(
+        self, records: list[Record], ids: list[bytes | None], times_ms: list[int]
+    ) -> Mapping[int, Collection[bytes]]:
+        """Return, by segment, the ids that may have a duplicate's entry there."""
+        if not records:
+            return {}
+        interval_ms, segment_ms = self._policy.interval_ms, self._segment_ms
+        last_ms = min(max(map(_time_of, records)) + interval_ms, self._lanes.latest_ms)
+        first, last = (min(times_ms) - interval_ms) // segment_ms, last_ms // segment_ms
+        if last - first < _SEGMENTS_AT_ONCE:
+            # Most batches are short in time: all ids are looked for in the same few segments.
+            wanted = {record_id: None for record_id in ids if record_id is not None}
+            return dict.fromkeys(range(first, last + 1), wanted)
+        by_segment: dict[int, dict[bytes, None]] = defaultdict(dict)
+        for record, record_id, time_ms in zip(records, ids, times_ms, strict=True):
+            if record_id is not None:
+                for segment in self._segments(record, time_ms):
+                    by_segment[segment][record_id] = None
+        return by_segment

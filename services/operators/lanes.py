@@ -1,7 +1,8 @@
 """Lanes: the source partitions whose records meet behind a repartition, and the time of each.
 
-A record carries its source partition and how far that partition was (`headrace.contracts.origin`).
-A source partition without records for this place sends its time in a row. A lane is awake, or idle:
+A place is told of each record its source partition and how far that partition was, mostly of a
+whole run of records at once (`headrace.contracts.origin`). A source partition without records for
+this place sends its time in a row. A lane is awake, or idle:
 silent for so long that nobody waits for it any more. The bound is the least (time, partition) of
 all lanes that are awake, so every one of them has passed it. No record on time can come before the
 bound, in whatever order partitions were read. So an operator that goes by the bound does not depend
@@ -19,7 +20,8 @@ State, in the rows about the state as a whole
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from operator import itemgetter
 from struct import Struct
 from typing import NamedTuple
@@ -31,19 +33,18 @@ from headrace.contracts.origin import (
     UNKNOWN_PARTITION,
     Origin,
     read_origin,
-    read_origins,
+    read_run,
     read_times,
 )
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.services.operators.operator import Batch, View
-from headrace.services.operators.rows import make_record, pack_time, unpack_time
+from headrace.services.operators.rows import pack_time, unpack_time
 
 _SPACE = b"lane"
 _LATEST_KEY = b"latest"
 _partition = Struct(">i")
 _ROW_BYTES = 9
 PARTITION_MAX = (1 << 31) - 1
-_UNHEARD = NO_TIME_MS - 1
 _time_of = itemgetter(2)
 
 
@@ -76,8 +77,10 @@ class Lanes:
         row = view.get_many([view.prefix + _LATEST_KEY])[0]
         self.latest_ms = NO_TIME_MS if row is None else unpack_time(row)
         """No record and no lane has a later time."""
+        self._run: Sequence[Origin] = ()
+        """The origins of the records that come next, as far as they were told before them."""
         self._step_causes: list[int] = []
-        self._steps: list[Bound] = []
+        self._steps: list[tuple[int, int]] = []
         self._bound_before = self.bound
         self.behind: set[int] = set()
         """Causes of records whose lane was behind the bound: the bound had not waited for it."""
@@ -99,50 +102,57 @@ class Lanes:
         """Whether every lane is idle, so that the bound waits for none."""
         return bool(self.states) and all(state == IDLE for state in self.states.values())
 
+    def skip(self, records: Sequence[Record]) -> None:
+        """Pass over records that state has already; what they say of later ones counts."""
+        self._run = ()
+        for record in records:
+            self._run = self._run[1:] if self._run else read_run(record) or ()
+
     def take(self, batch: Batch) -> Batch:
-        """Return the records of a batch with their origins; take in and remove rows of times."""
+        """Return the records of a batch with their origins; take in and remove what tells of them.
+
+        No record is missing between those of one batch and of the next.
+        """
         self._step_causes, self._steps, self.behind = [], [], set()
         self._bound_before = self.bound
-        origins = read_origins(batch.records)
-        if origins is None or not origins:
-            return self._take_one_by_one(batch)
-        records = [
-            make_record((key, value, time_ms, headers[:-1], topic, partition, offset))
-            for key, value, time_ms, headers, topic, partition, offset in batch.records
-        ]
-        self.latest_ms = max(self.latest_ms, *map(_time_of, records))
-        times_ms = self.times_ms
-        for (lane, _, time_ms), cause in zip(origins, batch.causes, strict=True):
-            # Most records are no news: their lane is awake, as far already, and not behind.
-            if (
-                time_ms <= self.bound[0]
-                or time_ms > times_ms.get(lane, _UNHEARD)
-                or self.states[lane]
-            ):
-                self._hear(lane, time_ms, AWAKE, cause)
-        return Batch(records, batch.causes, None, origins)
-
-    def _take_one_by_one(self, batch: Batch) -> Batch:
-        """Take a batch in which not all are records of this version."""
-        records: list[Record] = []
-        causes: list[int] = []
-        origins: list[Origin] = []
-        for record, cause in zip(batch.records, batch.causes, strict=True):
-            origin = read_origin(record[3])
-            if origin is not None:
-                records.append(record._replace(headers=record[3][:-1]))
-            elif (times := read_times(record)) is not None:
-                for lane, time_ms, state in times:
-                    self._hear(lane, time_ms, state, cause)
-                continue
+        taken = Batch([], [], origins=[])
+        at, end = 0, len(batch.records)
+        while at < end:
+            until = min(end, at + len(self._run)) if self._run else at + 1
+            records, causes = batch.records[at:until], batch.causes[at:until]
+            if self._run:
+                run, self._run = self._run[: until - at], self._run[until - at :]
+                self._hear_run(run, causes)
+                self._add(taken, records, causes, run)
             else:
-                origin = self._of_an_older_version(record)
-                records.append(record)
-            self.latest_ms = max(self.latest_ms, record[2])
-            self._hear(origin[0], origin[2], AWAKE, cause)
-            causes.append(cause)
-            origins.append(origin)
-        return Batch(records, causes, None, origins)
+                self._take_one(taken, records[0], causes[0])
+            at = until
+        return taken
+
+    def _take_one(self, taken: Batch, record: Record, cause: int) -> None:
+        """Take a record that no run has, or a row."""
+        if (origin := read_origin(record[3])) is not None:
+            record = record._replace(headers=record[3][:-1])
+        elif (run := read_run(record)) is not None:
+            self._run = run
+            return
+        elif (times := read_times(record)) is not None:
+            for lane, time_ms, state in times:
+                self._hear(lane, time_ms, state, cause)
+            return
+        else:
+            origin = self._of_an_older_version(record)
+        self._hear(origin[0], origin[2], AWAKE, cause)
+        self._add(taken, [record], [cause], [origin])
+
+    def _add(
+        self, taken: Batch, records: list[Record], causes: list[int], origins: Sequence[Origin]
+    ) -> None:
+        assert taken.origins is not None
+        self.latest_ms = max(self.latest_ms, *map(_time_of, records))
+        taken.records += records
+        taken.causes += causes
+        taken.origins += origins
 
     def _of_an_older_version(self, record: Record) -> Origin:
         time_ms = self.times_ms.get(UNKNOWN_PARTITION, NO_TIME_MS)
@@ -168,34 +178,65 @@ class Lanes:
             self._step_causes.append(cause)
             self._steps.append(least)
 
+    def _hear_run(self, run: Sequence[Origin], causes: list[int]) -> None:
+        """Take in the times of one lane's records, as if each was heard by itself.
+
+        If the bound waits for this lane, it moves with it, up to where the next lane is.
+        """
+        lane, _, first_ms = run[0]
+        self._hear(lane, first_ms, AWAKE, causes[0])
+        times_ms = list(map(_time_of, run))
+        last_ms = times_ms[-1]
+        if times_ms != sorted(times_ms) or (first_ms, lane) < self.bound:
+            for time_ms, cause in zip(times_ms[1:], causes[1:], strict=True):
+                self._hear(lane, time_ms, AWAKE, cause)
+            return
+        if last_ms <= self.times_ms[lane]:
+            return
+        self._put(lane, last_ms, AWAKE)
+        self.latest_ms = max(self.latest_ms, last_ms)
+        if self._slowest != lane:
+            return
+        # The bound is where the first record left it: at this lane's own time.
+        begin, end = bisect_right(times_ms, first_ms), len(times_ms)
+        others = min(self._awake(but=lane), default=None)
+        if others is not None:
+            passes = bisect_right if lane < others.partition else bisect_left
+            end = passes(times_ms, others.time_ms, begin)
+        self._step_causes += causes[begin:end]
+        self._steps += zip(times_ms[begin:end], repeat(lane))
+        if others is not None and end < len(times_ms):
+            self._step_causes.append(causes[end])
+            self._steps.append(others)
+        self.bound = Bound(*self._steps[-1])
+        self._slowest = self.bound.partition
+
+    def _awake(self, but: int | None = None) -> Iterator[Bound]:
+        for lane, time_ms in self.times_ms.items():
+            if self.states[lane] != IDLE and lane not in (UNKNOWN_PARTITION, but):
+                yield Bound(time_ms, lane)
+
     def _least(self) -> Bound:
         """Return the bound of the lanes as they are now."""
-        awake = [
-            Bound(time_ms, lane)
-            for lane, time_ms in self.times_ms.items()
-            if self.states[lane] != IDLE and lane != UNKNOWN_PARTITION
-        ]
-        if awake:
-            least = min(awake)
-        elif self.times_ms:
+        least = min(self._awake(), default=None)
+        if least is None and self.times_ms:
             # As in a single partition: time is as far as the latest record.
             least = Bound(max(self.times_ms.values()), PARTITION_MAX)
-        else:
-            least = NOTHING
+        least = least or NOTHING
         self._slowest = least.partition
         return least
 
     def bound_at(self, cause: int) -> Bound:
         """Return the bound after the record with this cause, and all before it."""
         place = bisect_right(self._step_causes, cause)
-        return self._steps[place - 1] if place else self._bound_before
+        return Bound(*self._steps[place - 1]) if place else self._bound_before
 
     def bound_before(self, cause: int) -> Bound:
         """Return the bound before the record with this cause."""
         place = bisect_left(self._step_causes, cause)
-        return self._steps[place - 1] if place else self._bound_before
+        return Bound(*self._steps[place - 1]) if place else self._bound_before
 
-    def steps(self) -> Iterator[tuple[int, Bound]]:
+    def steps(self) -> Iterator[tuple[int, tuple[int, int]]]:
         """Iterate over the causes at which the bound moved, and the new bounds."""
         return zip(self._step_causes, self._steps, strict=True)
 

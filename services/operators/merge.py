@@ -50,6 +50,17 @@ _Leaving = tuple[int, int | None, Record]
 """A record on its way out: its cause, its turn (None if it came behind it), and itself."""
 
 
+class _Tails(dict[int, bytes]):
+    """Maps a lane to the end of the place behind all of its records of one time."""
+
+    def __missing__(self, partition: int) -> bytes:
+        self[partition] = _IN_LANE + (partition + 2).to_bytes(4, "big")
+        return self[partition]
+
+
+_TAILS = _Tails({PARTITION_MAX: _BEHIND_LANES})
+
+
 class Merge(Reorder):
     """The operator over one partition behind a repartition."""
 
@@ -80,6 +91,11 @@ class Merge(Reorder):
         """Every record before this place leaves."""
         self._reached = max(self._place_of(bound), self._held.first_place)
         """Every record that arrives before this place comes behind its turn."""
+
+    @property
+    def _goes_by_turn(self) -> bool:
+        """Whether a late record leaves another way than one on time."""
+        return self._explain or self._policy.late != "forward"
 
     @property
     def _keeps_state(self) -> bool:
@@ -120,10 +136,8 @@ class Merge(Reorder):
 
     def _place_behind(self, bound: Bound) -> bytes:
         """Return the place before which all records have their turn at a bound."""
-        time = self._space + pack_time(bound.time_ms - self._policy.grace_ms)
-        if bound.partition >= PARTITION_MAX:
-            return time + _BEHIND_LANES
-        return time + _IN_LANE + (bound.partition + 2).to_bytes(4, "big")
+        time = pack_time(bound.time_ms - self._policy.grace_ms)
+        return self._space + time + _TAILS[bound.partition]
 
     def process(self, batch: Batch) -> Step:
         """Give every record its turn, and release those whose turn it is."""
@@ -201,13 +215,14 @@ class Merge(Reorder):
         self, step: Step, leaving: list[_Leaving], came: Mapping[bytes, int], until: int | None
     ) -> None:
         """Release all records whose turn it is by a cause, or by the end of the batch."""
+        space, grace_ms, tails = self._space, self._policy.grace_ms, _TAILS
         moved = [
-            (cause, self._place_behind(bound))
+            (cause, space + pack_time(bound[0] - grace_ms) + tails[bound[1]])
             for cause, bound in self._lanes.steps()
             if bound > self._bound and (until is None or cause <= until)
         ]
         if moved:
-            time_at = len(self._space)
+            time_at, goes_by_turn = len(space), self._goes_by_turn
             self._move_to(self._lanes.bound if until is None else self._lanes.bound_at(until))
             steps = iter(moved)
             cause, gone = next(steps)
@@ -216,7 +231,8 @@ class Merge(Reorder):
                 while place >= gone:
                     cause, gone = next(steps)
                 came_at = came.get(place, cause)
-                leaving.append((max(cause, came_at), unpack_time(place, time_at), record))
+                turn_ms = unpack_time(place, time_at) if goes_by_turn else None
+                leaving.append((max(cause, came_at), turn_ms, record))
             self._weigh([record for _, record in released], -1)
         if self._held.count == 0:
             self._arrivals = 0
@@ -230,6 +246,11 @@ class Merge(Reorder):
         grace_ms = self._policy.grace_ms
         forwards = self._policy.late == "forward"
         out, because = step.forwarded.records, step.forwarded.causes
+        if not self._goes_by_turn:
+            out += [record for _, _, record in leaving]
+            because += map(_cause_of, leaving)
+            self.counts.forwarded += len(leaving)
+            return
         before = len(out)
         for cause, turn_ms, record in leaving:
             is_late = turn_ms is None or turn_ms > record[2]

@@ -91,6 +91,9 @@ class Batch:
     def carry_origins(self, before: Batch) -> None:
         """Take each record's origin from the batch that these records are a part of."""
         assert before.origins is not None
+        if self.causes == before.causes:
+            self.origins = before.origins
+            return
         of_cause = dict(zip(before.causes, before.origins, strict=True))
         self.origins = [of_cause[cause] for cause in self.causes]
 

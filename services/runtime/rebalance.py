@@ -24,7 +24,13 @@ from aiokafka.structs import TopicPartition
 
 from headrace.contracts.errors import TopicRefused
 from headrace.services.group.holdings import Holdings, Step
-from headrace.services.group.info import CLIENT_BYTES, INFO_VERSION, ORIGINS_SINCE, Endpoint
+from headrace.services.group.info import (
+    CLIENT_BYTES,
+    INFO_VERSION,
+    ORIGINS_SINCE,
+    RUNS_SINCE,
+    Endpoint,
+)
 from headrace.services.group.learner import Action, State
 from headrace.services.group.member import Rules, Share, TaskId
 from headrace.services.group.round import (
@@ -138,6 +144,7 @@ class Rebalance:
         try:
             self._version = heard.version
             self._work.says_origins = heard.version >= ORIGINS_SINCE
+            self._work.says_runs = heard.version >= RUNS_SINCE
             if self._reason == self._said:
                 self._reason = _FOLLOW_UP if heard.joins_at_once else MEMBER_CALLED
             self._join_again_in(heard.share.next_rebalance_ms)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from headrace.contracts.origin import (
     AWAKE,
     IDLE,
+    NO_OFFSET,
     SourceTime,
     origin_header,
     read_origin,
+    read_run,
     read_times,
+    run_headers,
     times_headers,
 )
 from headrace.contracts.policies import MergePolicy
@@ -21,6 +24,7 @@ from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
 
 ORIGIN = "000000020000000000000007000000000000012c"
+RUN = "0000000200000000000000078000000000000000000000000000012cffffffffffffffff"
 TIMES = "00000002000000000000012c0000000003ffffffffffffffff01"
 ROWS = {
     "6c616e6500000000": "800000000000012c00",
@@ -56,6 +60,14 @@ def test_an_origin_and_a_row_of_times_are_as_first_written() -> None:
     assert value_of_row is not None
     assert (name, value_of_row.hex()) == ("headrace.times", TIMES)
     assert read_times(Record(None, None, 0, times_headers(times), "place", 0, 0)) == times
+
+
+def test_the_row_of_a_run_is_as_first_written() -> None:
+    origins = [(2, 7, 300), (2, NO_OFFSET, -1)]
+    ((name, value),) = run_headers(origins)
+    assert value is not None
+    assert (name, value.hex()) == ("headrace.run", RUN)
+    assert read_run(Record(None, None, 0, ((name, value),), "place", 0, 0)) == origins
 
 
 def test_lanes_and_what_is_held_in_them_are_as_first_written() -> None:

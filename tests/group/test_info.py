@@ -14,6 +14,7 @@ from headrace.services.group.info import (
     FIRST_VERSION,
     INFO_VERSION,
     ORIGINS_SINCE,
+    RUNS_SINCE,
     AssignmentInfo,
     Endpoint,
     GroupError,
@@ -216,5 +217,5 @@ def test_who_writes_a_newer_version_is_told() -> None:
 
 def test_the_numbers_are_the_proposals() -> None:
     assert (FIRST_VERSION, AT_ONCE_MS, GroupError.VERSION_PROBING) == (4, 0, 2)
-    # Since 5 all know where a record of a repartition topic came from; it adds no field.
-    assert INFO_VERSION == ORIGINS_SINCE == 5
+    # Since 5 all know where a record of a repartition topic came from, since 6 of a run of them.
+    assert (ORIGINS_SINCE, RUNS_SINCE, INFO_VERSION) == (5, 6, 6)

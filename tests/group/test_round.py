@@ -80,7 +80,10 @@ def test_a_newer_member_is_read_and_asked_to_write_what_all_can_read() -> None:
     raw = unpack_subscription(describe(instance, running(*ALL), 3), "m")
     assert raw.user_data is not None
     newer = Subscription(
-        raw.topics, pack("!ii", 6, 7) + raw.user_data[8:] + b"more", raw.owned, raw.generation
+        raw.topics,
+        pack("!ii", INFO_VERSION + 1, INFO_VERSION + 2) + raw.user_data[8:] + b"more",
+        raw.owned,
+        raw.generation,
     )
     led = lead({"a": pack_subscription(newer)}, HOPS, PARTITIONS, Rules())
     heard = hear(led.assignments["a"], HOPS)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.contracts.origin import read_origin, read_times
+from headrace.contracts.origin import read_origin, read_run, read_times
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.record import Record
 from tests.kafka.clients import Clients
@@ -41,7 +41,7 @@ class Readings:
         return [
             record._replace(headers=record.headers[:-1]) if read_origin(record.headers) else record
             for record in self.as_sent(topic, partition)
-            if read_times(record) is None
+            if read_times(record) is None and read_run(record) is None
         ]
 
     def as_sent(self, topic: str, partition: int) -> list[Record]:

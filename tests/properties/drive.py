@@ -29,6 +29,9 @@ PIPELINE = "properties"
 class Subject(Protocol):
     """What is driven: one operator, or a chain of them."""
 
+    def skip(self, records: Sequence[Record]) -> None:
+        """Begin behind these records, which an earlier subject has decided."""
+
     def process(self, batch: Batch) -> Step:
         """Decide about every record of the batch."""
 
@@ -54,6 +57,9 @@ class OneOperator:
         self.process = self.operator.process
         self.save = self.operator.save
 
+    def skip(self, records: Sequence[Record]) -> None:
+        """Begin anywhere."""
+
     def held(self) -> int:
         """How many records are held now."""
         return self.operator.counts.held
@@ -71,6 +77,9 @@ class WholeChain:
     ) -> None:
         """Build every operator over its part of the store."""
         self.take(Chain(policies, overlay.view), carefully=carefully)
+
+    def skip(self, records: Sequence[Record]) -> None:
+        """Begin anywhere."""
 
     def take(self, chain: Chain, *, carefully: bool) -> None:
         """Be this chain."""
@@ -154,6 +163,7 @@ class Drive:
         self._overlay = Overlay(self._store, PIPELINE)
         self.subject = self._build(self._overlay)
         self.outcome = self._committed.copy()
+        self.subject.skip(self._records[: self.outcome.taken])
         held = self.subject.held()
         assert held == self.outcome.held, f"{self.outcome.held} held before, {held} after a restart"
 

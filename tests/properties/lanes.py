@@ -8,7 +8,18 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from headrace.contracts.origin import AWAKE, SourceTime, origin_header, times_headers
+from headrace.contracts.origin import (
+    AWAKE,
+    NO_OFFSET,
+    Origin,
+    SourceTime,
+    origin_header,
+    read_origin,
+    read_run,
+    read_times,
+    run_headers,
+    times_headers,
+)
 from headrace.contracts.policies import AnyOperator
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.services.operators.chain import Chain
@@ -26,7 +37,7 @@ class Read(NamedTuple):
 
     partitions: dict[int, list[Record]]
     place: list[Record]
-    """What stands at the place: records with their origins, and rows of times."""
+    """What stands at the place: records with their origins, rows of runs, and rows of times."""
 
 
 @st.composite
@@ -47,24 +58,49 @@ def _in_order(records: list[Record]) -> list[Record]:
 
 def read_at_random(partitions: dict[int, list[Record]], luck: Random) -> Iterator[Record]:
     """Long runs of one partition and short ones; a partition says its time between its records."""
+    for offset, record in enumerate(_at_random(partitions, luck)):
+        yield record._replace(topic=PLACE, offset=offset)
+
+
+def _at_random(partitions: dict[int, list[Record]], luck: Random) -> Iterator[Record]:
     left = {number: list(records) for number, records in partitions.items()}
     times_ms = dict.fromkeys(partitions, NO_TIME_MS)
-    offset = 0
     while any(left.values()):
         number = luck.choice([number for number, records in left.items() if records])
-        for _ in range(min(len(left[number]), luck.choice((1, 1, 2, 20)))):
-            record = left[number].pop(0)
+        count = luck.choice((1, 1, 2, 20))
+        records, left[number] = left[number][:count], left[number][count:]
+        origins: list[Origin] = []
+        for record in records:
             times_ms[number] = max(times_ms[number], record.timestamp_ms)
-            header = origin_header(number, record.offset, times_ms[number])
-            yield record._replace(headers=(*record.headers, header), topic=PLACE, offset=offset)
-            offset += 1
+            offset = NO_OFFSET if record.offset is None else record.offset
+            origins.append((number, offset, times_ms[number]))
+        if luck.random() < 1 / 2:
+            yield Record(None, None, records[0].timestamp_ms, run_headers(origins), PLACE, 0, None)
+            yield from records
+        else:
+            for record, origin in zip(records, origins, strict=True):
+                yield record._replace(headers=(*record.headers, origin_header(*origin)))
         if luck.random() < 1 / 4:
-            yield says([(number, times_ms[number])], offset)
-            offset += 1
-    yield says(times_ms.items(), offset)
+            yield says([(number, times_ms[number])])
+    yield says(times_ms.items())
 
 
-def says(times_ms: Iterable[tuple[int, int]], offset: int, state: int = AWAKE) -> Record:
+def own(place: Iterable[Record]) -> Iterator[Record]:
+    """The records at a place as they were sent, without what tells of them."""
+    in_run = 0
+    for record in place:
+        if in_run:
+            in_run -= 1
+            yield record
+        elif (run := read_run(record)) is not None:
+            in_run = len(run)
+        elif read_origin(record.headers) is not None:
+            yield record._replace(headers=record.headers[:-1])
+        else:
+            assert read_times(record) is not None
+
+
+def says(times_ms: Iterable[tuple[int, int]], offset: int = 0, state: int = AWAKE) -> Record:
     """A row of times."""
     headers = times_headers(SourceTime(*time, state) for time in times_ms)
     return Record(None, None, 0, headers, PLACE, 0, offset)
@@ -82,8 +118,12 @@ class AcrossLanes(WholeChain):
         carefully: bool = False,
     ) -> None:
         """Expect these partitions to speak."""
-        lanes = Lanes(overlay.view(ABOUT), expected)
-        self.take(Chain(policies, overlay.view, lanes=lanes), carefully=carefully)
+        self._lanes = Lanes(overlay.view(ABOUT), expected)
+        self.take(Chain(policies, overlay.view, lanes=self._lanes), carefully=carefully)
+
+    def skip(self, records: Sequence[Record]) -> None:
+        """A run may have begun before the position."""
+        self._lanes.skip(records)
 
 
 def across(policies: Sequence[AnyOperator], lanes: int, *, carefully: bool = False) -> Build:

@@ -6,14 +6,13 @@ from random import Random
 
 from hypothesis import given
 
-from headrace.contracts.origin import read_origin
 from headrace.contracts.policies import DeduplicatePolicy
 from headrace.contracts.record import Record
 from tests.oracles.deduplicate_across import deduplicate_across
 from tests.oracles.expected import Expected, Output
 from tests.properties import strategies
 from tests.properties.drive import Outcome, operator_of, run
-from tests.properties.lanes import Read, across, read_at_random, reads
+from tests.properties.lanes import Read, across, own, read_at_random, reads
 from tests.properties.rocks import FEWER, assert_both_stores_agree
 from tests.properties.strategies import MORE, Stop
 
@@ -31,7 +30,7 @@ def test_of_records_near_one_another_one_goes_out(
 ) -> None:
     place = [one._replace(offset=None) for one in read.place]
     outcome = run(across([policy_of(interval_ms)], len(read.partitions)), place, plan)
-    came = [_own(one) for one in place if read_origin(one.headers) is not None]
+    came = list(own(place))
     assert _content(outcome) == _content(deduplicate_across(came, interval_ms))
 
 
@@ -52,10 +51,6 @@ def test_over_one_partition_it_is_the_plain_operator(
     place = [one._replace(offset=None) for one in read_at_random({0: records}, Random(0))]
     outcome, plain = run(across([policy], 1), place, plan), run(operator_of(policy), records)
     assert _content(outcome) == _content(plain)
-
-
-def _own(record: Record) -> Record:
-    return record._replace(headers=record.headers[:-1])
 
 
 def _content(of: Outcome | Expected) -> list[Output]:

@@ -11,9 +11,15 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 
+from headrace.contracts.origin import NO_OFFSET, read_origin, read_run
 from headrace.contracts.record import Record
 from headrace.services.kafka import filling
+from headrace.services.operators.lanes import Lanes
+from headrace.services.operators.operator import Batch
 from headrace.services.runtime.input.fetched import Fetched, Records
+from headrace.services.state.changelog import ABOUT
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
 from tests.kafka.any_names import builder_of
 
 HEADERS = (("a", b"1"), ("a", None), ("\u00e9", b""))
@@ -121,3 +127,61 @@ def test_a_name_that_is_not_utf8_harms_nothing_else_that_was_fetched(
     assert [(one.offset, one.headers) for one in records] == [
         (at, ((name, b"v"),)) for at, name in enumerate(names) if at >= offset
     ]
+
+
+ORIGINS = [(2, NO_OFFSET if at % 7 == 0 else 3 * at, 900 + at // 2) for at in range(len(RECORDS))]
+
+
+def _spread(limit_bytes: int) -> list[bytes]:
+    """The batches in which records go to a place that is told where they came from."""
+    batches, start, end = [], 0, 0
+    while start < len(RECORDS):
+        batch = filling.new_batch(limit_bytes, is_transactional=False)
+        while start < len(RECORDS) and not batch.closed():
+            # Small parts and large ones go into the same batch.
+            part = slice(start - start % 90, start - start % 90 + 90)
+            at = start - part.start
+            rows, origins = RECORDS[part], ORIGINS[part]
+            start = part.start + filling.fill_with_origins(batch, rows, at, origins, limit_bytes)
+        count = batch.record_count()
+        batch.close()
+        batches.append(end.to_bytes(8) + bytes(batch._build())[8:])  # noqa: SLF001 - as above
+        end += count
+    return batches
+
+
+@pytest.mark.parametrize("limit_bytes", [1, 300, 1_000, 5_000, 1 << 20])
+def test_whoever_begins_at_any_offset_hears_where_records_came_from(limit_bytes: int) -> None:
+    batches = _spread(limit_bytes)
+    all_of_it = _read(Records, b"".join(batches))
+    in_runs = [one for one in all_of_it if read_run(one) is not None]
+    assert bool(in_runs) == (limit_bytes >= 5_000), "a row must not take a large part of a batch"
+    expected = [(one[:4], origin) for one, origin in zip(RECORDS, ORIGINS, strict=True)]
+    ends = [_read(Records, batch)[-1].offset + 1 for batch in batches]
+    for offset in range(ends[-1]):
+        from_batch = sum(end <= offset for end in ends)
+        read = _read(Records, b"".join(batches[from_batch:]), offset=offset)
+        assert [one.offset for one in read] == list(range(offset, ends[-1]))
+        taken = Lanes(Overlay(MemoryStore(), "p").view(ABOUT)).take(Batch.of(read))
+        assert taken.origins is not None
+        heard = [
+            (one[:4], origin) for one, origin in zip(taken.records, taken.origins, strict=True)
+        ]
+        assert heard == expected[len(expected) - len(heard) :]
+        rows_before = sum(one.offset < offset for one in in_runs)
+        assert len(heard) == len(expected) - (offset - rows_before)
+
+
+def test_a_record_that_fills_a_batch_says_itself_where_it_came_from() -> None:
+    rows = [one._replace(value=b"v" * (4_900 if at == 5 else 9)) for at, one in enumerate(RECORDS)]
+    batches, start = [], 0
+    while start < len(rows):
+        batch = filling.new_batch(5_000, is_transactional=False)
+        end = filling.fill_with_origins(batch, rows, start, ORIGINS, 5_000)
+        assert end > start or batch.record_count() == 0, "nobody gets any further"
+        batch.close()
+        batches.append((start, end, _read(Records, bytes(batch._build()))))  # noqa: SLF001 - as above
+        start = end
+    (alone,) = next(read for start, end, read in batches if (start, end) == (5, 6))
+    assert read_origin(alone.headers) == ORIGINS[5]
+    assert read_run(batches[0][2][0]) is not None

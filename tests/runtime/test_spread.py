@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
+from aiokafka.partitioner import murmur2 as theirs
 
 from headrace.contracts.decision import Reason
 from headrace.contracts.hops import Hop, Repartition
@@ -10,7 +13,8 @@ from headrace.contracts.origin import AWAKE, IDLE, SourceTime, read_origin, read
 from headrace.contracts.record import Record
 from headrace.contracts.topics import changelog_topic, repartition_topic
 from headrace.services.operators.chain import Chain
-from headrace.services.operators.operator import Aside, Batch
+from headrace.services.operators.operator import NO_CAUSE, Aside, Batch
+from headrace.services.runtime.output.partitioner import murmur2
 from headrace.services.runtime.output.spread import SAY_AGAIN_S, Spread
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
@@ -46,28 +50,30 @@ class Readers:
     """All of this version, or not yet."""
 
     says_origins = True
+    says_runs = True
 
 
 def spread_by(
-    selector: str, over: int, home: int = HOME, clock: Clock | None = None
+    selector: str,
+    over: int,
+    home: int = HOME,
+    clock: Clock | None = None,
+    readers: Readers | None = None,
 ) -> tuple[Chain, Spread]:
     end = Repartition(repartition_topic("p", "once"), "once", selector)
     hop = Hop("state", "raw", (), changelog_topic("p", "state"), end)
     chain = Chain((), Overlay(MemoryStore(), "p").view)
-    return chain, Spread(hop, home, chain, Readers(), over, clock or Clock())
+    return chain, Spread(hop, home, chain, readers or Readers(), over, clock or Clock())
 
 
 def by_partition(
     spread_and_chain: tuple[Chain, Spread], batch: Batch
 ) -> tuple[dict[int, list[Record]], list[Aside]]:
-    """Where records go, without what is said of where they came from."""
+    """Where records go; they are as they came, and what is said of them is said apart."""
     chain, spread = spread_and_chain
     chain.process(batch)
     parts, dead = spread.by_partition(batch, spread.over)
-    return {
-        to: [one._replace(headers=one.headers[:-1]) for one in part.records]
-        for to, part in parts.items()
-    }, dead
+    return {to: part.records for to, part in parts.items()}, dead
 
 
 def of_id(identity: bytes | None, value: bytes | None = b"v", offset: int = 0) -> Record:
@@ -110,13 +116,35 @@ def test_an_id_that_cannot_be_read_is_dead_and_names_its_cause() -> None:
     assert aside.reason is Reason.UNDECODABLE
 
 
-def test_a_record_says_where_it_came_from_and_how_far_its_partition_was() -> None:
-    chain, spread = spread_by("header.id", 2)
+@pytest.mark.parametrize("says_runs", [True, False])
+def test_it_is_said_where_a_record_came_from_and_how_far_its_partition_was(
+    *, says_runs: bool
+) -> None:
+    readers = Readers()
+    readers.says_runs = says_runs
+    chain, spread = spread_by("header.id", 2, readers=readers)
     records = [of_id(b"1", offset=at)._replace(timestamp_ms=ms) for at, ms in ((7, 50), (8, 40))]
     chain.process(Batch.of(records))
     (part,) = spread.by_partition(Batch.of(records), 2)[0].values()
-    said = [read_origin(one.headers) for one in part.records]
+    # Those of the version before know what each record says, and nothing of runs.
+    said = part.origins if says_runs else [read_origin(one.headers) for one in part.records]
     assert said == [(HOME, 7, 50), (HOME, 8, 50)]
+    assert (part.records == records) is says_runs
+
+
+def test_ids_are_hashed_as_by_aiokafka() -> None:
+    luck = Random(1)
+    for size in (*range(40), 999, 1_001):
+        identity = luck.randbytes(size)
+        assert murmur2(identity) == theirs(identity) & 0x7FFFFFFF
+
+
+def test_what_left_without_a_record_is_as_far_as_the_partition() -> None:
+    chain, spread = spread_by("header.id", 2)
+    chain.process(Batch.of([of_id(b"1", offset=at)._replace(timestamp_ms=at) for at in (7, 9)]))
+    released = Batch([of_id(b"1", offset=3), of_id(b"1", offset=4)], [NO_CAUSE, NO_CAUSE])
+    (part,) = spread.by_partition(released, 2)[0].values()
+    assert part.origins == [(HOME, 3, 9), (HOME, 4, 9)]
 
 
 def test_who_was_given_no_record_is_told_the_time_once_a_second() -> None:
@@ -151,16 +179,13 @@ def test_who_was_given_no_record_is_told_the_time_once_a_second() -> None:
 
 
 def test_nobody_is_told_what_one_of_an_older_version_would_pass_on() -> None:
-    chain, _ = spread_by("header.id", 2)
     readers = Readers()
-    readers.says_origins = False
-    end = Repartition(repartition_topic("p", "once"), "once", "header.id")
-    hop = Hop("state", "raw", (), changelog_topic("p", "state"), end)
-    spread = Spread(hop, HOME, chain, readers, 2)
+    readers.says_origins = readers.says_runs = False
+    chain, spread = spread_by("header.id", 2, readers=readers)
     batch = Batch.of([of_id(b"1")])
     chain.process(batch)
     (part,) = spread.by_partition(batch, 2)[0].values()
-    assert part.records == batch.records
+    assert (part.records, part.origins) == (batch.records, ())
     assert list(spread.rows(2, IDLE, urgent_before_ms=99)) == []
     readers.says_origins = True
     assert spread.owes(2, urgent_before_ms=-1)

@@ -20,7 +20,7 @@ from threading import Event, Thread
 
 import pytest
 
-from headrace.contracts.origin import read_origin
+from headrace.contracts.origin import read_origin, read_run
 from headrace.contracts.record import Record
 from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, record
 
@@ -104,7 +104,7 @@ def wait_for_more(pipeline: Pipeline) -> None:
 def says_origins(pipeline: Pipeline) -> bool:
     """Whether the new ones know that nobody is left who would pass it on."""
     spread = pipeline.clients.consume_all(pipeline.spec.hops()[1].topic)
-    return any(read_origin(one.headers) is not None for one in spread)
+    return any(read_origin(one.headers) or read_run(one) for one in spread)
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])

@@ -159,6 +159,9 @@ class Subject:
         self.purging = Purging(overlay, policies, self.chain.operators, end)
         self.save = self.chain.save
 
+    def skip(self, records: Sequence[Record]) -> None:
+        """Begin anywhere."""
+
     def process(self, batch: Batch) -> Step:
         """Decide about every record of the batch."""
         return self.chain.process(batch)

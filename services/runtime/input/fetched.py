@@ -13,7 +13,8 @@ from aiokafka.consumer import fetcher
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 
-from headrace.contracts.record import Record
+from headrace.contracts.origin import Origin, origin_header, read_run, within
+from headrace.contracts.record import Headers, Record
 
 
 class Records(fetcher.PartitionRecords):  # type: ignore[misc]
@@ -31,20 +32,29 @@ class Records(fetcher.PartitionRecords):  # type: ignore[misc]
         topic, partition = self._tp
         while self._records.has_next():
             batch = self._records.next_batch()
+            begun: _Begun | None = None
             try:
                 for record in batch if self._is_for_readers(batch) else ():
-                    offset, headers = record.offset, record.headers
+                    offset, key, value = record.offset, record.key, record.value
+                    found = record.headers
+                    headers: Headers = tuple(found) if found else ()
+                    if value is None and key is None:
+                        headers = within(headers, batch.next_offset - offset - 1)
                     if offset < self.next_fetch_offset:
-                        continue  # The batch begins before what was asked for.
+                        # The batch begins before what was asked for.
+                        begun = _Begun.behind(begun, key, value, headers, offset)
+                        continue
+                    if begun is not None:
+                        headers = begun.with_origin(offset, headers)
                     self.next_fetch_offset = offset + 1
                     # Half the price of Record(...), which is a Python function.
                     yield _new_tuple(
                         Record,
                         (
-                            record.key,
-                            record.value,
+                            key,
+                            value,
                             record.timestamp,
-                            tuple(headers) if headers else (),
+                            headers,
                             topic,
                             partition,
                             offset,
@@ -73,6 +83,31 @@ class Records(fetcher.PartitionRecords):  # type: ignore[misc]
 
 
 _new_tuple = tuple.__new__
+
+
+class _Begun:
+    """A run in which reading begins: its row was read before, so its records say all themselves."""
+
+    def __init__(self, run: list[Origin], first: int) -> None:
+        self._run = run
+        self._first = first
+
+    @classmethod
+    def behind(
+        cls, begun: _Begun | None, key: bytes | None, value: bytes | None, headers: Headers, at: int
+    ) -> _Begun | None:
+        """Return the run that a record begins which is not handed on; else the one before."""
+        if value is not None or key is not None:
+            return begun
+        run = read_run(Record(key, value, 0, headers, "", 0, at))
+        return begun if run is None else cls(run, at + 1)
+
+    def with_origin(self, offset: int, headers: Headers) -> Headers:
+        """The headers of a record, and its origin if it is one of the run."""
+        place = offset - self._first
+        if place < len(self._run):
+            return (*headers, origin_header(*self._run[place]))
+        return headers
 
 
 class Fetched(fetcher.MemoryRecords):  # type: ignore[misc]

@@ -89,7 +89,7 @@ class Exits:
         topic, cleaned, without_id = await self._led(step.forwarded)
         dead = [*dead, *without_id, *step.dead]
         for to, part in cleaned.items():
-            for index in await send(topic, to, part.records):
+            for index in await send(topic, to, part.records, part.origins):
                 takes_bytes = self._takes_bytes(topic)
                 dead.append(too_large(step.forwarded, part.places[index], topic, takes_bytes))
         if step.late:

@@ -17,7 +17,7 @@ sent: whoever gave it is told.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from headrace.contracts.origin import Origin
 from headrace.contracts.record import Record
 from headrace.services.kafka import filling, seams
 from headrace.services.kafka.limits import BATCH_BYTES, Limits
@@ -161,12 +162,21 @@ class Outbox:
                 await self._producer.begin_transaction()
         self.is_open = True
 
-    async def send(self, topic: str, partition: int, records: list[Record]) -> list[int]:
+    async def send(
+        self, topic: str, partition: int, records: list[Record], origins: Sequence[Origin] = ()
+    ) -> list[int]:
         """Send records to one partition, in order, with their own timestamps and headers.
 
-        Returns the places of those that are too large for the topic, and were not sent.
+        Their origins are told with them, where they are given. Returns the places of those that are
+        too large for the topic, and were not sent.
         """
-        fill = partial(filling.fill, rows=records)
+
+        def fill(batch: Any, start: int) -> int:
+            if not origins:
+                return filling.fill(batch, records, start)
+            batch_bytes = self.limits.batch_bytes(topic)
+            return filling.fill_with_origins(batch, records, start, origins, batch_bytes)
+
         return await self._fill(TopicPartition(topic, partition), len(records), fill)
 
     async def send_rows(

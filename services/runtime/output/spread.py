@@ -1,8 +1,8 @@
 """Which partition of a repartition topic a record goes to, and what each of them is told of time.
 
 Records of one id meet in one partition, by the hash that Kafka's own clients use. A record without
-an id has no duplicates to meet: it stays in the partition it came from. Each says where it came
-from and how far its partition was by then (`headrace.contracts.origin`). A partition of the topic
+an id has no duplicates to meet: it stays in the partition it came from. A partition is told of each
+record where it came from and how far its partition was by then (`headrace.contracts.origin`). One
 that was given no record is told the time all the same: with a commit, or soon behind it, so that a
 time which moves all the while costs a row a second and not a row a commit.
 """
@@ -10,22 +10,31 @@ time which moves all the while costs a row a second and not a row a commit.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
-
-from aiokafka.partitioner import murmur2
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from operator import itemgetter
+from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.contracts.errors import RecordUndecodable, TopicRefused
 from headrace.contracts.hops import Hop
-from headrace.contracts.origin import AWAKE, SourceTime, origin_header, times_headers
+from headrace.contracts.origin import (
+    AWAKE,
+    NO_OFFSET,
+    Origin,
+    SourceTime,
+    origin_header,
+    times_headers,
+)
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.contracts.selectors import select
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Aside, Batch
 from headrace.services.operators.readable import dead_aside
-from headrace.services.operators.rows import make_record
 from headrace.services.operators.waits import waits_ms
+from headrace.services.runtime.output.partitioner import murmur2
 
+What = TypeVar("What")
 SAY_AGAIN_S = 1.0
 
 
@@ -33,15 +42,19 @@ class Part(NamedTuple):
     """What goes to one partition."""
 
     records: list[Record]
-    places: list[int]
+    places: Sequence[int]
     """Of each, where it stands in the batch that left the operators."""
+    origins: Sequence[Origin] = ()
+    """The origin of each, which the outbox tells; none where each record says its own."""
 
 
 class Group(Protocol):
-    """Those who read the repartition topic."""
+    """Those who read the repartition topic, and what all of them know of it."""
 
     says_origins: bool
-    """Whether all of them know what is said there; one of an older version would pass it on."""
+    """Whether a record says where it came from; one of an older version would pass it on."""
+    says_runs: bool
+    """Whether that may be said of a run of records, before it."""
 
 
 class _Said(NamedTuple):
@@ -101,33 +114,49 @@ class Spread:
                 " begin anew with `headrace reset`"
             )
             raise TopicRefused(message)
-        spread: dict[int, Part] = {}
-        told_ms: dict[int, int] = {}
-        dead = []
-        home, waits, now_ms = self._home, self._waits_ms, self.time_ms
-        time_at, at_s = self._chain.times_ms(), self._clock_s()
+        ids, dead = self._ids(batch)
+        home = self._home
+        places: dict[int, list[int]] = defaultdict(list)
+        for place, identity in ids.items():
+            places[(home if identity is None else murmur2(identity)) % partitions].append(place)
+        if not self._group.says_origins:
+            return {
+                to: Part(_at(of_one, batch.records), of_one) for to, of_one in places.items()
+            }, dead
+        origins = self._origins(batch)
+        spread = {
+            to: Part(_at(of_one, batch.records), of_one, _at(of_one, origins))
+            for to, of_one in places.items()
+        }
+        at_s = self._clock_s()
+        self._said |= {to: _Said(part.origins[-1][2], AWAKE, at_s) for to, part in spread.items()}
+        if not self._group.says_runs:
+            spread = {to: _with_headers(part) for to, part in spread.items()}
+        return spread, dead
+
+    def _ids(self, batch: Batch) -> tuple[dict[int, bytes | None], list[Aside]]:
+        """The id of each record by its place, and those whose id cannot be read."""
+        try:
+            return dict(enumerate(map(self._select, batch.records))), []
+        except RecordUndecodable:
+            return self._ids_one_by_one(batch)
+
+    def _ids_one_by_one(self, batch: Batch) -> tuple[dict[int, bytes | None], list[Aside]]:
+        ids: dict[int, bytes | None] = {}
+        dead: list[Aside] = []
         for place, (record, cause) in enumerate(zip(batch.records, batch.causes, strict=True)):
             try:
-                identity = self._select(record)
+                ids[place] = self._select(record)
             except RecordUndecodable as problem:
                 dead.append(dead_aside(cause, self._operator, record, problem))
-                continue
-            to = (home if identity is None else murmur2(identity) & 0x7FFFFFFF) % partitions
-            if to not in spread:
-                spread[to] = Part([], [])
-            if not self._group.says_origins:
-                spread[to].records.append(record)
-                spread[to].places.append(place)
-                continue
-            key, value, timestamp_ms, headers, topic, partition, offset = record
-            time_ms = max(NO_TIME_MS, time_at[cause] - waits) if cause in time_at else now_ms
-            headers = (*headers, origin_header(home, offset, time_ms))
-            sent = (key, value, timestamp_ms, headers, topic, partition, offset)
-            spread[to].records.append(make_record(sent))
-            spread[to].places.append(place)
-            told_ms[to] = time_ms
-        self._said |= {to: _Said(time_ms, AWAKE, at_s) for to, time_ms in told_ms.items()}
-        return spread, dead
+        return ids, dead
+
+    def _origins(self, batch: Batch) -> list[Origin]:
+        times_ms = self._chain.times_ms(batch.causes)
+        if self._waits_ms:
+            times_ms = [max(NO_TIME_MS, time_ms - self._waits_ms) for time_ms in times_ms]
+        offsets = [NO_OFFSET if record[6] is None else record[6] for record in batch.records]
+        return list(zip(repeat(self._home), offsets, times_ms))
 
     def rows(
         self, partitions: int, state: int, *, urgent_before_ms: int
@@ -153,3 +182,18 @@ class Spread:
             self._said.get(to, _NOTHING).is_due(time_ms, now_s, urgent_before_ms)
             for to in range(partitions)
         )
+
+
+def _at(places: list[int], of_all: list[What]) -> list[What]:
+    """Return the elements at these places."""
+    if len(places) == 1:
+        return [of_all[places[0]]]
+    return list(itemgetter(*places)(of_all))
+
+
+def _with_headers(part: Part) -> Part:
+    records = [
+        record._replace(headers=(*record.headers, origin_header(*origin)))
+        for record, origin in zip(part.records, part.origins, strict=True)
+    ]
+    return Part(records, part.places)

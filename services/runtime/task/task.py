@@ -243,12 +243,7 @@ class Task:
                 await self._commit()
             raise GoneError
         if offset_of(records[0]) < self.position:
-            known = sum(offset_of(record) < self.position for record in records)
-            self.tally.guarded_records += known
-            logger.warning("records turned away: state has them", **self._where, records=known)
-            records = records[known:]
-            self.inbox.records -= known
-            self._work.taken(self)
+            records = self._turn_away(records)
         if self._outbox.is_open and self._work.registry.lacks(records):
             await self._commit()
         await self._trouble.learn(records)
@@ -271,6 +266,18 @@ class Task:
         self._work.taken(self)
         self.pace.heard()
         self._silence.heard()
+
+    def _turn_away(self, records: list[Record]) -> list[Record]:
+        """Take those that state has; the others are left."""
+        known = sum(offset_of(record) < self.position for record in records)
+        self.tally.guarded_records += known
+        logger.warning("records turned away: state has them", **self._where, records=known)
+        assert self.chain is not None
+        if self.chain.lanes is not None:
+            self.chain.lanes.skip(records[:known])
+        self.inbox.records -= known
+        self._work.taken(self)
+        return records[known:]
 
     async def _has_its_turn(self) -> bool:
         """Wait until others are as far; False where it is to close meanwhile."""
@@ -307,11 +314,8 @@ class Task:
 
     def _decide(self, records: list[Record], *, carefully: bool) -> tuple[Step, list[Aside]]:
         """What becomes of records, and those that are dead at the door."""
-        assert self.timestamps is not None
         assert self.chain is not None
-        batch, dead = self.timestamps.take(records, self._work.now_ms())
-        if self.timestamps.ahead:
-            self._work.say_ahead(self.source)
+        batch, dead = self._work.let_in(records, self.timestamps, self.source)
         with blaming(range(offset_of(records[0]), offset_of(records[-1]) + 1)):
             return self.chain.process(batch, carefully=carefully), dead
 

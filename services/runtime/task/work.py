@@ -28,7 +28,8 @@ from headrace.contracts.hops import (
     former_transactional_prefix,
     transactional_prefix,
 )
-from headrace.contracts.pipeline import PipelineSpec, Source
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.record import Record
 from headrace.contracts.serde.json import ReadField, decode_json_field
 from headrace.contracts.topics import progress_topic
 from headrace.services.intake.timestamps import Timestamps
@@ -45,6 +46,7 @@ from headrace.services.observe.logs import logger as logger_of
 from headrace.services.observe.metrics import Metrics
 from headrace.services.observe.snapshot import TaskSnapshot
 from headrace.services.operators.lanes import Lanes
+from headrace.services.operators.operator import Aside, Batch
 from headrace.services.runtime.changelog.purge import Purges
 from headrace.services.runtime.changelog.restorer import Restorer
 from headrace.services.runtime.input.binding import BatchThread, Bounds
@@ -102,6 +104,8 @@ class Work:
         """How many each source has."""
         self.says_origins = False
         """Whether all in the group read where a record of a repartition topic came from."""
+        self.says_runs = False
+        """Whether all of them read that of a run of records."""
         self.skew = Skew(spec.max_skew_ms(), lambda: self.says_origins)
         self.settings = settings
         self.limits = limits
@@ -139,10 +143,9 @@ class Work:
         is_source = self.registry.is_used and carries_source_values(self.spec.hops(), hop)
         return self.registry.schemas.read_field if is_source else decode_json_field
 
-    def timestamps(self, hop: Hop) -> Timestamps:
-        """What gives the records of a hop their times."""
-        source = self.spec.source if hop.is_first else Source(topic=hop.topic)
-        return Timestamps(source, self.reads(hop))
+    def timestamps(self, hop: Hop) -> Timestamps | None:
+        """What gives records of the source their times; behind a repartition they have them."""
+        return Timestamps(self.spec.source, self.reads(hop)) if hop.is_first else None
 
     def lanes(self, hop: Hop, state: PartitionState) -> Lanes | None:
         """The partitions whose records meet behind a repartition; None for those of the source.
@@ -260,7 +263,18 @@ class Work:
         if weight(inbox.records, inbox.size_bytes) <= self.shares.waiting_bytes // 2:
             self._thread().resume(task.source)
 
-    def say_ahead(self, source: TopicPartition) -> None:
+    def let_in(
+        self, records: list[Record], timestamps: Timestamps | None, source: TopicPartition
+    ) -> tuple[Batch, list[Aside]]:
+        """The batch for the operators, and what is dead at the door, which the first hop has."""
+        if timestamps is None:
+            return Batch.of(records), []
+        batch, dead = timestamps.take(records, self.now_ms())
+        if timestamps.ahead:
+            self._say_ahead(source)
+        return batch, dead
+
+    def _say_ahead(self, source: TopicPartition) -> None:
         """Say once that a record from the future was taken; the metric counts them all."""
         if self._has_said_ahead:
             return

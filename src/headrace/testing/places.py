@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from headrace.contracts.hops import Hop
 from headrace.contracts.origin import AT_END, AWAKE, IDLE
-from headrace.contracts.pipeline import IDLE_MS, PipelineSpec, Source
+from headrace.contracts.pipeline import IDLE_MS, PipelineSpec
 from headrace.contracts.policies import ReorderPolicy
 from headrace.contracts.progress import Progress
 from headrace.contracts.record import NO_TIME_MS, Record
@@ -63,6 +63,7 @@ class AllKnow:
     """A group whose instances can all read the origin of a record in a repartition topic."""
 
     says_origins = True
+    says_runs = False
 
 
 class Place:
@@ -96,7 +97,7 @@ class Place:
         self.chain = Chain(hop.operators, view_of, lanes=lanes, explain=world.explain)
         self.position, time_ms = (0, NO_TIME_MS) if reached is None else reached
         self.chain.lateness.time_ms = time_ms
-        self._timestamps = Timestamps(world.spec.source if hop.is_first else Source(topic="again"))
+        self._timestamps = Timestamps(world.spec.source)
         self.spread = None if hop.end is None else self._spread()
         self.source_state = AWAKE
         self._before = self._counted.copy()
@@ -114,7 +115,7 @@ class Place:
     def process(self, records: list[Record], *, carefully: bool) -> tuple[Step, list[Aside]]:
         """Process fetched records; return the step, and the records that are dead at the door."""
         self._heard_at_ms = self._quiet_since_ms = self._world.clock.now_ms
-        if self._world.has_intake:
+        if self._world.has_intake and self.hop.is_first:
             batch, dead = self._timestamps.take(records, self._world.clock.now_ms)
         else:
             batch, dead = Batch.of(records), []

@@ -8,21 +8,20 @@ offset's place; what is committed are the broker's own offsets.
 from __future__ import annotations
 
 from headrace.contracts.record import Record
-from headrace.services.intake.timestamps import Timestamps
-from headrace.services.operators.operator import Aside, Batch
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Batch, Step
 from tests.conformance.sidecar.groups import OFFSET_HEADER
 
 
 def believe_offsets() -> None:
-    """From now on every source of this process reads offsets from the header."""
-    take = Timestamps.take
+    """From now on every chain of this process reads offsets from the header."""
+    process = Chain.process
 
-    def take_believing(
-        self: Timestamps, records: list[Record], now_ms: int
-    ) -> tuple[Batch, list[Aside]]:
-        return take(self, [_believed(record) for record in records], now_ms)
+    def process_believing(self: Chain, batch: Batch, *, carefully: bool = False) -> Step:
+        batch.records = [_believed(record) for record in batch.records]
+        return process(self, batch, carefully=carefully)
 
-    Timestamps.take = take_believing  # type: ignore[method-assign]
+    Chain.process = process_believing  # type: ignore[method-assign]
 
 
 def _believed(record: Record) -> Record:

@@ -1,0 +1,1 @@
+"""What a repartition costs a sidecar, beside the version before origins were told."""
