@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from aiokafka.errors import (
     CommitFailedError,
@@ -49,13 +49,14 @@ from headrace.services.operators.lanes import Lanes
 from headrace.services.operators.operator import Aside, Batch
 from headrace.services.runtime.changelog.purge import Purges
 from headrace.services.runtime.changelog.restorer import Restorer
-from headrace.services.runtime.input.binding import BatchThread, Bounds
+from headrace.services.runtime.input.binding import BatchThread
 from headrace.services.runtime.input.survey import UNSEEN, Surveyed
 from headrace.services.runtime.machine.budget import weight
 from headrace.services.runtime.machine.machine_memory import budget_for
 from headrace.services.runtime.output.failures import Failures
 from headrace.services.runtime.output.outbox import Name, Outbox
 from headrace.services.runtime.task.pace import OUTLASTED, Load, Pace
+from headrace.services.runtime.task.start import Start, behind, source_made_anew
 from headrace.services.runtime.task.table import StateTable
 from headrace.services.runtime.task.tally import Shown, Tally
 from headrace.services.runtime.time.skew import Skew
@@ -69,14 +70,6 @@ _FENCES_MAX = 3
 _FENCES_WITHIN_S = 60.0
 _FENCED = (ProducerFenced, InvalidProducerEpoch)
 logger = logger_of(__name__)
-
-
-class Start(NamedTuple):
-    """Where a task begins to read."""
-
-    position: int
-    silent_until: int
-    """Before this offset all was emitted once, and only the state is to be made."""
 
 
 class Waits(Shown, Protocol):
@@ -228,10 +221,10 @@ class Work:
             raise StateTruncated(message)
         # Both are of one transaction; at least once, the changelog may say something older last.
         if self.exactly_once and is_ours and (committed or 0) > (reached or 0):
-            return _behind(name, reached or 0, bounds)
+            return behind(name, reached or 0, bounds)
         position = max(reached or 0, committed or 0) if reached or committed else earliest
         if position > end:
-            raise _source_made_anew(name, position, end)
+            raise source_made_anew(name, position, end)
         if position < earliest:
             logger.error(
                 "records were deleted before they were read; raise the source's retention",
@@ -378,36 +371,3 @@ class Work:
                 "the group cannot be asked whose it is", source=str(source), why=repr(problem)
             )
         return True
-
-
-def _behind(source: str, reached: int, bounds: Bounds) -> Start:
-    """Where the changelog has lost what the group's offset says was done.
-
-    A transaction was torn, or brokers lost the changelog's end. What state lacks is made again of
-    the same records, in silence, where these are still there.
-    """
-    earliest, end, committed, _ = bounds
-    assert committed is not None
-    if committed > end:
-        raise _source_made_anew(source, committed, end)
-    if reached < earliest:
-        message = (
-            f"this pipeline has reached offset {committed} of {source}, its changelog ends with"
-            f" {reached}, and the source begins at {earliest} by now: the state between cannot be"
-            " made again; bring the records back, or begin anew with `headrace reset`"
-        )
-        raise StateTruncated(message)
-    logger.warning(
-        "the changelog ends before the group's offset; state is made again, and nothing is emitted",
-        source=source,
-        from_offset=reached,
-        to_offset=committed,
-    )
-    return Start(reached, committed)
-
-
-def _source_made_anew(source: str, reached: int, end: int) -> StateTruncated:
-    return StateTruncated(
-        f"{source} ends at offset {end}, and the state has reached {reached}: the topic was made"
-        " anew; begin anew with `headrace reset`, or bring the topic back"
-    )
