@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import ROUND_DOWN, Context, Decimal
+from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
 
 from pyspark.sql import types as spark
@@ -23,6 +23,8 @@ from headrace.testing.queries.typed import Row, Typed
 
 _INEXACT = Context(prec=39, rounding=ROUND_DOWN)
 """Spark's products and quotients of decimals have so many digits before they are rounded."""
+_NEGATED = Context(prec=34, rounding=ROUND_HALF_EVEN)
+"""Spark turns a sign by Scala, which keeps 34 digits."""
 _SCALE_OF_QUOTIENT = 6
 _DIVISIONS = ("/", "div", "%")
 
@@ -170,7 +172,7 @@ def negative(found: Typed) -> Typed | None:
     if is_whole(kind):
         change = lambda number: fitting_whole(-number, kind)  # noqa: E731 (as above)
     if isinstance(kind, spark.DecimalType):
-        change = lambda number: EXACT.subtract(Decimal(0), number)  # noqa: E731 (as above)
+        change = lambda number: fitting_decimal(_NEGATED.minus(number), kind)  # noqa: E731 (as above)
     return Typed(kind, lambda row: None if (number := run(row)) is None else change(number))
 
 
