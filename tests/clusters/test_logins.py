@@ -54,7 +54,11 @@ class Doors(NamedTuple):
 
 @pytest.fixture(scope="module")
 def doors(kafka_own_of_module: OwnKafka, tmp_path_factory: pytest.TempPathFactory) -> Doors:
-    folder = tmp_path_factory.mktemp("certificates")
+    return open_doors(kafka_own_of_module, tmp_path_factory.mktemp("certificates"))
+
+
+def open_doors(make: OwnKafka, folder: Path) -> Doors:
+    """Start a broker with a door for each login."""
     authority, stranger = Authority(folder, "authority"), Authority(folder, "stranger")
     addresses = [f"{LOOPBACK}:{port}" for port in free_ports(3)]
     trusted = folder / "trusted.pem"
@@ -75,9 +79,7 @@ def doors(kafka_own_of_module: OwnKafka, tmp_path_factory: pytest.TempPathFactor
         name: Listener(protocol, Endpoint(address, address))
         for (name, protocol), address in zip(protocols.items(), addresses, strict=True)
     }
-    broker = kafka_own_of_module(
-        properties, clients_protocol="SASL_SSL", users=USERS, listeners=listeners
-    )
+    broker = make(properties, clients_protocol="SASL_SSL", users=USERS, listeners=listeners)
     scram, mutual, old = addresses
     return Doors(Secured(broker, authority, stranger), scram, mutual, old, trusted, folder)
 
@@ -166,9 +168,11 @@ def test_who_is_turned_away_is_told_in_one_line(
 
 
 def test_certificates_that_are_renewed_while_it_runs_are_taken_up(
-    doors: Doors, make_pipeline: MakePipeline
+    kafka_own: OwnKafka, tmp_path: Path, make_pipeline: MakePipeline
 ) -> None:
     """Ours, and with it who vouches for us; connections that are made from then on have it."""
+    # The other tests need a broker that keeps its authority.
+    doors = open_doors(kafka_own, tmp_path)
     secured, broker = doors.secured, doors.secured.broker
     file, authorities = doors.folder / "ours.pem", doors.folder / "authorities.pem"
     file.write_text(secured.authority.issue("clicks").read_text())
