@@ -43,7 +43,7 @@ async def watched(worker: Worker) -> AsyncIterator[None]:
         )
     ]
     for one in beside:
-        # Nobody would notice that one of them died.
+        # Otherwise one of them could die unnoticed.
         one.add_done_callback(partial(report_failure, worker.fail))
     try:
         yield

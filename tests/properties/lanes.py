@@ -37,7 +37,7 @@ class Read(NamedTuple):
 
     partitions: dict[int, list[Record]]
     place: list[Record]
-    """What stands at the place: records with their origins, rows of runs, and rows of times."""
+    """The records at the place: some with their origins, rows of runs, and rows of times."""
 
 
 @st.composite
@@ -52,7 +52,7 @@ def reads(draw: st.DrawFn, *, size_max: int = 12, in_order: bool = False) -> Rea
 
 
 def _in_order(records: list[Record]) -> list[Record]:
-    """What no operator calls late: by time, and without times before stream time begins."""
+    """Records that no operator calls late: by time, and none before stream time begins."""
     return sorted([one for one in records if one.timestamp_ms >= 0], key=lambda one: one[2])
 
 

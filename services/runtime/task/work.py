@@ -137,7 +137,7 @@ class Work:
         return self.registry.schemas.read_field if is_source else decode_json_field
 
     def timestamps(self, hop: Hop) -> Timestamps | None:
-        """What gives records of the source their times; behind a repartition they have them."""
+        """Return what times the source's records; behind a repartition they have their times."""
         return Timestamps(self.spec.source, self.reads(hop)) if hop.is_first else None
 
     def lanes(self, hop: Hop, state: PartitionState) -> Lanes | None:

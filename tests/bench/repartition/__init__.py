@@ -1,1 +1,1 @@
-"""What a repartition costs a sidecar, beside the version before origins were told."""
+"""The cost of a repartition for a sidecar, beside the version before origins were told."""

@@ -168,12 +168,15 @@ def negative(found: Typed) -> Typed | None:
     run, kind = found.run, found.kind
     if not is_number(kind):
         return None
-    change: Callable[[Any], Any] = lambda number: -number  # noqa: E731 (the other has a check)
+    return Typed(kind, lambda row: None if (number := run(row)) is None else _negated(number, kind))
+
+
+def _negated(number: Any, kind: spark.DataType) -> Any:
     if is_whole(kind):
-        change = lambda number: fitting_whole(-number, kind)  # noqa: E731 (as above)
+        return fitting_whole(-number, kind)
     if isinstance(kind, spark.DecimalType):
-        change = lambda number: fitting_decimal(_NEGATED.minus(number), kind)  # noqa: E731 (as above)
-    return Typed(kind, lambda row: None if (number := run(row)) is None else change(number))
+        return fitting_decimal(_NEGATED.minus(number), kind)
+    return -number
 
 
 DIVISION_BY_ZERO = "division by zero"
