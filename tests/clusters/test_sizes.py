@@ -93,6 +93,7 @@ def write(pipeline: Pipeline, records: list[Record]) -> None:
     """Write records packed, so that they are small until they are read."""
     options: dict[str, str | int | float | bool] = {
         "bootstrap.servers": pipeline.servers,
+        "enable.idempotence": True,  # or a batch that is sent again comes behind the next
         "compression.type": "zstd",
         "message.max.bytes": 64 << 20,
         "batch.size": 10_000,
