@@ -98,7 +98,7 @@ class Settings(BaseSettings):
     max_warmup_replicas: Annotated[int, Field(gt=0)] = 2
     """So many partitions at once are learned by instances that they move to, in the whole group."""
     probing_interval_ms: _Positive = 600_000
-    """How often the group looks again while partitions are not where they should be."""
+    """How often the group looks again while partitions or copies are not where they should be."""
     stall_timeout_ms: _Positive = 180_000
     """Without progress for so long, while there are records to read, we count as stalled."""
     decisions: bool = False

@@ -72,13 +72,17 @@ def assign(
     learners = admit(group, moves.waiting, rules.max_warmup_replicas)
     standbys = _standbys(group, moves, learners, rules.standbys)
     first = min(members)
+    is_over = any(len(by) > rules.standbys for by in standbys.values())
+    looks_again = bool(moves.waiting) or is_over
     return {
         name: Share(
             active=_of(name, moves.runs),
             promoted=_of(name, moves.promoted),
             learners=_of(name, learners),
             standbys=frozenset(task for task, by in standbys.items() if name in by),
-            next_rebalance_ms=next_rebalance_ms(group, moves, rules, is_first=name == first),
+            next_rebalance_ms=next_rebalance_ms(
+                group, moves, rules, looks_again=looks_again and name == first
+            ),
         )
         for name in members
     }
@@ -194,15 +198,16 @@ def admit(group: Group, waiting: Mapping[TaskId, str], most: int) -> dict[TaskId
     return {task: waiting[task] for task in sorted(waiting, key=to_learn)[:most]}
 
 
-def next_rebalance_ms(group: Group, moves: Moves, rules: Rules, *, is_first: bool) -> int:
+def next_rebalance_ms(group: Group, moves: Moves, rules: Rules, *, looks_again: bool) -> int:
     """Return when a member joins again by itself.
 
     Learners ask for the rebalance that promotes them. In case they cannot, one member joins again
-    now and then. If that member dies, its death causes a rebalance.
+    now and then, also while a copy stands in for one that has not caught up: the group gives such a
+    copy up in a later round. If that member dies, its death causes a rebalance.
     """
     if len(moves.runs) < len(group.tasks):
         return AT_ONCE_MS
-    return rules.probing_interval_ms if moves.waiting and is_first else NEVER_MS
+    return rules.probing_interval_ms if looks_again else NEVER_MS
 
 
 def _standbys(

@@ -31,6 +31,8 @@ class Holdings:
         self._states: dict[TaskId, State] = {}
         self._told: dict[TaskId, Event] = {}
         self._lags: dict[TaskId, int] = {}
+        self._gave_up: set[TaskId] = set()
+        """Tasks that it closed with a commit: its copy lacks nothing until it is measured."""
 
     def state(self, task: TaskId) -> State:
         """Return the state of a task."""
@@ -74,7 +76,7 @@ class Holdings:
         """The records that each of its copies lacks, as it reports them."""
         owned, ready = self.owned, self._in(READY)
         lags = {task: max(0, lag) for task, lag in self._lags.items() if task not in owned}
-        return lags | dict.fromkeys(ready, 0)
+        return lags | dict.fromkeys(ready | (self._gave_up & self.following), 0)
 
     def told(self, share: Share) -> list[Step]:
         """Take the member's share of the tasks; return what to do."""
@@ -86,11 +88,13 @@ class Holdings:
         steps = []
         for task in sorted({*self._told, *self._states}):
             steps += self._step(task, self._told.get(task, Event.TOLD_NOTHING))
+        self._gave_up &= self.following
         return steps
 
     def measured(self, lags: Mapping[TaskId, int]) -> list[Step]:
         """Note how many records each copy lacks, followed or on disk; return what to do."""
         self._lags = dict(lags)
+        self._gave_up -= lags.keys()
         steps = []
         for task in sorted(self.learning):
             if task in lags and lags[task] <= self._acceptable_recovery_lag:
@@ -104,6 +108,8 @@ class Holdings:
 
     def closed(self, task: TaskId) -> list[Step]:
         """Note that a revoked or lost task is closed; begin what the group assigned instead."""
+        if self.state(task) is State.REVOKING:
+            self._gave_up.add(task)
         steps = self._step(task, Event.CLOSED)
         return steps + self._step(task, self._told.get(task, Event.TOLD_NOTHING))
 

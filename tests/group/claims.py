@@ -124,5 +124,9 @@ def _check_hurry(told: Round) -> None:
         assert set(next_ms) == {AT_ONCE_MS}
     else:
         learns = any(share.learners for share in told.shares.values())
-        expected = told.rules.probing_interval_ms if learns else NEVER_MS
+        is_over = any(
+            sum(task in share.standbys for share in told.shares.values()) > told.rules.standbys
+            for task in TASKS
+        )
+        expected = told.rules.probing_interval_ms if learns or is_over else NEVER_MS
         assert next_ms == sorted([expected] + [NEVER_MS] * (len(next_ms) - 1))

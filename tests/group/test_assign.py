@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 
 from headrace.services.group.assign import assign
@@ -49,6 +51,20 @@ def test_who_has_not_caught_up_learns_while_the_owner_goes_on() -> None:
     shares = told(2, a=member("x", 0, 1), b=member("y", lags="1:1001"))
     assert shares["a"] == Share(active=tasks(0, 1), next_rebalance_ms=600_000)
     assert shares["b"] == Share(learners=tasks(1), next_rebalance_ms=NEVER_MS)
+
+
+def test_a_copy_that_stands_in_for_another_is_given_up_later() -> None:
+    """One host has both copies; evenness moves one, which is kept until the move is done."""
+    follows = replace(member("z", lags="0:0 1:0"), following=tasks(0, 1))
+    others = {"a": member("x", 0), "b": member("y"), "c": member("w", 1)}
+    shares = told(2, Rules(standbys=1), **others, d=follows)
+    assert shares["d"].standbys == tasks(0, 1)
+    assert shares["b"].standbys == tasks(1)
+    assert [shares[name].next_rebalance_ms for name in "abcd"] == [600_000] + [NEVER_MS] * 3
+    there = {**others, "b": replace(member("y", lags="1:0"), following=tasks(1))}
+    shares = told(2, Rules(standbys=1), **there, d=follows)
+    assert (shares["b"].standbys, shares["d"].standbys) == (tasks(1), tasks(0))
+    assert {share.next_rebalance_ms for share in shares.values()} == {NEVER_MS}
 
 
 def test_an_owner_gives_up_what_somebody_else_has_a_copy_of() -> None:

@@ -43,6 +43,28 @@ def test_what_it_gave_up_becomes_what_it_was_told() -> None:
     assert holdings.state(ONE) is State.STANDBY
 
 
+def test_a_copy_of_what_it_gave_up_lacks_nothing_until_it_is_measured() -> None:
+    holdings = running(ONE, TWO)
+    holdings.told(Share(standbys=frozenset({ONE, TWO})))
+    holdings.closed(ONE)
+    holdings.closed(TWO)
+    assert holdings.lags == {ONE: 0, TWO: 0}
+    holdings.measured({TWO: 7})
+    holdings.told(Share(standbys=frozenset({ONE, TWO})))
+    assert holdings.lags == {ONE: 0, TWO: 7}
+    holdings.told(Share(standbys=frozenset({TWO})))
+    holdings.told(Share(standbys=frozenset({ONE, TWO})))
+    assert holdings.lags == {TWO: 7}
+
+
+def test_a_copy_of_what_it_lost_is_as_good_as_it_is_measured() -> None:
+    holdings = running(ONE)
+    holdings.thrown_out()
+    holdings.closed(ONE)
+    assert holdings.told(Share(standbys=frozenset({ONE}))) == [Step(ONE, Action.FOLLOW)]
+    assert holdings.lags == {}
+
+
 def test_a_learner_asks_once_it_has_caught_up_and_says_so_from_then_on() -> None:
     holdings = Holdings(10)
     holdings.told(Share(learners=frozenset({ONE, TWO})))

@@ -123,9 +123,11 @@ def nobody_hurries(*_args: object, **_named: object) -> int:
     return NEVER_MS
 
 
-def everybody_probes(_group: object, moves: assign.Moves, rules: Rules, *, is_first: bool) -> int:
+def everybody_probes(
+    _group: object, moves: assign.Moves, rules: Rules, *, looks_again: bool
+) -> int:
     """All look again, not one."""
-    del is_first
+    del looks_again
     if len(moves.runs) < len(claims.TASKS):
         return AT_ONCE_MS
     return rules.probing_interval_ms if moves.waiting else NEVER_MS
