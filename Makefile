@@ -9,6 +9,9 @@ ifneq ($(filter C POSIX,$(LC_ALL)),)
 export LC_ALL := C.UTF-8
 endif
 
+# Without bytecode on disk, each of the hundred processes of a run compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 LOCK := requirements.lock
 VENV := .venv
 BIN := $(VENV)/bin
