@@ -105,10 +105,17 @@ SPREAD := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 1
 OF_BROKERS := $(addprefix tests/clusters/test_,records.py rights.py sizes.py) tests/runtime \
 	tests/kafka/test_broker_command.py
 .PHONY: test
-test: lint types spark browser kcat ## what must hold at every commit: lint, types, import rules, tests (minutes)
+test: spark browser kcat ## what must hold at every commit: lint, types, import rules, tests (minutes)
 	@! docker info >/dev/null 2>&1 || $(MAKE) image-of-kafka \
 		|| echo "Kafka's image could not be built, so no broker will run in a container." >&2
+	@$(MAKE) --jobs 2 --output-sync lint types bytecode
 	@$(BIN)/python -m pytest $(SPREAD)
+
+# Otherwise each process of the tests would rewrite the asserts of all modules for itself. What
+# cannot be imported is told by the tests.
+.PHONY: bytecode
+bytecode: setup
+	@$(BIN)/python -m pytest --collect-only --quiet >/dev/null || true
 
 .PHONY: test-long
 test-long: spark kcat browser ## what takes long or draws by chance (hours; ONLY="kill spark" for some sections)

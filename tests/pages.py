@@ -24,12 +24,16 @@ def blocks(page: str, language: str, *marks: str) -> list[str]:
     return [text for mark, kind, text in found if kind == language and (not marks or mark in marks)]
 
 
+def named_files(page: str) -> dict[str, str]:
+    """Return those blocks of a page which begin with a file's name, by that name."""
+    texts = blocks(page, "yaml") + blocks(page, "python")
+    return {named[1]: text for text in texts if (named := _FILE_NAME.match(text))}
+
+
 def write_files(page: str, folder: Path) -> None:
-    """Write those blocks of a page into a folder which begin with a file's name."""
-    for text in blocks(page, "yaml") + blocks(page, "python"):
-        named = _FILE_NAME.match(text)
-        if named:
-            (folder / named[1]).write_text(text)
+    """Write the files of a page into a folder."""
+    for name, text in named_files(page).items():
+        (folder / name).write_text(text)
 
 
 def installed() -> dict[str, str]:
