@@ -1,6 +1,6 @@
 """Two tiers of tests, and the order in which they run.
 
-What must hold at every commit is run by default. Tests marked `long` belong to a section of
+The tests that must hold at every commit run by default. Tests marked `long` belong to a section of
 `make test-long`, because they take long or draw by chance; the marker names the section and says
 why. `pytest --long kill` runs one section, and `--tiers` lists all tests instead of running them.
 """

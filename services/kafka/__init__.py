@@ -1,1 +1,1 @@
-"""What we say to brokers and a schema registry, and what they answer: who we are, what is there."""
+"""Requests to brokers and a schema registry, and their answers: who we are, what is there."""

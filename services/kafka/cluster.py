@@ -1,4 +1,4 @@
-"""What we ask a cluster for beside records: topics, their settings and ends, consumer groups.
+"""A cluster's answers beside records: topics, their settings and ends, consumer groups.
 
 aiokafka's admin client has a broker make the topics it asks about, and cannot delete a group; so
 this speaks Kafka's requests over aiokafka's plain client.
@@ -62,7 +62,7 @@ _SET_ON_TOPIC = 1
 _EARLIEST, _LATEST = -2, -1
 _READ_COMMITTED = 1
 _FENCED = "All brokers are currently fenced"
-"""What a controller says, with no code of its own for it, until a broker that starts counts."""
+"""A controller says so, with no code of its own for it, until a broker that starts counts."""
 _DENIED = (
     TopicAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -225,7 +225,7 @@ class Cluster:
     async def committed(
         self, group: str, places: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed here, behind the transactions that are on their way."""
+        """Return a group's committed offsets, behind the transactions that are on their way."""
         what = f"read the offsets of the group `{group}`"
         answer = await self.send(StableOffsets(group, places), await self.coordinator(group))
         self._check(answer.error_code, what, "Describe")
@@ -247,7 +247,7 @@ class Cluster:
         return sum(len(partitions) for _, partitions in answer.topics)
 
     async def members(self, group: str) -> list[str]:
-        """Who is in a group now: client and host of each."""
+        """Return the members of a group now: client and host of each."""
         described = await self._describe(group)
         return sorted(
             f"{client} on {host.removeprefix('/')}" for _, client, host, *_ in described.members
@@ -284,7 +284,7 @@ class Cluster:
             self._check(code, f"delete the group `{group}`", "Delete")
 
     async def _leaders(self, names: Collection[str]) -> dict[str, dict[int, int]]:
-        """Who leads each partition, by topic; a partition without a leader has -1."""
+        """Return the leader of each partition, by topic; a partition without a leader has -1."""
         answer = await self.send(MetadataRequest([*names], allow_auto_topic_creation=False))
         found = {}
         for code, name, _, partitions in _as_asked(answer.topics, names, 1):
@@ -323,7 +323,7 @@ class Cluster:
         return node
 
     async def send(self, request: Request[Any], node: int | None = None) -> Any:
-        """What a broker answers: this one, or any."""
+        """Return the answer of a broker: of this one, or of any."""
         chosen = self._client.get_random_node() if node is None else node
         return await self._client.send(chosen, request)
 
@@ -332,7 +332,7 @@ class Cluster:
         return await self.send(request, self._client.cluster.controller.nodeId)
 
     def _check(self, code: int, what: str, permission: str, message: str | None = None) -> None:
-        """Nothing if all went well; aiokafka's own error where it may pass."""
+        """Raise our own error, or aiokafka's where the trouble may pass."""
         error = for_code(code)
         if not code:
             return

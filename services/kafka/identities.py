@@ -96,12 +96,12 @@ class MetadataStruct(RequestStruct):  # type: ignore[misc]
 
 
 class DescribeTopics(Request[MetadataStruct]):  # type: ignore[misc]
-    """What topics there are of these names."""
+    """The request for the topics of these names."""
 
     API_KEY = 3
 
     def __init__(self, topics: Iterable[str]) -> None:
-        """None of them is made by asking."""
+        """Ask for them; a broker makes none of them."""
         self._topics = [(0, 0, name, _NO_TAGS) for name in topics]
 
     def build(self, request_struct_class: type[MetadataStruct]) -> MetadataStruct:

@@ -1,4 +1,4 @@
-"""What a partition's own log says of one producer: how its transactions ended, and what is open.
+"""The end of each transaction of one producer by a partition's own log, and those that are open.
 
 Consumers are shown neither, so this reads whole batches.
 """
@@ -32,7 +32,7 @@ class Marker(NamedTuple):
 
 
 def leader_of(client: Any, place: TopicPartition) -> int:
-    """Who leads a partition; an error that passes where nobody does."""
+    """Return the leader of a partition; raise an error that passes where there is none."""
     leader: int | None = client.cluster.leader_for_partition(place)
     if leader is None or leader < 0:
         raise LeaderNotAvailableError(str(place))

@@ -19,7 +19,7 @@ class NewTopic(NamedTuple):
 
 
 def to_be_made(topics: Iterable[NewTopic], replication: int, servers: str, user: str) -> str:
-    """What to tell a user who may not make topics."""
+    """Return the sentence and the commands for a user who may not make topics."""
     sentence = (
         f"the brokers do not let {user} make the topics that are missing; grant Create on them,"
         " or have an administrator make them:"

@@ -33,7 +33,7 @@ _PAUSE_S = 0.25
 _LOOK = "check HEADRACE_BOOTSTRAP_SERVERS, and that the broker runs"
 _LOOK_THERE = "check the broker's `advertised.listeners`, which clients must be able to reach"
 _CLIENT_ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
-"""What a broker's alert speaks of when it refuses our certificate, or the lack of one."""
+"""A broker's alert speaks of one of these when it refuses our certificate, or the lack of one."""
 _CERTIFICATE_ADVICE = {
     "mismatch": "call it by a name in it, or set HEADRACE_SSL_CHECK_HOSTNAME to false",
     "expired": "have the broker's certificate renewed, or check the clock here",
@@ -53,7 +53,7 @@ async def reachable(settings: Settings, within_ms: int = REACHED_WITHIN_MS) -> N
         problems = []
         for address in addresses:
             try:
-                # Whoever is asked when time is nearly over would seem silent, and be called so.
+                # A broker that is asked in the last moment would seem silent, and be called so.
                 until_s = max(give_up_at_s, time.monotonic() + within_ms / 4_000)
                 return await _reach(address, options, until_s)
             except KafkaUnreachable as error:

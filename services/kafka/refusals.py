@@ -1,4 +1,4 @@
-"""What brokers refuse for good, once we have begun: a sentence, since no second try helps."""
+"""Refusals for good of brokers, once we have begun: a sentence each, since no second try helps."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SETTINGS = {
     InvalidTransactionTimeout: ("transaction_timeout_ms", "transaction.max.timeout.ms"),
     InvalidSessionTimeoutError: ("session_timeout_ms", "group.*.session.timeout.ms"),
 }
-"""What is wrong with which setting, and where the brokers say what they take."""
+"""By error: the setting that is wrong, and the brokers' setting that bounds it."""
 
 
 def refusal_of(problem: BaseException, settings: Settings) -> KafkaRefused | SettingsInvalid | None:
-    """What to say of an error that would come again and again; None of any other."""
+    """Return our error for one that would come again and again, or None for any other."""
     for found in _causes(problem):
         if isinstance(found, DENIALS):
             message = (

@@ -41,7 +41,7 @@ class Registry:
     """One worker's."""
 
     def __init__(self, spec: PipelineSpec, settings: Settings) -> None:
-        """Nothing is asked before a value needs it."""
+        """Ask for no schema before a value needs it."""
         self.schemas = Schemas()
         self.is_used = spec.source.values == "registry"
         self._client = client_of(spec, settings) if self.is_used else None
@@ -113,7 +113,7 @@ class Registry:
 
 
 def client_of(spec: PipelineSpec, settings: Settings) -> RegistryClient:
-    """What asks the registry that the settings name."""
+    """Return a client of the registry that the settings name."""
     url = settings.schema_registry_url
     if url is None:
         message = (

@@ -1,7 +1,7 @@
 """A schema registry asked over HTTP, in Confluent's protocol: a schema by its number.
 
-What a schema refers to is asked for by subject and version. Of Protobuf the serialized descriptor
-is taken, so that nobody has to parse its language.
+The client asks for the schemas that a schema refers to by subject and version. Of Protobuf the
+serialized descriptor is taken, so that nobody has to parse its language.
 """
 
 from __future__ import annotations

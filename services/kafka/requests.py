@@ -102,7 +102,7 @@ class DescribeProducersStruct(RequestStruct):  # type: ignore[misc]
 
 
 class DescribeProducers(Request[DescribeProducersStruct]):  # type: ignore[misc]
-    """Who writes to these partitions."""
+    """The request for the producers of these partitions."""
 
     API_KEY = 61
 
@@ -155,7 +155,7 @@ class DescribeTransactionsStruct(RequestStruct):  # type: ignore[misc]
 
 
 class DescribeTransaction(Request[DescribeTransactionsStruct]):  # type: ignore[misc]
-    """What became of the last transaction of an id."""
+    """The request for the state of the last transaction of an id."""
 
     API_KEY = 65
 
@@ -171,7 +171,7 @@ class DescribeTransaction(Request[DescribeTransactionsStruct]):  # type: ignore[
 
 
 class InitProducerIdResponse(Response):  # type: ignore[misc]
-    """Who the producer is from now on."""
+    """The identity of the producer from now on."""
 
     API_KEY = 22
     API_VERSION = 3
@@ -206,7 +206,7 @@ class NextEpoch(Request[InitProducerIdStruct]):  # type: ignore[misc]
     API_KEY = 22
 
     def __init__(self, transactional_id: str, timeout_ms: int, last: Identity | None) -> None:
-        """Whoever has it is fenced; with `last`, whoever has come since then is left in peace."""
+        """Fence the id's owner, but with `last` not one that has come since then."""
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
         self._last = last or Identity(-1, -1)
@@ -217,7 +217,7 @@ class NextEpoch(Request[InitProducerIdStruct]):  # type: ignore[misc]
 
 
 class WriteTxnMarkersResponse(Response):  # type: ignore[misc]
-    """What became of each marker."""
+    """The result of each marker."""
 
     API_KEY = 27
     API_VERSION = 1
@@ -324,7 +324,7 @@ class OffsetFetchStruct(RequestStruct):  # type: ignore[misc]
 
 
 class StableOffsets(Request[OffsetFetchStruct]):  # type: ignore[misc]
-    """What a group has committed of these partitions, when no transaction is on its way."""
+    """The request for a group's offsets of these partitions, when no transaction is on its way."""
 
     API_KEY = 9
 

@@ -67,7 +67,7 @@ class OnTopicsStruct(RequestStruct):  # type: ignore[misc]
 
 
 class OperationsOnTopics(Request[OnTopicsStruct]):  # type: ignore[misc]
-    """What we may do with these topics."""
+    """The request for our rights on these topics."""
 
     API_KEY = 3
 
@@ -90,7 +90,7 @@ class OnGroupStruct(RequestStruct):  # type: ignore[misc]
 
 
 class OperationsOnGroup(Request[OnGroupStruct]):  # type: ignore[misc]
-    """What we may do with a group."""
+    """The request for our rights on a group."""
 
     API_KEY = 15
 

@@ -1,4 +1,4 @@
-"""What the brokers let us do: asked before anything is done, and said in a sentence.
+"""Our rights at the brokers: asked for before anything is done, and said in a sentence.
 
 Brokers tell of topics and groups what we may do with them (KIP-430), and refuse to say where a
 transactional id's coordinator is to those who may not use it. One that is not Apache's may say

@@ -24,7 +24,7 @@ _OAUTH = "OAUTHBEARER"
 
 
 def client_options(settings: Settings, role: str) -> dict[str, Any]:
-    """What every aiokafka client is made with; brokers' logs and quotas know it by its role."""
+    """Return the options of every aiokafka client; brokers' logs and quotas know it by its role."""
     logging.getLogger("aiokafka.conn").addFilter(_is_no_login)
     options: dict[str, Any] = {
         "bootstrap_servers": servers(settings.bootstrap_servers),
@@ -44,7 +44,7 @@ def client_options(settings: Settings, role: str) -> dict[str, Any]:
 
 
 def consumer_options(settings: Settings) -> dict[str, Any]:
-    """What a consumer that is a member of a group is made with."""
+    """Return the options of a consumer that is a member of a group."""
     return {
         **client_options(settings, "consumer"),
         "group_instance_id": settings.instance_id,

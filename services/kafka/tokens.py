@@ -29,7 +29,7 @@ _LIFE_USED = 0.8
 """How much of a token's life may pass before the next is fetched; Kafka's own clients' figure."""
 _ANSWER_BYTES_MAX = 1 << 20
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-"""What RFC 6750 allows; nothing else may get into the login message."""
+"""The tokens that RFC 6750 allows; nothing else may get into the login message."""
 
 _logger = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ class PreparedTopics(NamedTuple):
 async def prepare_topics(spec: PipelineSpec, settings: Settings) -> PreparedTopics:
     """Make what is missing; TopicRefused, a line each, if anything would lose or mix up records.
 
-    What we may not do there is refused first (KafkaRefused).
+    A right that we lack is refused first (KafkaRefused).
     """
     rights = rights_of(
         spec,
@@ -53,7 +53,7 @@ async def prepare_topics(spec: PipelineSpec, settings: Settings) -> PreparedTopi
         counts = await cluster.partitions(names)
         needed = _needed_partitions(spec, wanted, counts)
         found = await cluster.settings(list(counts))
-        # Nobody may let us see them.
+        # We may lack the right to see them.
         source = found.get(spec.source.topic, {})
         discovered = [
             finding

@@ -1,4 +1,4 @@
-"""What goes on beside a worker: it is watched, by itself and over HTTP, and cleaned up behind."""
+"""The watch beside a worker: its health, its pages over HTTP, and the clean-up behind it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """All pages of the site in one folder: written ones, included ones, and the generated reference.
 
-Nothing is copied in the repository: ARCHITECTURE.md, CHANGELOG.md, CONTRIBUTING.md and the pages of
+No page is copied in the repository: ARCHITECTURE.md, CHANGELOG.md, CONTRIBUTING.md and the pages of
 `contracts/semantics/` stay where they are, and are gathered when the site is built.
 """
 

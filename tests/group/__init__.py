@@ -1,1 +1,1 @@
-"""Who runs which task: simulated, byte by byte, and with every rule broken once."""
+"""The group shares tasks out: simulated, byte by byte, and with every rule broken once."""

@@ -46,22 +46,22 @@ def groups(draw: st.DrawFn) -> dict[str, Member]:
 
 
 class Round(NamedTuple):
-    """What was said, and what was told."""
+    """The members' reports of a round, and their shares."""
 
     members: dict[str, Member]
     rules: Rules
     shares: dict[str, Share]
 
     def runners(self, task: TaskId) -> list[str]:
-        """Who is told to run a task."""
+        """Return the members that are told to run a task."""
         return [name for name, share in self.shares.items() if task in share.active]
 
     def promoted(self, task: TaskId) -> list[str]:
-        """Who gets it next."""
+        """Return the members that get a task next."""
         return [name for name, share in self.shares.items() if task in share.promoted]
 
     def owners(self, task: TaskId) -> list[str]:
-        """Who claims it with the highest generation at which it is claimed."""
+        """Return the members that claim a task with the highest generation of all that claim it."""
         claimants = [name for name, member in self.members.items() if task in member.owned]
         latest = max((self.members[name].generation for name in claimants), default=0)
         return [name for name in claimants if self.members[name].generation == latest]

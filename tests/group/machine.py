@@ -1,4 +1,4 @@
-"""Whatever can happen to a group, at random, and in any order."""
+"""A group to which everything happens that can, at random, and in any order."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ class Group(RuleBasedStateMachine):
 
     @rule(number=which)
     def open(self, number: int) -> None:
-        """What a worker took over runs."""
+        """Run the tasks that a worker took over."""
         self.world.open(self._one(number))
 
     @rule(number=which)
     def close(self, number: int) -> None:
-        """What was taken from a worker is closed."""
+        """Close the tasks that were taken from a worker."""
         self.world.close(self._one(number))
 
     @rule(records=st.sampled_from([1, 900, 50_000]))

@@ -1,8 +1,8 @@
 """A group without a broker: workers, their disks, and whatever can go wrong between them.
 
-Everything that members say and hear goes through the bytes that the wire carries. What Kafka
-promises is kept: a round ends with one assignment for all who joined it; whoever does not hear of
-it joins the next one with what it claimed before; whoever is thrown out cannot come back without
+Everything that members say and hear goes through the bytes that the wire carries. Kafka's promises
+are kept: a round ends with one assignment for all who joined it; a member that does not hear of it
+joins the next one with what it claimed before; a member that is thrown out cannot come back without
 hearing so. Everything else may happen in any order, and what must hold is checked at every step.
 """
 
@@ -60,7 +60,7 @@ class Worker:
         """How often it began to learn a task."""
 
     def tasks_in(self, *states: State) -> list[TaskId]:
-        """What is this to the worker."""
+        """Return the tasks that are in one of these states at the worker."""
         holdings = self.holdings
         return sorted(task for task, state in holdings.states.items() if state in states)
 
@@ -69,7 +69,7 @@ class World:
     """A pipeline's tasks, and everybody who works on them."""
 
     def __init__(self, partitions: Sequence[int], rules: Rules) -> None:
-        """Nobody works yet; `partitions` is how many each hop has."""
+        """Begin without workers; `partitions` is how many each hop has."""
         self.hops = hops_of(len(partitions))
         self.partitions = dict(zip((hop.topic for hop in self.hops), partitions, strict=True))
         self.rules = rules
@@ -86,7 +86,7 @@ class World:
         """How often a task was taken from somebody alive."""
         self._names = 0
 
-    # What happens in a group.
+    # Events of a group.
 
     def join(self, folder: Folder | None = None, capacity: int = 1) -> Worker:
         """A worker starts, on a new disk or on one that was used before."""
@@ -159,14 +159,14 @@ class World:
         self.check_owners()
 
     def open(self, worker: Worker) -> None:
-        """What a worker took over begins to run."""
+        """Let the tasks run that a worker took over."""
         for task in worker.tasks_in(State.ACTIVATING):
             worker.folder.positions[task] = self.ends[task]
             worker.holdings.opened(task)
         self.check_owners()
 
     def close(self, worker: Worker) -> None:
-        """What was taken from a worker is closed, with a last commit where that counts."""
+        """Close the tasks that were taken from a worker, with a last commit where that counts."""
         for task in worker.tasks_in(State.REVOKING, State.LOST):
             if worker.holdings.state(task) is State.REVOKING:
                 self._commit(worker, task)
@@ -196,7 +196,7 @@ class World:
             positions[task] = min(self.ends[task], positions[task] + records)
         self._measure(worker)
 
-    # What comes of it.
+    # Consequences.
 
     def settle(self) -> None:
         """Let everything that is under way come to its end, while records go on coming in."""
@@ -219,11 +219,11 @@ class World:
                 return
 
     def owned(self) -> dict[str, frozenset[TaskId]]:
-        """Who runs what, by what it does and not by what it says."""
+        """Return the tasks that each worker runs, by what it does and not by what it says."""
         return {name: frozenset(worker.tasks_in(*OWNERS)) for name, worker in self.workers.items()}
 
     def roles(self) -> dict[str, dict[TaskId, State]]:
-        """Who is what."""
+        """Return the state of each task at each worker."""
         return {name: dict(worker.holdings.states) for name, worker in self.workers.items()}
 
     @property
@@ -254,7 +254,7 @@ class World:
         lags = {task: self.lag(worker, task) for task in worker.folder.positions}
         self._do(worker, worker.holdings.measured(lags))
 
-    # What must hold.
+    # Invariants.
 
     def check_owners(self) -> None:
         """Never two owners, of those that the group knows."""

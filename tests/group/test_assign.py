@@ -19,7 +19,7 @@ def tasks(*partitions: int) -> frozenset[TaskId]:
 
 
 def told(count: int, rules: Rules | None = None, /, **members: Member) -> dict[str, Share]:
-    """What the members are told of so many tasks."""
+    """Return the members' shares of so many tasks."""
     return assign(sorted(tasks(*range(count))), members, rules or Rules())
 
 

@@ -1,4 +1,4 @@
-"""What tasks, copies and hosts look like inside the consumer protocol."""
+"""Tasks, copies and hosts, as they stand inside the consumer protocol."""
 
 from __future__ import annotations
 

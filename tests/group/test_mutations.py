@@ -63,7 +63,7 @@ class Mutation(NamedTuple):
 
 
 def named(mutation: Mutation) -> str:
-    """What is broken, and who notices."""
+    """Return the broken rule's name, and the test's that notices."""
     broken = getattr(mutation.broken, "__name__", "too_few")
     return f"{mutation.name} {broken} {mutation.noticed_by.__name__}"
 
@@ -88,7 +88,7 @@ def everybody_is_caught_up(*_args: object) -> bool:
 
 
 def only_the_latest_claims(members: Mapping[str, Member]) -> Claims:
-    """Whoever missed the last round has nothing any more."""
+    """A member that missed the last round has nothing any more."""
     latest = max(member.generation for member in members.values())
     return read_claims({n: m for n, m in members.items() if m.generation == latest})
 
@@ -149,7 +149,7 @@ def nobody_is_sticky(*_args: object) -> Iterator[tuple[TaskId, str]]:
 
 
 def quotas_without_owners(stakes: Mapping[int, Stakes]) -> dict[int, dict[str, int]]:
-    """What rounding leaves over goes by name."""
+    """The tasks that rounding leaves over go by name."""
     return find_quotas(
         {hop: replace(of_hop, owned=type(of_hop.owned)()) for hop, of_hop in stakes.items()}
     )
@@ -188,20 +188,20 @@ def place_without_capacity(tasks: Iterable[TaskId], seats: Seats) -> dict[TaskId
 
 
 def owner_goes_on(state: State, event: Event) -> tuple[State, Action | None]:
-    """Nobody hears that a task was taken from it."""
+    """No member hears that a task was taken from it."""
     if (state, event) == (State.ACTIVE, Event.TOLD_NOTHING):
         return state, None
     return step(state, event)
 
 
 def learner_is_silent(state: State, event: Event) -> tuple[State, Action | None]:
-    """Who has caught up asks for nothing."""
+    """A member that has caught up asks for nothing."""
     after, action = step(state, event)
     return after, None if action is Action.ASK else action
 
 
 def nothing_is_lost(_holdings: Holdings) -> list[Step]:
-    """Who is thrown out keeps what it has."""
+    """A member that is thrown out keeps its tasks."""
     return []
 
 

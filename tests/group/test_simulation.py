@@ -1,4 +1,4 @@
-"""What must hold, whatever happens: see `simulation` for the checks at every step."""
+"""Invariants that hold whatever happens: see `simulation` for the checks at every step."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_who_goes_leaves_tasks_and_nobody_else_does(
     gone = sorted(world.workers.values(), key=lambda worker: worker.name)[number % workers]
     left = len(gone.holdings.owned)
     difference = changed(world, lambda: goes(world, gone))
-    # What a standby took over at once may move on to where it is due.
+    # A task that a standby took over at once may move on to where it is due.
     if not standbys:
         assert all(lost == 0 for lost, _ in difference.values())
         assert sum(got for _, got in difference.values()) == left

@@ -1,4 +1,4 @@
-"""What people see of a group."""
+"""The group as people see it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One broker for all the processes of a test run.
 
-Whoever needs it first starts it, and owns it: a broker dies with its owner, so the owner waits for
-the others before it stops it. Locks count the others, since the system lets go of a lock whatever
-becomes of its holder.
+The first process that needs it starts it, and owns it: a broker dies with its owner, so the owner
+waits for the others before it stops it. Locks count the others, since the system lets go of a lock
+whatever becomes of its holder.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ def _cases() -> list[Case]:
             ),
             SuppressPolicy(until="window-closes"),
         ),
-        # By id, records of all partitions meet in an order that nobody can foretell. Nothing is
-        # ever forgotten here, so that which ids leave does not depend on it.
+        # By id, records of all partitions meet in an order that nobody can foretell. No id is ever
+        # forgotten here, so the ids that leave do not depend on it.
         _case(
             "by-id",
             300,

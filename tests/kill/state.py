@@ -2,9 +2,9 @@
 
 Rows are compared by their bytes. A database forgets stretches of time that are over, which no
 changelog says, and a changelog is purged of records that are over; so a row may be on one side
-alone if its time is over by all that its pipeline says.
-What a row means is judged by going on: fresh operators over either state must do with the next
-records what the oracle does who has seen all of the stream.
+alone if its time is over by all that its pipeline says. The meaning of a row is judged by going on:
+fresh operators over either state must do with the next records what the oracle does that has seen
+all of the stream.
 """
 
 from __future__ import annotations
@@ -143,9 +143,9 @@ def row_problems(case: Case, rebuilt: Store, disk: Store) -> Iterator[str]:
 def _waits_ms(case: Case) -> dict[str, int]:
     """How far the source's time passes a row, by store, before the row can be over.
 
-    What is held is over when it is released; a window's result has the window's end in its key, and
-    waits for its grace. An id is over behind its interval, while the segment
-    that it stands in, which gives its row a time, begins earlier and may live longer.
+    A held record is over when it is released; a window's result has the window's end in its key,
+    and waits for its grace. An id is over behind its interval, while the segment that it stands in,
+    which gives its row a time, begins earlier and may live longer.
     """
     waits_ms, waited_ms, closes_ms = {}, 0, 0
     for policy in case.spec.operators:

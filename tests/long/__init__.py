@@ -1,1 +1,1 @@
-"""What takes long, or draws by chance: `make test-long`."""
+"""The tests that take long, or draw by chance: `make test-long`."""

@@ -2,7 +2,7 @@
 
 It is debootstrap's smallest Debian with make, python3 and python3-venv, a checkout in it, and one
 of README's two commands. Root installs what it lacks; for everybody else Java and Maven are there.
-What is missing is one sentence that names the package.
+One sentence names the package that is missing.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Function(NamedTuple):
-    """What is aggregated, as plain callables; `show` makes bytes of an aggregate."""
+    """An aggregation, as plain callables; `show` makes bytes of an aggregate."""
 
     initial: Callable[[], Any]
     add: Callable[[Any, Record], Any]

@@ -19,7 +19,7 @@ class Output(NamedTuple):
     timestamp_ms: int
     headers: Headers
     old: bytes | None = None
-    """What it replaces, behind a table or an aggregate; None elsewhere."""
+    """The value that it replaces, behind a table or an aggregate; None elsewhere."""
     window: WindowBounds | None = None
 
 

@@ -1,7 +1,7 @@
 """The results of versioned tables and their joins, recomputed from all that ever came.
 
-Nothing here forgets, buckets or batches, so a version that was cleaned too early, a look-up in the
-wrong place and state that did not survive a batch show as differences.
+The oracle forgets, buckets and batches nothing, so a version that was cleaned too early, a look-up
+in the wrong place and state that did not survive a batch show as differences.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an administrator does to a cluster, beside the pipeline that runs on it."""
+"""An administrator's acts on a cluster, beside the pipeline that runs on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sidecar must have written, by the oracles, given what stands in the source."""
+"""The records that a sidecar must have written, by the oracles, given the source's records."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ async def _produce(pipeline: Pipeline, partitions: int, over: Event) -> None:
         bootstrap_servers=pipeline.servers, enable_idempotence=True
     ) as producer:
         for step in count():
-            # What the broker took counts, whatever it said: expectations are made of that.
+            # The records that the broker took count, whatever it answered: expectations are made of
+            # them.
             with suppress(KafkaError):
                 for one in some_records(100, step, partitions, start_ms=step * _STEP_MS):
                     await producer.send(

@@ -2,7 +2,7 @@
 
 Each case is one pipeline, one way to read and one number of instances: the payments wait in the
 topic when the first instance starts (backlog), or are written while all run (live). Where there are
-several instances, one is killed half-way. What should be is known: no payment is lost or comes
+several instances, one is killed half-way. The right result is known: no payment is lost or comes
 twice, none is late.
 """
 
@@ -55,7 +55,7 @@ def payments(
         if twins and luck.random() < 7 / 100:
             again_ms = at_ms + luck.randrange(60_000)
             made.append((again_ms, record(key, value, again_ms, headers)))
-    # What comes later by up to that much stands that much behind in its partition.
+    # A payment that comes later by up to that much stands that much behind in its partition.
     made.sort(key=lambda one: one[0] + luck.randrange(90_000))
     spread = [one._replace(partition=luck.randrange(partitions)) for _, one in made]
     ends = [
@@ -76,7 +76,7 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came out, of how much; all but the first and the last should be zero."""
+    """The counts of a run; all but the first and the last should be zero."""
 
     cleaned: int
     lost: int

@@ -42,7 +42,7 @@ class Kind(IntEnum):
 
 
 class How(Enum):
-    """What happens to a request."""
+    """The fates of a request."""
 
     LATE = "its connection is cut, and it arrives within the next transaction"
     UNANSWERED = "it arrives, and its connection is cut before the answer"
@@ -77,7 +77,7 @@ class Proxy(ThreadedServer):
     """Listens at one port of this machine, and speaks with a broker at another."""
 
     def __init__(self, port: int, broker_port: int) -> None:
-        """Nothing listens before `run`."""
+        """Listen at no port before `run`."""
         super().__init__()
         self._port = port
         self._broker_port = broker_port

@@ -68,7 +68,7 @@ class RegistryServer(ThreadingHTTPServer):
             return int(json.load(connection.getresponse())["id"])
 
     def judge(self, path: str, query: Mapping[str, list[str]]) -> tuple[int, Any]:
-        """What is answered to a question."""
+        """Return the status and the answer to a question."""
         if found := _BY_NUMBER.fullmatch(path):
             return self._one(int(found[1]), query)
         if found := _BY_VERSION.fullmatch(path):

@@ -66,7 +66,7 @@ def secured_broker(make: OwnKafka, folder: Path) -> Secured:
 
 
 def secured_properties(authority: Authority) -> dict[str, str]:
-    """What such a broker is told."""
+    """Return the properties of such a broker."""
     listener = "listener.name.clients"
     return {
         **keystore(authority, "broker"),

@@ -210,7 +210,7 @@ class Pipeline:
 
     @property
     def spec(self) -> PipelineSpec:
-        """What the file says now."""
+        """The pipeline that the file describes now."""
         return PipelineSpec.model_validate(yaml.safe_load(self.file.read_text("utf-8")))
 
     def produce(self, records: Iterable[Record]) -> None:
@@ -232,11 +232,11 @@ class Pipeline:
         shutil.rmtree(self.folder_of(instance, hop, partition))
 
     def committed(self) -> dict[tuple[str, int], int]:
-        """What the group has committed."""
+        """Return the offsets that the group has committed."""
         try:
             return self.clients.committed_offsets(self.name)
         except KafkaError:
-            # Nobody is the group's coordinator before it has ever been used, or in an outage.
+            # The group has no coordinator before it has ever been used, or in an outage.
             return {}
 
     def wait_until_done(self, within_s: float = WITHIN_S) -> None:
@@ -277,7 +277,7 @@ class Pipeline:
         return self.clients.consume_all(f"{self.sink}.{suffix}")
 
     def progress(self) -> list[Progress]:
-        """What was ever said about progress, by partition."""
+        """Return all rows of progress, in the order of their partitions."""
         rows = [read_progress(record.key, record.value) for record in self.beside("progress")]
         return [row for row in rows if row is not None]
 
@@ -305,7 +305,7 @@ class MakePipeline(Protocol):
 
 @contextmanager
 def making_pipelines(shared_servers: Callable[[], str], folder: Path) -> Iterator[MakePipeline]:
-    """What makes pipelines; their processes end with this."""
+    """Yield a function that makes pipelines; their processes end with this."""
     with ExitStack() as stack:
 
         def make(
@@ -344,7 +344,7 @@ Content = tuple[bytes | None, bytes | None, int, Headers, int]
 
 
 def contents(records: Iterable[Record]) -> list[Content]:
-    """What records say, and in which partition; where they stand there is left out."""
+    """Return what records say, and in which partition; their offsets are left out."""
     return [(one.key, one.value, one.timestamp_ms, one.headers, one.partition) for one in records]
 
 
@@ -377,7 +377,7 @@ def wait_until(
         if time.monotonic() > give_up_at:
             message = f"no {what} within {within_s} s:\n{logs}"
             raise AssertionError(message)
-        # Whoever asks dearly asks seldom, or many tests at once would do little else.
+        # A condition that costs much is asked seldom, or many tests at once would do little else.
         time.sleep(max(_ASK_AGAIN_S, (time.monotonic() - asked_at) * 2))
 
 

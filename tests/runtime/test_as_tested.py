@@ -1,4 +1,4 @@
-"""What `headrace.testing` says of a pipeline is what its `.run()` does on a broker."""
+"""`headrace.testing` says of a pipeline what its `.run()` does on a broker."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def test_it_runs_as_it_was_tested(make_pipeline: MakePipeline, way: str) -> None
 
 
 def promised(rows: Iterable[Progress]) -> dict[int, tuple[int, ...]]:
-    """What readers of each partition are told last; markers of transactions have offsets, too."""
+    """Return the last progress of each partition; markers of transactions have offsets, too."""
     return {row.partition: (row.progress_ms, row.stream_time_ms, row.source_offset) for row in rows}
 
 
 def seen(records: Iterable[Record]) -> list[tuple[object, ...]]:
-    """What stands in each partition, in its order."""
+    """Return the records of each partition, in its order."""
     told = [(one.partition, one.key, one.value, one.timestamp_ms) for one in records]
     return sorted(told, key=itemgetter(0))

@@ -41,7 +41,7 @@ async def reach(pipeline: Pipeline, offset: int) -> None:
 
 
 def assert_goes_on(pipeline: Pipeline, begun: int) -> None:
-    """What comes next is as if nothing had happened."""
+    """See that the next records come out as if nothing had happened."""
     pipeline.produce(some_records(REST, 3, start_ms=(begun + TORN) * 100))
     sidecar = pipeline.start()
     pipeline.wait_until_done()

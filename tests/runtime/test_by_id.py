@@ -78,5 +78,5 @@ def _check_topics(pipeline: Pipeline) -> None:
 
 
 def by_time(records: list[Record]) -> list[Content]:
-    """What records say, in the order of their times: partitions have none among them."""
+    """Return what records say, in the order of their times: partitions have none among them."""
     return sorted(contents(records), key=lambda one: one[2])

@@ -38,7 +38,7 @@ class SmallMount:
         self.folder = folder
 
     def bound(self, sidecar: Sidecar) -> None:
-        """Nothing: it is small for everybody."""
+        """Do nothing: the disk is small for everybody."""
 
     def make_room(self) -> None:
         """Let it grow."""

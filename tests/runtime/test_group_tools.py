@@ -1,4 +1,4 @@
-"""What `kafka-consumer-groups` says of a group of ours, which has a protocol of its own."""
+"""`kafka-consumer-groups` describes a group of ours, which has a protocol of its own."""
 
 from __future__ import annotations
 

@@ -47,13 +47,13 @@ def test_what_stands_open_is_ended_first_and_once(make_pipeline: MakePipeline) -
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)
     run_on(pipeline, 0, "exactly-once")
     asyncio.run(leave_open(pipeline.servers, *owner_of(pipeline)))
-    # What is committed behind it can be read at the second start.
+    # Records that are committed behind it can be read at the second start.
     assert [run_on(pipeline, step).count(ENDED) for step in (1, 2)] == [1, 0]
     assert_cleaned(pipeline)
 
 
 def position_of(offset: int) -> Record:
-    """What ends a commit that has reached this offset."""
+    """Return the row that ends a commit that has reached this offset."""
     return record(POSITION, struct.pack(">qq", offset, 1_000), 1_000)
 
 

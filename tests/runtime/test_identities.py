@@ -1,4 +1,4 @@
-"""What has the name of another topic is not taken for it."""
+"""A topic that was made again under its name is not taken for the old one."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_folder_from_before_a_reset_elsewhere_is_put_aside(make_pipeline: Make
                 state_folder=elsewhere,
             )
         except GroupBusy:
-            # Who has an instance id counts for a while.
+            # An instance with an id counts for a while.
             return False
         return True
 
@@ -90,7 +90,7 @@ def test_a_repartition_topic_that_grew_is_a_sentence(make_pipeline: MakePipeline
     asyncio.run(grow(pipeline.servers, together, 3))
     sidecar = pipeline.start()
     assert sidecar.wait() == 4
-    # Whichever hop is opened first: the one that spreads, or the one behind it.
+    # Either hop may be opened first: the one that spreads, or the one behind it.
     assert re.search("(had|over) 1 partitions.*, and .*has 3 now: ", sidecar.last_words)
 
 

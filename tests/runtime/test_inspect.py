@@ -20,7 +20,7 @@ KEPT = ("held", "ids", "stream_time_ms", "entries")
 def seen(
     pipeline: Pipeline, capsys: pytest.CaptureFixture[str], **options: Any
 ) -> list[dict[str, Any]]:
-    """What machines are told."""
+    """Return the output that is meant for machines."""
     capsys.readouterr()
     folder = pipeline.state / "one"
     inspect(
@@ -35,7 +35,7 @@ def seen(
 
 
 def kept(states: list[dict[str, Any]]) -> list[Any]:
-    """What does not depend on which rows wait to be swept."""
+    """Return what does not depend on which rows wait to be swept."""
     return [
         (
             state["hop"],

@@ -1,4 +1,4 @@
-"""What a group has committed is told only when no transaction can change it any more."""
+"""The offsets of a group are told only when no transaction can change them any more."""
 
 from __future__ import annotations
 

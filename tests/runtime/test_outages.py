@@ -52,7 +52,7 @@ def test_a_broker_that_ends_or_sleeps_loses_and_doubles_nothing(
         with paused(broker):
             time.sleep(LONGER_S)
         wait_until_both_move(exactly, at_least)
-        # Who is told to stop now cannot commit any more, and stops.
+        # A sidecar that is told to stop now cannot commit any more, and stops.
         with paused(broker):
             assert [sidecar.stop() for sidecar in sidecars] == [0, 0]
         sidecars = start(exactly, at_least)

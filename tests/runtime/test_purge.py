@@ -24,7 +24,7 @@ REORDER = "reorder: {grace: 5s}"
 DEDUPLICATE = "deduplicate: {by: key+id, id: header.id, interval: 20s}"
 PARTS = 3
 PART_MS = 12_000
-"""What 300 records of a stream last."""
+"""The event time of 300 records of a stream."""
 FIVE = [record(b"k", b"%d" % number, number) for number in range(5)]
 
 
@@ -55,7 +55,7 @@ def test_a_changelog_loses_its_beginning_and_its_state_goes_on_exactly(
     live_on(pipeline, 1, guarantee=guarantee)
     first = first_offset(pipeline, changelog)
     assert first > 0
-    # Nobody has anything but what is left of the changelog.
+    # Only the rest of the changelog is left.
     pipeline.lose_state()
     log = live_on(pipeline, 2, guarantee=guarantee)
     assert f"it begins at offset {first}, and the state has reached 0" in log
@@ -176,7 +176,7 @@ def test_nothing_is_deleted_of_a_topic_that_was_made_anew(kafka: SharedKafka) ->
 
 
 async def allow_deletion(servers: str, topic: str) -> None:
-    """What an administrator does about it."""
+    """Do what an administrator does about it."""
     admin = AIOKafkaAdminClient(bootstrap_servers=servers)
     await admin.start()
     policy = {"cleanup.policy": "compact,delete", "retention.ms": "-1"}
@@ -193,7 +193,7 @@ def test_a_stop_does_not_wait_for_a_broker_that_is_gone(
     purges.let_go(partition, 3)
     asyncio.run(purges.purge_last())
     assert purges.is_waiting(partition)
-    # What is sent is not sent again.
+    # A request that was sent is not sent again.
     purges = Purges(Settings())
     purges.let_go(partition, 0)
     asyncio.run(purges.purge_last())

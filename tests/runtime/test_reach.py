@@ -1,4 +1,4 @@
-"""Who does not get in, and why: one sentence each, at once, and nothing in the log."""
+"""An instance that does not get in says why: one sentence, at once, and nothing in the log."""
 
 from __future__ import annotations
 

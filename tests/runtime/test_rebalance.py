@@ -220,7 +220,7 @@ def _wait_until_these_move(pipeline: Pipeline, partitions: list[int]) -> None:
 
 
 def test_another_program_in_the_group_is_refused(make_pipeline: MakePipeline) -> None:
-    """Whoever came first stays; an older headrace, with aiokafka's eager protocol, is another."""
+    """The program that came first stays; an older headrace, with its eager protocol, is another."""
     pipeline = make_pipeline("deduplicate: {by: key, interval: 10m}")
     refused = asyncio.run(_in_the_group_of(pipeline, lambda: pipeline.start().wait()))
     assert refused == MemberForeign.exit_code

@@ -1,4 +1,4 @@
-"""What leaves a sidecar, byte for byte, and what stands beside it."""
+"""The records that leave a sidecar, byte for byte, and what stands beside them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PUSH = [record(b"push", b"", 1_000_000), record(b"push", b"", YEAR_9999_MS + 1_0
 
 
 def reordered(records: list[Record], grace_ms: int) -> list[Record]:
-    """What a reorder makes of each partition."""
+    """Return what a reorder makes of each partition."""
     return [
         one
         for partition in (0, 1)

@@ -141,7 +141,7 @@ def test_options_that_state_cannot_follow_are_refused_until_they_are_back(
         " follow; change it back, or begin anew with `headrace reset`"
     )
     pipeline.write(DEDUPLICATE)
-    # What is held is lost if nobody releases it.
+    # Held records are lost if no operator releases them.
     held = refusal(pipeline)
     assert held.startswith("`reorder` is gone and still holds ")
     # Another machine has no state, and is told the same by the changelog.

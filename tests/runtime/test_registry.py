@@ -143,7 +143,7 @@ def test_a_record_that_was_held_before_is_read_by_a_process_that_never_saw_its_s
     pipeline.wait_until_done()
     assert again.stop() == 0
     assert [one.timestamp_ms for one in pipeline.cleaned()] == [1_000, 60_000]
-    # What came was looked through first; what was held asked for its own when it left.
+    # The record that came was decoded first; the held one asked for its own schema when it left.
     assert registry.asked == [f"/schemas/ids/{one}" for one in (second, first)]
 
 

@@ -110,7 +110,7 @@ class Dying(NamedTuple):
         )
 
     def back(self, count: int) -> list[Record]:
-        """What stands in the source, once so many records do; a commit shows a moment later."""
+        """Return the source's records, once so many are there; a commit shows a moment later."""
         return self.clients.consume(self.source, count)
 
 

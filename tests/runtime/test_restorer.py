@@ -63,7 +63,7 @@ def with_restorer(
 
 
 class Taken:
-    """What was handed on, and in which thread."""
+    """The rows that were handed on, and the threads that did it."""
 
     def __init__(self) -> None:
         self.offsets: list[int] = []
@@ -194,7 +194,7 @@ def test_an_end_far_behind_its_rows_is_looked_for_and_not_waited_for(
             state.close()
 
     with_restorer(kafka, act)
-    # What waits at most, and what one fetch may bring on top.
+    # The most that may wait, and one fetch on top.
     assert max(waited) < 20 << 20
 
 
@@ -219,7 +219,7 @@ def test_what_is_open_is_not_read_and_not_taken_for_truncated(kafka: SharedKafka
             # answered and is not marked yet.
             assert await restorer.restore(partition, 0, taken, is_last=False) == 6
             assert await restorer.restore(partition, 11, taken, is_last=False) == 11
-        # Nobody writes any more once the marker stands: the broker answers a commit before it.
+        # No write follows once the marker stands: the broker answers a commit before it.
         await asyncio.to_thread(kafka.clients.consume, topic, 10)
         assert await restorer.restore(partition, 11, taken, is_last=True) == 12
         with pytest.raises(StateTruncated, match=r"it ends at offset 12, .* up to 13"):

@@ -19,7 +19,7 @@ ANSWERED_WITHIN_S = 2.0
 
 
 def numbered(*numbers: int) -> list[object]:
-    """What cleaned records with these numbers say."""
+    """Return what cleaned records with these numbers say."""
     return list(contents(records(*numbers)))
 
 

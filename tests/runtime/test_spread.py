@@ -32,7 +32,7 @@ KAFKAS_PARTITIONS = {
     b"\x00": (0, 0, 2, 0, 8, 60),
     b"\xff\x80\x00\x01\xfe": (0, 0, 2, 2, 8, 48),
 }
-"""What BuiltInPartitioner.partitionForKey of Kafka 4.3.1 says for these counts."""
+"""The partitions that BuiltInPartitioner.partitionForKey of Kafka 4.3.1 gives for these counts."""
 HOME = 1
 
 
@@ -42,7 +42,7 @@ class Clock:
     now_s = 100.0
 
     def __call__(self) -> float:
-        """What it shows."""
+        """Return the time that it shows."""
         return self.now_s
 
 

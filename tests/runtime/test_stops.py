@@ -38,7 +38,7 @@ def test_a_stop_is_heard_while_it_waits_for_the_group(make_pipeline: MakePipelin
     pipeline = make_pipeline("reorder: {grace: 1h}")
     one = pipeline.start("one")
     one.wait_for("] running")
-    # Whoever joins waits for the one that sleeps.
+    # The instance that joins waits for the one that sleeps.
     one.pause()
     two = pipeline.start("two")
     two.wait_for("starting")

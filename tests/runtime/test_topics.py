@@ -117,7 +117,7 @@ def test_what_is_made_keeps_event_time_whatever_the_brokers_defaults_are(
         assert found["max.message.bytes"] == Setting(str(3_000_000 + (64 << 10)), chosen=True)
         if "delete" in topic.cleanup_policy:
             assert found["retention.bytes"] == Setting("-1", chosen=True)
-    # What it made itself, it finds good; the source is the only one to warn about.
+    # The topics that it made itself are good; the source is the only one to warn about.
     assert [line.split("`")[1] for line in _prepare(kafka, spec).warnings] == ["strict.raw"] * 2
 
 

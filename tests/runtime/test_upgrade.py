@@ -43,10 +43,10 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Load:
-    """What is written while instances come and go: of ten records three are twins."""
+    """The records that are written while instances come and go: of ten, three are twins."""
 
     def __init__(self, pipeline: Pipeline) -> None:
-        """Nothing is written yet."""
+        """Write nothing yet."""
         self._pipeline = pipeline
         self._luck = Random(19)
         self._twins: list[Record] = []

@@ -1,4 +1,4 @@
-"""What waits for a task is bounded in records and in bytes."""
+"""The records that wait for a task are bounded, in number and in bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOURCE = TopicPartition("clicks.raw", 0)
 
 
 def batch(count: int, value_bytes: int) -> Batch:
-    """What a fetch brought."""
+    """Return the records of a fetch."""
     records = [record(b"k", bytes(value_bytes), at) for at in range(count)]
     return Batch(SOURCE, 1, records, size_bytes(records))
 

@@ -1,4 +1,4 @@
-"""What runs beside a worker does not die in silence."""
+"""A coroutine that runs beside a worker does not die in silence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.services.runtime.worker import Worker
 
 
 class Died(Exception):
-    """Nobody expects it."""
+    """An error that no code expects."""
 
 
 async def dies(*_: Any) -> None:

@@ -1,4 +1,4 @@
-"""What every test of this folder needs: Spark leaves its sockets to the collector."""
+"""Set-up that every test of this folder needs: Spark leaves its sockets to the collector."""
 
 from __future__ import annotations
 

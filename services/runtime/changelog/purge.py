@@ -3,7 +3,7 @@
 Two kinds of topics are headrace's alone, and keep records whose time is over: a repartition topic,
 whose records nobody reads again once the hop behind it has committed them, and a changelog, whose
 beginning `services/state/purging.py` vouches for. Tasks say after a commit what may go; whoever
-owned the partition then sends it, now and then, and once more when it stops. Nothing waits for it,
+owned the partition then sends it, now and then, and once more when it stops. No task waits for it,
 and nothing is lost if it fails: it is logged, and tried again.
 
 A reset deletes these topics and makes them anew under the same names. An instance that was frozen
@@ -31,10 +31,10 @@ logger = logger_of(__name__)
 
 
 class Purges:
-    """What may be deleted, by partition, until it is."""
+    """The records that may be deleted, by partition, until they are."""
 
     def __init__(self, settings: Settings) -> None:
-        """Nothing may be yet."""
+        """Delete nothing yet."""
         self._settings = settings
         self._wanted: dict[TopicPartition, int] = {}
         self._done: dict[TopicPartition, int] = {}

@@ -14,7 +14,7 @@ logger = logger_of(__name__)
 
 
 class Restored(NamedTuple):
-    """What came of it."""
+    """The result of a restore."""
 
     records: int
     left_open: list[bytes]

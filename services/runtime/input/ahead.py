@@ -1,4 +1,4 @@
-"""What a task has learnt of records to come, from having failed on them.
+"""A task's knowledge of records to come, from having failed on them.
 
 A task that fails is opened again from what is committed, and meets the same records. It knows by
 then where it must stop, and which of them it takes one by one: a batch failed with them, and the
@@ -59,7 +59,7 @@ class Ahead:
     """Kept while a task is opened again and again."""
 
     def __init__(self) -> None:
-        """Nothing has failed."""
+        """Begin without a failure."""
         self.stop: StopAtError | None = None
         self.silent_until = 0
         """Before this source offset all was emitted once, and only the state is to be made."""

@@ -1,4 +1,4 @@
-"""What a fetch brought, as our records; with aiokafka's reader, which `seams` names and tests pin.
+"""The records of a fetch, by aiokafka's reader, which `seams` names and tests pin.
 
 The library's reader makes an object of its own of each record, and gives up a whole fetch for one
 header whose name is not UTF-8.
@@ -111,7 +111,7 @@ class _Begun:
 
 
 class Fetched(fetcher.MemoryRecords):  # type: ignore[misc]
-    """What a fetch brought of a partition, kept to be read again."""
+    """A fetch's records of a partition, kept to be read again."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)

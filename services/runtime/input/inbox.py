@@ -1,4 +1,4 @@
-"""What was brought for a task, in order: it waits, is taken, and is acknowledged once it counts."""
+"""A task's fetched records, in order: they wait, are taken, and are acknowledged at last."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.contracts.record import Record
 
 
 class Fetched(NamedTuple):
-    """What the source's consumer brought for a task, and how to say that it is committed."""
+    """A task's records from the source's consumer, and a way to say that they are committed."""
 
     records: list[Record]
     size_bytes: int
@@ -27,7 +27,7 @@ class Inbox:
     """One task's; a batch is expected before it is offered, so that it counts all the way."""
 
     def __init__(self) -> None:
-        """Nothing waits."""
+        """Begin empty."""
         self.records = 0
         """Those that were brought and not taken yet."""
         self.size_bytes = 0
@@ -65,12 +65,12 @@ class Inbox:
     def took(self, fetched: Fetched) -> None:
         """All records of a batch were decided; the next commit acknowledges it."""
         self.size_bytes -= fetched.size_bytes
-        # What acknowledges them would keep them all until the commit.
+        # The acknowledgement would keep them all until the commit.
         fetched.records.clear()
         self._taken.append(fetched)
 
     def committed(self) -> None:
-        """What was taken counts."""
+        """Acknowledge all batches that were taken: they are committed."""
         for fetched in self._taken:
             fetched.acknowledge()
         self._taken.clear()

@@ -1,1 +1,1 @@
-"""What this process may take of its machine: memory, files, a folder, time to collect."""
+"""This process's share of its machine: memory, files, a folder, time to collect."""

@@ -1,4 +1,4 @@
-"""What of `HEADRACE_MEMORY` each part of a process may take: pure, over numbers.
+"""Each part's share of `HEADRACE_MEMORY`: pure, over numbers.
 
 The promise is the process's memory as the system counts it, so what Python takes before the first
 record counts as well, and what a partition takes that has nothing to do. The rest is divided:
@@ -8,7 +8,7 @@ record counts as well, and what a partition takes that has nothing to do. The re
     waiting   records that were brought and not processed, and those of an open transaction
     held      records that operators hold in memory; the others stand on disk alone
 
-A partition's share of a part is an equal one. What exceeds it stays on disk, or pauses its source.
+A partition's share of a part is an equal one. Bytes beyond it stay on disk, or pause their source.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEAST_OF_PARTITION_BYTES = 1 * MIB
 _STATE, _FETCHED, _WAITING, _HELD = 0.35, 0.10, 0.20, 0.25
 """Of what is divided; what is left is the allocator's, and for what a commit makes of rows."""
 RECORD_BYTES = 400
-"""What a record takes as an object, beside its bytes."""
+"""The memory of a record as an object, beside its bytes."""
 _COPIES = 3
 """A record of an open transaction stands in it as it came, as a row, and in a batch on its way."""
 _HELD_RECORDS_MAX = 50_000
@@ -39,12 +39,12 @@ _WAITING_BYTES_MIN = 32 << 10
 
 
 def weight(records: int, size_bytes: int) -> int:
-    """What so many records take in memory, whose keys and values have so many bytes."""
+    """Return the memory of so many records, whose keys and values have so many bytes."""
     return records * RECORD_BYTES + size_bytes
 
 
 class Shares(NamedTuple):
-    """What one of so many partitions may take, and what all of them may together."""
+    """The share of one of so many partitions, and the share of all of them together."""
 
     fetch_bytes: int
     """At once, of a partition; a batch that is larger comes whole, as the protocol has it."""
@@ -78,13 +78,13 @@ class Budget(NamedTuple):
         )
 
     def state_bytes(self, partitions: int) -> int:
-        """What RocksDB may take, of all partitions together."""
+        """Return RocksDB's share, of all partitions together."""
         least = least_bytes(partitions)
         free_bytes = max(self.total_bytes, least) - PROCESS_BYTES - partitions * PARTITION_BYTES
         return int(free_bytes * _STATE)
 
     def fetched_bytes(self, partitions: int) -> int:
-        """What one answer of a broker may bring, of all partitions together."""
+        """Return the most that one answer of a broker may bring, of all partitions together."""
         return max(_FETCH_BYTES_MAX, partitions * self.shares(partitions).fetch_bytes)
 
     def fits(self, partitions: int) -> bool:
@@ -98,7 +98,7 @@ def least_bytes(partitions: int) -> int:
 
 
 def budget_of(given_bytes: int | None, machine_bytes: int) -> Budget:
-    """What was set, or half of what there is; SettingsInvalid where not one partition fits."""
+    """Return what was set, or half of the machine; SettingsInvalid where no partition fits."""
     total_bytes = machine_bytes // 2 if given_bytes is None else given_bytes
     if total_bytes >= least_bytes(1):
         return Budget(total_bytes)
@@ -119,7 +119,7 @@ def budget_of(given_bytes: int | None, machine_bytes: int) -> Budget:
 def with_held_bounds(policies: Sequence[AnyOperator], held_bytes: int) -> list[AnyOperator]:
     """The same operators, where those hold no more in memory for which nobody set a bound.
 
-    What does not fit stands on disk alone; what comes out is the same.
+    Records that do not fit stand on disk alone; the results are the same.
     """
     count = max(1, sum(map(_is_unbounded, policies)))
     # Half of it for what records say, half for what they are as objects.

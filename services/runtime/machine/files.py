@@ -22,7 +22,7 @@ def allow_files() -> int:
 
 
 def too_few_files(allowed: int, partitions: int) -> str | None:
-    """What an instance should know that may once run so many partitions alone."""
+    """Return a warning for an instance that could not run so many partitions alone, or None."""
     wanted = _FILES_OF_A_WORKER + partitions * (FILES_OF_A_DATABASE + _CONNECTIONS_OF_A_TASK)
     if allowed >= wanted or allowed == resource.RLIM_INFINITY:
         return None

@@ -43,5 +43,5 @@ def _folders(root: Path, own: Path) -> Iterator[Path]:
 
 
 def budget_for(settings: Settings) -> Budget:
-    """What was set, or half of what there is."""
+    """Return the budget that was set, or half of the machine's memory."""
     return budget_of(settings.memory_bytes, memory_of_machine_bytes())

@@ -58,7 +58,7 @@ def _positions(work: Work) -> Iterator[tuple[TaskId, int]]:
                 with closing(RocksStore(path, work.memory)) as store:
                     position = reached(Overlay(store, work.spec.pipeline))
             except HeadraceError as problem:
-                # Whoever opens it to run on it says what is to be done.
+                # The task that opens it says what is to be done.
                 logger.warning("a copy on disk cannot be read", folder=str(path), why=str(problem))
                 continue
             if position:

@@ -32,7 +32,7 @@ class KeptUp:
     """Until when a copy has all that there was: it is trusted for so long after that time alone."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
+        """Begin without a known end."""
         self._end: int | None = None
         self._end_at_ms = 0
 
@@ -55,7 +55,7 @@ class Follower:
     def __init__(
         self, work: Work, hop: Hop, partition: int, fail: Callable[[BaseException], None]
     ) -> None:
-        """Nothing is opened before `start`; `fail` hears what ends the worker."""
+        """Open nothing before `start`; `fail` hears what ends the worker."""
         self._work = work
         self._table = work.tables[hop.name]
         self._partition = partition

@@ -100,7 +100,8 @@ class StateTable(faust.Table):  # type: ignore[misc]
     async def close(self, partition: int) -> None:
         """Let go of a partition's files and locks."""
         state: PartitionState = self.data.open_states.pop(partition)
-        # Who is cancelled meanwhile leaves it to the thread; who opens it next waits for that.
+        # A caller that is cancelled meanwhile leaves it to the thread; the next one to open it
+        # waits.
         closing = asyncio.ensure_future(asyncio.to_thread(state.close))
         self._closing[partition] = closing
         await asyncio.shield(closing)

@@ -1,4 +1,4 @@
-"""What a task counts from the moment it is opened, and how it shows itself."""
+"""A task's counts from the moment it is opened, and its view for metrics."""
 
 from __future__ import annotations
 

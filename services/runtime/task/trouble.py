@@ -1,4 +1,4 @@
-"""What a task does about a failure before it is opened again from what is committed."""
+"""A task's answer to a failure, before it is opened again from its last commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Trouble:
         ahead: Ahead,
         is_closing: Callable[[], bool],
     ) -> None:
-        """Nothing has failed; `ahead` is told how to go on."""
+        """Begin without a failure; `ahead` is told how to go on."""
         self._registry = work.registry
         self._is_closing = is_closing
         self._source = TopicPartition(hop.topic, partition)

@@ -2,8 +2,8 @@
 
 So many records a second in all, spread evenly; one instance removes duplicates, exactly once. Each
 contestant runs as its users start it, on the same broker, with a reader that sees what is
-committed. What counts is the CPU time of worker and broker, how long a record takes from being
-written to being readable, and that all of them come out.
+committed. The figures are the CPU time of worker and broker and the time from a record's writing to
+its being readable; all records must come out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A contestant as a process with children, watched from outside: CPU time and memory, by program.
 
-What counts begins when he says "running" and ends when he says "done", or when somebody else sees
-that he is: starting a session or a client is not what is measured, and is told apart.
+The measurement begins when the contestant says "running" and ends when it says "done", or when
+somebody else sees that it is. The start of a session or a client is told apart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`headrace run` as processes of their own: forked, since importing Faust costs over a second.
 
-What is forked has imported all and done nothing; from the command's arguments on it is the command
-itself, with its own threads, signals and exit code.
+A forked process has imported all and done nothing; from the command's arguments on it is the
+command itself, with its own threads, signals and exit code.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     judge                all topics, state, progress, and that no transaction is open
 
 Behind a repartition the topic between two hops is not read: it is deleted from, and a broker that
-was killed forgets what it deleted. What must hold of the cleaned topic whatever stood there is
-judged, and so are dead records; `make kill-test` judges the rest.
+was killed forgets what it deleted. The farm judges what must hold of the cleaned topic whatever
+stood there, and dead records; `make kill-test` judges the rest.
 """
 
 from __future__ import annotations
