@@ -105,7 +105,7 @@ def test_names_say_something() -> None:
     assert [str(path) for path in paths if NAMELESS & {*path.parts[:-1], path.stem}] == []
 
 
-def test_nothing_is_left_unfinished() -> None:
+def test_code_leaves_no_unfinished_marks() -> None:
     assert _found(UNFINISHED) == []
 
 

@@ -152,7 +152,7 @@ def test_forbidden_words_are_found() -> None:
     assert forbidden("reached:", MESSAGES, "spark_jobs/x.py") == []
 
 
-def test_what_is_written_instead_is_known() -> None:
+def test_each_forbidden_word_names_its_replacement() -> None:
     known = (ROOT / "ARCHITECTURE.md").read_text("utf-8").partition("## Glossary")[2]
     operators = {file.stem for file in (ROOT / "services" / "operators").glob("*.py")}
     plain = {"before", "behind", "interval", "retention", "release", "schedule"}

@@ -132,7 +132,7 @@ class Demo(NamedTuple):
     page: Path
 
 
-def test_what_it_prints_and_shows_is_true(tmp_path: Path) -> None:
+def test_the_demo_prints_and_shows_the_truth(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     done = called(page)
     assert done.returncode == 0, done.stderr

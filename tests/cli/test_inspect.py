@@ -241,7 +241,7 @@ def identity(at_ms: int, offset: int, key: str | None = "a", **more: str) -> dic
         ),
     ],
 )
-def test_what_is_kept_of_a_key(
+def test_inspect_shows_what_is_kept_of_a_key(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     operator: str,
@@ -327,7 +327,7 @@ def test_state_that_nobody_has_committed_to_is_empty(
     assert "nothing is committed yet" in capsys.readouterr().out
 
 
-def test_what_cannot_be_shown_is_a_sentence(tmp_path: Path) -> None:
+def test_inspect_says_in_a_sentence_what_it_cannot_show(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, "reorder: {grace: 2s}")
     with pytest.raises(SettingsInvalid) as nothing:
         inspect(pipeline.file, state_folder=pipeline.folder)

@@ -156,7 +156,7 @@ def turned_away(doors: Doors, why: str, server: TokenServer) -> tuple[Settings, 
         "no certificate",
     ],
 )
-def test_who_is_turned_away_is_told_in_one_line(
+def test_a_login_that_is_turned_away_is_told_in_one_line(
     doors: Doors, server: TokenServer, make_pipeline: MakePipeline, why: str
 ) -> None:
     pipeline = make_pipeline(REORDER, servers=doors.secured.broker.plain_servers)

@@ -65,7 +65,7 @@ MORE = pytest.mark.long("clusters", why="librdkafka and kcat stand for the other
 @pytest.mark.parametrize(
     "name", [pytest.param(one, marks=MORE) if one in {"go", "java"} else one for one in WRITERS]
 )
-def test_what_others_write_is_read_as_it_is(
+def test_records_of_other_producers_are_read_as_they_are(
     broker: EmbeddedBroker, make_pipeline: MakePipeline, name: str
 ) -> None:
     writer = WRITERS[name]
@@ -184,7 +184,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_whatever_a_source_keeps_comes_out_in_order(
+def test_all_that_a_source_keeps_comes_out_in_order(
     broker: EmbeddedBroker, make_pipeline: MakePipeline, name: str
 ) -> None:
     case = CASES[name]

@@ -63,7 +63,7 @@ CASES = [
 
 @pytest.mark.parametrize("is_theirs", [False, True], ids=["made by us", "made by them"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_what_fits_into_the_source_comes_out(
+def test_records_that_fit_into_the_source_come_out(
     broker: EmbeddedBroker, make_pipeline: MakePipeline, case: Case, *, is_theirs: bool
 ) -> None:
     pipeline = make_pipeline(
@@ -107,7 +107,7 @@ def write(pipeline: Pipeline, records: list[Record]) -> None:
 
 
 @pytest.mark.parametrize("operator", [BY_KEY, HELD])
-def test_what_is_larger_when_unpacked_than_a_topic_takes_is_dead_and_the_rest_goes_on(
+def test_a_record_larger_when_unpacked_than_a_topic_takes_is_dead_and_the_rest_goes_on(
     broker: EmbeddedBroker, make_pipeline: MakePipeline, operator: str
 ) -> None:
     pipeline = make_pipeline(operator, servers=broker.bootstrap_servers, raw={TAKES: "50000"})

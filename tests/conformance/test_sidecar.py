@@ -109,7 +109,7 @@ def test_outputs_do_not_depend_on_stops_and_commits(kafka: SharedKafka, tmp_path
 
 
 @pytest.mark.parametrize("area", ["suppress", "windowed_aggregate", "dedup"])
-def test_whatever_is_not_for_the_sidecar_has_a_reason(area: str) -> None:
+def test_vectors_that_are_not_for_the_sidecar_have_a_reason(area: str) -> None:
     assert [_name(vector) for vector in load(area=area) if why_not(vector) is not None] == []
 
 

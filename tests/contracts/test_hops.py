@@ -79,7 +79,7 @@ def test_a_hop_ends_by_the_id_of_the_operator_behind_it() -> None:
     assert last.end is None
 
 
-def test_what_goes_by_time_behind_a_repartition_gets_one_order() -> None:
+def test_operators_that_go_by_time_behind_a_repartition_get_one_order() -> None:
     def behind(*operators: AnyOperator) -> list[str]:
         return shape(*operators)[-1][2]
 

@@ -72,7 +72,7 @@ def test_a_file_and_python_say_the_same() -> None:
     )
 
 
-def test_what_is_written_out_is_read_back() -> None:
+def test_a_written_pipeline_is_read_back() -> None:
     pipeline = spec(
         ReorderPolicy(grace_ms=30_000),
         DeduplicatePolicy(by="id", id="header.id", interval_ms=1),
@@ -222,7 +222,7 @@ def test_a_suppress_may_repeat_the_window_of_its_aggregate() -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused(document: object, sentence: str) -> None:
+def test_pipelines_that_cannot_work_are_refused(document: object, sentence: str) -> None:
     with pytest.raises(ValidationError, match=sentence):
         PipelineSpec.model_validate(document)
 

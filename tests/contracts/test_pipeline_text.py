@@ -255,7 +255,7 @@ def test_every_option_that_can_be_missing_has_an_example() -> None:
     assert set(required_and_mappings()) == set(EXAMPLES)
 
 
-def test_what_was_written_is_shown_in_one_short_line() -> None:
+def test_a_wrong_value_is_shown_in_one_short_line() -> None:
     assert show("a\nb") == r'`"a\nb"`'
     assert len(show("x" * 1000)) <= 62
     assert show({"a": [1]}) == '`{"a": [1]}`'

@@ -84,12 +84,16 @@ def test_rows_come_back_as_they_were() -> None:
         GOLDEN_CLEANED_BY,
     ],
 )
-def test_what_is_no_progress_is_told_apart(key: bytes | None, value: bytes | None) -> None:
+def test_records_that_are_no_progress_are_told_apart(
+    key: bytes | None, value: bytes | None
+) -> None:
     assert read_progress(key, value) is None
 
 
 @pytest.mark.parametrize(
     ("key", "value"), [(None, b"{}"), (PIPELINE_KEY, None), (b"3", b"{}"), GOLDEN_PROGRESS]
 )
-def test_what_says_not_who_writes_is_told_apart(key: bytes | None, value: bytes | None) -> None:
+def test_rows_that_say_not_who_writes_are_told_apart(
+    key: bytes | None, value: bytes | None
+) -> None:
     assert read_cleaned_by(key, value) is None

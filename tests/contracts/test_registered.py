@@ -224,7 +224,7 @@ def test_schemas_may_refer_to_others() -> None:
         (Schema("AVRO", '"double"'), framed(1, b"\x00" * 6 + b"\xf0\x7f"), "no number in JSON"),
     ],
 )
-def test_what_cannot_be_read_says_why(schema: Schema, value: bytes, sentence: str) -> None:
+def test_an_unreadable_value_says_why(schema: Schema, value: bytes, sentence: str) -> None:
     with pytest.raises(RecordUndecodable, match=re.escape(sentence)):
         schemas(schema).read_field(value, ())
 

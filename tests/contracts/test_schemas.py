@@ -28,7 +28,7 @@ def test_an_operator_is_its_kind_and_its_options() -> None:
         assert "kind" in schema["$defs"][window.__name__]["required"]
 
 
-def test_what_can_be_left_out_is_not_required() -> None:
+def test_optional_fields_are_not_required() -> None:
     schema = json.loads(pipeline_schema())
     assert schema["required"] == ["pipeline", "source", "operators", "sink"]
     assert schema["$defs"]["ReorderPolicy"]["required"] == ["grace"]

@@ -106,7 +106,7 @@ def test_two_numbers_are_two_ids(one: int, other: int) -> None:
         (b'{"a": 1}', "`value.a` is a number, not an object, so it has no `b`"),
     ],
 )
-def test_what_cannot_be_read_says_where(value: bytes, message: str) -> None:
+def test_an_unreadable_field_says_where(value: bytes, message: str) -> None:
     with pytest.raises(RecordUndecodable, match=message):
         select("value.a.b")(record(value))
 
@@ -266,7 +266,7 @@ def test_numbers_compare_as_numbers(found: float, literal: int) -> None:
     assert predicate(f"value.n == {literal}")(given_record) == (found == literal)
 
 
-def test_what_has_no_order_is_undecodable() -> None:
+def test_values_without_an_order_are_undecodable() -> None:
     with pytest.raises(RecordUndecodable, match=r"`value.n` is text, and 3 is a number"):
         predicate("value.n < 3")(record(b'{"n": "secret"}'))
 

@@ -25,7 +25,7 @@ DOCUMENTS: st.SearchStrategy[Json] = st.recursive(
 
 
 @given(DOCUMENTS)
-def test_what_is_written_is_read(document: Json) -> None:
+def test_a_written_value_is_read(document: Json) -> None:
     assert decode_json(encode_json(document)) == document
 
 

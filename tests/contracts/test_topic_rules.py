@@ -64,7 +64,7 @@ def _verdicts(topic: TopicSpec, changed: dict[str, str], *, chosen: bool = True)
 
 
 @pytest.mark.parametrize("topic", EVERY, ids=lambda topic: topic.role)
-def test_what_we_make_is_what_we_want(topic: TopicSpec) -> None:
+def test_topics_that_we_make_satisfy_our_rules(topic: TopicSpec) -> None:
     assert _judge(topic, {}) == []
 
 
@@ -85,7 +85,7 @@ def test_deletion_is_refused_unless_somebody_asked_for_it(bound: dict[str, str])
 
 
 @pytest.mark.parametrize("bound", [AGE, SIZE], ids=["age", "size"])
-def test_who_accepts_the_brokers_default_is_warned(bound: dict[str, str]) -> None:
+def test_a_user_who_accepts_the_brokers_default_is_warned(bound: dict[str, str]) -> None:
     for topic in OUTSIDE:
         ((verdict, _),) = _judge(topic, bound, chosen=False, accepts_retention=True)
         assert verdict == "warned"
@@ -195,7 +195,7 @@ def test_a_source_is_never_refused_but_what_it_loses_is_said() -> None:
     assert _source_warnings(timestamp="value.at", **broker) == []
 
 
-def test_what_is_made_takes_what_the_source_takes_and_what_is_written_around_it() -> None:
+def test_made_topics_take_the_sources_records_and_what_is_written_around_them() -> None:
     larger = SOURCE | {"max.message.bytes": Setting("9000000", chosen=True)}
     assert settings_to_make(DEAD, larger)["max.message.bytes"] == str(9_000_000 + (64 << 10))
     assert settings_to_make(DEAD, larger)["retention.bytes"] == "-1"

@@ -18,7 +18,7 @@ from tests.pages import blocks, installed, run_there, write_files
 PAGE = "docs/learn.md"
 
 
-def test_what_the_tutorial_sends_comes_out_as_it_says(
+def test_the_tutorials_records_come_out_as_it_says(
     kafka: SharedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)

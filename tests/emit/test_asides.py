@@ -36,11 +36,11 @@ def test_a_letter_has_the_record_its_origin_and_the_cause() -> None:
     assert (letter.detail, letter.exception, letter.stacktrace) == ("a clause", "", "")
 
 
-def test_what_an_operator_made_is_found_by_the_record_that_caused_it() -> None:
+def test_an_operators_record_is_found_by_the_record_that_caused_it() -> None:
     assert letter_of(aside(2, MADE)).record.offset == 52
 
 
-def test_what_no_record_caused_stood_nowhere() -> None:
+def test_a_record_without_a_cause_stood_nowhere() -> None:
     assert letter_of(aside(-1, MADE)).record.offset is None
 
 

@@ -30,7 +30,7 @@ from tests.formats.changelogs import (
 every_file = pytest.mark.parametrize("path", golden_files(), ids=lambda path: path.stem)
 
 
-def test_what_is_written_today_is_the_latest_format() -> None:
+def test_rows_are_written_in_the_latest_format() -> None:
     files = golden_files()
     assert [path.name for path in files] == [f"{at + 1}-commit.json" for at in range(len(files))]
     assert files, "run `python -m tests.formats`, and commit what it writes"

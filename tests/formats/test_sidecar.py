@@ -80,7 +80,7 @@ def test_a_service_over_golden_rows_goes_on_as_the_one_that_wrote_them(path: Pat
 
 
 @every_state
-def test_what_is_written_today_is_the_latest_format(name: str) -> None:
+def test_rows_are_written_in_the_latest_format(name: str) -> None:
     path = golden_files(name)[-1]
     golden, today = read_rows(path), written_today(name)
     different = {

@@ -47,7 +47,7 @@ def test_a_task_moves_in_two_rounds() -> None:
     assert second["b"] == Share(active=tasks(1))
 
 
-def test_who_has_not_caught_up_learns_while_the_owner_goes_on() -> None:
+def test_a_member_that_has_not_caught_up_learns_while_the_owner_goes_on() -> None:
     shares = told(2, a=member("x", 0, 1), b=member("y", lags="1:1001"))
     assert shares["a"] == Share(active=tasks(0, 1), next_rebalance_ms=600_000)
     assert shares["b"] == Share(learners=tasks(1), next_rebalance_ms=NEVER_MS)
@@ -113,7 +113,7 @@ def test_two_claims_of_one_generation_are_both_given_up() -> None:
     assert {share.next_rebalance_ms for share in shares.values()} == {AT_ONCE_MS}
 
 
-def test_who_missed_a_round_goes_on() -> None:
+def test_a_member_that_missed_a_round_goes_on() -> None:
     missed = member("x", 0, 1, generation=3)
     shares = told(3, a=missed, b=member("y", 2, generation=9))
     assert shares["a"].active == tasks(0, 1)

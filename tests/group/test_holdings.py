@@ -20,13 +20,13 @@ def running(*tasks: TaskId) -> Holdings:
     return holdings
 
 
-def test_what_it_activates_is_its_own_before_it_runs() -> None:
+def test_an_activated_task_is_its_own_before_it_runs() -> None:
     holdings = Holdings(10)
     assert holdings.told(Share(active=frozenset({ONE}))) == [Step(ONE, Action.ACTIVATE)]
     assert holdings.owned == {ONE}
 
 
-def test_what_it_gives_up_is_its_own_until_it_is_closed() -> None:
+def test_a_revoked_task_is_its_own_until_it_is_closed() -> None:
     holdings = running(ONE, TWO)
     assert holdings.told(Share(active=frozenset({ONE}))) == [Step(TWO, Action.REVOKE)]
     assert holdings.owned == {ONE, TWO}
@@ -36,7 +36,7 @@ def test_what_it_gives_up_is_its_own_until_it_is_closed() -> None:
     assert holdings.is_settled
 
 
-def test_what_it_gave_up_becomes_what_it_was_told() -> None:
+def test_a_revoked_task_becomes_what_the_member_was_told() -> None:
     holdings = running(ONE)
     holdings.told(Share(standbys=frozenset({ONE})))
     assert holdings.closed(ONE) == [Step(ONE, Action.FOLLOW)]
@@ -94,7 +94,7 @@ def test_lags_are_of_copies_alone_and_never_below_zero() -> None:
     assert holdings.lags == {TWO: 0, THREE: 7}
 
 
-def test_who_is_thrown_out_claims_nothing_and_remembers_what_it_ran() -> None:
+def test_a_member_that_is_thrown_out_claims_nothing_and_remembers_what_it_ran() -> None:
     holdings = running(ONE)
     holdings.told(Share(active=frozenset({ONE}), standbys=frozenset({TWO})))
     assert holdings.thrown_out() == [Step(ONE, Action.ABANDON)]
@@ -107,7 +107,7 @@ def test_who_is_thrown_out_claims_nothing_and_remembers_what_it_ran() -> None:
     assert holdings.previous == frozenset(), "the group has decided"
 
 
-def test_what_it_was_promised_is_its_own_first() -> None:
+def test_a_promised_task_is_its_own_first() -> None:
     holdings = running(ONE)
     holdings.told(Share(active=frozenset({ONE}), promoted=frozenset({TWO})))
     assert holdings.owned == {ONE}
@@ -116,7 +116,7 @@ def test_what_it_was_promised_is_its_own_first() -> None:
     assert holdings.previous == {ONE}
 
 
-def test_nothing_is_told_before_what_was_taken_is_closed() -> None:
+def test_a_member_is_told_nothing_before_it_has_closed_revoked_tasks() -> None:
     holdings = running(ONE)
     holdings.told(Share())
     with pytest.raises(ImpossibleTransition, match="revoking cannot be told to run it"):

@@ -144,7 +144,7 @@ def test_a_newer_leader_is_read_as_far_as_it_is_known(
     assert (read.active, read.next_rebalance_ms) == (info.active, info.next_rebalance_ms)
 
 
-def test_what_ends_early_is_refused() -> None:
+def test_bytes_that_end_early_are_refused() -> None:
     raw = bytes.fromhex(SUBSCRIPTION)
     for length in range(len(raw)):
         with pytest.raises(MemberForeign, match="the user data of member `x` cannot be read"):
@@ -210,7 +210,7 @@ def test_all_write_the_latest_version_that_all_can() -> None:
     assert agreed_version([9, 7]) == INFO_VERSION
 
 
-def test_who_writes_a_newer_version_is_told() -> None:
+def test_a_member_that_writes_a_newer_version_is_told() -> None:
     assert error_for(INFO_VERSION) is GroupError.NONE
     assert error_for(INFO_VERSION + 1) is GroupError.VERSION_PROBING
 

@@ -26,7 +26,7 @@ ALL = [
 
 
 @pytest.mark.parametrize(("state", "event"), ALL)
-def test_what_is_not_in_the_table_is_a_mistake(state: State, event: Event) -> None:
+def test_a_transition_that_is_not_in_the_table_is_a_mistake(state: State, event: Event) -> None:
     if event in TRANSITIONS[state]:
         assert step(state, event) == TRANSITIONS[state][event]
     else:
@@ -39,7 +39,7 @@ def test_a_mistake_is_not_an_error_that_anybody_handles() -> None:
 
 
 @pytest.mark.parametrize("state", State)
-def test_whoever_may_join_can_be_told_anything(state: State) -> None:
+def test_a_member_that_may_join_can_be_told_anything(state: State) -> None:
     may_join = state not in {State.REVOKING, State.LOST}
     assert all((event in TRANSITIONS[state]) == may_join for event in TOLD)
 

@@ -216,12 +216,12 @@ def copies_anywhere(task: TaskId, hosts: standbys.Hosts) -> Iterator[str]:
 
 
 decide, place = assign.decide, places.place
-joining = property_of(test_simulation.test_who_joins_gets_tasks_and_nobody_else_does)
+joining = property_of(test_simulation.test_a_member_that_joins_gets_tasks_and_no_other_does)
 new_group = property_of(test_simulation.test_a_new_group_is_even_by_hop_and_in_all)
 kept_copies = property_of(test_standbys.test_being_even_costs_no_copy_that_has_caught_up)
 large_commit = test_simulation.test_a_last_commit_larger_than_any_lag_does_not_send_a_task_back
 orphan = test_assign.test_an_orphan_runs_at_once_where_a_copy_is_and_moves_later
-zombie = test_simulation.test_who_was_thrown_out_lets_go_before_it_joins_again
+zombie = test_simulation.test_a_member_that_was_thrown_out_lets_go_before_it_joins_again
 MUTATIONS = [
     Mutation(assign, "decide", hand_over_at_once, anything_may_happen),
     Mutation(assign, "decide", hand_over_at_once, any_claims),

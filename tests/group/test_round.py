@@ -32,7 +32,7 @@ def running(*tasks: TaskId) -> Holdings:
     return holdings
 
 
-def test_what_is_led_is_what_is_heard() -> None:
+def test_members_hear_the_shares_that_the_leader_made() -> None:
     first = Instance(CLIENTS[0], HOPS, Endpoint("one", 6066))
     second = Instance(CLIENTS[1], HOPS, Endpoint("two", 6066))
     led = lead(
@@ -112,7 +112,7 @@ def test_a_leader_of_another_kind_is_refused() -> None:
         hear(bytes.fromhex("0000 00000000 ffffffff"), HOPS)
 
 
-def test_nobody_joins_while_something_is_being_closed() -> None:
+def test_a_member_does_not_join_while_it_closes_a_task() -> None:
     holdings = running(*ALL)
     holdings.told(Share())
     with pytest.raises(AssertionError):

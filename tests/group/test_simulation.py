@@ -42,7 +42,7 @@ def changed(world: World, happens: Callable[[], object]) -> dict[str, tuple[int,
 
 
 @given(partitions, st.integers(1, 5), st.integers(0, 2), st.integers(1, 4))
-def test_who_joins_gets_tasks_and_nobody_else_does(
+def test_a_member_that_joins_gets_tasks_and_no_other_does(
     partitions: list[int], workers: int, standbys: int, warmups: int
 ) -> None:
     world = settled(partitions, workers, Rules(standbys=standbys, max_warmup_replicas=warmups))
@@ -56,7 +56,7 @@ def test_who_joins_gets_tasks_and_nobody_else_does(
 
 @pytest.mark.parametrize("goes", [World.leave, World.crash])
 @given(partitions, st.integers(2, 5), st.integers(0, 2), st.integers(0, 4))
-def test_who_goes_leaves_tasks_and_nobody_else_does(
+def test_a_member_that_goes_leaves_tasks_and_no_other_does(
     goes: Callable[[World, Worker], object],
     partitions: list[int],
     workers: int,
@@ -142,7 +142,7 @@ def test_a_revoked_task_comes_back_when_the_promoted_member_dies() -> None:
     assert promised <= world.round()[owner.name].active
 
 
-def test_who_comes_back_to_its_disk_learns_nothing() -> None:
+def test_a_member_that_comes_back_to_its_disk_learns_nothing() -> None:
     world = settled([12, 6], 3, Rules(standbys=1))
     for worker in sorted(world.workers.values(), key=lambda worker: worker.name):
         count = len(worker.holdings.owned)
@@ -153,7 +153,7 @@ def test_who_comes_back_to_its_disk_learns_nothing() -> None:
     world.check_settled()
 
 
-def test_who_was_thrown_out_lets_go_before_it_joins_again() -> None:
+def test_a_member_that_was_thrown_out_lets_go_before_it_joins_again() -> None:
     world = settled([4], 2, Rules())
     zombie = next(iter(world.workers.values()))
     world.throw_out(zombie)

@@ -38,7 +38,7 @@ def test_members_show_what_they_run_and_learn_and_who_asked() -> None:
     assert (view.rebalanced_at_ms, view.reasons) == (5_000, ("a: it started",))
 
 
-def test_nobody_and_strangers() -> None:
+def test_a_group_may_be_empty_or_of_strangers() -> None:
     assert view_of([], HOPS) == ((), None, ())
     stranger = pack_subscription(Subscription(("into.state",), None))
     with pytest.raises(MemberForeign, match="member `x` says nothing about tasks"):

@@ -122,7 +122,7 @@ def test_headers_that_cannot_be_kept_are_dead_at_the_door(headers: Headers, why:
     assert why in dead[0].detail
 
 
-def test_what_is_taken_from_the_future_is_counted_where_nobody_asked_for_more() -> None:
+def test_records_from_the_future_are_counted_where_no_limit_is_set() -> None:
     hour_ms = 3_600_000
     records = [record(NOW_MS + hour_ms), record(NOW_MS + hour_ms + 1), record(EVENT_TIME_MS_MAX)]
     for guard, ahead in ((None, 2), (2 * hour_ms, 0)):
@@ -131,7 +131,7 @@ def test_what_is_taken_from_the_future_is_counted_where_nobody_asked_for_more() 
         assert timestamps.ahead == ahead
 
 
-def test_what_is_taken_and_what_is_dead_is_counted_by_reason() -> None:
+def test_taken_and_dead_records_are_counted_by_reason() -> None:
     timestamps = Timestamps(source("value.at", max_future_ms=0))
     values = [b'{"at": 1}', b'{"at": -1}', b"not json", b"[]", b'{"at": %d}' % (NOW_MS + 1)]
     for _ in range(2):

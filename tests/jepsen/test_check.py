@@ -59,11 +59,11 @@ def _swap(history: History) -> None:
     history[first], history[second] = Read("r1", 0, 0, "a2"), Read("r1", 0, 3, "a1")
 
 
-def test_nothing_is_wrong_with_what_is_right() -> None:
+def test_a_right_history_is_found_right() -> None:
     assert anomalies(_right()) == []
 
 
-def test_what_nobody_knows_of_may_have_happened() -> None:
+def test_a_write_of_unknown_outcome_may_have_happened() -> None:
     history = _right()
     _with(Read("r1", 1, 3, "a3"), Read("r1", 0, 9, "d1"), Read("r1", 1, 9, "d2"))(history)
     assert anomalies(history) == []
@@ -113,7 +113,7 @@ def test_a_transaction_that_nobody_ended_is_torn_where_a_part_of_it_is_read() ->
     assert [one.kind for one in anomalies(history)] == ["torn"]
 
 
-def test_who_has_not_finished_has_lost_nothing() -> None:
+def test_an_unfinished_run_has_lost_nothing() -> None:
     history: History = [one for one in _right() if not isinstance(one, Finished)]
     _without("a1")(history)
     _without("b2")(history)

@@ -106,7 +106,7 @@ def _freeze(broker: EmbeddedBroker, luck: random.Random) -> None:
     broker.resume()
 
 
-def test_what_a_sidecar_that_is_killed_and_frozen_carries_over_is_what_was_committed(
+def test_a_sidecar_that_is_killed_and_frozen_carries_over_what_was_committed(
     kafka_own: OwnKafka, make_pipeline: MakePipeline
 ) -> None:
     seed = seed_of_run()

@@ -15,7 +15,7 @@ def _records(topic: str, first: int, count: int) -> list[Record]:
     return [Record(b"%d" % n, b"v", n, (), topic, 0, n) for n in range(first, first + count)]
 
 
-def test_what_was_acked_survives_a_pause_and_a_kill(kafka_carrier: KafkaCarrier) -> None:
+def test_acked_records_survive_a_pause_and_a_kill(kafka_carrier: KafkaCarrier) -> None:
     broker = kafka_carrier({"message.max.bytes": "100000"})
     servers = broker.bootstrap_servers
     clients = Clients(servers)

@@ -65,7 +65,7 @@ def test_an_aborted_transaction_shows_only_to_those_who_ask(kafka: SharedKafka) 
     assert len(kafka.clients.consume_all(topic, read_committed=False)) == 9
 
 
-def test_what_is_being_committed_is_waited_for(kafka: SharedKafka) -> None:
+def test_a_read_waits_for_a_transaction_that_is_being_committed(kafka: SharedKafka) -> None:
     topic = kafka.clients.make_topic(fresh_name("open"), 1, FOREVER)
 
     async def read_beside_a_writer() -> None:

@@ -57,7 +57,7 @@ def test_it_carries_the_ready_made_pipelines() -> None:
     assert "writes clicks.cleaned" in out
 
 
-def test_what_a_killed_run_left_behind_is_swept() -> None:
+def test_containers_of_a_killed_run_are_swept() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as over:
         over.wait()
     container = DockerContainer(SIDECAR).with_kwargs(labels={OWNER: str(over.pid)})

@@ -79,7 +79,7 @@ def _leave_out_the_second(records: list[Record]) -> None:
     del records[1]
 
 
-def test_nothing_is_wrong_with_what_is_right() -> None:
+def test_a_right_run_is_found_right() -> None:
     readings = _right()
     assert all(readings.topics[topic].committed[0] for topic in (CLEANED, LATE, DEAD))
     assert _judged(readings).problems == []
@@ -215,7 +215,7 @@ def test_a_row_may_be_missing_on_disk_only_if_its_time_is_over() -> None:
     assert len(list(state.row_problems(CASE, logged, disk))) == 1
 
 
-def test_what_a_changelog_was_purged_of_may_be_on_disk_if_its_time_is_over() -> None:
+def test_a_purged_row_may_be_on_disk_if_its_time_is_over() -> None:
     disk, changelog, _ = _states()
     logged, _ = state.rebuilt(SPEC, changelog)
     rows = [key for key, _ in disk.range(*_IDS)]

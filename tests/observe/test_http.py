@@ -143,7 +143,7 @@ def test_a_snapshot_that_fails_is_one_answer_and_not_the_end(port: int, running:
     ],
     ids=["plain", "1.0", "query", "absolute", "no body", "pipelined"],
 )
-def test_what_is_answered(port: int, request_bytes: bytes) -> None:
+def test_each_page_is_answered(port: int, request_bytes: bytes) -> None:
     assert say(port, request_bytes) == (200, b"everything that is to be done moves\n")
 
 
@@ -174,14 +174,14 @@ def test_what_is_answered(port: int, request_bytes: bytes) -> None:
         "tls", "too long",
     ],
 )  # fmt: skip
-def test_what_is_refused(port: int, request_bytes: bytes) -> None:
+def test_wrong_requests_are_refused(port: int, request_bytes: bytes) -> None:
     status, body = say(port, request_bytes)
     assert status == 400
     assert body.endswith(b"\n")
     assert ask(port, "/live")[0].status == 200
 
 
-def test_whoever_writes_without_end_still_gets_its_answer(port: int) -> None:
+def test_a_client_that_writes_without_end_still_gets_its_answer(port: int) -> None:
     status, body = say(port, b"GET /live HTTP/1.1\r\n", b"X: " + b"a" * (16 << 20))
     assert (status, body) == (400, b"the request's head has more than 8192 bytes\n")
 
@@ -191,14 +191,14 @@ def test_a_request_in_pieces_is_whole_in_the_end(port: int) -> None:
     assert say(port, *parts)[0] == 200
 
 
-def test_whoever_leaves_early_is_not_missed(port: int) -> None:
+def test_a_client_that_leaves_early_is_not_missed(port: int) -> None:
     for said in (b"", b"GET /li", b"GET /live HTTP/1.1\r\nHost: a\r\n\r\n"):
         with connect(port) as connection:
             connection.sendall(said)
     assert ask(port, "/live")[0].status == 200
 
 
-def test_whoever_is_slow_is_told_so_and_holds_nobody_up() -> None:
+def test_a_slow_client_is_told_so_and_holds_no_other_up() -> None:
     with serving(_pages(b"ok"), timeout_s=600) as port, connect(port) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\n")
         assert ask(port, "/")[0].status == 200
@@ -207,7 +207,7 @@ def test_whoever_is_slow_is_told_so_and_holds_nobody_up() -> None:
         assert everything(slow).startswith(b"HTTP/1.1 408 ")
 
 
-def test_whoever_drips_is_told_so_too() -> None:
+def test_a_client_that_drips_is_told_so_too() -> None:
     """Each byte comes in time; the whole request does not."""
     with serving(_pages(b"ok"), timeout_s=0.5) as port, connect(port) as slow:
         slow.settimeout(0.05)
@@ -222,7 +222,7 @@ def test_whoever_drips_is_told_so_too() -> None:
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-def test_whoever_does_not_read_is_dropped() -> None:
+def test_a_client_that_does_not_read_is_dropped() -> None:
     body = bytes(32 << 20)
     both = _pages(b"ok") | {"/large": lambda: Answer(HTTPStatus.OK, PLAIN, body)}
     with serving(both, timeout_s=0.3) as port, connect(port) as deaf:
@@ -232,7 +232,7 @@ def test_whoever_does_not_read_is_dropped() -> None:
         assert ask(port, "/")[0].status == 200
 
 
-def test_whoever_says_at_once_that_it_has_said_all_gets_everything() -> None:
+def test_a_client_that_closes_its_side_at_once_gets_everything() -> None:
     """Also what the system does not take at once, and waits in the process."""
     body = bytes(_taken_at_once() + 30_000)
     with serving(_pages(body)) as port, connect(port) as half_open:
@@ -242,7 +242,7 @@ def test_whoever_says_at_once_that_it_has_said_all_gets_everything() -> None:
         assert everything(half_open).endswith(b"\r\n\r\n" + body)
 
 
-def test_whoever_comes_next_takes_the_place_of_the_one_that_was_idle_longest() -> None:
+def test_the_next_client_takes_the_place_of_the_one_that_was_idle_longest() -> None:
     with serving(_pages(b"ok"), timeout_s=60) as port, ExitStack() as idle:
         connections = [idle.enter_context(connect(port)) for _ in range(2 * CONNECTIONS_MAX)]
         assert ask(port, "/")[0].status == 200

@@ -71,7 +71,7 @@ def test_an_event_is_one_line_with_its_fields_in_order() -> None:
     }
 
 
-def test_what_libraries_log_has_the_same_form() -> None:
+def test_lines_of_libraries_have_the_same_form() -> None:
     line = logged(lambda: logging.getLogger("aiokafka.conn").warning("Lost %s:%d", "broker", 9092))
     assert list(line) == ["time", "level", "logger", "event"]
     assert (line["level"], line["logger"]) == ("warning", "aiokafka.conn")
@@ -197,7 +197,7 @@ def test_other_names_are_shown() -> None:
         (TopicPartition("clicks", 3), {"topic": "clicks", "partition": 3}),
     ],
 )
-def test_what_is_shown_of_a_field(found: object, shown: object) -> None:
+def test_fields_are_shown_plainly(found: object, shown: object) -> None:
     assert plain(found) == shown
 
 
@@ -288,7 +288,7 @@ def asyncio_task_like(problem: Exception) -> object:
 
 @pytest.mark.parametrize("form", ["json", "text"])
 @pytest.mark.parametrize("loud", LOUD)
-def test_what_a_record_says_is_never_logged(loud: str, form: Format) -> None:
+def test_a_records_content_is_never_logged(loud: str, form: Format) -> None:
     stream = StringIO()
     configure(form, "debug", stream)
     LOUD[loud](problem_of_a_record())
@@ -341,7 +341,7 @@ def test_exceptions_that_caused_each_other_end() -> None:
 
 
 @given(st.recursive(st.binary() | st.integers(), lambda inner: st.lists(inner) | st.tuples(inner)))
-def test_whatever_is_logged_becomes_json(found: Any) -> None:
+def test_every_logged_value_becomes_json(found: Any) -> None:
     json.dumps(plain(found))
 
 

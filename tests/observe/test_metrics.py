@@ -152,7 +152,7 @@ def test_conservation_is_broken_where_a_record_is_lost() -> None:
     assert number(text, "headrace_unbalanced_records", operator="intake") == 1
 
 
-def test_what_is_not_known_has_no_series() -> None:
+def test_an_unknown_figure_has_no_series() -> None:
     unknown = task(end=None, position=None, readable_end=None, committed=None)
     shown = {name for name, _ in series(page_of(worker(unknown)))}
     assert not shown & {

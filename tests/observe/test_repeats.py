@@ -31,7 +31,7 @@ def test_a_repetition_waits_and_is_counted() -> None:
     assert again.getMessage() == "no way to 127.0.0.1 (and 120 times since the last line)"
 
 
-def test_what_was_held_back_is_told_where_nothing_like_it_comes_again() -> None:
+def test_lines_held_back_are_told_where_none_like_them_comes_again() -> None:
     now_s = [0.0]
     repeats, told = filtering(now_s)
     assert repeats.filter(said("aiokafka.conn", "no way to %s"))
@@ -53,7 +53,7 @@ def test_another_message_or_logger_is_heard_at_once() -> None:
     assert repeats.filter(said("aiokafka.conn", "%s is back"))
 
 
-def test_what_we_say_ourselves_is_never_held_back() -> None:
+def test_our_own_lines_are_never_held_back() -> None:
     repeats, _ = filtering()
     assert all(
         repeats.filter(said("headrace.services.runtime.task.task", "running on %s"))

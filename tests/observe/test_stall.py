@@ -46,7 +46,7 @@ WAITS = {
 
 
 @pytest.mark.parametrize("phase", STUCK)
-def test_what_does_not_move_is_stuck(phase: Phase) -> None:
+def test_a_task_that_does_not_move_is_stuck(phase: Phase) -> None:
     (stall,) = after(60, STUCK[phase])
     assert stall.place.phase == phase
     assert stall.seconds == 60
@@ -70,7 +70,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("phase", STUCK)
-def test_what_moves_now_and_then_is_not_stuck(phase: Phase) -> None:
+def test_a_task_that_moves_now_and_then_is_not_stuck(phase: Phase) -> None:
     shown, moving = STUCK[phase], MOVES[phase]
     start = getattr(shown, moving)
     looks = [
@@ -108,7 +108,7 @@ def test_a_task_that_runs_must_get_a_position() -> None:
     assert stall.place.phase == "fetching"
 
 
-def test_nothing_is_fetched_for_a_task_that_does_not_run() -> None:
+def test_no_record_is_fetched_for_a_task_that_does_not_run() -> None:
     closing = task(state="closing", fetched=100, readable_end=200)
     assert {stall.place.phase for stall in after(60, closing)} == {"closing"}
 
@@ -153,7 +153,7 @@ def test_a_commit_that_fails_again_and_again_is_stuck() -> None:
     assert (stall.place.phase, stall.seconds) == ("committing", 61)
 
 
-def test_what_is_not_to_be_committed_now_is_not_told() -> None:
+def test_a_task_with_no_more_to_commit_is_not_stuck() -> None:
     busy = [worker(task(uncommitted_records=9), taken_at_s=float(at_s)) for at_s in range(61)]
     gone = worker(task(), taken_at_s=61.0)
     assert stalls(looked_at(*busy), TIMEOUT_S) != ()
@@ -203,7 +203,7 @@ TASKS = st.builds(
 
 
 @given(st.lists(st.tuples(st.floats(0, 4), TASKS), max_size=40))
-def test_nothing_is_stuck_for_longer_than_it_was_watched(
+def test_no_task_is_stuck_for_longer_than_it_was_watched(
     steps: list[tuple[float, TaskSnapshot]],
 ) -> None:
     watched, at_s = Watched(), 0.0

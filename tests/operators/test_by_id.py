@@ -46,7 +46,7 @@ def test_an_id_is_known_after_a_restart() -> None:
     assert left(second.take(event(20, b"b", "x"), event(20, b"a", "y"))) == [event(20, b"a", "y")]
 
 
-def test_what_the_chain_filters_out_first_is_no_first_record() -> None:
+def test_a_record_that_the_chain_filters_out_first_is_no_first_record() -> None:
     service = Service(FilterPolicy(where='key == "a"'), BY_ID)
     wrong, right = event(10, b"b", "x"), event(20, b"a", "x")
     assert left(service.take(wrong, right)) == [right]

@@ -142,7 +142,7 @@ def test_explaining_changes_nothing(policy: AnyOperator, records: list[Record], 
 
 @strategies.MORE
 @given(policies, inputs())
-def test_what_leaves_and_what_is_said_name_the_same_cause(
+def test_records_and_decisions_name_the_same_cause(
     policy: AnyOperator, records: list[Record]
 ) -> None:
     step = operator_of(policy, explain=True).process(Batch.of(records))

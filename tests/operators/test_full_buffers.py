@@ -51,7 +51,7 @@ def test_suppress_says_what_is_full_and_what_to_do() -> None:
 
 
 @both
-def test_what_left_before_the_failure_has_left(policy: AnyOperator) -> None:
+def test_records_that_left_before_the_failure_have_left(policy: AnyOperator) -> None:
     step = Service(policy).take(keyed(1), keyed(60), keyed(61), keyed(62), keyed(200))
     assert step.failure is not None
     assert (step.failure.cause, left(step), step.forwarded.causes) == (3, [keyed(1)], [1])
@@ -80,7 +80,7 @@ def test_the_cause_is_the_place_in_the_chains_batch(policy: AnyOperator) -> None
 
 
 @both
-def test_what_left_before_goes_through_the_operators_behind(policy: AnyOperator) -> None:
+def test_records_that_left_before_go_through_the_operators_behind(policy: AnyOperator) -> None:
     records = [keyed(1, b"1"), keyed(2), keyed(60), keyed(61), keyed(62), keyed(63)]
     step = Service(policy, FILTER).take(*records)
     assert step.failure is not None

@@ -63,7 +63,7 @@ def test_a_result_that_is_held_stands_there_alone(window: Tumbling | Hopping) ->
     assert next((one.value, one.timestamp_ms) for one in left(step)) == (b"7", 2_000)
 
 
-def test_who_else_stands_behind_gets_rows_of_the_windows_own() -> None:
+def test_other_operators_behind_get_rows_of_the_windows_own() -> None:
     aggregate, suppress = final(TUMBLING)
     limit = SuppressPolicy(until="time-limit", limit_ms=1_000)
     session = Session(gap_ms=1_000, grace_ms=0)

@@ -31,7 +31,7 @@ def test_everything_leaves_in_order_and_nobody_caused_it() -> None:
     service.commit()
 
 
-def test_what_was_idle_is_said_with_its_evidence() -> None:
+def test_an_idle_release_is_said_with_its_evidence() -> None:
     service = Service(POLICY, explain=True)
     service.take(A)
     (decision,) = reorder_of(service).release_idle().decisions
@@ -87,7 +87,7 @@ def test_a_crash_before_the_commit_forgets_it() -> None:
 
 
 @pytest.mark.parametrize("records", [0, 1, 3])
-def test_what_stands_on_disk_alone_leaves_too(records: int) -> None:
+def test_records_on_disk_alone_leave_too(records: int) -> None:
     buffer = BufferPolicy(records=records, when_full="spill")
     service = Service(POLICY.model_copy(update={"buffer": buffer}))
     held = [record(100 + number, b"%02d" % number) for number in range(20)]

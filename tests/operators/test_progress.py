@@ -81,7 +81,7 @@ def feed(chain: Chain, *times_ms: int) -> None:
         ((REORDER, count(Tumbling(size_ms=10, grace_ms=7)), FINAL), (100, 200), 83),
     ],
 )
-def test_what_is_said_follows_from_who_waits_for_what(
+def test_progress_follows_from_what_operators_wait_for(
     policies: tuple[AnyOperator, ...], times_ms: tuple[int, ...], reached_ms: int
 ) -> None:
     named, chain = chain_of(*policies)

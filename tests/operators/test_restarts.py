@@ -139,7 +139,7 @@ def test_a_longer_grace_waits_longer_for_what_is_held_already() -> None:
     assert left(second.take(record(145))) == [record(95)]
 
 
-def test_what_is_over_stays_over_with_a_longer_grace() -> None:
+def test_a_time_that_is_over_stays_over_with_a_longer_grace() -> None:
     first = Service(ReorderPolicy(grace_ms=10))
     first.take(record(80), record(100))
     second = first.restarted(ReorderPolicy(grace_ms=50))

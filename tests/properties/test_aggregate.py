@@ -108,7 +108,7 @@ def test_a_longer_retention_changes_no_result(
     strategies.records(values=UNREADABLE),
     strategies.plans,
 )
-def test_what_cannot_be_read_leaves_for_the_dead_letter_topic_and_no_trace(
+def test_unreadable_records_leave_for_the_dead_letter_topic_and_no_trace(
     function: str, window: Window, records: list[Record], plan: list[Stop]
 ) -> None:
     policy = AggregatePolicy(name="aggregate", store="aggregate", function=function, window=window)

@@ -56,7 +56,7 @@ def test_record_by_record_is_batch_by_batch(
 
 
 @given(chains, _poisoned(st.one_of(_at_once, _when_saved)), strategies.plans)
-def test_what_a_record_meets_does_not_depend_on_which_came_with_it(
+def test_a_records_fate_does_not_depend_on_those_that_came_with_it(
     policies: Chain, records: list[Record], plan: list[Stop]
 ) -> None:
     careful = chain_of(policies, carefully=True)

@@ -98,7 +98,7 @@ def _check(policies: Chain, records: list[Record], plan: list[Stop]) -> None:
     assert sorted(i for i in outcome.dead if i < end) == sorted(i for i in expected.dead if i < end)
 
 
-def test_what_an_operator_before_lets_go_at_once_stays_in_order() -> None:
+def test_records_that_an_operator_before_lets_go_at_once_stay_in_order() -> None:
     """Two that leave a suppress for one cause, the first of them late for the reorder."""
     times_ms = (637, 640, 642, 645, 647, 650, 652)
     records = [Record(b"b", None, at_ms, (), "input", 0, None) for at_ms in times_ms]

@@ -38,7 +38,7 @@ def test_over_updates_it_does_what_the_oracle_says(
 
 @MORE
 @given(strategies.records(), strategies.plans)
-def test_what_cannot_be_read_leaves_for_the_dead_letter_topic(
+def test_unreadable_records_leave_for_the_dead_letter_topic(
     records: list[Record], plan: list[Stop]
 ) -> None:
     unreadable = {index for index, one in enumerate(records) if one.value in {b"", b"not a number"}}

@@ -96,7 +96,7 @@ def test_a_run_says_what_its_records_would(words: list[Said], expected: int, see
 
 
 @given(words(), seeds)
-def test_who_begins_within_a_run_has_skipped_what_was_said_of_it(
+def test_a_reader_that_begins_within_a_run_has_skipped_what_was_said_of_it(
     words: list[Said], seed: int
 ) -> None:
     place = list(_place(words, by_runs=True))

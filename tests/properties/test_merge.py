@@ -50,7 +50,7 @@ def policies(draw: st.DrawFn) -> AnyOperator:
 
 @MORE
 @given(policies(), reads(), strategies.plans, st.sampled_from(("whole", "carefully")))
-def test_what_leaves_is_a_function_of_the_partitions(
+def test_the_output_is_a_function_of_the_partitions(
     policy: AnyOperator, read: Read, plan: list[Stop], how: str
 ) -> None:
     build = across([policy], len(read.partitions), carefully=how == "carefully")

@@ -157,7 +157,7 @@ def _name(policies: Sequence[AnyOperator]) -> str:
 @pytest.mark.parametrize("policies", CHAINS, ids=_name)
 @settings(max_examples=settings().max_examples // 2)
 @given(moves=moves)
-def test_nothing_on_time_leaves_below_what_was_said(
+def test_no_record_on_time_leaves_below_the_progress(
     policies: Sequence[AnyOperator], moves: list[Move]
 ) -> None:
     life = Life(policies)

@@ -53,7 +53,7 @@ def test_memory_and_rocksdb_agree(
 
 @MORE
 @given(strategies.positive_durations_ms, strategies.records())
-def test_what_left_on_time_is_in_order(grace_ms: int, records: list[Record]) -> None:
+def test_records_that_left_on_time_are_in_order(grace_ms: int, records: list[Record]) -> None:
     policy = ReorderPolicy(name="reorder", store="reorder", grace_ms=grace_ms, late="drop")
     times = [output.timestamp_ms for output in run(operator_of(policy), records).outputs]
     assert times == sorted(times)

@@ -94,7 +94,7 @@ def test_a_variable_without_a_value_is_a_sentence_with_its_place(
         (GOOD.replace("prices.cleaned", "orders.cleaned"), "`orders.cleaned` is the input"),
     ],
 )
-def test_what_is_wrong_is_a_sentence_with_its_place(
+def test_a_wrong_file_is_a_sentence_with_its_place(
     tmp_path: Path, text: str, sentence: str
 ) -> None:
     with pytest.raises(JobInvalid) as refused:

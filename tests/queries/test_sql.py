@@ -59,7 +59,7 @@ def test_tables_are_joined_grouped_and_chosen_from() -> None:
     assert by_key == BOUGHT.join(CUSTOMERS, how="outer")
 
 
-def test_what_an_aggregate_computes_is_selected_before() -> None:
+def test_an_aggregates_expression_is_selected_before() -> None:
     found = hr.sql("SELECT max(cents * 2) FROM b GROUP BY customer", b=BOUGHT)
     selected = BOUGHT.select("*", "cents * 2 AS _0").group_by("customer")
     assert found == selected.agg(hr.max("_0").alias("max_0")).select("max_0 AS max_0")
@@ -95,7 +95,7 @@ def test_values_are_collected() -> None:
         ("SELECT count(DISTINCT cents) FROM bought GROUP BY customer", "cannot take a row out"),
     ],
 )  # fmt: skip
-def test_what_sql_cannot_say_here_is_a_sentence(query: str, said: str) -> None:
+def test_sql_that_has_no_meaning_here_is_a_sentence(query: str, said: str) -> None:
     with pytest.raises(JobInvalid) as refused:
         hr.sql(query.replace("@", AS_OF), orders=ORDERS, prices=PRICES, bought=BOUGHT)
     assert said in str(refused.value)

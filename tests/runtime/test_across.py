@@ -53,7 +53,7 @@ ACROSS = {
 
 @pytest.mark.long("time", why="three instances, one of them killed, for half a minute each")
 @pytest.mark.parametrize("name", sorted(ACROSS))
-def test_what_comes_out_is_a_function_of_the_source_partitions(
+def test_the_output_is_a_function_of_the_source_partitions(
     make_pipeline: MakePipeline, name: str
 ) -> None:
     partitions = 4

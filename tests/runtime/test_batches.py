@@ -151,7 +151,7 @@ def _spread(limit_bytes: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("limit_bytes", [1, 300, 1_000, 5_000, 1 << 20])
-def test_whoever_begins_at_any_offset_hears_where_records_came_from(limit_bytes: int) -> None:
+def test_a_reader_that_begins_at_any_offset_hears_where_records_came_from(limit_bytes: int) -> None:
     batches = _spread(limit_bytes)
     all_of_it = _read(Records, b"".join(batches))
     in_runs = [one for one in all_of_it if read_run(one) is not None]

@@ -54,7 +54,7 @@ def assert_goes_on(pipeline: Pipeline, begun: int) -> None:
     assert again.stop() == 0
 
 
-def test_what_a_torn_transaction_left_behind_is_made_again_in_silence(
+def test_the_rest_of_a_torn_transaction_is_made_again_in_silence(
     make_pipeline: MakePipeline,
 ) -> None:
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)

@@ -62,7 +62,7 @@ def test_more_partitions_have_smaller_shares_and_more_memory_larger_ones(
         assert with_more <= one <= with_memory
 
 
-def test_what_is_set_counts_and_else_half_of_the_machine() -> None:
+def test_the_setting_counts_and_else_half_of_the_machine() -> None:
     assert budget_of(300 * MIB, 1 << 40) == Budget(300 * MIB)
     assert budget_of(None, 1 << 30) == Budget(512 * MIB)
 
@@ -96,7 +96,7 @@ def test_a_cgroup_of_the_first_version_counts(tmp_path: Path) -> None:
     assert memory_of_machine_bytes(tmp_path, own) == 40_000_000
 
 
-def test_what_nobody_bounded_is_held_within_a_share_and_what_somebody_did_stays() -> None:
+def test_unbounded_operators_hold_within_a_share_and_bounds_of_users_stay() -> None:
     bounded = ReorderPolicy(grace_ms=1, buffer=BufferPolicy(records=7, when_full="emit-early"))
     policies: list[AnyOperator] = [
         ReorderPolicy(grace_ms=1),

@@ -139,7 +139,7 @@ def test_no_record_of_nonsense_stops_a_pipeline(make_pipeline: MakePipeline) -> 
     assert [float(value or b"") for _, value, *_ in contents(pipeline.cleaned())] == [1e308]
 
 
-def test_who_wants_to_stop_stops_at_the_record(make_pipeline: MakePipeline) -> None:
+def test_a_pipeline_that_wants_to_stop_stops_at_the_record(make_pipeline: MakePipeline) -> None:
     pipeline = make(make_pipeline)
     pipeline.write(*OPERATORS, on_failure="stop")
     values = [b"1", b"2", b"bad", b"4"]

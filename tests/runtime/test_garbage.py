@@ -44,7 +44,7 @@ def test_a_cycle_is_let_go_after_a_while(monkeypatch: pytest.MonkeyPatch, all_ev
     asyncio.run(until_gone())
 
 
-def test_what_is_there_at_the_start_is_never_looked_through() -> None:
+def test_objects_of_the_start_are_never_looked_through() -> None:
     there = Cycle()
     garbage.collect_by_clock_alone()
     assert not any(one is there for one in gc.get_objects())

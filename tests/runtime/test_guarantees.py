@@ -43,7 +43,7 @@ def test_a_position_that_was_aborted_is_not_believed(make_pipeline: MakePipeline
 
 
 @pytest.mark.long("outages", why="it waits for a transaction to time out")
-def test_what_stands_open_is_ended_first_and_once(make_pipeline: MakePipeline) -> None:
+def test_an_open_transaction_is_ended_first_and_once(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)
     run_on(pipeline, 0, "exactly-once")
     asyncio.run(leave_open(pipeline.servers, *owner_of(pipeline)))

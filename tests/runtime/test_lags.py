@@ -19,7 +19,7 @@ _COMMITTED = {0: 3, 1: 7}
 """Of the second more than there was when its end was asked for; of a third nothing."""
 
 
-def test_what_was_committed_behind_the_end_that_was_told_is_no_lag_below_zero(
+def test_a_commit_behind_the_end_that_was_told_is_no_lag_below_zero(
     kafka: SharedKafka,
 ) -> None:
     name = fresh_name("lags")

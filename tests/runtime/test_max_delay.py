@@ -67,7 +67,7 @@ def test_a_quiet_partition_goes_on_with_the_clock_step_by_step(make_pipeline: Ma
     assert {row.cleaned_offset for row in of_partition(pipeline, 0)} == {0}
 
 
-def test_what_is_held_leaves_and_what_comes_later_than_promised_is_late(
+def test_held_records_leave_and_those_later_than_promised_are_late(
     make_pipeline: MakePipeline,
 ) -> None:
     reorder = "reorder: {grace: 1s, late: topic}"
@@ -113,7 +113,7 @@ def test_behind_a_repartition_a_quiet_partition_is_waited_for_so_long(
 
 
 @pytest.mark.long("time", why="it waits for the clock")
-def test_who_is_idle_as_well_says_no_more(make_pipeline: MakePipeline) -> None:
+def test_a_partition_that_is_idle_as_well_says_no_more(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(DEDUPLICATE, source="max-delay: 1s, idle: 6s")
     at_ms = now_ms()
     pipeline.produce([record(b"a", b"1", at_ms)])
@@ -168,7 +168,7 @@ def test_only_who_has_decided_all_that_there_is_goes_by_the_clock() -> None:
     assert moves_to_ms(surveyed(), END, IDLE) is None
 
 
-def test_what_was_heard_a_while_ago_counts_as_of_then() -> None:
+def test_an_answer_of_a_while_ago_counts_as_of_then() -> None:
     ago = surveyed()._replace(at_s=NOW_S - 10)
     assert moves_to_ms(ago, END) == NOW_MS - 70_000
 
@@ -179,7 +179,7 @@ def test_the_clock_moves_by_a_tenth_of_the_delay() -> None:
     assert moves_to_ms(surveyed(), END, at_ms=NOW_MS) is None
 
 
-def test_nothing_is_guessed_where_the_clock_says_it() -> None:
+def test_no_time_is_guessed_where_the_clock_says_it() -> None:
     assert spec_of({}).source.idle_ms == 10_000
     assert spec_of({"max-delay": "1m"}).source.idle_ms is None
     both = spec_of({"max-delay": "1m", "idle": "30s"})
@@ -189,7 +189,7 @@ def test_nothing_is_guessed_where_the_clock_says_it() -> None:
     assert not any("(`idle`)" in one for one in spec_of({"max-delay": "1m"}).warnings())
 
 
-def test_who_breaks_the_promise_is_counted() -> None:
+def test_records_that_break_the_promise_are_counted() -> None:
     spec = spec_of({"max-delay": "1m"})
     chain = Chain(spec.hops()[0].operators, Overlay(MemoryStore(), "p").view)
     chain.advance(5_000)

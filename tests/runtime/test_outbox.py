@@ -56,7 +56,7 @@ async def begin(out: Outbox, _: str) -> None:
 
 
 @pytest.mark.parametrize("call", [write, tell, commit, begin])
-def test_who_was_fenced_is_told_so_by_every_call(
+def test_a_fenced_owner_is_told_so_by_every_call(
     kafka: SharedKafka, topic: str, call: Callable[[Outbox, str], Awaitable[None]]
 ) -> None:
     async def live() -> None:
@@ -75,7 +75,7 @@ def test_who_was_fenced_is_told_so_by_every_call(
     asyncio.run(live())
 
 
-def test_who_was_away_while_another_took_over_is_fenced_and_fences_nobody(
+def test_an_owner_that_was_away_while_another_took_over_is_fenced_and_fences_no_other(
     kafka: SharedKafka, topic: str
 ) -> None:
     async def live() -> None:

@@ -100,7 +100,7 @@ def test_no_partition_waits_until_its_transaction_times_out(clock: Clock) -> Non
     assert clock.now_s == 100
 
 
-def test_what_is_given_up_after_its_timeout_has_outlasted_it(
+def test_a_transaction_given_up_after_its_timeout_has_outlasted_it(
     clock: Clock,
 ) -> None:
     pace = Pace(Settings(transaction_timeout_ms=2_000), SPEC.hops()[0], Load())

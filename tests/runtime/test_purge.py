@@ -69,7 +69,7 @@ def test_a_changelog_loses_its_beginning_and_its_state_goes_on_exactly(
     assert_cleaned(pipeline)
 
 
-def test_what_others_deleted_of_a_changelog_is_refused_until_it_is_back(
+def test_a_changelog_that_others_truncated_is_refused_until_it_is_back(
     make_pipeline: MakePipeline,
 ) -> None:
     pipeline = make_pipeline(DEDUPLICATE)
@@ -147,7 +147,7 @@ def test_a_topic_that_cannot_be_purged_holds_up_no_other_and_is_tried_again(
     asyncio.run(run())
 
 
-def test_nothing_is_deleted_of_a_topic_that_was_made_anew(kafka: SharedKafka) -> None:
+def test_no_record_is_deleted_of_a_topic_that_was_made_anew(kafka: SharedKafka) -> None:
     topic = kafka.clients.make_topic(fresh_name("anew"), 1, {"retention.ms": "-1"})
     partition = TopicPartition(topic, 0)
     settings = Settings(bootstrap_servers=kafka.bootstrap_servers)

@@ -166,7 +166,7 @@ def test_tls_to_a_listener_without_it_is_hinted_at(secured: Secured) -> None:
     )
 
 
-def test_who_shakes_hands_and_then_says_nothing_is_let_go(secured: Secured) -> None:
+def test_a_broker_that_shakes_hands_and_then_says_nothing_is_let_go(secured: Secured) -> None:
     ours = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     ours.load_cert_chain(secured.authority.issue("silent", for_host="IP:127.0.0.1"))
     with socket.create_server(("127.0.0.1", 0)) as listener:

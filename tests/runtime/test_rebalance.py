@@ -69,7 +69,7 @@ def tasks_of(sidecars: list[Sidecar]) -> int:
     return sum(len(running(sidecar)) for sidecar in sidecars)
 
 
-def test_who_joins_learns_first_and_what_stays_does_not_notice(
+def test_an_instance_that_joins_learns_first_and_those_that_stay_do_not_notice(
     make_pipeline: MakePipeline,
 ) -> None:
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, partitions=PARTITIONS)

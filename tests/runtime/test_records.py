@@ -72,7 +72,7 @@ def test_every_byte_passes_and_survives_a_kill_and_a_lost_folder(
 DEDUPLICATE = "deduplicate: {by: key+id, id: value.id, interval: 1h}"
 
 
-def test_what_cannot_be_read_goes_dead_as_it_came_with_its_origin(
+def test_an_unreadable_record_goes_dead_as_it_came_with_its_origin(
     make_pipeline: MakePipeline,
 ) -> None:
     pipeline = make_pipeline(

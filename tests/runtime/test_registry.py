@@ -86,7 +86,7 @@ def test_a_partition_waits_for_a_registry_that_is_away_and_loses_nothing(
     assert sidecar.log.count("the schema registry answers again") == 1
 
 
-def test_who_waits_for_a_registry_can_be_stopped_and_goes_on_later(
+def test_a_sidecar_that_waits_for_a_registry_can_be_stopped_and_goes_on_later(
     make_pipeline: MakePipeline, registry: RegistryServer
 ) -> None:
     number = registry.register("clicks-value", CLICK_AVRO)

@@ -25,7 +25,7 @@ def referring(name: str, subject: str, version: int = 1) -> list[dict[str, objec
     return [{"name": name, "subject": subject, "version": version}]
 
 
-def test_what_a_schema_refers_to_comes_before_it_however_deep() -> None:
+def test_a_schemas_references_come_before_it_however_deep() -> None:
     with registry_server() as registry:
         registry.register("id", '{"type": "fixed", "name": "Id", "size": 4}')
         user = '{"type": "record", "name": "User", "fields": [{"name": "id", "type": "Id"}]}'
@@ -58,14 +58,14 @@ def test_a_reference_to_nothing_is_a_schema_that_is_missing() -> None:
             RegistryClient(registry.url, None, None).schema(number)
 
 
-def test_who_does_not_listen_is_away() -> None:
+def test_a_registry_that_does_not_listen_is_away() -> None:
     with registry_server() as registry:
         url = registry.url
     with pytest.raises(RegistryUnavailableError):
         RegistryClient(url, None, None).schema(1)
 
 
-def test_who_says_half_an_answer_is_away() -> None:
+def test_a_registry_that_says_half_an_answer_is_away() -> None:
     with registry_server() as registry:
         registry.answer = 200, b'{"schema": "'
         registry.promises_bytes = 100

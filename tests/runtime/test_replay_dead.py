@@ -175,7 +175,7 @@ def test_a_reason_alone_leaves_the_others_for_later(dying: Dying) -> None:
     assert [one.key for one in dying.back(7)] == [b"1", b"3", b"5", b"0", b"2", b"4", b"7"]
 
 
-def test_what_dies_again_and_again_does_not_go_round_for_ever(dying: Dying) -> None:
+def test_a_record_that_dies_again_and_again_does_not_go_round_for_ever(dying: Dying) -> None:
     again = [one._replace(headers=replay_headers(one)) for one in _records(dying, 3)]
     dying.die([*again, *_records(dying, 1)])
     assert dying.replay(really=False) == {
@@ -189,7 +189,7 @@ def test_what_dies_again_and_again_does_not_go_round_for_ever(dying: Dying) -> N
     ]
 
 
-def test_what_is_not_ours_or_has_nowhere_to_go_is_left_alone(dying: Dying) -> None:
+def test_letters_that_are_not_ours_or_have_no_source_are_left_alone(dying: Dying) -> None:
     one = _records(dying, 1)[0]
     streams = [(name, value) for name, value in dead_headers(DeadLetter(one, "", None, "why"))][:-2]
     dying.clients.produce(dying.spec.dead.topic, [one, one._replace(headers=tuple(streams))])
@@ -247,7 +247,7 @@ def test_a_second_replay_stops_the_first_and_each_letter_goes_back_once(dying: D
     assert dying.replay() == {}
 
 
-def test_what_an_outage_left_open_of_an_earlier_replay_is_ended(
+def test_a_replays_transaction_that_an_outage_left_open_is_ended(
     kafka_own: OwnKafka, tmp_path: Path
 ) -> None:
     # Such a broker does not ask whether a transaction has a partition, and never tells it the end.
@@ -329,7 +329,7 @@ def test_the_command_says_what_it_did(dying: Dying, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == f"there are no letters in {dead} that were not dealt with\n"
 
 
-def test_what_a_running_sidecar_gave_up_comes_back_to_it(
+def test_a_running_sidecars_dead_letters_come_back_to_it(
     make_pipeline: MakePipeline, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipeline = make_pipeline("deduplicate: {by: key+id, id: value.id, interval: 1h}")

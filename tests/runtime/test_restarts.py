@@ -78,7 +78,7 @@ def test_a_stop_commits_all_and_a_restart_reads_nothing_again(make_pipeline: Mak
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
-def test_what_was_not_committed_when_it_was_killed_is_made_again(
+def test_uncommitted_work_of_a_killed_sidecar_is_made_again(
     make_pipeline: MakePipeline, guarantee: str
 ) -> None:
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)

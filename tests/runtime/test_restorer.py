@@ -99,7 +99,9 @@ def test_each_partition_is_read_from_its_position_to_its_end(
     assert one.threads == {"restorer"}
 
 
-def test_who_is_cancelled_is_handed_nothing_any_more(kafka: SharedKafka, changelog: str) -> None:
+def test_a_caller_that_is_cancelled_is_handed_no_more_rows(
+    kafka: SharedKafka, changelog: str
+) -> None:
     is_called, may_return, has_returned = threading.Event(), threading.Event(), threading.Event()
     other = Taken()
 
@@ -202,7 +204,7 @@ def _row(number: int, row: bytes) -> Record:
     return record(b"\x01r%d" % number, row, 1_000)
 
 
-def test_what_is_open_is_not_read_and_not_taken_for_truncated(kafka: SharedKafka) -> None:
+def test_an_open_transaction_is_not_read_and_not_taken_for_truncated(kafka: SharedKafka) -> None:
     topic = kafka.clients.make_topic(fresh_name("changelog"))
     kafka.clients.produce_committed(topic, ROWS[:10:2], fresh_name("owner"))
     kafka.clients.consume(topic, 5)

@@ -141,7 +141,7 @@ def test_the_versions_are_the_pinned_ones() -> None:
 
 
 @pytest.mark.parametrize(("path", "name"), NAMES)
-def test_what_the_table_names_is_there_as_we_call_it(path: str, name: str) -> None:
+def test_libraries_have_all_that_the_table_names_as_we_call_it(path: str, name: str) -> None:
     cls = class_of(path)
     expected = SIGNATURES.get(path, {}).get(name)
     found = inspect.getattr_static(cls, name, None)

@@ -112,7 +112,7 @@ def test_tokens_are_renewed_while_records_flow(secured: Secured, server: TokenSe
     assert read == [b"%d" % n for n in range(len(read))]
 
 
-def test_nothing_secret_is_logged_however_much_is(
+def test_no_secret_is_logged_at_the_chattiest_level(
     secured: Secured, server: TokenServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Another test of this process may have set up logging, which keeps libraries at warnings.

@@ -54,7 +54,7 @@ def test_behind_a_repartition_a_place_is_idle_when_all_its_sources_are(
     pipeline.wait_until(lambda: all(is_idle(pipeline, at) for at in range(3)), "word of all places")
 
 
-def test_who_holds_records_on_time_is_not_idle(make_pipeline: MakePipeline) -> None:
+def test_a_partition_that_holds_records_on_time_is_not_idle(make_pipeline: MakePipeline) -> None:
     holding = make_pipeline("reorder: {grace: 1s}", partitions=2, source="idle: 1s")
     holding.produce([record(b"a", b"1", 1_000), record(b"b", b"2", 5_000)])
     holding.start()
@@ -67,7 +67,7 @@ def test_who_holds_records_on_time_is_not_idle(make_pipeline: MakePipeline) -> N
     assert not any(row.is_idle for row in of_partition(holding, 0))
 
 
-def test_who_must_wait_for_ever_is_told_nothing(make_pipeline: MakePipeline) -> None:
+def test_a_partition_that_must_wait_for_ever_is_told_nothing(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(BY_ID, "reorder: {grace: 1s}", partitions=2, source="idle: never")
     pipeline.produce([record(b"a", b"1", 1_000), record(b"b", b"2", 5_000)])
     sidecar = pipeline.start()

@@ -31,7 +31,7 @@ def place(**times_ms: int) -> Lanes:
     return lanes
 
 
-def test_who_is_ahead_by_more_waits_and_the_slowest_never_does() -> None:
+def test_a_partition_that_is_ahead_by_more_waits_and_the_slowest_never_does() -> None:
     skew = Skew(MAX_SKEW_MS, yes)
     skew.is_at(FIRST, 5_000)
     skew.is_at(SECOND, 6_000)
@@ -42,7 +42,7 @@ def test_who_is_ahead_by_more_waits_and_the_slowest_never_does() -> None:
     assert skew.ahead_ms(SECOND) == 1_001
 
 
-def test_nobody_waits_for_who_is_idle_at_its_end_or_gone() -> None:
+def test_no_partition_waits_for_one_that_is_idle_at_its_end_or_gone() -> None:
     for state in (IDLE, AT_END):
         skew = Skew(MAX_SKEW_MS, yes)
         skew.is_at(FIRST, 5_000)
@@ -55,14 +55,14 @@ def test_nobody_waits_for_who_is_idle_at_its_end_or_gone() -> None:
     assert not skew.is_ahead(SECOND)
 
 
-def test_nobody_waits_while_some_cannot_say_how_far_they_are() -> None:
+def test_no_partition_waits_while_some_cannot_say_how_far_they_are() -> None:
     skew = Skew(MAX_SKEW_MS, lambda: False)
     skew.is_at(FIRST, 5_000)
     skew.is_at(SECOND, 9_000)
     assert not skew.is_ahead(SECOND)
 
 
-def test_who_has_not_begun_holds_the_others_and_need_not_wait_itself() -> None:
+def test_a_partition_that_has_not_begun_holds_the_others_and_need_not_wait_itself() -> None:
     skew = Skew(MAX_SKEW_MS, yes)
     skew.is_at(FIRST, -1)
     skew.is_at(SECOND, 9_000)
@@ -85,7 +85,7 @@ def test_those_of_other_instances_are_known_from_a_place() -> None:
     assert not skew.is_ahead(FIRST)
 
 
-def test_who_waits_is_let_go_when_the_slowest_has_moved() -> None:
+def test_a_waiting_partition_is_let_go_when_the_slowest_has_moved() -> None:
     async def live() -> None:
         skew = Skew(MAX_SKEW_MS, yes)
         skew.is_at(FIRST, 5_000)

@@ -91,7 +91,7 @@ def test_an_id_leads_where_kafkas_own_clients_lead_a_key(place: int, partitions:
     assert dead == []
 
 
-def test_who_has_no_id_stays_at_home() -> None:
+def test_a_record_without_an_id_stays_at_home() -> None:
     spread, dead = by_partition(spread_by("header.id", 4), Batch.of([of_id(None)]))
     assert (spread, dead) == ({HOME: [of_id(None)]}, [])
 
@@ -139,7 +139,7 @@ def test_ids_are_hashed_as_by_aiokafka() -> None:
         assert murmur2(identity) == theirs(identity) & 0x7FFFFFFF
 
 
-def test_what_left_without_a_record_is_as_far_as_the_partition() -> None:
+def test_a_release_without_a_record_is_as_far_as_the_partition() -> None:
     chain, spread = spread_by("header.id", 2)
     chain.process(Batch.of([of_id(b"1", offset=at)._replace(timestamp_ms=at) for at in (7, 9)]))
     released = Batch([of_id(b"1", offset=3), of_id(b"1", offset=4)], [NO_CAUSE, NO_CAUSE])
@@ -147,7 +147,7 @@ def test_what_left_without_a_record_is_as_far_as_the_partition() -> None:
     assert part.origins == [(HOME, 3, 9), (HOME, 4, 9)]
 
 
-def test_who_was_given_no_record_is_told_the_time_once_a_second() -> None:
+def test_a_place_that_was_given_no_record_is_told_the_time_once_a_second() -> None:
     clock = Clock()
     chain, spread = spread_by("header.id", 3, clock=clock)
 
@@ -178,7 +178,7 @@ def test_who_was_given_no_record_is_told_the_time_once_a_second() -> None:
     assert told(IDLE) == {}
 
 
-def test_nobody_is_told_what_one_of_an_older_version_would_pass_on() -> None:
+def test_places_are_told_nothing_that_an_older_version_would_pass_on() -> None:
     readers = Readers()
     readers.says_origins = readers.says_runs = False
     chain, spread = spread_by("header.id", 2, readers=readers)

@@ -127,14 +127,14 @@ def test_a_redirect_is_not_followed_with_the_secret(server: TokenServer) -> None
         assert other.scopes == []
 
 
-def test_nobody_at_the_address_is_a_sentence(free_port: int) -> None:
+def test_an_address_that_does_not_answer_is_a_sentence(free_port: int) -> None:
     error = _error(_provider(f"http://127.0.0.1:{free_port}/token"))
     assert isinstance(error, TokenUnavailable)
     assert error.exit_code == 3
     assert "does not answer ([Errno 111] Connection refused); check" in str(error)
 
 
-def test_nothing_secret_is_logged(server: TokenServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_is_logged(server: TokenServer, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         token = _ask(_provider(server.url))
     assert SECRET not in caplog.text

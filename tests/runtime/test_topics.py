@@ -82,7 +82,7 @@ def test_a_missing_source_is_not_made_by_asking_for_it(kafka_own: OwnKafka) -> N
     assert Clients(broker.bootstrap_servers).topics() == set()
 
 
-def test_what_is_missing_is_made_with_the_partitions_of_the_source(kafka: SharedKafka) -> None:
+def test_missing_topics_are_made_with_the_partitions_of_the_source(kafka: SharedKafka) -> None:
     name = fresh_name("made")
     kafka.clients.make_topic(f"{name}.raw", 3, FOREVER)
     spec = _spec(name)
@@ -94,7 +94,7 @@ def test_what_is_missing_is_made_with_the_partitions_of_the_source(kafka: Shared
     assert _prepare(kafka, spec, decisions=True) == done._replace(made=[])
 
 
-def test_what_is_made_keeps_event_time_whatever_the_brokers_defaults_are(
+def test_made_topics_keep_event_time_whatever_the_brokers_defaults_are(
     kafka_own: OwnKafka,
 ) -> None:
     broker = kafka_own(
@@ -190,7 +190,7 @@ def test_a_topic_that_would_lose_records_is_refused_and_one_that_was_meant_to_is
     )
 
 
-def test_what_was_asked_for_is_warned_about(kafka: SharedKafka) -> None:
+def test_settings_that_somebody_chose_are_warned_about(kafka: SharedKafka) -> None:
     name = fresh_name("asked")
     spec = _spec(name, {"reorder": {"grace": "30s"}})
     changelog = spec.hops()[0].changelog
@@ -222,7 +222,7 @@ def test_two_instances_may_make_the_topics_at_once(kafka: SharedKafka) -> None:
     ] * 4
 
 
-def test_what_the_brokers_cannot_make_is_said_in_their_words(kafka: SharedKafka) -> None:
+def test_topics_that_brokers_cannot_make_are_told_in_their_words(kafka: SharedKafka) -> None:
     name = fresh_name("replicas")
     kafka.clients.make_topic(f"{name}.raw", 1, FOREVER)
     settings = Settings(bootstrap_servers=kafka.bootstrap_servers, replication_factor=3)

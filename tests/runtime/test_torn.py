@@ -42,7 +42,7 @@ MORE = pytest.mark.long("outages", why="each kind of request takes ten seconds")
 @pytest.mark.parametrize(
     "kind", [one if one is Kind.END_TXN else pytest.param(one, marks=MORE) for one in Kind]
 )
-def test_whatever_becomes_of_a_request_nothing_is_lost_or_doubled(
+def test_no_record_is_lost_or_doubled_whatever_becomes_of_a_request(
     between: tuple[EmbeddedBroker, Proxy], make_pipeline: MakePipeline, kind: Kind
 ) -> None:
     broker, proxy = between

@@ -249,7 +249,7 @@ def stage(clients: Clients) -> Stage:
 
 
 @pytest.mark.parametrize("case", COMMITTED.values(), ids=COMMITTED)
-def test_what_was_committed_is_committed_everywhere(clients: Clients, case: Case) -> None:
+def test_a_committed_transaction_is_committed_everywhere(clients: Clients, case: Case) -> None:
     made = stage(clients)
     asyncio.run(made.run(case))
     _, ended = asyncio.run(made.take())
@@ -261,7 +261,7 @@ def test_what_was_committed_is_committed_everywhere(clients: Clients, case: Case
 
 
 @pytest.mark.parametrize("case", ABORTED.values(), ids=ABORTED)
-def test_what_was_aborted_counts_nowhere(clients: Clients, case: Case) -> None:
+def test_an_aborted_transaction_counts_nowhere(clients: Clients, case: Case) -> None:
     made = stage(clients)
     asyncio.run(made.run(case))
     _, ended = asyncio.run(made.take())
@@ -286,7 +286,7 @@ def test_where_nothing_is_open_nothing_is_ended(clients: Clients) -> None:
     assert made.read("late") == [POSITION]
 
 
-def test_nothing_is_decided_while_a_partition_cannot_be_asked(clients: Clients) -> None:
+def test_no_end_is_decided_while_a_partition_cannot_be_asked(clients: Clients) -> None:
     made = stage(clients)
     asyncio.run(made.run(Case((), "commit")))
     missing = fresh_name("missing")
@@ -307,7 +307,7 @@ def test_nothing_is_decided_while_a_partition_cannot_be_asked(clients: Clients) 
 
 
 @pytest.mark.long("outages", why="a broker of two is away")
-def test_nothing_is_decided_while_a_partition_has_no_leader(kafka_own: OwnKafka) -> None:
+def test_no_end_is_decided_while_a_partition_has_no_leader(kafka_own: OwnKafka) -> None:
     trusting = {"transaction.partition.verification.enable": "false"}
     cluster = kafka_own(trusting, brokers=3)
     clients = Clients(cluster.bootstrap_servers)

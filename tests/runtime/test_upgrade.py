@@ -108,7 +108,7 @@ def says_origins(pipeline: Pipeline) -> bool:
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
-def test_nothing_is_lost_or_doubled_while_instances_are_replaced(
+def test_no_record_is_lost_or_doubled_while_instances_are_replaced(
     make_pipeline: MakePipeline, before: Path, guarantee: str
 ) -> None:
     pipeline = make_pipeline(BY_ID, partitions=PARTITIONS)
@@ -133,7 +133,7 @@ def test_nothing_is_lost_or_doubled_while_instances_are_replaced(
     assert pipeline.beside("dead") == []
 
 
-def test_who_is_killed_is_replaced_by_the_next_version(
+def test_a_killed_instance_is_replaced_by_the_next_version(
     make_pipeline: MakePipeline, before: Path
 ) -> None:
     pipeline = make_pipeline(BY_ID, partitions=PARTITIONS)

@@ -31,7 +31,7 @@ class Joined:
 """
 
 
-def test_what_a_users_function_raises_is_dead_and_the_rest_goes_on(
+def test_a_record_on_which_a_users_function_raises_is_dead_and_the_rest_goes_on(
     make_pipeline: MakePipeline,
 ) -> None:
     pipeline = make_pipeline(

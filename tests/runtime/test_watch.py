@@ -25,7 +25,9 @@ async def lives(*_: Any) -> None:
 
 
 @pytest.mark.parametrize("victim", ["_look", "keep_purging", "keep_collecting"])
-def test_what_dies_beside_a_worker_ends_it(monkeypatch: pytest.MonkeyPatch, victim: str) -> None:
+def test_a_coroutine_that_dies_beside_a_worker_ends_it(
+    monkeypatch: pytest.MonkeyPatch, victim: str
+) -> None:
     async def live() -> BaseException:
         failed = asyncio.get_running_loop().create_future()
         of = {name: dies if name == victim else lives for name in ("_look", "keep_collecting")}

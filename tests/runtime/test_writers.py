@@ -59,7 +59,7 @@ class Asked:
         return await self._client.send(node, request)
 
 
-def test_who_asks_while_an_answer_is_on_its_way_shares_the_next_question(
+def test_a_takeover_that_asks_while_an_answer_is_on_its_way_shares_the_next_question(
     kafka: SharedKafka, topic: str
 ) -> None:
     async def live() -> None:
@@ -88,7 +88,9 @@ def test_who_asks_while_an_answer_is_on_its_way_shares_the_next_question(
     asyncio.run(live())
 
 
-def test_who_gives_up_leaves_the_others_their_answer(kafka: SharedKafka, topic: str) -> None:
+def test_a_takeover_that_gives_up_leaves_the_others_their_answer(
+    kafka: SharedKafka, topic: str
+) -> None:
     async def live() -> None:
         async with connected(kafka, topic) as client:
             place = TopicPartition(topic, 0)

@@ -31,7 +31,7 @@ def _wrong(monkeypatch: pytest.MonkeyPatch, **variables: object) -> list[str]:
     return str(caught.value).splitlines()
 
 
-def test_nothing_set_is_the_defaults() -> None:
+def test_an_empty_environment_is_the_defaults() -> None:
     settings = read_settings()
     assert settings == Settings()
     assert settings.bootstrap_servers == "127.0.0.1:9092"
@@ -288,7 +288,7 @@ CLIENT = {"OAUTH_TOKEN_URL": "https://a/b", "OAUTH_CLIENT_ID": "c", "OAUTH_CLIEN
         ),
     ],
 )
-def test_what_does_not_fit_together_is_said(
+def test_settings_that_do_not_fit_together_are_a_sentence(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], sentences: list[str]
 ) -> None:
     assert _wrong(monkeypatch, **variables) == [f"HEADRACE_{sentence}" for sentence in sentences]

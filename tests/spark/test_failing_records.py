@@ -205,7 +205,7 @@ def test_the_rest_goes_on_as_if_what_failed_had_never_come(
     ids=[*(TABLES | LOOK_UPS | HELD)],
 )
 @given(arrivals(), cuts)
-def test_what_a_record_meets_does_not_depend_on_which_came_with_it(
+def test_a_records_fate_does_not_depend_on_those_that_came_with_it(
     topology: Topology, taken: list[Arrival], cut_at: list[int]
 ) -> None:
     alone = told_of(topology, taken, _each_alone(taken))
@@ -229,7 +229,7 @@ def test_many_of_many_fail(failing: list[bool]) -> None:
     assert [row[-1] for row in told.results] == [n for n, f in enumerate(failing) if not f]
 
 
-def test_what_failed_is_told_with_the_step_and_what_was_raised() -> None:
+def test_a_failure_is_told_with_its_step_and_error() -> None:
     (letter,) = told_of(TABLES["mapped"], [_one(b"0")], []).dead
     assert (letter.operator, letter.exception) == ("map", "builtins.ZeroDivisionError")
     assert letter.detail.startswith("`_computed` raised ZeroDivisionError: ")

@@ -229,7 +229,7 @@ def test_an_error_of_ours_is_found_inside_of_sparks() -> None:
         ("errors.TopicAuthorizationException: Not authorized: [a]", KafkaRefused),
     ],
 )
-def test_what_sparks_kafka_client_says_is_told(said: str, kind: type[HeadraceError]) -> None:
+def test_words_of_sparks_kafka_client_are_told(said: str, kind: type[HeadraceError]) -> None:
     ours = found(f"ExecutionException: org.apache.kafka.common.{said}\n\tat java.base/x")
     assert type(ours) is kind
     assert "broker:9092" in str(ours)

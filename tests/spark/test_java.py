@@ -23,7 +23,7 @@ def forgotten() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("says", ["17.0.19", "21", "21.0.8"])
-def test_what_spark_runs_on_is_taken(
+def test_a_java_that_spark_runs_on_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str
 ) -> None:
     put_java(tmp_path / "bin", says)
@@ -45,7 +45,7 @@ def test_an_older_and_a_newer_one_are_refused(
     )
 
 
-def test_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(ProgramMissing, match=f"and JAVA_HOME={tmp_path} has no bin/java. Install"):
         check_java()
@@ -55,7 +55,7 @@ def test_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         check_java()
 
 
-def test_who_prepares_a_machine_is_told_by_one_sentence(
+def test_the_preparation_refuses_a_newer_java_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_java(tmp_path / "bin", "25.0.3")

@@ -167,7 +167,7 @@ def test_a_price_that_comes_late_corrects_what_left_before(runs: list[Found]) ->
     assert marked == [("first", 200)]
 
 
-def test_what_state_has_forgotten_is_found_in_a_cold_history(runs: list[Found]) -> None:
+def test_versions_that_state_has_forgotten_are_found_in_a_cold_history(runs: list[Found]) -> None:
     *_, found = (one[COLD] for one in runs)
     assert sorted(found[-7:]) == [
         ("beside a dead price", 100),

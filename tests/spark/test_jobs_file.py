@@ -77,7 +77,7 @@ def test_a_file_says_all_that_a_job_needs(tmp_path: Path) -> None:
         (GOOD.replace("topic: prices.cleaned", "topic: a b"), "job.yaml:7:12: inputs.prices.topic"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_place(
+def test_mistakes_in_a_file_are_said_with_their_place(
     tmp_path: Path, text: str, sentence: str
 ) -> None:
     with pytest.raises(JobInvalid) as caught:
@@ -127,7 +127,7 @@ def test_a_cluster_is_handed_the_job_and_its_flags(
     assert "secret" not in " ".join(command), "everybody on a machine sees its commands"
 
 
-def test_what_spark_has_already_is_not_fetched(
+def test_libraries_that_spark_has_already_are_not_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "jars").mkdir()

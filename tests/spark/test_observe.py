@@ -104,7 +104,9 @@ def _lowest(task: int, place: str | None, progress_ms: int | None, held: int) ->
     return Note("lowest", place, task, progress_ms, held)
 
 
-def test_who_holds_records_back_is_shown_since_when(metrics: Metrics, clock: Clock) -> None:
+def test_the_input_that_holds_records_back_is_shown_since_when(
+    metrics: Metrics, clock: Clock
+) -> None:
     prices, orders, _ = PLACES
     metrics.note(1, Written(0, 0, [_lowest(0, prices, 5_000, 7), _lowest(1, prices, 5_000, 3)]))
     clock.now_s = 1_030.0

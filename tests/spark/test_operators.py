@@ -239,7 +239,7 @@ def test_answers_of_one_task_do_not_overtake_one_another(
     assert {json.loads(ends[b"p%d" % at])["was"] for at in range(8)} == {"new"}
 
 
-def test_what_leaves_a_group_in_another_task_is_subtracted(
+def test_a_row_that_leaves_a_group_in_another_task_is_subtracted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     rows, left, _ = _changes(Random(8))
@@ -298,9 +298,7 @@ def test_streams_meet_within_a_window_and_late_rows_are_counted(
     assert dropped == 1
 
 
-def test_what_a_join_cannot_wait_for_is_refused_at_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_join_that_cannot_wait_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
     records = stream_rows(spark, write_rows(tmp_path / "in", [_row(LEFT, 0, 0, "k", {})]))
     waiting = replace(PRICED, release="progress", grace_ms=None)
     with pytest.raises(TopologyRefused, match="nothing says how far input 1 is"):

@@ -79,7 +79,9 @@ def _rows(number: int, first: int, time_ms: int, value: bytes) -> list[Row]:
     return [_row(number, first + at, key, time_ms, value) for at, key in enumerate(KEYS)]
 
 
-def test_what_progress_names_is_read_before_it_counts(spark: SparkSession, tmp_path: Path) -> None:
+def test_records_that_progress_names_are_read_before_it_counts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     inputs = Inputs(spark, tmp_path, Topic("prices", PRICES, Versioned(60_000)))
     orders, early = _rows(ORDERS, 0, 10, b"order"), _rows(PRICES, 0, 1, b"old")
     late = _rows(PRICES, len(KEYS), 9, b"new")

@@ -231,7 +231,7 @@ def test_tables_meet_by_key_and_are_told_by_column(run: Callable[..., Ran]) -> N
         (lambda: hr.table("x", "a INT", retention="soon"), "`retention` of the table `x`"),
     ],
 )  # fmt: skip
-def test_what_cannot_work_is_refused_where_it_is_written(
+def test_a_step_that_cannot_work_is_refused_where_it_is_written(
     query: Callable[[], object], said: str
 ) -> None:
     with pytest.raises(JobInvalid, match=said):
@@ -248,7 +248,7 @@ def test_what_cannot_work_is_refused_where_it_is_written(
         (hr.table("x", "a WRONG"), SchemaRefused, "`x`"),
     ],
 )  # fmt: skip
-def test_what_only_spark_can_tell_is_refused_before_anything_is_read(
+def test_mistakes_that_only_spark_can_tell_are_refused_before_the_first_read(
     spark: SparkSession, query: Query, error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error, match=said):

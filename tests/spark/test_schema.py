@@ -91,7 +91,9 @@ def test_every_type_is_as_wide_as_the_model_says() -> None:
         (list[int | str], "int | str"),
     ],
 )
-def test_what_no_column_can_hold_is_refused_with_its_name(annotation: Any, why: str) -> None:
+def test_a_field_that_no_column_can_hold_is_refused_with_its_name(
+    annotation: Any, why: str
+) -> None:
     model = create_model("Thing", wrong=(annotation, ...))
     with pytest.raises(SchemaRefused) as refused:
         schema_of(model)

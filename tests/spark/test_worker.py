@@ -32,7 +32,7 @@ def test_jars_leave_the_path_and_what_python_remembers_of_them(
     assert importlib.util.find_spec("of_code") is not None
 
 
-def test_what_is_sent_with_a_task_keeps_its_archives() -> None:
+def test_a_task_is_sent_archives_and_no_jars() -> None:
     assert without_jars(["a.jar", "code.zip", "b.jar", "egg.egg"]) == ["code.zip", "egg.egg"]
 
 

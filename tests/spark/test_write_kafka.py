@@ -217,7 +217,7 @@ def test_rows_wait_in_memory_or_on_disk(in_memory_bytes: int) -> None:
         assert [*nothing.tables()] == []
 
 
-def test_what_a_driver_left_open_is_ended_by_the_next(batch: Batch, kafka: SharedKafka) -> None:
+def test_a_drivers_open_transaction_is_ended_by_the_next(batch: Batch, kafka: SharedKafka) -> None:
     left = Producer(
         {
             **batch.client,

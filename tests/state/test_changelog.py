@@ -160,7 +160,7 @@ def test_any_cut_restores_whole_commits_and_nothing_else(lives: list[Step], cut:
 
 
 @given(steps, cuts, st.integers(0, 40))
-def test_who_has_read_some_of_it_reads_on_from_there(
+def test_a_reader_of_a_part_reads_on_from_there(
     lives: list[Step], cut: list[int], first: int
 ) -> None:
     writer = written(lives)
@@ -180,7 +180,7 @@ def test_compaction_takes_nothing_away_once_what_was_torn_is_written_again(
 
 
 @given(steps)
-def test_what_is_left_open_is_what_stands_behind_the_last_commit(lives: list[Step]) -> None:
+def test_the_rows_left_open_are_those_behind_the_last_commit(lives: list[Step]) -> None:
     writer = written(lives)
     restoration = Restoration(Overlay(MemoryStore(), "pipeline"))
     restoration.take(writer.log)
@@ -212,7 +212,7 @@ def _take_little_at_once() -> Iterator[None]:
 
 
 @given(steps, changes, cuts, st.lists(st.integers(0, 6), max_size=4), st.data())
-def test_who_is_told_what_counts_takes_it_in_pieces_and_goes_on_where_it_was_cut_off(
+def test_a_reader_takes_a_commit_in_pieces_and_goes_on_where_it_was_cut_off(
     lives: list[Step],
     changed: Changes,
     cut: list[int],
@@ -244,7 +244,7 @@ def test_who_is_told_what_counts_takes_it_in_pieces_and_goes_on_where_it_was_cut
     assert set(restoration.left_open()) == torn
 
 
-def test_what_counts_waits_for_nothing_and_is_no_state_before_its_end() -> None:
+def test_rows_that_count_need_not_wait_and_are_no_state_before_their_end() -> None:
     writer = written([Step({("a", b"%d" % at): b"row"}, None, 0) for at in range(1000)])
     left = compacted(writer.log, writer.closed_at)
     # The rows, and one end behind all of them.
@@ -278,7 +278,7 @@ def test_an_end_that_was_compacted_away_meanwhile_is_not_taken_for_reached() -> 
     assert rows_of(overlay) == writer.truth
 
 
-def test_nothing_is_a_changelog_too() -> None:
+def test_an_empty_changelog_is_a_changelog_too() -> None:
     overlay = restored([], [])
     assert rows_of(overlay) == {}
     assert overlay.position(CHANGELOG) is None

@@ -46,7 +46,7 @@ def size_bytes(log: Path) -> int:
         return 0  # It became a file meanwhile.
 
 
-def test_who_closes_a_database_leaves_a_short_log(tmp_path: Path) -> None:
+def test_a_closed_database_leaves_a_short_log(tmp_path: Path) -> None:
     store = RocksStore(tmp_path / "0", RocksMemory())
     *rows, last = rows_of(6 * MIB)
     for some in (*rows, last):

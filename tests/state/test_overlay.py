@@ -123,7 +123,7 @@ def test_changes_give_each_row_once_and_without_prefix() -> None:
     ]
 
 
-def test_what_was_dropped_is_in_no_change() -> None:
+def test_a_dropped_row_is_in_no_change() -> None:
     _, overlay, view = committed(a=b"1", b=b"2")
     put(view, a=b"changed", c=b"new")
     view.drop(row_key(view, b"a"), row_key(view, b"z"))
@@ -138,7 +138,7 @@ def test_a_commit_leaves_no_changes() -> None:
     assert not view.pending
 
 
-def test_what_is_discarded_never_was() -> None:
+def test_discarded_changes_never_were() -> None:
     store, overlay, view = committed(a=b"1", b=b"2")
     before = everything(store)
     put(view, a=b"changed", c=b"new")

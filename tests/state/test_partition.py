@@ -65,7 +65,7 @@ def is_new(state: PartitionState) -> bool:
     return (*found, state.cleaned_offset) == nothing
 
 
-def test_what_was_committed_is_there_again(folder: Path) -> None:
+def test_committed_rows_are_there_again(folder: Path) -> None:
     with opened(folder) as state:
         assert state.rebuilt_because is None
         assert (state.position, state.time_ms, state.changelog_position) == (41, 5_000, 7)
@@ -82,7 +82,7 @@ def test_the_last_cleaned_record_is_known_until_there_is_another(folder: Path) -
             assert state.cleaned_offset == known
 
 
-def test_what_was_not_committed_is_not(folder: Path) -> None:
+def test_uncommitted_rows_are_not_there(folder: Path) -> None:
     with opened(folder) as state:
         put(state, b"another")
         state.reach(99, 9_000)
@@ -130,7 +130,7 @@ def opened_of(folder: Path, changelog_id: str | None) -> Iterator[PartitionState
         state.close()
 
 
-def test_what_is_restored_by_halves_goes_on_there_and_is_no_state(folder: Path) -> None:
+def test_half_a_restore_goes_on_there_and_is_no_state(folder: Path) -> None:
     rows = [Record(b"\x05tablekey", b"later", 0, (), "changelog", 0, at) for at in (7, 8)]
     with opened(folder) as state:
         state.restoration().take(rows[:1], counts_before=10)
@@ -187,7 +187,7 @@ def test_a_clock_that_was_set_back_is_no_reason_to_begin_anew(folder: Path) -> N
         assert state.rebuilt_because is None
 
 
-def test_what_is_somebody_elses_is_left_alone(folder: Path) -> None:
+def test_a_folder_of_another_pipeline_is_left_alone(folder: Path) -> None:
     with (
         pytest.raises(StateOfAnotherPipeline, match="belongs to pipeline `clicks`, not `views`"),
         opened(folder, "views"),

@@ -245,7 +245,7 @@ chains = st.one_of(st.sampled_from(EVERY), event_chains(), final_results(), tabl
 
 @MORE
 @given(chains, streams(), strategies.plans)
-def test_what_leaves_is_what_leaves_without_purges(
+def test_purges_change_no_output(
     policies: tuple[AnyOperator, ...], records: list[Record], plan: list[Stop]
 ) -> None:
     assert Purged(policies, records).run(plan) == run(chain_of(policies), records, plan)
@@ -265,7 +265,7 @@ def test_a_changelog_stays_short_and_what_leaves_is_the_same(
     assert len(changelog.records) < 100
 
 
-def test_what_is_about_the_whole_state_and_header_rows_stay() -> None:
+def test_rows_about_the_whole_state_and_header_rows_stay() -> None:
     shorter, longer = (
         with_names((DistinctPolicy(window=Session(gap_ms=gap_ms, grace_ms=20_000)),))
         for gap_ms in (5_000, 9_000)

@@ -147,7 +147,7 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("before", "after", "said"), TAKEN)
-def test_what_rows_still_mean_the_same_for_is_taken_and_said(
+def test_a_change_that_keeps_the_meaning_of_rows_is_taken_and_said(
     state: PartitionState, before: Operator, after: Operator, said: str
 ) -> None:
     write(state, before, records=2)
@@ -222,7 +222,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("before", "after", "problem"), REFUSED)
-def test_what_rows_would_mean_something_else_for_is_refused(
+def test_a_change_that_alters_the_meaning_of_rows_is_refused(
     state: PartitionState, before: Operator, after: Operator, problem: str
 ) -> None:
     write(state, before)
@@ -244,7 +244,7 @@ def test_what_rows_would_mean_something_else_for_is_refused(
         (reorder(), reorder(grace="0s"), "`reorder` waits no more and still holds 2 records"),
     ],
 )
-def test_who_holds_records_stays_until_they_have_left(
+def test_an_operator_that_holds_records_stays_until_they_have_left(
     state: PartitionState, before: Operator, after: Operator, problem: str
 ) -> None:
     write(state, before, records=2)
@@ -301,13 +301,13 @@ def test_windows_do_not_go_on_from_what_others_left(
 
 
 @pytest.mark.parametrize("before", [reorder(), suppress()])
-def test_who_holds_nothing_may_go(state: PartitionState, before: Operator) -> None:
+def test_an_operator_that_holds_no_record_may_go(state: PartitionState, before: Operator) -> None:
     write(state, before)
     said = check_stamp(state, stamp({"table": {}}))
     assert "`table` is new, and begins without state" in said
 
 
-def test_what_is_somebody_elses_is_refused(state: PartitionState) -> None:
+def test_state_of_another_pipeline_is_refused(state: PartitionState) -> None:
     write(state, reorder())
     with pytest.raises(StateOfOtherOptions, match="the source was `raw` and is `other` now"):
         check_stamp(state, stamp(reorder(), topic="other"))

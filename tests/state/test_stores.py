@@ -174,7 +174,7 @@ def test_drops_come_before_the_rows_of_the_same_write(store: Store) -> None:
     assert list(store.range(*ALL)) == [(b"a", b"new")]
 
 
-def test_what_was_dropped_can_be_written_again(store: Store) -> None:
+def test_a_dropped_row_can_be_written_again(store: Store) -> None:
     store.write([], {b"a": b"1"})
     store.write([(b"a", b"b")], {})
     store.write([], {b"a": b"2"})

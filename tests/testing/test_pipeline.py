@@ -168,7 +168,7 @@ def specs(draw: st.DrawFn) -> PipelineSpec:
 
 
 @given(specs())
-def test_what_is_written_reads_back_equal(spec: PipelineSpec) -> None:
+def test_a_written_pipeline_reads_back_equal(spec: PipelineSpec) -> None:
     written = write_pipeline(spec)
     assert read(written) == spec
     assert write_pipeline(read(written)) == written
@@ -304,9 +304,7 @@ elsewhere.__module__ = is_wanted.__module__
         ),
     ],
 )
-def test_what_is_wrong_is_said_where_it_stands(
-    make: Callable[[Any], object], sentence: str
-) -> None:
+def test_mistakes_are_said_where_they_stand(make: Callable[[Any], object], sentence: str) -> None:
     with pytest.raises(HeadraceError) as refused:
         make(Pipeline("clicks").source("clicks.raw"))
     assert str(refused.value) == f'Pipeline("clicks"){sentence}'

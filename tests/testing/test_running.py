@@ -108,7 +108,7 @@ def test_stream_time_comes_back(what: Literal["restart", "rebalance", "crash"]) 
     assert (progress.progress_ms, progress.stream_time_ms) == (60_000, 60_000)
 
 
-def test_what_is_fetched_again_is_turned_away() -> None:
+def test_records_that_are_fetched_again_are_turned_away() -> None:
     result = run(CLICKS, f"{TABLE}(duplicate 3)\n")
     assert result.counts["turned away"] == 3
     assert result.counts["taken"] == 7
@@ -183,13 +183,13 @@ def test_a_partition_that_is_idle_is_not_waited_for() -> None:
 
 
 @given(streams(partitions=2))
-def test_what_leaves_depends_on_no_cut_and_no_crash(records: list[Record]) -> None:
+def test_the_output_depends_on_no_cut_and_no_crash(records: list[Record]) -> None:
     for pipeline in (CLICKS, BY_ID.to("ids.cleaned"), ORDERED_BY_ID):
         check_any_cut(pipeline, records, partitions=2, seeds=range(3))
 
 
 @given(streams())
-def test_nothing_is_lost(records: list[Record]) -> None:
+def test_no_record_is_lost(records: list[Record]) -> None:
     sessions = (
         Pipeline("sessions")
         .source("raw")

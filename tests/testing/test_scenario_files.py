@@ -82,7 +82,7 @@ def of_pytest(folder: Path, *words: str) -> tuple[int, str]:
     return called(folder, sys.executable, "-m", "pytest", *strict, *words)
 
 
-def test_what_is_true_passes(
+def test_a_true_scenario_passes(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert of_headrace(folder, monkeypatch, capsys) == (
@@ -94,7 +94,7 @@ def test_what_is_true_passes(
     assert "a.scenario.md::In order, line 6 PASSED" in said
 
 
-def test_what_is_not_true_is_shown_with_its_reason(
+def test_a_false_scenario_is_shown_with_its_reason(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "c.scenario.md").write_text(TRUE + FALSE)

@@ -243,7 +243,7 @@ class Payment(BaseModel):
         (hr.table("p", Payment), "`at` of `p` is a MAP<STRING,BIGINT>, which only Spark handles"),
     ],
 )
-def test_what_only_spark_evaluates_is_named(query: Query, said: str) -> None:
+def test_expressions_that_only_spark_evaluates_are_named(query: Query, said: str) -> None:
     with pytest.raises(SparkNeeded) as refused:
         run(query, [])
     assert said in str(refused.value)
@@ -260,7 +260,7 @@ def test_what_only_spark_evaluates_is_named(query: Query, said: str) -> None:
         (BOUGHT.join(BOUGHT.select("cents AS c")), [], JobInvalid, "input of a query twice"),
     ],
 )
-def test_what_cannot_be_run_is_a_sentence(
+def test_a_query_that_cannot_be_run_is_a_sentence(
     query: Query, records: str, error: type[HeadraceError], said: str
 ) -> None:
     with pytest.raises(error) as refused:

@@ -54,7 +54,7 @@ def test_a_query_is_named_by_its_file(
     assert (code, "2 passed" in said) == (0, True), said
 
 
-def test_what_is_not_true_or_is_sparks_alone_is_a_sentence(
+def test_a_false_scenario_and_one_for_spark_alone_are_a_sentence(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "sums.yaml").write_text(YAML.replace("sum(cents)", "max(soundex(customer))"))

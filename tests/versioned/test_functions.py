@@ -21,7 +21,7 @@ def divide(value: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("function", "raised"), [(leave, SystemExit), (divide, ZeroDivisionError)])
-def test_what_it_raises_is_the_failure_of_its_step(
+def test_a_functions_error_is_the_failure_of_its_step(
     function: Callable[[bytes], bytes], raised: type[BaseException]
 ) -> None:
     with pytest.raises(StepFailed, match="the step `price`") as failed:

@@ -169,7 +169,7 @@ def test_a_plain_store_goes_by_arrival() -> None:
     assert store.values_as_of([record(b"k", None, 0), record(None, None, 0)]) == [b"v1", None]
 
 
-def test_what_a_shorter_retention_forgot_is_not_known_again() -> None:
+def test_versions_that_a_shorter_retention_forgot_are_not_known_again() -> None:
     rows = MemoryRows()
     state, store = store_over(rows, retention_ms=10)
     for time_ms in (1, 5, 30):

@@ -55,19 +55,19 @@ every_kind = pytest.mark.parametrize("kind", CONTENT)
 
 
 @every_kind
-def test_what_format_1_wrote_is_read(kind: str) -> None:
+def test_rows_of_format_1_are_read(kind: str) -> None:
     _, decode, content = CONTENT[kind]
     assert decode((GOLDEN / f"1-{kind}.bin").read_bytes()) == content
 
 
 @every_kind
-def test_what_is_written_today_is_format_1(kind: str) -> None:
+def test_rows_are_written_in_format_1(kind: str) -> None:
     encode, _, content = CONTENT[kind]
     assert encode(content) == (GOLDEN / f"1-{kind}.bin").read_bytes()
 
 
 @every_kind
-def test_nothing_is_a_row_too(kind: str) -> None:
+def test_an_empty_row_is_read_back(kind: str) -> None:
     encode, decode, content = CONTENT[kind]
     assert decode(encode(type(content)())) == type(content)()
 

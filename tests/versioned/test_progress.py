@@ -84,7 +84,7 @@ def test_records_that_were_deleted_are_not_waited_for() -> None:
     assert Task(begins={place: 5}).batch({}, [(place, 10, 4)]) == 10
 
 
-def test_nothing_counts_before_all_places_have_told() -> None:
+def test_no_progress_counts_before_all_places_have_told() -> None:
     one, other = PLACES
     task = Task(one, other)
     assert task.batch({one: 4}, [(one, 10, 4)]) is None
@@ -206,7 +206,7 @@ pieces = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=12)
 
 
 @given(transactions, pieces)
-def test_what_counts_was_read_and_what_was_read_counts(
+def test_progress_counts_if_and_once_its_records_were_read(
     committed: list[tuple[int, int]], read_in_turn: list[tuple[int, int]]
 ) -> None:
     """A reader sees records and rows of a partition in any proportion."""

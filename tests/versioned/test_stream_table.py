@@ -241,7 +241,7 @@ def test_grace_hears_of_the_store_that_is_looked_up() -> None:
     StreamTableJoin(state, "join", mapped, **options)
 
 
-def test_what_no_version_can_correct_any_more_is_forgotten() -> None:
+def test_records_that_no_version_can_correct_any_more_are_forgotten() -> None:
     rows = MemoryRows()
     for at_ms in range(0, 20_000, 500):
         state, join = join_over(rows, corrects=True)
@@ -284,7 +284,7 @@ LATE_LOOKS = [
 ]
 
 
-def test_who_is_older_than_what_is_remembered_meets_nothing_and_is_counted() -> None:
+def test_a_record_older_than_the_history_meets_nothing_and_is_counted() -> None:
     state, join = join_over(MemoryRows())
     matches = join.process([*OLD, *LATE_LOOKS])
     met = dict(zip(values(matches), matches.table_values.to_pylist(), strict=True))

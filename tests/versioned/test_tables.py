@@ -90,7 +90,7 @@ def all_kinds(state: TaskState) -> dict[str, Table]:
     }
 
 
-def test_what_stays_versioned(state: TaskState) -> None:
+def test_some_steps_stay_versioned(state: TaskState) -> None:
     retention_ms = {name: table.retention_ms for name, table in all_kinds(state).items()}
     versioned = {"source": 100, "filtered": 100, "mapped": 100, "kept": 7, "again": 9}
     assert {name: each for name, each in retention_ms.items() if each is not None} == versioned
@@ -218,7 +218,7 @@ def test_reduce_takes_the_first_value_as_it_is(state: TaskState) -> None:
 
 
 @pytest.mark.parametrize("join", ["inner", "left"])
-def test_who_points_elsewhere_is_asked_no_more(
+def test_a_row_that_points_elsewhere_is_asked_no_more(
     state: TaskState, join: Literal["inner", "left"]
 ) -> None:
     left = Source(state, "left", FIRST, Plain())

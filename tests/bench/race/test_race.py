@@ -38,7 +38,7 @@ COMMIT_INTERVAL_MS = 100
 
 
 @pytest.mark.long("users", why="it runs a small race")
-def test_what_headrace_and_the_floor_write_is_what_the_oracles_say(
+def test_headrace_and_the_floor_write_what_the_oracles_say(
     kafka: SharedKafka, tmp_path: Path
 ) -> None:
     written = asyncio.run(_race(kafka.bootstrap_servers, tmp_path))
@@ -114,7 +114,7 @@ def test_another_order_is_a_disagreement_where_order_is_promised() -> None:
         check_same("turned", turned, whole, ordered=True)
 
 
-def test_who_is_stopped_early_must_have_begun_as_the_others_did() -> None:
+def test_a_contestant_that_is_stopped_early_must_have_begun_as_the_others_did() -> None:
     whole = _outcome((0, b"a"), (0, b"b"), (1, b"c"))
     check_beginning("slow", _outcome((0, b"a")), whole)
     with pytest.raises(Disagreement):

@@ -33,7 +33,7 @@ def _taken_and_decided(run: Drawn) -> tuple[list[Record], list[Record]]:
 
 
 @pytest.mark.parametrize("run", _one_of_each_shape(), ids=lambda run: f"{run.shape} {run.seed}")
-def test_nothing_is_wrong_with_what_operators_decide(run: Drawn) -> None:
+def test_the_judge_agrees_with_what_operators_decide(run: Drawn) -> None:
     taken, decided = _taken_and_decided(run)
     operator = run.case.spec.operators[0].name
     assert operator is not None

@@ -125,7 +125,7 @@ def test_a_late_request_arrives_before_another_of_the_next() -> None:
 
 
 @pytest.mark.parametrize("weather", ["mute", "deaf"])
-def test_what_goes_one_way_alone_goes_on_when_that_is_over(
+def test_a_connection_that_went_one_way_goes_on_when_that_is_over(
     weather: Literal["mute", "deaf"],
 ) -> None:
     with between() as (net, door, server):
