@@ -25,6 +25,11 @@ SECTIONS = {
     "pythons": Section(
         "lint, types and what needs no Spark, on every Python here", 90, ("make", "test-pythons")
     ),
+    "whole": Section(
+        "both of README's commands in an empty folder, on the oldest and newest Python here",
+        90,
+        (sys.executable, "-m", "tests.machines", "whole"),
+    ),
     "farm": Section(
         "200 strikes at sidecars, brokers, network and state, drawn anew",
         90,
