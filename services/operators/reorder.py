@@ -125,6 +125,13 @@ class Reorder:
         return self._policy.idle_ms is not None and self._held.count > 0
 
     @property
+    def left_through_ms(self) -> int | None:
+        """No record has left that is later; None if nothing says so."""
+        if self._held.count == 0 or self._policy.buffer.when_full == "emit-early":
+            return None
+        return self._time_ms - self._policy.grace_ms
+
+    @property
     def held_from_ms(self) -> int | None:
         """No held record is earlier; None where none is held."""
         return self._held.next_ms if self._held.count else None
