@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import urllib.request
+
 import pytest
 
 from headrace.contracts.progress import Progress
@@ -54,20 +56,31 @@ def test_behind_a_repartition_a_place_is_idle_when_all_its_sources_are(
     pipeline.wait_until(lambda: all(is_idle(pipeline, at) for at in range(3)), "word of all places")
 
 
+def behind_s(port: int) -> float | None:
+    """How far a sidecar with one partition says that it is behind the clock."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    name = "headrace_progress_behind_seconds{"
+    return next((float(line.split()[-1]) for line in lines if line.startswith(name)), None)
+
+
 def test_who_holds_records_is_idle_as_well_and_says_no_more_than_left(
-    make_pipeline: MakePipeline,
+    make_pipeline: MakePipeline, free_port: int
 ) -> None:
     holding = make_pipeline("reorder: {grace: 1s}", source="idle: 1s")
     holding.produce([record(b"a", b"1", 1_000), record(b"b", b"2", 5_000)])
-    holding.start()
+    holding.start(http_port=str(free_port))
     holding.wait_for_cleaned(1)
     holding.wait_until(lambda: is_idle(holding, 0), "word of the partition that holds")
+    holding.wait_until(lambda: behind_s(free_port) is None, "that nobody is behind the clock")
     said = of_partition(holding, 0)[-1]
     assert (said.progress_ms, said.stream_time_ms, said.cleaned_offset) == (4_000, 4_000, 0)
     holding.produce([record(b"c", b"3", 9_000)])
     # It held the record all the time, and lets it go when stream time has passed it.
     assert [one.value for one in holding.wait_for_cleaned(2)] == [b"1", b"2"]
     holding.wait_until(lambda: not is_idle(holding, 0), "word that it is awake")
+    # Records of 1970 come late, but before the partition is idle once more.
+    holding.wait_until(lambda: (behind_s(free_port) or 0) > 1e9, "that it is behind the clock")
 
 
 def test_what_silence_lets_go_leaves_before_its_partition_is_idle(
