@@ -37,7 +37,7 @@ class Progress(NamedTuple):
     progress_ms: int
     """The lowest timestamp that a later record on time can still have."""
     stream_time_ms: int
-    """The highest timestamp that came in."""
+    """The highest timestamp that came in; in a row that is idle, of what left a reorder."""
     source_topic: str
     source_offset: int
     """The offset, in the source's partition, of the first record that this does not cover."""
@@ -49,7 +49,8 @@ class Progress(NamedTuple):
     is_idle: bool = False
     """The source's partition is read to its end and silent, so no reader must wait for this one.
 
-    Such a row repeats the last commit. If there never was a record, both times are -1. It holds
+    Such a row repeats the last commit, but for the stream time: a reorder may hold records, and
+    readers must not go as far as those. If there never was a record, both times are -1. It holds
     until the next row of the partition. A row that is not idle does not have the field.
     """
 

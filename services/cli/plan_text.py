@@ -130,6 +130,9 @@ def _explain_reorder(policy: ReorderPolicy, spec: PipelineSpec) -> Iterator[Line
         idle = duration(policy.idle_ms)
         meaning = f"after {idle} of silence at the partition's end all that waits leaves"
         yield Line(f"idle: {idle}", meaning)
+    elif policy.grace_ms > 0 and spec.source.max_delay_ms is None:
+        wait = "also wait" if spec.source.idle_ms is None else "do not wait"
+        yield Line("no idle", f"a quiet partition's last records stay; its readers {wait} for them")
     yield from _explain_buffer(policy.buffer)
     if policy.grace_ms > 0:
         yield Line("keeps", f"every record of the last {grace} of event time")

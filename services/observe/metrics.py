@@ -15,19 +15,19 @@ from itertools import accumulate
 from prometheus_client import ProcessCollector, generate_latest
 
 from headrace.services.observe.histogram import HistogramSnapshot
-from headrace.services.observe.names import (
+from headrace.services.observe.names.metric import (
     HISTOGRAM_LABELS,
-    HISTOGRAMS,
-    OPERATOR,
     OPERATOR_LABELS,
     PIPELINE,
-    TASK,
     TASK_LABELS,
-    WORKER,
     HistogramMetric,
     Metric,
     Of,
 )
+from headrace.services.observe.names.of_hop import HISTOGRAMS
+from headrace.services.observe.names.of_operator import OPERATOR
+from headrace.services.observe.names.of_task import TASK
+from headrace.services.observe.names.of_worker import WORKER
 from headrace.services.observe.readings import Number
 from headrace.services.observe.snapshot import OperatorSnapshot, TaskSnapshot, WorkerSnapshot
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from headrace.services.observe.names import (
+from headrace.services.observe.names.metric import (
     HISTOGRAM_LABELS,
-    HISTOGRAMS,
-    OPERATOR,
     OPERATOR_LABELS,
     PIPELINE,
-    TASK,
     TASK_LABELS,
-    WORKER,
 )
+from headrace.services.observe.names.of_hop import HISTOGRAMS
+from headrace.services.observe.names.of_operator import OPERATOR
+from headrace.services.observe.names.of_task import TASK
+from headrace.services.observe.names.of_worker import WORKER
 
 _HEAD = """\
 # Metrics
 
 Every metric that a worker shows at `/metrics`, in Prometheus' text format. This page is written by
-`make metrics`, from the table in `services/observe/names.py`.
+`make metrics`, from the table in `services/observe/names/`.
 
 - Labels are bounded by the pipeline and its partitions. No key or value of a record is ever one.
 - Times are in seconds, sizes in bytes; the unit stands in the name.

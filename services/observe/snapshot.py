@@ -117,6 +117,8 @@ class TaskSnapshot:
     """Changelog offsets that are still to be restored; None while nobody knows."""
     awaits_schema: bool = False
     """Whether it stands still until a schema registry answers."""
+    behind_ms: int | None = None
+    """How far progress is behind the clock; None before any, and where the source is idle."""
     waits_for: int | None = None
     """The source partition that it waits for, being ahead of it by more than `max-skew`."""
     skew_ms: int | None = None

@@ -249,6 +249,13 @@ class Chain:
         self.operators[span] = stage.operators
         return step
 
+    def lets_go(self, *, by_clock: bool) -> bool:
+        """Return whether held records will leave in a silence: by a clock, or by `idle`."""
+        if by_clock:
+            return any(operator.counts.held for operator in self.operators)
+        reorders = (operator for operator in self.operators if isinstance(operator, Reorder))
+        return any(operator.releases_when_idle for operator in reorders)
+
     def release_idle(self, *, carefully: bool = False) -> Step | None:
         """Release records that wait for others from a silent source; None if none wait.
 

@@ -139,10 +139,13 @@ class Held(Generic[Item]):
         if slot > self._ready_slot and max(times_ms) // self._slot_ms == slot:
             self._slot(slot).extend(entries)
             return
+        slots, slot_ms, ready_slot = self._slots, self._slot_ms, self._ready_slot
         for entry, time_ms in zip(entries, times_ms, strict=True):
-            slot = time_ms // self._slot_ms
-            if slot <= self._ready_slot:
+            slot = time_ms // slot_ms
+            if slot <= ready_slot:
                 insort(self._ready, entry, self._position)
+            elif slot in slots:
+                slots[slot].append(entry)
             else:
                 self._slot(slot).append(entry)
 

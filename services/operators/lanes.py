@@ -236,9 +236,13 @@ class Lanes:
         place = bisect_left(self._step_causes, cause)
         return Bound(*self._steps[place - 1]) if place else self._bound_before
 
-    def steps(self) -> Iterator[tuple[int, tuple[int, int]]]:
-        """Iterate over the causes at which the bound moved, and the new bounds."""
-        return zip(self._step_causes, self._steps, strict=True)
+    def steps_behind(
+        self, bound: tuple[int, int], until: int | None
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the causes at which it moved behind a bound, up to a cause; and the new bounds."""
+        start = bisect_right(self._steps, bound)
+        end = len(self._steps) if until is None else bisect_right(self._step_causes, until)
+        return self._step_causes[start:end], self._steps[start:end]
 
     def save(self) -> None:
         """Put the times and states that lanes have sent since the last save."""

@@ -23,9 +23,11 @@ State
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from struct import Struct
+from typing import Any
 
 from headrace.contracts.decision import Reason, Verdict
 from headrace.contracts.origin import Origin
@@ -34,6 +36,7 @@ from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.services.operators.held import Entry
 from headrace.services.operators.lanes import NOTHING, PARTITION_MAX, Bound, Lanes
 from headrace.services.operators.operator import NO_CAUSE, Batch, Step, View
+from headrace.services.operators.readable import only
 from headrace.services.operators.reorder import PlacePackers, Reorder
 from headrace.services.operators.reorder import key_in as reordered_key_in
 from headrace.services.operators.reorder import times_in as reordered_times_in
@@ -46,6 +49,10 @@ _order = Struct(">BII")
 _ARRIVALS = 1 << 32
 _NO_KEY = b"\x00"
 _cause_of = itemgetter(0)
+_SPAN_AT_LEAST_MS = 1_600
+_pack_biased = Struct(">Q").pack
+_Came = tuple[list[bytes], list[int]]
+"""The places of records that came with a batch, and their causes."""
 _Leaving = tuple[int, int | None, Record]
 """A record on its way out: its cause, its turn (None if it came behind it), and itself."""
 
@@ -96,6 +103,11 @@ class Merge(Reorder):
     def _goes_by_turn(self) -> bool:
         """Whether a late record leaves another way than one on time."""
         return self._explain or self._policy.late != "forward"
+
+    @property
+    def _span_ms(self) -> int:
+        # Other source partitions may be behind by much more than the grace.
+        return max(self._policy.grace_ms, _SPAN_AT_LEAST_MS)
 
     @property
     def _keeps_state(self) -> bool:
@@ -164,80 +176,136 @@ class Merge(Reorder):
                 if step.failure is not None:
                     return
         if not batch.is_part:
-            self._let_go(step, [], {}, None)
+            self._let_go(step, [], ([], []), None)
 
     def _enter(
         self, step: Step, records: list[Record], causes: list[int], origins: list[Origin]
-    ) -> tuple[list[_Leaving], dict[bytes, int]]:
+    ) -> tuple[list[_Leaving], _Came]:
         """Hold records at their places; return those that leave now, and when the others came."""
-        grace_ms, gone, reached = self._policy.grace_ms, self._gone, self._reached
-        drops_late, behind = self._policy.late == "drop", self._lanes.behind
-        space, packers, arrivals = self._space, self._packers, self._arrivals
-        entries: list[Entry[Record]] = []
-        times_ms: list[int] = []
-        came: dict[bytes, int] = {}
-        leaving: list[_Leaving] = []
-        for record, cause, (partition, _, time_ms) in zip(records, causes, origins, strict=True):
-            turn_ms = record[2]
-            if turn_ms < time_ms - grace_ms:
-                turn_ms = time_ms - grace_ms
-                if drops_late:
-                    self._put_aside(step, record, cause, time_ms)
-                    continue
-            key = record[0]
-            has_key, written = (0, b"") if key is None else (1, key)
-            place = packers[len(written)](
-                space, turn_ms + TIME_BIAS, 2, partition + 1, arrivals, has_key, written
+        grace_ms = self._policy.grace_ms
+        turns_ms = [
+            time_ms if (time_ms := record[2]) >= (late_ms := origin[2] - grace_ms) else late_ms
+            for record, origin in zip(records, origins, strict=True)
+        ]
+        if self._policy.late == "drop":
+            records, causes, origins, turns_ms = self._on_time(
+                step, records, causes, origins, turns_ms
             )
-            if place < reached or (behind and cause in behind and place < self._reached_at(cause)):
-                leaving.append((cause, None, record))
-            elif place < gone:
-                leaving.append((cause, turn_ms, record))
-            else:
-                arrivals = (arrivals + 1) % _ARRIVALS
-                entries.append((place, record))
-                times_ms.append(turn_ms)
-                came[place] = cause
-        self._arrivals = arrivals
-        if entries:
-            self.latest_ms = max(self.latest_ms, *times_ms)
-            self._held.add_many(entries, times_ms)
-            held = [record for _, record in entries]
-            self._weigh(held, 1)
+        places = self._places_of(records, origins, turns_ms)
+        leaving: list[_Leaving] = []
+        behind = self._lanes.behind
+        if places and (behind or min(places) < max(self._gone, self._reached)):
+            leaving, is_held = self._passing(places, records, causes, turns_ms)
+            places, records, causes, turns_ms = only(is_held, (places, records, causes, turns_ms))
+        if places:
+            self.latest_ms = max(self.latest_ms, *turns_ms)
+            self._held.add_many(list(zip(places, records, strict=True)), turns_ms)
+            self._weigh(records, 1)
             if self._explain:
-                self._decide(step, held, Verdict.HELD, Reason.WITHIN_GRACE, causes[0])
-        return leaving, came
+                self._decide(step, records, Verdict.HELD, Reason.WITHIN_GRACE, causes[0])
+        return leaving, (places, causes)
+
+    def _on_time(
+        self,
+        step: Step,
+        records: list[Record],
+        causes: list[int],
+        origins: list[Origin],
+        turns_ms: list[int],
+    ) -> Iterator[list[Any]]:
+        """Drop records that are late; return the others, their causes, origins and turns."""
+        is_on_time = [
+            record[2] >= turn_ms for record, turn_ms in zip(records, turns_ms, strict=True)
+        ]
+        for at in (at for at, is_so in enumerate(is_on_time) if not is_so):
+            self._put_aside(step, records[at], causes[at], origins[at][2])
+        return only(is_on_time, (records, causes, origins, turns_ms))
+
+    def _places_of(
+        self, records: list[Record], origins: list[Origin], turns_ms: list[int]
+    ) -> list[bytes]:
+        """Return the place of each record; those that leave at once have a number, too."""
+        space, packers, bias = self._space, self._packers, TIME_BIAS
+        first, end = self._arrivals, self._arrivals + len(records)
+        self._arrivals = end % _ARRIVALS
+        numbers: Iterable[int] = range(first, end)
+        if end > _ARRIVALS:
+            numbers = (number % _ARRIVALS for number in numbers)
+        return [
+            packers[len(key)](space, turn_ms + bias, 2, origin[0] + 1, number, 1, key)
+            if (key := record[0]) is not None
+            else packers[0](space, turn_ms + bias, 2, origin[0] + 1, number, 0, b"")
+            for record, origin, turn_ms, number in zip(
+                records, origins, turns_ms, numbers, strict=True
+            )
+        ]
+
+    def _passing(
+        self,
+        places: list[bytes],
+        records: list[Record],
+        causes: list[int],
+        turns_ms: list[int],
+    ) -> tuple[list[_Leaving], list[bool]]:
+        """Return the records that leave now, and of each whether it is held."""
+        gone, reached, behind = self._gone, self._reached, self._lanes.behind
+        leaving: list[_Leaving] = []
+        is_held = [False] * len(places)
+        for at, (place, cause) in enumerate(zip(places, causes, strict=True)):
+            if place < reached or (behind and cause in behind and place < self._reached_at(cause)):
+                leaving.append((cause, None, records[at]))
+            elif place < gone:
+                leaving.append((cause, turns_ms[at], records[at]))
+            else:
+                is_held[at] = True
+        return leaving, is_held
 
     def _reached_at(self, cause: int) -> bytes:
         return self._place_of(self._lanes.bound_before(cause))
 
-    def _let_go(
-        self, step: Step, leaving: list[_Leaving], came: Mapping[bytes, int], until: int | None
-    ) -> None:
+    def _let_go(self, step: Step, leaving: list[_Leaving], came: _Came, until: int | None) -> None:
         """Release all records whose turn it is by a cause, or by the end of the batch."""
-        space, grace_ms, tails = self._space, self._policy.grace_ms, _TAILS
-        moved = [
-            (cause, space + pack_time(bound[0] - grace_ms) + tails[bound[1]])
-            for cause, bound in self._lanes.steps()
-            if bound > self._bound and (until is None or cause <= until)
-        ]
-        if moved:
-            time_at, goes_by_turn = len(space), self._goes_by_turn
+        moved_by, bounds = self._lanes.steps_behind(self._bound, until)
+        released: list[Entry[Record]] = []
+        causes: list[int] = []
+        if moved_by:
             self._move_to(self._lanes.bound if until is None else self._lanes.bound_at(until))
-            steps = iter(moved)
-            cause, gone = next(steps)
             released = self._held.release_before(self._gone)
-            for place, record in released:
-                while place >= gone:
-                    cause, gone = next(steps)
-                came_at = came.get(place, cause)
-                turn_ms = unpack_time(place, time_at) if goes_by_turn else None
-                leaving.append((max(cause, came_at), turn_ms, record))
-            self._weigh([record for _, record in released], -1)
+            causes = self._causes_of(released, moved_by, bounds)
+            if released and came[0] and min(came[0]) < self._gone:
+                came_at = dict(zip(*came, strict=True))
+                causes = [
+                    max(cause, came_at.get(place, cause))
+                    for (place, _), cause in zip(released, causes, strict=True)
+                ]
         if self._held.count == 0:
             self._arrivals = 0
+        records = [record for _, record in released]
+        self._weigh(records, -1)
+        if not leaving and not self._goes_by_turn:
+            # They stand in the order of their causes, and nobody asks for their turns.
+            self._forward(step, records, causes)
+            return
+        time_at = len(self._space)
+        turns_ms = [unpack_time(place, time_at) for place, _ in released]
+        leaving += zip(causes, turns_ms, records, strict=True)
         leaving.sort(key=_cause_of)
         self._leave(step, leaving)
+
+    def _causes_of(
+        self, released: list[Entry[Record]], moved_by: list[int], bounds: list[tuple[int, int]]
+    ) -> list[int]:
+        """Return, for each released record, the first cause by which its turn has come."""
+        space, bias, tails = self._space, TIME_BIAS - self._policy.grace_ms, _TAILS
+        gone_at = [space + _pack_biased(time_ms + bias) + tails[lane] for time_ms, lane in bounds]
+        step, gone, cause = 0, gone_at[0], moved_by[0]
+        causes: list[int] = []
+        for place, _ in released:
+            if place >= gone:
+                step = bisect_right(gone_at, place, step)
+                gone, cause = gone_at[step], moved_by[step]
+            causes.append(cause)
+        return causes
 
     def _leave(
         self, step: Step, leaving: list[_Leaving], on_time: Reason = Reason.GRACE_OVER

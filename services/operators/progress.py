@@ -35,6 +35,16 @@ def progress_ms(policies: Sequence[AnyOperator], chain: Chain) -> int:
     return chain.time_ms if reached_ms is None else reached_ms
 
 
+def left_through_ms(chain: Chain) -> int:
+    """Return a time up to which records have left the chain: none that left is later.
+
+    Records that a reorder holds do not count: a reader that has gone no further finds them on time.
+    """
+    reorders = (operator for operator in chain.operators if isinstance(operator, Reorder))
+    said = (operator.left_through_ms for operator in reorders)
+    return min([chain.lateness.time_ms, *(time_ms for time_ms in said if time_ms is not None)])
+
+
 def _behind(policy: AnyOperator, operator: Operator, before_ms: int | None) -> int | None:
     match policy, operator:
         case MergePolicy(), Reorder():

@@ -72,10 +72,15 @@ class Reorder:
         self._spills, self._records_max, self._bytes_max = self._bounds
         self._time_ms, self._weight, self._arrivals = NO_TIME_MS, 0, 0
         self._place_packers = PlacePackers(f"{len(self._space)}sQB", "I")
-        self._held = Held(view, self._space, policy.grace_ms, Codec(encode_records, self._decode))
+        self._held = Held(view, self._space, self._span_ms, Codec(encode_records, self._decode))
         if self._keeps_state and (header := view.get_many([self._header_key])[0]) is not None:
             self._load(*self._load_header(header))
         self.counts = Counts(self._held.count)
+
+    @property
+    def _span_ms(self) -> int:
+        """Return for how long a record is held, about."""
+        return self._policy.grace_ms
 
     @property
     def _keeps_state(self) -> bool:
@@ -123,6 +128,13 @@ class Reorder:
     def releases_when_idle(self) -> bool:
         """Whether silence releases records that are held now."""
         return self._policy.idle_ms is not None and self._held.count > 0
+
+    @property
+    def left_through_ms(self) -> int | None:
+        """No record has left that is later; None if nothing says so."""
+        if self._held.count == 0 or self._policy.buffer.when_full == "emit-early":
+            return None
+        return self._time_ms - self._policy.grace_ms
 
     @property
     def held_from_ms(self) -> int | None:

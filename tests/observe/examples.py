@@ -158,6 +158,7 @@ def busy_worker() -> WorkerSnapshot:
         progress_ms=54_000,
         restored_records=10,
         restore_ms=500,
+        behind_ms=6_500,
         waits_for=5,
         skew_ms=61_500,
     )

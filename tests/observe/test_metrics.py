@@ -19,7 +19,11 @@ from headrace.contracts.policies import DeduplicatePolicy, SuppressPolicy
 from headrace.contracts.record import Record
 from headrace.services.observe.metrics import Metrics
 from headrace.services.observe.metrics_page import page
-from headrace.services.observe.names import HISTOGRAMS, OPERATOR, TASK, WORKER, Metric
+from headrace.services.observe.names.metric import Metric
+from headrace.services.observe.names.of_hop import HISTOGRAMS
+from headrace.services.observe.names.of_operator import OPERATOR
+from headrace.services.observe.names.of_task import TASK
+from headrace.services.observe.names.of_worker import WORKER
 from headrace.services.observe.snapshot import TaskSnapshot
 from headrace.services.operators.chain import Lateness
 from tests.observe.examples import Ran, busy_worker, clicks, page_of, task, worker

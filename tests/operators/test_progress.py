@@ -7,6 +7,7 @@ import pytest
 from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
+    BufferPolicy,
     DeduplicatePolicy,
     FilterPolicy,
     Hopping,
@@ -23,7 +24,7 @@ from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.contracts.topology import with_names, with_windows
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Batch
-from headrace.services.operators.progress import progress_ms
+from headrace.services.operators.progress import left_through_ms, progress_ms
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
 
@@ -31,6 +32,7 @@ REORDER = ReorderPolicy(grace_ms=10, idle_ms=1)
 LIMIT = SuppressPolicy(until="time-limit", limit_ms=20)
 FINAL = SuppressPolicy(until="window-closes")
 DEDUPLICATE = DeduplicatePolicy(interval_ms=1_000)
+EARLY = BufferPolicy(records=1, when_full="emit-early")
 
 
 def count(window: Window | None) -> AggregatePolicy:
@@ -89,11 +91,32 @@ def test_progress_follows_from_what_operators_wait_for(
     assert progress_ms(named, chain) == reached_ms
 
 
+@pytest.mark.parametrize(
+    ("policies", "times_ms", "left_ms"),
+    [
+        ((DEDUPLICATE,), (100, 90), 100),
+        ((LIMIT,), (100,), 100),
+        # A reorder holds records that have not left.
+        ((REORDER,), (100,), 90),
+        ((REORDER, DEDUPLICATE), (100, 150), 140),
+        ((REORDER, ReorderPolicy(grace_ms=30, name="again", store="again")), (100, 150), 70),
+        # A buffer that was full has let go of records before their time.
+        ((ReorderPolicy(grace_ms=10, buffer=EARLY),), (100, 101), 101),
+    ],
+)
+def test_how_far_records_have_left(
+    policies: tuple[AnyOperator, ...], times_ms: tuple[int, ...], left_ms: int
+) -> None:
+    _, chain = chain_of(*policies)
+    feed(chain, *times_ms)
+    assert left_through_ms(chain) == left_ms
+
+
 def test_a_silence_that_lets_go_of_everything_is_progress() -> None:
     named, chain = chain_of(REORDER)
     feed(chain, 95, 100)
     chain.release_idle()
-    assert progress_ms(named, chain) == 100
+    assert (progress_ms(named, chain), left_through_ms(chain)) == (100, 100)
 
 
 def test_before_the_first_record_nothing_is_said() -> None:

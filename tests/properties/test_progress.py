@@ -1,5 +1,7 @@
 """Progress is a promise: below what was said, nothing leaves any more that came on time.
 
+And how far records have left is one as well: none that left is later.
+
 On time is what a reorder still waits for; where none waits, what is in order. A window's result is
 on time if the record that changed it was.
 """
@@ -34,7 +36,7 @@ from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.contracts.topology import with_names, with_windows
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Batch, Step
-from headrace.services.operators.progress import progress_ms
+from headrace.services.operators.progress import left_through_ms, progress_ms
 from headrace.services.operators.reorder import Reorder
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
@@ -102,6 +104,7 @@ class Life:
     time_ms: int = NO_TIME_MS
     on_time: set[bytes] = field(default_factory=set)
     inputs: int = 0
+    latest_left_ms: int | None = None
 
     def __post_init__(self) -> None:
         self.waits_ms = GRACE_MS if isinstance(self.policies[0], ReorderPolicy) else 0
@@ -138,6 +141,7 @@ class Life:
 
     def _check(self, step: Step, records: list[Record]) -> None:
         for record, cause in zip(step.forwarded.records, step.forwarded.causes, strict=True):
+            self.latest_left_ms = max(record.timestamp_ms, self.latest_left_ms or 0)
             source = record.value if record.offset is not None else None
             if source is None and cause >= 0:
                 source = records[cause].value
@@ -148,6 +152,7 @@ class Life:
         self.chain.save()
         self.overlay.commit({})
         self.said_ms = max(self.said_ms, progress_ms(self.policies, self.chain))
+        assert self.latest_left_ms is None or self.latest_left_ms <= left_through_ms(self.chain)
 
 
 def _name(policies: Sequence[AnyOperator]) -> str:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from random import Random
 
 import pytest
 
-from tests.runtime.across import expected_across
+from headrace.contracts.dead_letter import read_dead
+from headrace.contracts.record import Record
+from tests.runtime.across import (
+    ACROSS,
+    SOURCE,
+    WITH_TWINS,
+    Across,
+    asides_of,
+    by_place,
+    expected_across,
+    some_partitions,
+    with_any,
+)
 from tests.runtime.expected import by_partition
-from tests.runtime.payments import DEDUPLICATE, PIPELINES, Case, payments, run
-from tests.runtime.sidecar import Content, MakePipeline, Pipeline, contents
+from tests.runtime.payments import PIPELINES, START_MS, Case, payments, run
+from tests.runtime.sidecar import MakePipeline, Pipeline
 
 PARTITIONS = 8
 
@@ -40,61 +52,64 @@ def test_a_null_key_in_every_record_is_as_good_as_any(make_pipeline: MakePipelin
     assert found.is_right, found
 
 
-ACROSS = {
-    "a reorder behind": (DEDUPLICATE, "reorder: {grace: 30s, late: topic}"),
-    "a reorder before": ("reorder: {grace: 90s}", DEDUPLICATE),
-    "windows behind": (
-        DEDUPLICATE,
-        "aggregate: {function: count, window: {kind: tumbling, size: 5m, grace: 1m}}",
-        "suppress: {until: window-closes}",
-    ),
-}
+SEEDS = 3
+DRAWN = pytest.mark.long("time", why="instances, kills and cuts are drawn, for half a minute each")
 
 
-@pytest.mark.long("time", why="three instances, one of them killed, for half a minute each")
-@pytest.mark.parametrize("name", sorted(ACROSS))
+@pytest.mark.parametrize(
+    ("name", "seed", "kills"),
+    [
+        ("sums behind a reorder", 0, 1),
+        *(
+            pytest.param(name, seed, 2 + seed, marks=DRAWN)
+            for name in sorted(ACROSS)
+            for seed in range(SEEDS)
+        ),
+    ],
+)
 def test_the_output_is_a_function_of_the_source_partitions(
-    make_pipeline: MakePipeline, name: str
+    make_pipeline: MakePipeline, name: str, seed: int, kills: int
 ) -> None:
-    partitions = 4
-    pipeline = make_pipeline(*ACROSS[name], partitions=partitions, source="idle: never")
-    # Which of two twins wins depends on arrival, unless they were put in order before.
-    raw = payments(6_000, partitions, seed=7, twins=name == "a reorder before")
-    half = len(raw) // 2
-    pipeline.produce(raw[:half])
-    for number in range(3):
-        pipeline.start(f"{number}", commit_interval="100ms")
-    pipeline.wait_for_cleaned(20)
-    pipeline.sidecars.pop(0).kill()
-    pipeline.produce(raw[half:])
-    expected = expected_across(
-        pipeline.spec, by_partition(pipeline.clients.consume_all(pipeline.source))
-    )
-    assert_is_as_expected(
-        pipeline, expected_of_all(expected, "cleaned"), expected_of_all(expected, "late")
-    )
+    luck = Random(seed)
+    pipeline = make_pipeline(*ACROSS[name], partitions=4, source=SOURCE)
+    raw = some_partitions(luck, 4, 2_000, twins=name == WITH_TWINS, start_ms=START_MS)
+    lead_by_luck(pipeline, raw, luck, kills)
+    of_source = by_partition(pipeline.clients.consume_all(pipeline.source))
+    expected = expected_across(pipeline.spec, of_source)
+    assert_is_as_expected(pipeline, expected)
 
 
-def expected_of_all(expected: object, which: str) -> dict[int, list[Content]]:
-    """By partition."""
-    assert isinstance(expected, dict)
-    return {number: getattr(place, which) for number, place in expected.items()}
+def lead_by_luck(pipeline: Pipeline, raw: list[Record], luck: Random, kills: int) -> None:
+    """Write records in pieces, while one to four instances run, come, and are killed."""
+    for number in range(luck.randint(1, 4)):
+        pipeline.start(f"{number}", commit_interval=luck.choice(COMMIT_INTERVALS))
+    left = raw
+    for number in range(kills):
+        cut = luck.randrange(len(left))
+        pipeline.produce(left[:cut])
+        left = left[cut:]
+        victim = luck.choice(pipeline.sidecars)
+        victim.wait_for("] running")
+        victim.kill()
+        pipeline.sidecars.remove(victim)
+        pipeline.start(f"later-{number}", commit_interval=luck.choice(COMMIT_INTERVALS))
+    pipeline.produce(left)
 
 
-def assert_is_as_expected(
-    pipeline: Pipeline, cleaned: dict[int, list[Content]], late: dict[int, list[Content]]
-) -> None:
+COMMIT_INTERVALS = ("10ms", "100ms", "1s")
+
+
+def assert_is_as_expected(pipeline: Pipeline, expected: Across) -> None:
     """Record by record, in order."""
-    found = contents(pipeline.wait_for_cleaned(sum(map(len, cleaned.values()))))
-    assert _by_place(found) == {number: of for number, of in cleaned.items() if of}
+    assert any(expected.dead.values()), "nobody is dead, so nothing would be seen"
+    found = pipeline.wait_for_cleaned(sum(map(len, expected.cleaned.values())))
+    assert by_place(found) == with_any(expected.cleaned)
     if pipeline.spec.sends_late():
-        assert _by_place(contents(pipeline.beside("late"))) == {
-            n: of for n, of in late.items() if of
-        }
-
-
-def _by_place(found: list[Content]) -> dict[int, list[Content]]:
-    places: dict[int, list[Content]] = defaultdict(list)
-    for one in found:
-        places[one[4]].append(one)
-    return dict(places)
+        late = sum(map(len, expected.late.values()))
+        pipeline.wait_until(lambda: len(pipeline.beside("late")) >= late, f"{late} late records")
+        assert by_place(pipeline.beside("late")) == with_any(expected.late)
+    dead = sum(map(len, expected.dead.values()))
+    pipeline.wait_until(lambda: len(pipeline.beside("dead")) >= dead, f"{dead} dead letters")
+    letters = ((one.partition, read_dead(one)) for one in pipeline.beside("dead"))
+    by_operator = asides_of((at, letter) for at, letter in letters if letter is not None)
+    assert by_operator == with_any(expected.dead)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import urllib.request
+
 import pytest
 
 from headrace.contracts.progress import Progress
@@ -54,26 +56,60 @@ def test_behind_a_repartition_a_place_is_idle_when_all_its_sources_are(
     pipeline.wait_until(lambda: all(is_idle(pipeline, at) for at in range(3)), "word of all places")
 
 
-def test_a_partition_that_holds_records_on_time_is_not_idle(make_pipeline: MakePipeline) -> None:
-    holding = make_pipeline("reorder: {grace: 1s}", partitions=2, source="idle: 1s")
+def behind_s(port: int) -> float | None:
+    """How far a sidecar with one partition says that it is behind the clock."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    name = "headrace_progress_behind_seconds{"
+    return next((float(line.split()[-1]) for line in lines if line.startswith(name)), None)
+
+
+def test_a_partition_that_holds_records_is_idle_as_well_and_says_no_more_than_left(
+    make_pipeline: MakePipeline, free_port: int
+) -> None:
+    holding = make_pipeline("reorder: {grace: 1s}", source="idle: 1s")
     holding.produce([record(b"a", b"1", 1_000), record(b"b", b"2", 5_000)])
-    holding.start()
+    holding.start(http_port=str(free_port))
     holding.wait_for_cleaned(1)
-    holding.wait_until(lambda: is_idle(holding, 1), "word of the empty partition")
-    holding.produce([record(b"c", b"3", 9_000, partition=1)])
-    # Both hold one now; the second told of it that it is awake again.
-    holding.wait_until(lambda: not is_idle(holding, 1), "word that it is awake")
-    assert [row.progress_ms for row in of_partition(holding, 0)][-1] == 4_000
-    assert not any(row.is_idle for row in of_partition(holding, 0))
+    holding.wait_until(lambda: is_idle(holding, 0), "word of the partition that holds")
+    holding.wait_until(lambda: behind_s(free_port) is None, "that nobody is behind the clock")
+    before = of_partition(holding, 0)
+    said = before[-1]
+    assert (said.progress_ms, said.stream_time_ms, said.cleaned_offset) == (4_000, 4_000, 0)
+    holding.produce([record(b"c", b"3", 9_000)])
+    # It held the record all the time, and lets it go when stream time has passed it.
+    assert [one.value for one in holding.wait_for_cleaned(2)] == [b"1", b"2"]
+    # It may be idle once more by the time that somebody looks.
+    holding.wait_until(
+        lambda: not all(row.is_idle for row in of_partition(holding, 0)[len(before) :]),
+        "word that it was awake",
+    )
 
 
-def test_a_partition_that_must_wait_for_ever_is_told_nothing(make_pipeline: MakePipeline) -> None:
+def test_records_that_silence_lets_go_leave_before_their_partition_is_idle(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline("reorder: {grace: 1h, idle: 3s}", source="idle: 1s")
+    pipeline.produce([record(b"a", b"1", 5_000)])
+    pipeline.start()
+    pipeline.wait_for_cleaned(1)
+    pipeline.wait_until(lambda: is_idle(pipeline, 0), "word of the partition")
+    told = of_partition(pipeline, 0)
+    assert [row.cleaned_offset for row in told if row.is_idle] == [0]
+    assert told[-1].stream_time_ms == 5_000
+
+
+def test_a_partition_that_must_wait_for_ever_is_told_nothing(
+    make_pipeline: MakePipeline, free_port: int
+) -> None:
     pipeline = make_pipeline(BY_ID, "reorder: {grace: 1s}", partitions=2, source="idle: never")
     pipeline.produce([record(b"a", b"1", 1_000), record(b"b", b"2", 5_000)])
-    sidecar = pipeline.start()
+    sidecar = pipeline.start(http_port=str(free_port))
     pipeline.wait_until_done()
     pipeline.produce([record(b"c", b"3", 3_000, partition=1)])
     # The other partition has passed 2 s by then, and only now it is known that nothing is earlier.
     assert [one.value for one in pipeline.wait_for_cleaned(1)] == [b"1"]
     assert not any(row.is_idle for row in pipeline.progress())
+    # Records of 1970.
+    pipeline.wait_until(lambda: (behind_s(free_port) or 0) > 1e9, "that it is behind the clock")
     assert sidecar.stop() == 0

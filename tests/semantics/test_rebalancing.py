@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headrace.services.observe.names import TASK, WORKER
+from headrace.services.observe.names.of_task import TASK
+from headrace.services.observe.names.of_worker import WORKER
 from headrace.services.settings import Settings, variable
 
 PAGE = Path(__file__).parents[2] / "contracts/semantics/rebalancing.md"

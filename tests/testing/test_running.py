@@ -182,6 +182,34 @@ def test_a_partition_that_is_idle_is_not_waited_for() -> None:
     )
 
 
+@pytest.mark.parametrize("what", ["restart", "rebalance", "crash"])
+def test_a_partition_that_holds_records_is_idle_and_says_no_more_than_left(
+    what: Literal["restart", "rebalance", "crash"],
+) -> None:
+    held = Pipeline("held").source("raw").reorder(grace="30s").to("cleaned")
+    rows: list[Input] = [{"time": "1s"}, {"time": "40s"}, Event(what), Event("wait", 10_000)]
+    idle = run(held, rows)
+    assert (idle.counts["held"], idle.progress[0].is_idle) == (1, True)
+    # Readers go on to 10.001 s at most, so the record that is held is on time for them.
+    assert (idle.progress[0].progress_ms, idle.progress[0].stream_time_ms) == (10_000, 10_000)
+    awake = run(held, [*rows, {"time": "50s"}])
+    assert not awake.progress[0].is_idle
+    assert awake.progress[0].stream_time_ms == 50_000
+
+
+def test_records_that_the_clock_lets_go_leave_before_their_partition_is_idle() -> None:
+    rows: list[Input] = [{"time": "1s"}, {"time": "40s"}, Event("wait", 10_000)]
+    patient = Pipeline("patient").source("raw").reorder(grace="30s", idle="20s").to("cleaned")
+    assert not run(patient, rows).progress[0].is_idle
+    done = run(patient, [*rows, Event("wait", 10_000)])
+    assert (done.counts["held"], done.progress[0].is_idle) == (0, True)
+    assert done.progress[0].stream_time_ms == 40_000
+    trusted = Pipeline("trusted").source("raw", max_delay="1s", idle="10s").reorder(grace="30s")
+    assert not run(trusted.to("cleaned"), rows).progress[0].is_idle
+    by_clock = [*rows, Event("clock", 70_000), Event("wait", 10_000)]
+    assert run(trusted.to("cleaned"), by_clock).progress[0].is_idle
+
+
 @given(streams(partitions=2))
 def test_the_output_depends_on_no_cut_and_no_crash(records: list[Record]) -> None:
     for pipeline in (CLICKS, BY_ID.to("ids.cleaned"), ORDERED_BY_ID):

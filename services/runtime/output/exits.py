@@ -44,6 +44,8 @@ class Reached(NamedTuple):
     """The latest timestamp that came in."""
     progress_ms: int
     """The lowest timestamp that a later record on time can still have."""
+    left_ms: int
+    """No record that left the operators is later."""
     cleaned_offset: int | None
     """The offset of the last cleaned record."""
 
@@ -191,14 +193,15 @@ class Exits:
     def _about(self, reached: Reached) -> Iterator[tuple[bytes, bytes | None]]:
         """What readers of the cleaned topic are told."""
         if reached.time_ms != NO_TIME_MS or self.source_state == IDLE:
+            is_idle = self.source_state == IDLE
             progress = Progress(
                 self._partition,
                 reached.progress_ms,
-                reached.time_ms,
+                reached.left_ms if is_idle else reached.time_ms,
                 self._hop.topic,
                 reached.position,
                 reached.cleaned_offset,
-                self.source_state == IDLE,
+                is_idle,
             )
             if milestone_of(progress) > self._milestone:
                 self._milestone = milestone_of(progress)

@@ -8,6 +8,8 @@ from typing import Protocol
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.hops import Hop
+from headrace.contracts.origin import IDLE
+from headrace.contracts.record import NO_TIME_MS
 from headrace.services.intake.timestamps import Timestamps
 from headrace.services.observe.histogram import COMMIT_RECORDS, COMMIT_SECONDS, Histogram
 from headrace.services.observe.snapshot import (
@@ -55,7 +57,9 @@ class Tally:
         self._commit_seconds.take(seconds)
         self._commit_records.take(records)
 
-    def snapshot(self, task: Shown, surveyed: Surveyed, restore_remaining: int) -> TaskSnapshot:
+    def snapshot(
+        self, task: Shown, surveyed: Surveyed, restore_remaining: int, now_ms: int
+    ) -> TaskSnapshot:
         """The task as it is now."""
         until_s = self._restored_at_s or time.monotonic()
         is_restoring = task.state == "restoring"
@@ -89,6 +93,7 @@ class Tally:
             restored_records=self.restored_records,
             restore_ms=round((until_s - self._opened_at_s) * 1000),
             restore_remaining=restore_remaining if is_restoring else 0,
+            behind_ms=_behind_ms(task, now_ms),
             waits_for=task.together.waits_for(),
             skew_ms=task.together.skew_ms(),
         )
@@ -109,6 +114,15 @@ class Shown(Protocol):
     timestamps: Timestamps | None
     source: TopicPartition
     together: Together
+
+
+def _behind_ms(task: Shown, now_ms: int) -> int | None:
+    """A quiet source has nothing that could be ahead of it."""
+    chain = task.chain
+    has_begun = chain is not None and chain.lateness.time_ms != NO_TIME_MS
+    if task.progress_ms is None or not has_begun or task.together.source_state == IDLE:
+        return None
+    return now_ms - task.progress_ms
 
 
 def _decided(task: Shown, surveyed: Surveyed) -> int:

@@ -31,7 +31,7 @@ from headrace.services.observe.logs import logger as logger_of
 from headrace.services.observe.snapshot import TaskState
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Aside, Step
-from headrace.services.operators.progress import progress_ms
+from headrace.services.operators.progress import left_through_ms, progress_ms
 from headrace.services.runtime.changelog.restoring import restore
 from headrace.services.runtime.input.ahead import Ahead, BatchFailedError, StopAtError, blaming
 from headrace.services.runtime.input.inbox import Fetched, GoneError, Inbox
@@ -376,8 +376,9 @@ class Task:
             chain.lateness.time_ms, may_purge=not work.purges.is_waiting(self._changelog)
         )
         now_ms = work.now_ms()
-        reached_ms = progress_ms(self.hop.operators, chain)
-        reached = Reached(self.position, chain.lateness.time_ms, reached_ms, state.cleaned_offset)
+        reached_ms, left_ms = progress_ms(self.hop.operators, chain), left_through_ms(chain)
+        times_ms = chain.lateness.time_ms, reached_ms, left_ms
+        reached = Reached(self.position, *times_ms, state.cleaned_offset)
         try:
             end = await self._exits.finish(state.overlay, reached, now_ms)
         except RecordTooLarge as row:

@@ -285,7 +285,7 @@ class Work:
         changelog = TopicPartition(task.hop.changelog.name, task.partition)
         remaining = self.restorer.remaining(changelog)
         is_awaited = self.registry.is_waited_for(task.source)
-        shown = task.tally.snapshot(task, self.surveyed(task.source), remaining)
+        shown = task.tally.snapshot(task, self.surveyed(task.source), remaining, self.now_ms())
         return replace(shown, awaits_schema=True) if is_awaited else shown
 
     def retire(self, task: Waits) -> None:

@@ -4,9 +4,9 @@ The first hop looks at the clock, and only once the broker, asked behind that ti
 left to read: a partition that is behind is never idle. An empty one is idle at once. Behind a
 repartition nobody looks at the clock: a place is idle when all source partitions say that they are.
 
-A partition whose operators still hold records is not idle for readers of the cleaned topic: those
-records are on time, and would come behind all that the readers let go. `idle` of a reorder lets
-them leave. Behind a repartition the others do not wait for what such a partition holds.
+Operators may hold records for ever, and readers need not wait with them: such a partition is idle
+as well. But if the clock releases those records (`idle` of a reorder, `max-delay`), the partition
+becomes idle behind them, so that they are on time for readers of the cleaned topic.
 
 With `idle: never` readers of the cleaned topic are told nothing. Behind a repartition it is said
 that the partition is at its end: it holds back whatever is held, and is not waited for by those
@@ -31,6 +31,7 @@ class Silence:
         """`was_at_end` says whether the broker, asked behind a time, had nothing left."""
         idle_ms = spec.source.idle_ms
         self._says = AT_END if idle_ms is None else IDLE
+        self._goes_by_clock = spec.source.max_delay_ms is not None
         self._is_last = hop.end is None
         self._is_told = idle_ms is not None or hop.end is not None
         self._idle_s = (IDLE_MS if idle_ms is None else idle_ms) / 1000
@@ -50,8 +51,7 @@ class Silence:
 
     def state(self, chain: Chain) -> int:
         """What to say now, where nothing waits and nothing is open."""
-        holds = any(operator.counts.held for operator in chain.operators)
-        if not self._is_told or (self._is_last and holds):
+        if not self._is_told or (self._is_last and chain.lets_go(by_clock=self._goes_by_clock)):
             return AWAKE
         until_s = self._since_s
         if chain.lanes is None:

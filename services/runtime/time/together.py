@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.contracts.hops import Hop
+from headrace.contracts.origin import AWAKE
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.services.operators.chain import Chain
 from headrace.services.runtime.time.skew import Skew
@@ -19,9 +20,12 @@ class Together:
         self._partition = partition
         self._says = hop.is_first and hop.end is not None
         self._hears = not hop.is_first
+        self.source_state = AWAKE
+        """What is said of the source: AWAKE, IDLE or AT_END."""
 
     def moved(self, chain: Chain, state: int) -> None:
         """The chain is further, or says something else of its source."""
+        self.source_state = state
         if self._says:
             self._skew.is_at(self._partition, chain.time_ms, state)
         elif chain.lanes is not None:

@@ -69,7 +69,7 @@ def check_any_cut(
     partitions: int | None = None,
     seeds: Iterable[int] = range(10),
 ) -> Result | QueryResult:
-    """Check that each partition's results do not depend on cuts, commits and crashes.
+    """Check that each partition's results do not depend on cuts, commits, crashes and takeovers.
 
     This does not hold for `deduplicate: {by: id}` without a `reorder` before it: there the twin
     that is read first wins. Then this checks only conservation.
@@ -94,6 +94,7 @@ def check_any_cut(
         if not _goes_by_order_of_reading(spec):
             assert _seen(other.cleaned) == _seen(first.cleaned), f"seed {seed}: others are cleaned"
             assert _seen(other.late) == _seen(first.late), f"seed {seed}: others are late"
+            assert _dead(other) == _dead(first), f"seed {seed}: others are dead"
     return first
 
 
@@ -106,6 +107,15 @@ def _goes_by_order_of_reading(spec: PipelineSpec) -> bool:
             if isinstance(policy, DeduplicatePolicy):
                 return True
     return False
+
+
+def _dead(result: Result) -> dict[str, dict[int, list[str]]]:
+    """Return each operator's dead records; those of two operators are in no order."""
+    operators = {letter.operator for letter in result.dead}
+    return {
+        operator: _seen([one.record for one in result.dead if one.operator == operator])
+        for operator in operators
+    }
 
 
 def _seen(records: Sequence[Record]) -> dict[int, list[str]]:

@@ -22,7 +22,7 @@ from headrace.services.intake.timestamps import Timestamps
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.lanes import Lanes
 from headrace.services.operators.operator import Aside, Batch, Step
-from headrace.services.operators.progress import progress_ms
+from headrace.services.operators.progress import left_through_ms, progress_ms
 from headrace.services.state.changelog import (
     ABOUT,
     CHANGELOG,
@@ -199,7 +199,8 @@ class Place:
     def falls_silent(self) -> None:
         """Note that the source is idle or at its end, if it has been silent for long enough."""
         idle_ms, is_last = self._world.spec.source.idle_ms, self.hop.end is None
-        if (idle_ms is None and is_last) or (is_last and self.held):
+        by_clock = self._world.spec.source.max_delay_ms is not None
+        if is_last and (idle_ms is None or self.chain.lets_go(by_clock=by_clock)):
             return
         lanes = self.chain.lanes
         if lanes is None:
@@ -227,6 +228,7 @@ class Place:
         if time_ms == NO_TIME_MS and not is_idle:
             return None
         reached_ms = progress_ms(self.hop.operators, self.chain)
+        time_ms = left_through_ms(self.chain) if is_idle else time_ms
         topic, position = self.hop.topic, self.position
         return Progress(
             self.partition, reached_ms, time_ms, topic, position, cleaned_offset, is_idle

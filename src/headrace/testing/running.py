@@ -86,7 +86,8 @@ def run(
 
     `records` is a table, or records in Python with events between. `partitions` is how many each
     topic has; by default, as many as the records name. With a `seed` the run reads the partitions
-    in a random order, in batches, with commits and crashes; the results must be the same.
+    in a random order, in batches, with commits, crashes and other instances that take over; the
+    results must be the same.
     """
     if isinstance(pipeline, Query):
         rows = rows_of(records, topics_of(pipeline))
@@ -231,7 +232,7 @@ def _lead(
 
 
 def _lead_by_luck(simulation: Simulation, waiting: list[Entry], luck: Random | None) -> None:
-    """Take the waiting records in pieces of a partition, with commits and crashes between."""
+    """Take the waiting records in pieces of a partition; it commits, crashes and moves between."""
     if luck is None:
         simulation.take(waiting)
         return
@@ -245,11 +246,13 @@ def _lead_by_luck(simulation: Simulation, waiting: list[Entry], luck: Random | N
         left[partition] = left[partition][size:]
         if not left[partition]:
             del left[partition]
-        then = luck.choice(("go on", "go on", "commit", "crash"))
+        then = luck.choice(("go on", "go on", "commit", "crash", "rebalance"))
         if then == "commit":
             simulation.commit()
         elif then == "crash":
             simulation.crash()
+        elif then == "rebalance":
+            simulation.happen(Event("rebalance"), waiting[-1].row)
 
 
 def _result(

@@ -1,0 +1,73 @@
+"""How far a partition is behind the clock, and when that says nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from aiokafka.structs import TopicPartition
+
+from headrace.contracts.hops import Hop
+from headrace.contracts.origin import AT_END, AWAKE, IDLE
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.services.intake.timestamps import Timestamps
+from headrace.services.observe.snapshot import TaskState
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.operator import Batch
+from headrace.services.runtime.input.inbox import Inbox
+from headrace.services.runtime.input.survey import UNSEEN
+from headrace.services.runtime.task.tally import Tally
+from headrace.services.runtime.time.skew import Skew
+from headrace.services.runtime.time.together import Together
+from headrace.services.state.memory import MemoryStore
+from headrace.services.state.overlay import Overlay
+from tests.runtime.sidecar import record
+
+(HOP,) = PipelineSpec.model_validate(
+    {
+        "pipeline": "clicks",
+        "source": {"topic": "raw"},
+        "operators": [{"reorder": {"grace": "2s"}}],
+        "sink": {"topic": "cleaned"},
+    }
+).hops()
+
+
+def chain_of(hop: Hop) -> Chain:
+    return Chain(hop.operators, Overlay(MemoryStore(), "clicks").view)
+
+
+@dataclass
+class Running:
+    """A task that has committed up to 8 s."""
+
+    hop: Hop = HOP
+    partition: int = 0
+    state: TaskState = "running"
+    position: int = 1
+    committed: int | None = 1
+    inbox: Inbox = field(default_factory=Inbox)
+    uncommitted_records: int = 0
+    progress_ms: int | None = 8_000
+    chain: Chain | None = field(default_factory=lambda: chain_of(HOP))
+    timestamps: Timestamps | None = None
+    source: TopicPartition = field(default_factory=lambda: TopicPartition("raw", 0))
+    together: Together = field(
+        default_factory=lambda: Together(Skew(1_000, lambda: True), HOP, partition=0)
+    )
+
+    def behind_ms(self, now_ms: int) -> int | None:
+        """How far it is behind a clock."""
+        return Tally().snapshot(self, UNSEEN, 0, now_ms).behind_ms
+
+
+def test_it_is_as_far_behind_the_clock_as_progress_is_while_it_is_not_idle() -> None:
+    task = Running()
+    assert task.chain is not None
+    assert task.behind_ms(60_000) is None, "no record ever came"
+    task.chain.process(Batch.of([record(b"a", b"1", 10_000)]))
+    assert task.behind_ms(60_000) == 52_000
+    for state, behind_ms in ((IDLE, None), (AT_END, 52_000), (AWAKE, 52_000)):
+        task.together.moved(task.chain, state)
+        assert task.behind_ms(60_000) == behind_ms
+    task.progress_ms = None
+    assert task.behind_ms(60_000) is None, "nothing is committed"
