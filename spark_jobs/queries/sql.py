@@ -210,6 +210,7 @@ class _Selection:
             alias = column.table.lower()
             if alias not in self._aliases:
                 _refuse(f"`{column.sql(_DIALECT)}` is of no table that the query names")
+            self._sources[self._aliases[alias]].refuse_missing(column.name, column.sql(_DIALECT))
             if alias != first and column.name.lower() in OWN:
                 _refuse(
                     f"`{column.sql(_DIALECT)}` is not kept behind the join; what it met by, and the"

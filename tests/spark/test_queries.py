@@ -7,14 +7,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+from pyspark.sql.types import StructType
 
 import headrace as hr
 from headrace.contracts.errors import JobInvalid, SchemaRefused
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.shapes import DEAD, JOINED
+from tests.queries.test_known_before import RIGHT, WRONG
 from tests.spark.queried import Ran, run_in_spark, said
 
 HOUR_MS = 3_600_000
@@ -241,11 +244,11 @@ def test_what_cannot_work_is_refused_where_it_is_written(
 @pytest.mark.parametrize(
     ("query", "error", "said"),
     [
-        (ORDERS.join_as_of(PRICES).select("price * 2 AS x"), JobInvalid, "`select"),
+        (ORDERS.join_as_of(PRICES).select("no_function(quantity) AS x"), JobInvalid, "`select"),
         (ORDERS.join_as_of(PRICES).filter("rand() > 0.5"), JobInvalid, "leave out what is random"),
         (ORDERS.join_as_of(PRICES).select("sum(quantity) AS s"), JobInvalid, "`select"),
         (DOUBLES.group_by("customer").agg(hr.sum("d")), JobInvalid, "exactly"),
-        (hr.table("x", "a WRONG"), SchemaRefused, "`x`"),
+        (hr.table("x", "a DECIMAL(99, 2)"), SchemaRefused, "`x`"),
     ],
 )  # fmt: skip
 def test_what_only_spark_can_tell_is_refused_before_anything_is_read(
@@ -253,6 +256,15 @@ def test_what_only_spark_can_tell_is_refused_before_anything_is_read(
 ) -> None:
     with pytest.raises(error, match=said):
         QueryJob(query).prepare(spark)
+
+
+@pytest.mark.usefixtures("spark")
+def test_spark_reads_the_schemas_that_are_right_and_no_others() -> None:
+    for ddl in RIGHT:
+        StructType.fromDDL(ddl)
+    for ddl, _ in WRONG:
+        with pytest.raises(ParseException):
+            StructType.fromDDL(ddl)
 
 
 def test_a_description_is_a_value_that_says_what_it_does() -> None:

@@ -237,7 +237,7 @@ class Payment(BaseModel):
         (PRICED.select("floor(total_cents) AS x"), "FLOOR(total_cents)"),
         (PRICED.select("total_cents * 2"), "only Spark names `total_cents * 2`; name it by `AS`"),
         (PRICED.filter("order_id"), "`order_id` is no condition but a STRING"),
-        (PRICED.select("pieces AS x"), "`pieces` is no column of key, order_id, total_cents, time"),
+        (PRICED.filter("year > 1"), "`year` is no column of key, order_id, total_cents, time"),
         (PRICED.select("headers"), "`headers` is no column"),
         (ORDERS.join_as_of(hr.table("r", "x FLOAT", retention="1d")), "`x` of `r` is a FLOAT"),
         (hr.table("p", Payment), "`at` of `p` is a MAP<STRING,BIGINT>, which only Spark handles"),
