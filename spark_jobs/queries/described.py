@@ -15,7 +15,7 @@ from headrace.extras import load
 from headrace.spark_jobs.queries.names import OWN, Schema, column_of, name_of, names_of, twice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -166,18 +166,30 @@ class Query:
         """Describe its steps, a line each."""
         return [str(step) for step in self.steps]
 
-    def dataframe(self, spark: SparkSession, *, servers: str, tasks: int = 16) -> DataFrame:
-        """Return its columns as a streaming DataFrame of your session, without tombstones."""
-        make = load(_FRAME, extra="spark", needed_for="`dataframe`")
-        return cast("DataFrame", make(self, spark, servers=servers, tasks=tasks))
+    def dataframe(
+        self,
+        spark: SparkSession,
+        *,
+        servers: str,
+        kafka: Mapping[str, Any] | None = None,
+        tasks: int = 16,
+    ) -> DataFrame:
+        """Return its columns as a streaming DataFrame of your session, without tombstones.
 
-    def backfill(self, spark: SparkSession, *, servers: str) -> DataFrame:
+        `kafka` has the options of a job's file with that name: how to log in.
+        """
+        make = load(_FRAME, extra="spark", needed_for="`dataframe`")
+        return cast("DataFrame", make(self, spark, servers=servers, kafka=kafka or {}, tasks=tasks))
+
+    def backfill(
+        self, spark: SparkSession, *, servers: str, kafka: Mapping[str, Any] | None = None
+    ) -> DataFrame:
         """Return its columns over all that its topics have now, as a DataFrame at rest.
 
         Every version of a table counts, however old, and no record is late.
         """
         make = load(_BACKFILL, extra="spark", needed_for="`backfill`")
-        return cast("DataFrame", make(self, spark, servers=servers))
+        return cast("DataFrame", make(self, spark, servers=servers, kafka=kafka or {}))
 
     def explain(self) -> str:
         """Describe what it reads, computes and keeps; this connects to nothing."""
