@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import ParseException
@@ -32,6 +33,8 @@ def run(spark: SparkSession, tmp_path: Path) -> Callable[..., Ran]:
 
 PRICES = hr.table("prices.cleaned", "price_cents BIGINT", retention="30d")
 ORDERS = hr.stream("orders.cleaned", "order_id STRING, quantity BIGINT")
+PAYMENTS = hr.stream("payments.cleaned", "cents BIGINT")
+PAID = ORDERS.join_within(PAYMENTS, within="10m")
 END = ("end", FAR_MS, {"order_id": "end", "quantity": 0})
 PRICES_SAID = (
     ("p1", 100, {"price_cents": 7}),
@@ -221,7 +224,13 @@ def test_tables_meet_by_key_and_are_told_by_column(run: Callable[..., Ran]) -> N
         (lambda: ORDERS.join_as_of(PRICES, corrections=True).filter("true"), "before the join"),
         (lambda: ORDERS.join_as_of(PRICES).group_by("key"), "cannot be grouped"),
         (lambda: ORDERS.group_by("key"), "cannot be grouped"),
-        (lambda: ORDERS.join_within(ORDERS, "10m"), "drops late records without a trace"),
+        (lambda: ORDERS.join_within(cast("Any", PRICES), within="10m"), "takes another stream"),
+        (lambda: ORDERS.join_within(ORDERS, within="10m"), "both have a column `order_id`"),
+        (lambda: PAID.join_within(ORDERS, within="10m"), "cannot be joined once more"),
+        (lambda: PAID.join_as_of(PRICES), "cannot be joined once more"),
+        (lambda: PAID.group_by("key"), "cannot be grouped"),
+        (lambda: ORDERS.join_within(PAYMENTS, within="soon"), "`within` of `join_within`"),
+        (lambda: ORDERS.join_within(PAYMENTS, within=9, how=cast("Any", "x")), "left or outer"),
         (lambda: BOUGHT.group_by("customer").agg(hr.reduce("cents")), "functions of yours"),
         (lambda: ORDERS.select("quantity AS key"), "the record's own key"),
         (lambda: ORDERS.select("quantity", "order_id AS Quantity"), "two columns `quantity`"),
