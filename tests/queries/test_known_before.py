@@ -135,3 +135,12 @@ def test_print_names_the_call_of_a_file_that_is_right(tmp_path: Path) -> None:
     done = printed(tmp_path, GOOD)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("spark-submit ")
+
+
+def test_a_fold_that_takes_nothing_out_is_refused_where_it_is_written() -> None:
+    with pytest.raises(JobInvalid) as refused:
+        PRICES.group_by("price_cents").agg(hr.reduce("price_cents"))
+    assert "a table's row that changes must be taken out again" in str(refused.value)
+    assert "`aggregate: {function: module:name}`" in str(refused.value)
+    with pytest.raises(JobInvalid, match="its records are never taken back"):
+        ORDERS.group_by("order_id")

@@ -231,7 +231,6 @@ def test_tables_meet_by_key_and_are_told_by_column(run: Callable[..., Ran]) -> N
         (lambda: PAID.group_by("key"), "cannot be grouped"),
         (lambda: ORDERS.join_within(PAYMENTS, within="soon"), "`within` of `join_within`"),
         (lambda: ORDERS.join_within(PAYMENTS, within=9, how=cast("Any", "x")), "left or outer"),
-        (lambda: BOUGHT.group_by("customer").agg(hr.reduce("cents")), "functions of yours"),
         (lambda: ORDERS.select("quantity AS key"), "the record's own key"),
         (lambda: ORDERS.select("quantity", "order_id AS Quantity"), "two columns `quantity`"),
         (lambda: ORDERS.join_as_of(BOUGHT.join(CUSTOMERS)), "only a table that is read"),
