@@ -32,16 +32,18 @@ _JAVA = "spark.driver.defaultJavaOptions"
 _MORE_JAVA = "spark.driver.extraJavaOptions"
 _FILES = "spark.sql.streaming.checkpointFileManagerClass"
 _FILES_ON_DISK = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 SETTINGS = {
+    **_DELTA,
     "spark.sql.session.timeZone": "UTC",
     # A copy of a task would do all its work twice, though without harm.
     "spark.speculation": "false",
     "spark.executor.defaultJavaOptions": AVRO_LIMITS,
     # Progress bars of micro-batches have no reader, and break the lines of a log.
     "spark.ui.showConsoleProgress": "false",
-    # If Delta is missing, Spark logs it once and goes on without it.
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # Stateful processors need RocksDB; with this, a commit uploads changes, not whole files.
     f"{_STATE}.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -80,6 +82,10 @@ def open_session(
     the query's checkpoint; without it, a folder of this machine is assumed.
     """
     chosen = dict(SETTINGS)
+    if master is not None and not connectors:
+        # Without Delta, Spark would look for its catalog at the first function that it lacks.
+        for setting in _DELTA:
+            del chosen[setting]
     if _is_on_disk(checkpoint):
         # Spark's choice calls the system's `readlink` before each renaming: sixty processes a
         # micro-batch, a second of CPU time. Other file systems need its atomic renaming.

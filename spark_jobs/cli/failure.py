@@ -100,7 +100,9 @@ def _kafkas(text: str, servers: str) -> HeadraceError | None:
     if "Authentication" in name or "Authorization" in name:
         return KafkaRefused(f"the brokers at {servers} refuse this job: {said}")
     if name == "Config":
-        return JobInvalid(f"Spark's Kafka client cannot be set up: {said}; see `servers`, `reader`")
+        return JobInvalid(
+            f"Spark's Kafka client cannot be set up: {said}; see `servers`, `kafka`, `reader`"
+        )
     return None
 
 

@@ -24,10 +24,12 @@ _EXAMPLES = {
     "console": "console: {}",
     "late": "late: {topic: orders.late}",
     "cold-history": "cold-history: {folder: tables/prices}",
-    "reader": "reader: {kafka.security.protocol: SSL}",
-    "writer": "writer: {security.protocol: SSL}",
+    "reader": 'reader: {kafka.request.timeout.ms: "15000"}',
+    "writer": "writer: {compression.type: zstd}",
     "spark": "spark: {spark.driver.memory: 2g}",
 }
+_ACCESS = {"kafka": "kafka: {security-protocol: SSL}"}
+_SECRETS = (("sasl-password",), ("ssl-key-password",))
 """For options of every job that are required or are mappings; a job's own options have none."""
 
 
@@ -67,7 +69,10 @@ def _options(model: type[BaseModel]) -> dict[int | str, Any]:
 
 def _sentence(details: ErrorDetails, config: type[BaseModel]) -> str:
     known = _known(config, details["loc"]) if details["loc"] else []
-    sentence = sentence_of(details, known, _EXAMPLES)
+    if details["loc"][-1:] in _SECRETS and details["type"] == "string_type":
+        return "this secret is not text; write it in quotes"
+    is_access = details["loc"] == ("kafka",)
+    sentence = sentence_of(details, known, _EXAMPLES | (_ACCESS if is_access else {}))
     if sentence is None:
         # A job of one's own may declare any type that pydantic knows.
         reason = details["msg"].removeprefix("Input should be ")

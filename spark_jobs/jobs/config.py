@@ -10,6 +10,7 @@ from headrace.contracts.pipeline import TopicName
 from headrace.contracts.policies import Name, Policy
 from headrace.contracts.servers import Servers
 from headrace.contracts.time import DurationMs, SizeBytes
+from headrace.spark_jobs.jobs.access import KafkaAccess
 
 Positive = Annotated[int, Field(strict=True, gt=0, le=100_000)]
 Many = Annotated[int, Field(strict=True, gt=0, le=(1 << 63) - 1)]
@@ -121,12 +122,24 @@ class JobConfig(Policy):
     bytes_per_batch: Annotated[SizeBytes, Field(gt=0)] | None = None
     """The same in bytes, by what the last records of a topic weigh when the job starts; 256MiB
     where the default of `records-per-batch` is a million."""
+    kafka: KafkaAccess | None = None
+    """How the job logs in to Kafka, for reading and writing."""
     reader: dict[str, str] = Field(default_factory=dict)
-    """Options of Spark's Kafka source, such as `kafka.security.protocol`."""
+    """More options of Spark's Kafka source, such as `kafka.request.timeout.ms`."""
     writer: dict[str, str] = Field(default_factory=dict)
-    """Options of librdkafka, such as `security.protocol`."""
+    """More options of librdkafka, such as `compression.type`."""
     spark: dict[str, str] = Field(default_factory=dict)
     """Settings of Spark, such as `spark.driver.memory`, that differ from ours."""
+
+
+def reader_of(config: JobConfig) -> dict[str, str]:
+    """Return the options of Spark's Kafka source."""
+    return {**({} if config.kafka is None else config.kafka.for_reader()), **config.reader}
+
+
+def writer_of(config: JobConfig) -> dict[str, str]:
+    """Return the options of librdkafka."""
+    return {**({} if config.kafka is None else config.kafka.for_writer()), **config.writer}
 
 
 def is_bounded(config: JobConfig) -> bool:

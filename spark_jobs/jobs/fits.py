@@ -8,6 +8,7 @@ from difflib import get_close_matches
 
 from headrace.contracts.problem_text import Path
 from headrace.contracts.topics import dead_topic_name, progress_topic
+from headrace.spark_jobs.jobs.access import KafkaAccess
 from headrace.spark_jobs.jobs.config import JobConfig, TableFolder, inputs_of
 from headrace.spark_jobs.write.markers import markers_topic
 from headrace.spark_jobs.write.transaction import client_problem
@@ -40,8 +41,12 @@ def problems(config: JobConfig) -> Iterator[tuple[Path, str]]:
     """Yield each problem with its place."""
     yield from _topic_problems(config)
     yield from _folder_problems(config)
+    said = config.kafka or KafkaAccess()
+    if config.kafka is not None:
+        yield from _said_twice("reader", config.reader, said.for_reader())
+        yield from _said_twice("writer", config.writer, said.for_writer())
     yield from _reader_problems(config.reader)
-    yield from _writer_problems(config.writer)
+    yield from _writer_problems(config.writer, said.for_writer())
     yield from _spark_problems(config.spark)
 
 
@@ -105,11 +110,21 @@ def _reader_problems(reader: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
             yield ("reader", name), f"`{name}` is not an option of Spark's source; {guess}"
 
 
-def _writer_problems(writer: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+def _said_twice(
+    option: str, given: Mapping[str, str], said: Mapping[str, str]
+) -> Iterator[tuple[Path, str]]:
+    for name in given:
+        if name in said:
+            yield (option, name), _said_elsewhere(name, "kafka")
+
+
+def _writer_problems(
+    writer: Mapping[str, str], said: Mapping[str, str]
+) -> Iterator[tuple[Path, str]]:
     theirs = {name: value for name, value in writer.items() if name not in _WRITER_OURS}
     for name in writer.keys() - theirs.keys():
         yield ("writer", name), _said_elsewhere(name, _WRITER_OURS[name])
-    problem = client_problem(theirs) if theirs else None
+    problem = client_problem({**said, **theirs}) if theirs else None
     if problem is not None:
         named = [name for name in theirs if name in problem]
         yield ("writer", *named[:1]), f"librdkafka does not take this: {problem}"

@@ -35,6 +35,8 @@ from headrace.spark_jobs.jobs.config import (
     SinkConfig,
     batch_of,
     inputs_of,
+    reader_of,
+    writer_of,
 )
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.stamp import Stamp, changes, digest_of, options_of, with_options
@@ -168,7 +170,7 @@ def _start(
     fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
     if fall_back is not None:
         topic = inputs_of(config)[fall_back.table].topic
-        source = Source(config.servers, config.reader)
+        source = Source(config.servers, reader_of(config))
         as_format = format_of(job, fall_back.table)
         firsts = inputs.firsts[topic]
         write = ColdHistory(fall_back, source, topic, firsts, as_format).before(write)
@@ -197,7 +199,7 @@ def awaited_by(spark: SparkSession, config: JobConfig) -> str | None:
 def _read_from(config: JobConfig) -> tuple[Source, list[CleanedTopic]]:
     inputs = enumerate(inputs_of(config).values())
     topics = [CleanedTopic(number, one.topic, one.pipeline) for number, one in inputs]
-    return Source(config.servers, config.reader, *batch_of(config)), topics
+    return Source(config.servers, reader_of(config), *batch_of(config)), topics
 
 
 def format_of(job: Job, name: str) -> Format:
@@ -209,7 +211,7 @@ def format_of(job: Job, name: str) -> Format:
 def make_output(job: Job, config: JobConfig, note: Note) -> KafkaOutput | TableOutput:
     """Make the sink of a job's results."""
     topics = topics_of(config)
-    client = {"bootstrap.servers": config.servers, "log_level": _WARNINGS, **config.writer}
+    client = {"bootstrap.servers": config.servers, "log_level": _WARNINGS, **writer_of(config)}
     kafka = KafkaSink(
         config.name,
         client,

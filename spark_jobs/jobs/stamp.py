@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Options = dict[str, Any]
 _OPTIONS = "options"
 _DECIDE_NOTHING = {
-    *("servers", "checkpoint", "reader", "writer", "spark", "every"),
+    *("servers", "checkpoint", "kafka", "reader", "writer", "spark", "every"),
     *("records-per-batch", "bytes-per-batch", "shuffle-partitions"),
     *("accept-retention", "dead-partitions", "on-failure"),
 }

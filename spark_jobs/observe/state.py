@@ -21,7 +21,7 @@ from headrace.spark_jobs.versioned.layout import (
 )
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
 
-_HELD = ":held:records"
+_HELD = "held:records"
 _KIND_AT = 1
 """The byte of a row that tells its kind."""
 

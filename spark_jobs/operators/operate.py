@@ -37,11 +37,12 @@ from headrace.spark_jobs.operators.topology import (
     AggregateStep,
     ForeignKeyStep,
     LookUp,
-    Topic,
+    StreamJoin,
     Topology,
     above,
-    steps_of,
+    inputs_of,
     verify,
+    waits,
 )
 from headrace.spark_jobs.shapes import POSITION
 
@@ -86,7 +87,7 @@ def operate_each(
 ) -> DataFrame:
     """Do as `operate`, with a topology for each task; `like` decides which stages they need."""
     options = {} if progress is None else progress.options()
-    if not isinstance(like, LookUp) or like.release != "progress":
+    if not waits(like):
         progress = None
     cuts = _cuts(like)
     if cuts and spread.by == "partition":
@@ -120,11 +121,8 @@ class _Plan:
             for number, cut in enumerate(cuts):
                 rows.append(self._messages(_each(of_task, partial(_cut_at, number=number)), cut))
             of_task, like = _each(of_task, _received), _received(like)
-        inputs = {step.input for step in steps_of(like) if isinstance(step, Topic)}
-        progress = None
-        if isinstance(like, LookUp):
-            inputs.add(like.stream)
-            progress = self._progress
+        inputs = inputs_of(like)
+        progress = self._progress if isinstance(like, LookUp | StreamJoin) else None
         if progress is not None and progress.rows is not None:
             rows.append(progress_rows(progress.rows, self._spread))
         if inputs:
@@ -224,9 +222,8 @@ def _each(of_task: OfTask, change: Callable[[Any], Any]) -> OfTask:
 
 def _refuse_without_progress(topology: Topology, progress: InputProgress | None) -> None:
     """Refuse a join that waits for the progress of an input that has none."""
-    if isinstance(topology, LookUp) and topology.release == "progress":
-        inputs = {step.input for step in steps_of(topology) if isinstance(step, Topic)}
-        without = inputs | {topology.stream}
+    if waits(topology):
+        without = inputs_of(topology)
         if progress is not None:
             without -= progress.partitions.keys()
         if without:
@@ -240,7 +237,7 @@ def _refuse_without_progress(topology: Topology, progress: InputProgress | None)
 
 def _say_silent(topology: Topology, progress: InputProgress | None) -> None:
     """Warn of inputs without a pipeline, whose progress is only guessed."""
-    if progress is None or not isinstance(topology, LookUp) or topology.release != "progress":
+    if progress is None or not waits(topology):
         return
     for number, partitions in sorted(progress.partitions.items()):
         if not partitions:

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.spark_jobs.operators.results import Collected, Results
-from headrace.spark_jobs.operators.topology import LookUp, Topology
+from headrace.spark_jobs.operators.topology import LookUp, StreamJoin, Topology
 from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED, LATE
 from headrace.spark_jobs.versioned.arrival import in_order, observe_lateness
-from headrace.spark_jobs.versioned.records import Records
+from headrace.spark_jobs.versioned.records import Records, objects
 
 if TYPE_CHECKING:
     from headrace.contracts.record import Record
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.state import TaskState
     from headrace.spark_jobs.versioned.stream_table import Matches, StreamTableJoin
     from headrace.spark_jobs.versioned.tables import Table
+    from headrace.spark_jobs.versioned.window_join import WindowJoin
 
 
 class Running(ABC):
@@ -68,6 +69,8 @@ def open_topology(topology: Topology, state: TaskState) -> Running:
     """Open a topology over the state of a task."""
     if isinstance(topology, LookUp):
         return _RunningLookUp(topology.name, topology.open(state), state)
+    if isinstance(topology, StreamJoin):
+        return _RunningStreamJoin(topology.name, topology.open(state), state)
     running = topology.open(state)
     return running if isinstance(running, Running) else _RunningTable(running, state)
 
@@ -111,6 +114,38 @@ class _RunningLookUp(Running):
 
     def held(self) -> int:
         return self._join.held.count
+
+    def balances(self) -> dict[str, int]:
+        return {self._name: self._join.balance()}
+
+
+class _RunningStreamJoin(Running):
+    def __init__(self, name: str, join: WindowJoin, state: TaskState) -> None:
+        self._name = name
+        self._join = join
+        self._state = state
+
+    def process(self, arrivals: Arrivals) -> list[Results]:
+        observe_lateness(self._state, arrivals)
+        late = self._join.process(arrivals)
+        return [_of_stream(LATE, late, arrivals.records.take(late), None)]
+
+    def advance(self, progress_ms: int) -> list[Results]:
+        met = self._join.advance(progress_ms)
+        records = Records.of([each.record for each in met])
+        return [
+            Results(
+                JOINED,
+                np.zeros(len(met), np.int64),
+                records,
+                records.keys,
+                objects([each.value for each in met]),
+                np.array([each.time_ms for each in met], np.int64),
+            )
+        ]
+
+    def held(self) -> int:
+        return self._join.held
 
     def balances(self) -> dict[str, int]:
         return {self._name: self._join.balance()}

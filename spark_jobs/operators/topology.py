@@ -2,6 +2,7 @@
 
     Topic -- FilterStep, MapStep, ReadAgainStep, JoinStep, ForeignKeyStep, AggregateStep: tables
                 `-- LookUp: a stream whose records look up in one of them
+    StreamJoin: two streams whose records meet within a window
 
 A step's name decides where its state is, so it may not change in the life of a checkpoint.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard
 
 from headrace.contracts.errors import TopologyRefused
 from headrace.spark_jobs.versioned import aggregation as folding
@@ -28,11 +29,13 @@ from headrace.spark_jobs.versioned.tables import (
     Table,
     Versioned,
 )
+from headrace.spark_jobs.versioned.window_join import WindowJoin
 
 if TYPE_CHECKING:
     from headrace.spark_jobs.operators.running import Running
     from headrace.spark_jobs.versioned.aggregation import Aggregation, Regroup
     from headrace.spark_jobs.versioned.table_table import Joiner
+    from headrace.spark_jobs.versioned.window_join import Joiner as WindowJoiner
 
 
 class Step(Protocol):
@@ -200,9 +203,53 @@ class LookUp:
         )
 
 
+@dataclass(frozen=True)
+class StreamJoin:
+    """Two streams; records of one key meet if their times are near. It releases by progress."""
+
+    name: str
+    streams: tuple[int, int]
+    """The numbers of the left and of the right input."""
+    joiner: WindowJoiner
+    within_ms: int
+    """How far apart their times may be."""
+    join: Literal["inner", "left", "outer"] = "inner"
+
+    @property
+    def release(self) -> Literal["progress"]:
+        """Progress decides when a row leaves."""
+        return "progress"
+
+    def open(self, state: TaskState) -> WindowJoin:
+        """Open the join over the state of a task."""
+        return WindowJoin(
+            state,
+            self.name,
+            self.streams,
+            joiner=self.joiner,
+            join=self.join,
+            within_ms=self.within_ms,
+        )
+
+
 _RESERVED = frozenset(":/")
-Topology = Step | Stage | LookUp
+Topology = Step | Stage | LookUp | StreamJoin
 """The computation of one operator."""
+
+
+def waits(topology: object) -> TypeGuard[LookUp | StreamJoin]:
+    """Return whether a topology waits for the progress of its inputs."""
+    return isinstance(topology, LookUp | StreamJoin) and topology.release == "progress"
+
+
+def inputs_of(topology: Topology) -> set[int]:
+    """Return the numbers of the inputs that a topology reads."""
+    inputs = {step.input for step in steps_of(topology) if isinstance(step, Topic)}
+    if isinstance(topology, LookUp):
+        inputs.add(topology.stream)
+    if isinstance(topology, StreamJoin):
+        inputs |= {*topology.streams}
+    return inputs
 
 
 def steps_of(topology: Topology) -> Iterator[Topology]:
@@ -280,6 +327,8 @@ def options_of(topology: Topology) -> dict[str, int]:
         join = getattr(step, "join", None)
         if join is not None:
             options[f"option:{step.name}:{join}"] = 1
+        if isinstance(step, StreamJoin):
+            options[f"option:{step.name}:within_ms"] = step.within_ms
         if isinstance(step, LookUp):
             options[f"option:{step.name}:{step.release}"] = 1
             if step.corrects:

@@ -92,8 +92,11 @@ def collect(column: str) -> Aggregate:
 def reduce(*_columns: object, **_options: object) -> NoReturn:
     """Refuse: rows must be taken out of a group again, which takes a second function."""
     message = (
-        "`reduce` folds rows by functions of yours, and columns have none; use `AggregateStep` and"
-        " `reduce` of `headrace.spark` in a job of your own, or count, sum, min, max, avg, collect"
+        "`reduce` folds rows by a function of yours, and a table's row that changes must be taken"
+        " out again, for which that function knows no way; fold a stream, whose records stay, in"
+        " its pipeline by `aggregate: {function: module:name}`, or a table in a job of your own by"
+        " `AggregateStep` and the two functions of `headrace.spark.reduce`, or write count, sum,"
+        " min, max, avg or collect"
     )
     raise JobInvalid(message)
 

@@ -1,7 +1,9 @@
 """Compile a description into a job over the topologies: its options, its inputs, its results.
 
 A table's own steps run on its records before they reach a task, since a table is made of its
-records. A stream's steps run behind its join, so that late and dead records stay as they came.
+records. The steps of two streams do so before they meet, since a record that a filter leaves out
+meets none. The steps of a stream that looks up in a table run behind its join, so that late and
+dead records stay as they came.
 Everything else happens in tasks, on bytes that are not decoded.
 """
 
@@ -31,7 +33,7 @@ from headrace.spark_jobs.queries.expressions import (
     struct_of,
     visible_rows,
 )
-from headrace.spark_jobs.queries.streams import JoinedStream
+from headrace.spark_jobs.queries.streams import JoinedStream, MadeStream, PairedStream
 from headrace.spark_jobs.queries.tables import Table
 from headrace.spark_jobs.queries.topologies import STREAM, TABLE, Plan, inputs_of, refuse_alone
 from headrace.spark_jobs.queries.types import type_of
@@ -89,6 +91,8 @@ class QueryJob:
         }
         said: dict[str, Any] = {"job": "query", "inputs": inputs}
         query = self.query
+        if isinstance(query, PairedStream):
+            said["release"] = "progress"
         if isinstance(query, JoinedStream):
             said["release"] = "progress" if query.grace_ms is None else "stream-time"
             said["corrections"] = query.corrections
@@ -131,7 +135,7 @@ class QueryJob:
         """Apply the topology to the inputs."""
         self.prepare(inputs.records.sparkSession)
         records = self._keyed(self._tables_written(inputs.records))
-        progress = inputs.progress if isinstance(self.query, JoinedStream) else None
+        progress = inputs.progress if isinstance(self.query, MadeStream) else None
         return operate(self._plan().topology(), records, Spread(tasks=tasks), progress)
 
     def in_bulk(self, records: DataFrame) -> DataFrame:
@@ -146,7 +150,7 @@ class QueryJob:
             rows = latest(records.where(self._is_input(TABLE)))
             return rows.withColumn("verdict", F.lit(CHANGED))
         message = (
-            f"{query.title} is computed row by row as its tables change; `backfill` takes a stream"
+            f"{query.title} is computed row by row as its inputs come; `backfill` takes a stream"
             " joined as of a table, or a table that is read"
         )
         raise JobInvalid(message)
@@ -160,7 +164,7 @@ class QueryJob:
 
     def rows(self, results: DataFrame, which: Column | None = None) -> DataFrame:
         """Set the query's rows as values of all results, or only of those that a column selects."""
-        is_table = not isinstance(self.query, JoinedStream)
+        is_table = not isinstance(self.query, MadeStream)
         return self._results(results, which).written(keeps_dropped=is_table)
 
     def columns(self, results: DataFrame) -> DataFrame:
@@ -175,8 +179,11 @@ class QueryJob:
                 results = _with_own_keys(results)
             rows = visible_rows(results, chosen).decoded("value", self.schemas[STREAM])
             rows = rows.stepped(query.stream.steps)
-            rows = rows.decoded("table_value", *self._plan().table_value())
+            rows = rows.decoded("table_value", *self._plan().value_of(TABLE))
             return rows.stepped(query.steps)
+        if isinstance(query, PairedStream):
+            pairs = visible_rows(results, chosen).decoded("value", *self._plan().pair())
+            return pairs.stepped(query.steps)
         encoded = self._plan().encoded(query)
         rows = visible_rows(results, chosen).decoded("value", encoded.schema, encoded.columns)
         if isinstance(query, Table):
@@ -194,10 +201,10 @@ class QueryJob:
 
     def _table_rows(self, records: DataFrame, name: str) -> Visible:
         rows = visible_rows(records, self._is_input(name)).decoded("value", self.schemas[name])
-        return rows.stepped(self._plan().table_of(name).steps)
+        return rows.stepped(self._plan().reader_of(name).steps)
 
     def _tables_written(self, records: DataFrame) -> DataFrame:
-        """Rewrite the records of tables so that they have only the tables' columns, in one form."""
+        """Rewrite records that are kept so that they have only their columns, in one form."""
         for name in self.sources:
             if name != STREAM and self._plan().is_rewritten(name):
                 records = self._table_rows(records, name).written(keeps_dropped=True)

@@ -9,16 +9,21 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, cast
 
 from headrace.contracts.errors import DurationInvalid, JobInvalid
+from headrace.contracts.problem_text import listed, meant
 from headrace.contracts.time import format_duration_ms, parse_duration_ms
 from headrace.extras import load
 from headrace.spark_jobs.queries.names import OWN, Schema, column_of, name_of, names_of, twice
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
 _FRAME = "headrace.spark_jobs.queries.frame:dataframe"
 _BACKFILL = "headrace.spark_jobs.queries.frame:backfill"
+_COLUMNS_IN = "headrace.spark_jobs.queries.mentioned:columns_in"
 JoinHow = Literal["inner", "left"]
+ALL = "*"
 Columns = tuple[str, ...] | None
 """The columns of a value; None where only Spark knows them."""
 
@@ -62,6 +67,19 @@ class Select:
         """Return its name in messages."""
         return f"select({', '.join(each.text for each in self.expressions)})"
 
+    def columns_of(self, before: Columns) -> Columns:
+        """Return the columns that it makes of those before it."""
+        columns: list[str] = []
+        for each in self.expressions:
+            name = name_of(each.text)
+            if each.text == ALL and before is not None:
+                columns += before
+            elif name is not None:
+                columns.append(name)
+            else:
+                return None
+        return tuple(columns)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
@@ -71,7 +89,9 @@ class Query:
 
     def filter(self, condition: object) -> Self:
         """Keep only rows of which a condition is true; a table deletes all others."""
-        return replace(self, steps=(*self.steps, Filter(Expression.of(condition, "filter"))))
+        step = Filter(Expression.of(condition, "filter"))
+        self._refuse_unknown(step.condition, step)
+        return replace(self, steps=(*self.steps, step))
 
     def select(self, *columns: object) -> Self:
         """Keep these columns; `key`, `time` and `headers` are the record's own and always there."""
@@ -87,9 +107,24 @@ class Query:
         for name, each in zip(names, step.expressions, strict=True):
             if name is not None and name.lower() in OWN and each.text != name:
                 refuse_own(name, str(step))
-            if name == each.text:
-                self.refuse_missing(name, str(step))
+            # A name given in a select may be used behind its comma.
+            self._refuse_unknown(each, step, also=[other for other in names if other != name])
         return replace(self, steps=(*self.steps, step))
+
+    def _refuse_unknown(
+        self, expression: Expression, step: Filter | Select, also: Iterable[str | None] = ()
+    ) -> None:
+        """Refuse an expression that names a column that is not there, if the columns are known."""
+        if expression.column is not None or expression.text == ALL:
+            return
+        given = {each.lower() for each in also if each is not None}
+        text = expression.text
+        names = [text]
+        if name_of(text) != text:
+            names = load(_COLUMNS_IN, extra="spark", needed_for=f"`{step}`")(text)
+        for name in names:
+            if name.lower() not in given or name == text:
+                self.refuse_missing(name, str(step))
 
     @property
     def title(self) -> str:
@@ -112,8 +147,7 @@ class Query:
         columns = self.own_columns
         for step in self.steps:
             if isinstance(step, Select):
-                names = [name_of(each.text) for each in step.expressions]
-                columns = None if None in names else tuple(name for name in names if name)
+                columns = step.columns_of(columns)
         return columns
 
     def refuse_missing(self, name: str, step: str) -> None:
@@ -121,9 +155,10 @@ class Query:
         columns = self.columns
         known = {each.lower() for each in (*(columns or ()), *OWN)}
         if columns is not None and name.lower() not in known:
+            near = meant((name,), (*columns, *OWN))
+            guess = f"; did you mean `{near[-1]}`?" if near else ""
             message = (
-                f"`{step}` names a column `{name}`, and {self.title} has"
-                f" {', '.join(f'`{each}`' for each in columns)}"
+                f"`{step}` names a column `{name}`, and {self.title} has {listed(columns)}{guess}"
             )
             raise JobInvalid(message)
 
@@ -131,18 +166,30 @@ class Query:
         """Describe its steps, a line each."""
         return [str(step) for step in self.steps]
 
-    def dataframe(self, spark: SparkSession, *, servers: str, tasks: int = 16) -> DataFrame:
-        """Return its columns as a streaming DataFrame of your session, without tombstones."""
-        make = load(_FRAME, extra="spark", needed_for="`dataframe`")
-        return cast("DataFrame", make(self, spark, servers=servers, tasks=tasks))
+    def dataframe(
+        self,
+        spark: SparkSession,
+        *,
+        servers: str,
+        kafka: Mapping[str, Any] | None = None,
+        tasks: int = 16,
+    ) -> DataFrame:
+        """Return its columns as a streaming DataFrame of your session, without tombstones.
 
-    def backfill(self, spark: SparkSession, *, servers: str) -> DataFrame:
+        `kafka` has the options of a job's file with that name: how to log in.
+        """
+        make = load(_FRAME, extra="spark", needed_for="`dataframe`")
+        return cast("DataFrame", make(self, spark, servers=servers, kafka=kafka or {}, tasks=tasks))
+
+    def backfill(
+        self, spark: SparkSession, *, servers: str, kafka: Mapping[str, Any] | None = None
+    ) -> DataFrame:
         """Return its columns over all that its topics have now, as a DataFrame at rest.
 
         Every version of a table counts, however old, and no record is late.
         """
         make = load(_BACKFILL, extra="spark", needed_for="`backfill`")
-        return cast("DataFrame", make(self, spark, servers=servers))
+        return cast("DataFrame", make(self, spark, servers=servers, kafka=kafka or {}))
 
     def explain(self) -> str:
         """Describe what it reads, computes and keeps; this connects to nothing."""

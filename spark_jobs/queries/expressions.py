@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ArithmeticException, ParseException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql.types import ArrayType, DataType, DecimalType, StringType, StructType
@@ -224,7 +224,7 @@ def struct_of(source: Source) -> StructType:
         return schema_of(source.schema)
     try:
         return cast("StructType", StructType.fromDDL(source.schema))
-    except (ParseException, AnalysisException) as error:
+    except (ParseException, AnalysisException, ArithmeticException) as error:
         message = f"the schema of `{source.topic}` is none: {_said_by(error)}"
         raise SchemaRefused(message) from error
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from headrace.contracts.policies import Name
 from headrace.contracts.time import DurationMs
 from headrace.spark_jobs.jobs.config import Input, JobConfig, TableFolder
+from headrace.spark_jobs.queries.ddl import problem_of
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.public import BY_NAME, stream, table
 from headrace.spark_jobs.queries.sql import sql
@@ -24,6 +25,14 @@ class StreamInput(Input):
     """The pipeline that writes it; `x` for a topic `x.cleaned` if not said, null for none."""
     columns: str = Field(alias="schema")
     """The columns of its values, as DDL: `order_id STRING, quantity BIGINT`."""
+
+    @field_validator("columns")
+    @classmethod
+    def _readable(cls, ddl: str) -> str:
+        problem = problem_of(ddl)
+        if problem is not None:
+            raise ValueError(problem)
+        return ddl
 
 
 class TableInput(StreamInput):

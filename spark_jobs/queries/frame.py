@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.contracts.errors import SettingsInvalid
+from headrace.spark_jobs.jobs.access import access_of
 from headrace.spark_jobs.jobs.bulk import read_range
 from headrace.spark_jobs.jobs.run import Job, read_inputs
 from headrace.spark_jobs.queries.compiled import QueryJob
@@ -14,6 +15,8 @@ from headrace.spark_jobs.read.written_by import CleanedTopic
 from headrace.spark_jobs.session import SETTINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
     from headrace.spark_jobs.queries.described import Query
@@ -21,7 +24,9 @@ if TYPE_CHECKING:
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 
-def dataframe(query: Query, spark: SparkSession, *, servers: str, tasks: int) -> DataFrame:
+def dataframe(
+    query: Query, spark: SparkSession, *, servers: str, kafka: Mapping[str, Any], tasks: int
+) -> DataFrame:
     """Return the columns of a query's rows, as they leave."""
     if spark.conf.get(_PROVIDER, None) != SETTINGS[_PROVIDER]:
         message = (
@@ -37,16 +42,20 @@ def dataframe(query: Query, spark: SparkSession, *, servers: str, tasks: int) ->
         "checkpoint": "of-the-query-that-reads-it",
         "sink": {"console": {}},
         "tasks": tasks,
+        "kafka": access_of(kafka),
     }
     config = job.Config.model_validate(document)
     inputs = read_inputs(spark, cast("Job", job), config)
     return job.columns(job.results(inputs, config.tasks))
 
 
-def backfill(query: Query, spark: SparkSession, *, servers: str) -> DataFrame:
+def backfill(
+    query: Query, spark: SparkSession, *, servers: str, kafka: Mapping[str, Any]
+) -> DataFrame:
     """Return the columns of a query's rows over all records that are there now."""
     job = QueryJob(query)
     topics = [CleanedTopic(n, source.topic) for n, source in enumerate(job.sources.values())]
     formats = dict(enumerate(job.VALUES.values()))
-    records = checked(read_range(spark, Source(servers, {}), topics), formats)
+    brokers = Source(servers, access_of(kafka).for_reader())
+    records = checked(read_range(spark, brokers, topics), formats)
     return job.columns(job.in_bulk(records))

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from headrace.contracts.errors import JobInvalid
+from headrace.contracts.errors import JobInvalid, SchemaRefused
+from headrace.spark_jobs.queries.ddl import problem_of
 from headrace.spark_jobs.queries.described import Source, milliseconds
 from headrace.spark_jobs.queries.names import Schema, twice
 from headrace.spark_jobs.queries.streams import Stream
@@ -48,6 +49,10 @@ def _source(kind: Any, topic: str, schema: Schema, pipeline: str | None) -> Sour
     if pipeline == BY_NAME:
         name = topic.removesuffix(CLEANED)
         pipeline = name if name not in {topic, ""} else None
+    problem = problem_of(schema) if isinstance(schema, str) else None
+    if problem is not None:
+        message = f"the schema of the {kind} `{topic}`: {problem}"
+        raise SchemaRefused(message)
     source = Source(kind, topic, schema, pipeline)
     if not source.columns:
         message = f"the schema of the {kind} `{topic}` has no columns; write such as `id STRING`"

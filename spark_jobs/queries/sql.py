@@ -4,7 +4,8 @@
     FROM orders o JOIN customers c ON o.customer = c.key                                join_on
     FROM a JOIN b ON a.key = b.key                                                      join
 
-The temporal join is the standard's, which Spark's SQL lacks. Expressions are Spark's.
+Two streams meet within a window (`sql_within`). The temporal join is the standard's, which Spark's
+SQL lacks. Expressions are Spark's.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.queries.aggregates import Aggregate, Kind
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.names import OWN
+from headrace.spark_jobs.queries.sql_within import meeting_of
 from headrace.spark_jobs.queries.streams import Stream
 from headrace.spark_jobs.queries.tables import Table
 
@@ -124,7 +126,9 @@ class _Selection:
         first = next(iter(self._aliases), "")
         right = self._named(join.this)
         alias = join.this.alias_or_name.lower()
-        on = self._met_by(join, alias, text)
+        if isinstance(left, Stream) and isinstance(right, Stream):
+            return self._within(left, right, join, how)
+        on = self._met_by(join.args.get("on"), alias, text)
         version = join.this.args.get("version")
         if version is not None:
             self._refuse_other_time(version, first, text)
@@ -139,9 +143,21 @@ class _Selection:
             return cast("Query", left.join(right, how=how))
         return cast("Query", left.join_on(right, on, how=how))
 
-    def _met_by(self, join: exp.Join, alias: str, text: str) -> str | None:
+    def _within(self, left: Stream, right: Stream, join: exp.Join, how: Any) -> Query:
+        """Describe two streams whose records meet if they have one key and their times are near."""
+        first, alias = next(iter(self._aliases), ""), join.this.alias_or_name.lower()
+        text = join.sql(_DIALECT).strip()
+        meeting = meeting_of(join.args.get("on"), first, alias)
+        if meeting is None or self._met_by(meeting.keys, alias, text) is not None:
+            _refuse(
+                f"`{text}` joins two streams, whose records meet by their keys while their times"
+                f" are near; write `ON {first}.key = {alias}.key AND {alias}.time BETWEEN"
+                f" {first}.time - INTERVAL 10 MINUTES AND {first}.time + INTERVAL 10 MINUTES`"
+            )
+        return left.join_within(right, within=meeting.within_ms, how=how)
+
+    def _met_by(self, on: Any, alias: str, text: str) -> str | None:
         """Return the left column that meets the right one's key; None for the left key."""
-        on = join.args.get("on")
         sides: list[Any] = [on.left, on.right] if isinstance(on, exp.EQ) else []
         columns = [side for side in sides if _is_column(side)]
         keys = [each for each in columns if each.table.lower() == alias]
@@ -210,6 +226,7 @@ class _Selection:
             alias = column.table.lower()
             if alias not in self._aliases:
                 _refuse(f"`{column.sql(_DIALECT)}` is of no table that the query names")
+            self._sources[self._aliases[alias]].refuse_missing(column.name, column.sql(_DIALECT))
             if alias != first and column.name.lower() in OWN:
                 _refuse(
                     f"`{column.sql(_DIALECT)}` is not kept behind the join; what it met by, and the"

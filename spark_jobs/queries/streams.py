@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn, Self
+from typing import Literal, NoReturn, Self
 
 from headrace.contracts.errors import JobInvalid
 from headrace.contracts.time import format_duration_ms
@@ -90,14 +90,27 @@ class Stream(Query):
             history=history,
         )
 
-    def join_within(self, _other: object, *_within: object, **_options: object) -> NoReturn:
-        """Refuse: Spark's own join of two streams keeps other state than our steps."""
-        message = (
-            f"{self.title} cannot join another stream within a window: Spark's own join does that,"
-            " but it drops late records without a trace; let a pipeline's `table` keep the latest"
-            " record of each key, and join as of that, or aggregate the two in a pipeline"
-        )
-        raise JobInvalid(message)
+    def join_within(
+        self, other: Stream, *, within: str | int, how: Literal["inner", "left", "outer"] = "inner"
+    ) -> PairedStream:
+        """Join each record with the records of another stream that have its key and are near.
+
+        Args:
+            other: Another stream; records meet by their keys.
+            within: How far apart their times may be, before or after, such as `10m`.
+            how: Whether a record that meets none is left out, or stands alone: of this stream by
+                `left`, of both by `outer`.
+        """
+        step = f"`join_within` of {self.title}"
+        if not isinstance(other, Stream):
+            message = f"{step} takes another stream that is read from a topic; `join_as_of` a table"
+            raise JobInvalid(message)
+        if how not in {"inner", "left", "outer"}:
+            message = f"{step} with `how={how}`; write inner, left or outer"
+            raise JobInvalid(message)
+        refuse_clash(self, other, "join_within")
+        within_ms = milliseconds(within, "within", step)
+        return PairedStream(left=self, right=other, within_ms=within_ms, how=how)
 
     def group_by(self, *columns: str) -> NoReturn:  # noqa: ARG002
         """Refuse: a sidecar aggregates streams."""
@@ -116,7 +129,30 @@ class Stream(Query):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinedStream(Query):
+class MadeStream(Query):
+    """A stream that a join made: what it cannot do in the same query is refused."""
+
+    def join_as_of(self, *_other: object, **_options: object) -> NoReturn:
+        """Refuse: a query has one join of a stream."""
+        message = (
+            f"{self.title} cannot be joined once more in the same query; write it to a topic, and"
+            " join that by a query of its own"
+        )
+        raise JobInvalid(message)
+
+    join_within = join = join_on = join_as_of
+
+    def group_by(self, *columns: str) -> NoReturn:  # noqa: ARG002
+        """Refuse: a joined stream is still a stream."""
+        message = (
+            f"{self.title} is a stream and cannot be grouped; write it to a topic, and aggregate"
+            " that in a pipeline, or read it as a table"
+        )
+        raise JobInvalid(message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedStream(MadeStream):
     """A stream's records, each with the row that a table had at its time."""
 
     stream: Stream
@@ -167,18 +203,39 @@ class JoinedStream(Query):
             *super().lines(),
         ]
 
-    def join_as_of(self, table: object, **_options: object) -> NoReturn:  # noqa: ARG002
-        """Refuse: a query has one look-up."""
-        message = (
-            f"{self.title} cannot look up once more in the same query; write it to a topic, and"
-            " join that by a query of its own"
-        )
-        raise JobInvalid(message)
 
-    def group_by(self, *columns: str) -> NoReturn:  # noqa: ARG002
-        """Refuse: a joined stream is still a stream."""
-        message = (
-            f"{self.title} is a stream and cannot be grouped; write it to a topic, and aggregate"
-            " that in a pipeline, or read it as a table"
-        )
-        raise JobInvalid(message)
+@dataclass(frozen=True, kw_only=True)
+class PairedStream(MadeStream):
+    """Pairs of records of two streams with one key, whose times are near, and records alone."""
+
+    left: Stream
+    right: Stream
+    within_ms: int
+    how: Literal["inner", "left", "outer"]
+
+    @property
+    def title(self) -> str:
+        """Its name in messages."""
+        return f"`{self.left.source.topic}` joined within a window with `{self.right.source.topic}`"
+
+    @property
+    def own_columns(self) -> Columns:
+        """The columns of both streams."""
+        return together(self.left, self.right)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Both streams, the left one first."""
+        return (self.left.source, self.right.source)
+
+    def lines(self) -> list[str]:
+        """Describe its steps, a line each."""
+        within = format_duration_ms(self.within_ms)
+        step = f"join_within({self.right.source.topic}, {within}) by key"
+        kept = within if self.how == "inner" else format_duration_ms(2 * self.within_ms)
+        return [
+            *(f"{self.left.source.topic}: {line}" for line in self.left.lines()),
+            *(f"{self.right.source.topic}: {line}" for line in self.right.lines()),
+            f"{step}, {self.how}; state: each record until both inputs are {kept} past its time",
+            *super().lines(),
+        ]

@@ -19,11 +19,12 @@ from headrace.spark_jobs.operators.topology import (
     ForeignKeyStep,
     JoinStep,
     LookUp,
+    StreamJoin,
     Topic,
 )
 from headrace.spark_jobs.queries.aggregates import KeyAt, Regrouped, folding, joined
 from headrace.spark_jobs.queries.names import OWN, column_of
-from headrace.spark_jobs.queries.streams import JoinedStream, Stream
+from headrace.spark_jobs.queries.streams import JoinedStream, MadeStream, PairedStream, Stream
 from headrace.spark_jobs.queries.tables import GroupedTable, JoinedTable, Table
 from headrace.spark_jobs.queries.types import KeptText, folded, read_as, result_of, type_of
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 TABLE, STREAM = "table", "stream"
 """The names of the inputs of a stream that looks up in a table."""
+LEFT, RIGHT = "left", "right"
+"""The names of the inputs of two streams that meet within a window."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,14 @@ class Plan:
     def topology(self) -> Topology:
         """Return the steps of the query."""
         query = self.query
+        if isinstance(query, PairedStream):
+            return StreamJoin(
+                f"join_within({query.right.source.topic})",
+                (self._number(LEFT), self._number(RIGHT)),
+                joined,
+                query.within_ms,
+                query.how,
+            )
         if not isinstance(query, JoinedStream):
             return self.encoded(query).step
         return LookUp(
@@ -79,20 +90,26 @@ class Plan:
         return list(self.sources).index(name)
 
     def is_rewritten(self, name: str) -> bool:
-        """Return whether a table's records get the columns of its steps before they are kept."""
-        return bool(self.table_of(name).steps) or not isinstance(self.query, JoinedStream)
+        """Return whether an input's records get the columns of its steps before they are kept."""
+        return bool(self.reader_of(name).steps) or not isinstance(self.query, MadeStream)
 
-    def table_of(self, name: str) -> Table:
-        """Return the table that reads an input."""
-        return next(each for each in tables_of(self.query) if each.source == self.sources[name])
+    def reader_of(self, name: str) -> Table | Stream:
+        """Return the table or the stream that reads an input."""
+        return next(each for each in readers_of(self.query) if each.source == self.sources[name])
 
-    def table_value(self) -> tuple[StructType, Columns]:
-        """Return the schema of the table that a stream looks up in, and its columns."""
-        if not self.is_rewritten(TABLE):
-            schema = self.schemas[TABLE]
+    def value_of(self, name: str) -> tuple[StructType, Columns]:
+        """Return the schema of the values that are kept of an input, and their columns."""
+        if not self.is_rewritten(name):
+            schema = self.schemas[name]
             return schema, {column_of(name): (name,) for name in schema.names}
-        schema = self.tables[TABLE]
+        schema = self.tables[name]
         return schema, {name: (name,) for name in schema.names if name.lower() not in OWN}
+
+    def pair(self) -> tuple[StructType, Columns]:
+        """Return the schema of a pair of two streams' values, and its columns."""
+        (left, lefts), (right, rights) = self.value_of(LEFT), self.value_of(RIGHT)
+        schema = StructType().add("l", left).add("r", right)
+        return schema, _behind("l", lefts) | _behind("r", rights)
 
     def _topic(self, table: Table) -> Topic:
         source = table.source
@@ -176,20 +193,22 @@ def refuse_alone(query: Query) -> None:
         raise JobInvalid(message)
 
 
-def tables_of(query: Query) -> Iterator[Table]:
-    """Yield the tables that a query reads."""
-    if isinstance(query, Table):
+def readers_of(query: Query) -> Iterator[Table | Stream]:
+    """Yield the tables and streams that a query reads."""
+    if isinstance(query, Table | Stream):
         yield query
-    for name in ("table", "left", "right"):
+    for name in ("table", "stream", "left", "right"):
         inner = getattr(query, name, None)
         if inner is not None:
-            yield from tables_of(inner)
+            yield from readers_of(inner)
 
 
 def inputs_of(query: Query) -> dict[str, Source]:
     """Return a query's inputs by the names that they have in a job's options."""
     if isinstance(query, JoinedStream):
         names = [TABLE, STREAM]
+    elif isinstance(query, PairedStream):
+        names = [LEFT, RIGHT]
     else:
         tables = len(query.sources)
         names = [TABLE] if tables == 1 else [f"{TABLE}{number + 1}" for number in range(tables)]

@@ -85,6 +85,17 @@ class HeldRecords:
         self.bytes -= _weight(released)
         return released
 
+    def between(self, from_ms: int, until_ms: int) -> list[HeldRow]:
+        """Return the records between two times, both included, in no order; they stay."""
+        width_ms = self._slice_ms
+        first, last = from_ms // width_ms, until_ms // width_ms
+        return [
+            row
+            for number in [each for each in self._order if first <= each <= last]
+            for row in self._slice(number)
+            if from_ms <= row[1].timestamp_ms <= until_ms
+        ]
+
     def save(self) -> None:
         """Write out the slices that changed, and the list of slices."""
         numbers = self._numbers

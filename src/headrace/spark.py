@@ -3,7 +3,7 @@
 open_session                       a session with the settings that state needs
 Input, InputTopics, JobConfig      what its file may say
 Inputs                             the records of its inputs
-Topic ... LookUp                   tables, and a stream that looks up in one
+Topic ... LookUp, StreamJoin       tables, a stream that looks up in one, two streams that meet
 operate, Spread                    the topology, run over tasks
 read_json, write_json              values
 """
@@ -21,6 +21,7 @@ from headrace.spark_jobs.operators.topology import (
     JoinStep,
     LookUp,
     MapStep,
+    StreamJoin,
     Topic,
 )
 from headrace.spark_jobs.session import open_session
@@ -41,6 +42,7 @@ __all__ = [
     "MapStep",
     "Plain",
     "Spread",
+    "StreamJoin",
     "Topic",
     "Versioned",
     "open_session",

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from headrace.contracts.pipeline import PipelineSpec
+from headrace.spark_jobs.jobs.access import KafkaAccess
 from tests.architecture.source import ROOT, make_targets
 from tests.pages import blocks, named_files, run_there, write_files
 
@@ -46,7 +47,9 @@ def test_every_pipeline_is_valid(page: str) -> None:
     written = [yaml.safe_load(text) for text in blocks(page, "yaml")]
     # A job is checked by the command that stands below it.
     for document in written:
-        if "job" not in document:
+        if document.keys() == {"kafka"}:
+            KafkaAccess.model_validate(document["kafka"], by_name=False)
+        elif "job" not in document:
             PipelineSpec.model_validate(document)
 
 

@@ -186,6 +186,10 @@ JOB_CONTRADICTIONS: tuple[Contradiction, ...] = (
     lambda document: document.update({"reader": {"kafka.bootstrap.servers": "other:9092"}}),
     lambda document: document.update({"reader": {"includeHeaders": "false"}}),
     lambda document: document.update({"reader": {"failOnDataLoss": "perhaps"}}),
+    lambda document: document.update({"kafka": {"sasl-username": "ada"}}),
+    lambda document: document.update(
+        {"kafka": {"security-protocol": "SSL"}, "reader": {"kafka.security.protocol": "SSL"}}
+    ),
     lambda document: document.update({"writer": {"transactional.id": "mine"}}),
     lambda document: document.update({"writer": {"no.such.setting": "x"}}),
     lambda document: document.update({"writer": {"security.protocol": "NONE"}}),

@@ -194,8 +194,9 @@ _JOB_OPTIONS: Document = {
     "every": _DURATIONS,
     "records-per-batch": (1, 100_000),
     "bytes-per-batch": ("1MiB", "2GiB"),
-    "reader": ({"kafka.security.protocol": "SSL"}, {}),
-    "writer": ({"security.protocol": "SSL"},),
+    "kafka": ({"security-protocol": "SSL"}, {"security-protocol": "PLAINTEXT"}),
+    "reader": ({"kafka.client.rack": "a"}, {}),
+    "writer": ({"compression.type": "zstd"},),
     "spark": ({"spark.driver.memory": "1g"},),
 }
 _SINKS: tuple[Callable[[], Document], ...] = (

@@ -147,3 +147,26 @@ def latest_rows(records: Iterable[Record], retention_ms: int | None) -> dict[byt
         return {key: value for key, value in plain.items() if value is not None}
     rows = {key: history.latest(key) for key in history.points}
     return {key: row[0] for key, row in rows.items() if row is not None}
+
+
+def met_within(
+    lefts: Sequence[Record], rights: Sequence[Record], within_ms: int, join: str
+) -> list[tuple[bytes | None, bytes | None, bytes | None, int]]:
+    """The key, both values and the later time of every pair, and of each record alone."""
+
+    def near(one: Record, other: Record) -> bool:
+        return one.key == other.key and abs(one.timestamp_ms - other.timestamp_ms) <= within_ms
+
+    rows = [
+        (left.key, left.value, right.value, max(left.timestamp_ms, right.timestamp_ms))
+        for left in lefts
+        for right in rights
+        if near(left, right)
+    ]
+    if join != "inner":
+        alone = [left for left in lefts if not any(near(left, right) for right in rights)]
+        rows += [(left.key, left.value, None, left.timestamp_ms) for left in alone]
+    if join == "outer":
+        alone = [right for right in rights if not any(near(left, right) for left in lefts)]
+        rows += [(right.key, None, right.value, right.timestamp_ms) for right in alone]
+    return rows

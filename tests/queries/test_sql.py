@@ -71,6 +71,36 @@ def test_values_are_collected() -> None:
     assert found == wanted.select("collect_cents AS all")
 
 
+ORDERED = "SELECT * FROM orders o LEFT JOIN payments p ON o.key = p.key"
+NEAR = " AND p.time BETWEEN o.time - @ AND o.time + @"
+NEAR_TOO = " AND o.time BETWEEN p.time - @ AND p.time + @"
+PAYMENTS = hr.stream("payments.cleaned", "cents BIGINT")
+
+
+@pytest.mark.parametrize("near", [NEAR, NEAR_TOO])
+@pytest.mark.parametrize("interval", ["INTERVAL 10 MINUTES", "INTERVAL '600 seconds'"])
+def test_two_streams_meet_within_a_window(near: str, interval: str) -> None:
+    query = ORDERED + near.replace("@", interval)
+    found = hr.sql(query, orders=ORDERS, payments=PAYMENTS)
+    assert found == ORDERS.join_within(PAYMENTS, within="10m", how="left")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("o.time + @", "o.time + INTERVAL 5 MINUTES"),
+        (NEAR, ""),
+        ("o.key =", "o.product ="),
+        ("@", "INTERVAL 1 MONTH"),
+        ("BETWEEN o.time", "BETWEEN o.quantity"),
+    ],
+)
+def test_two_streams_meet_in_no_other_way(old: str, new: str) -> None:
+    query = (ORDERED + NEAR).replace(old, new).replace("@", "INTERVAL 10 MINUTES")
+    with pytest.raises(JobInvalid, match=r"ON o.key = p.key AND p.time BETWEEN o.time - INTERVAL"):
+        hr.sql(query, orders=ORDERS, payments=PAYMENTS)
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [

@@ -25,9 +25,9 @@ from headrace.spark_jobs.operators.topology import (
     ForeignKeyStep,
     JoinStep,
     LookUp,
+    StreamJoin,
     Topic,
 )
-from headrace.spark_jobs.operators.windows import JoinWindow, join_streams, late_rows
 from headrace.spark_jobs.read.decode import JsonValue, checked, decoded
 from headrace.spark_jobs.versioned.aggregation import read_long, sum_of
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
@@ -258,46 +258,6 @@ def test_a_row_that_leaves_a_group_in_another_task_is_subtracted(
     assert taken, "the counts of the first stage come out at the end"
 
 
-def test_streams_meet_within_a_window_and_late_rows_are_counted(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    rows = [
-        _row(LEFT, 0, 100_000, "k", {"l": 0}),
-        _row(RIGHT, 0, 95_000, "k", {"r": 0}),
-        _row(RIGHT, 1, 110_000, "k", {"r": 1}),
-        _row(RIGHT, 2, 110_001, "k", {"r": 2}),
-        _row(RIGHT, 3, 94_999, "k", {"r": 3}),
-        _row(RIGHT, 4, 100_000, "other", {"r": 4}),
-        _row(LEFT, 1, 300_000, "end", {"l": 1}),
-        _row(RIGHT, 5, 300_000, "end", None),
-        _row(RIGHT, 6, 300_000, "fin", {"r": 6}),
-    ]
-    window = JoinWindow(before_ms=5_000, after_ms=10_000, grace_ms=1_000)
-    folder = write_rows(tmp_path / "in", rows)
-    late = write_rows(tmp_path / "late", [_row(RIGHT, 7, 100_000, "k", {"r": 7})])
-    records = stream_rows(spark, folder)
-    told: list[tuple[int, int]] = []
-
-    def take(frame: DataFrame, _: int) -> None:
-        found = frame.select("value", "table_value").toArrow().to_pylist()
-        told.extend(
-            (json.loads(row["value"])["l"], json.loads(row["table_value"])["r"]) for row in found
-        )
-
-    dropped = 0
-    for _ in range(2):
-        writer = join_streams(records, LEFT, RIGHT, window).writeStream.foreachBatch(take)
-        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        dropped += sum(late_rows(json.loads(each.json)) for each in query.recentProgress)
-        if late.exists():
-            (late / "rows.parquet").rename(folder / "late.parquet")
-            late.rmdir()
-    assert sorted(told) == [(0, 0), (0, 1)]
-    assert dropped == 1
-
-
 def test_a_join_that_cannot_wait_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
     records = stream_rows(spark, write_rows(tmp_path / "in", [_row(LEFT, 0, 0, "k", {})]))
     waiting = replace(PRICED, release="progress", grace_ms=None)
@@ -321,8 +281,9 @@ def test_a_join_that_cannot_wait_is_refused_at_once(spark: SparkSession, tmp_pat
     with pytest.raises(TopologyRefused, match="`orders` and `payments` stand side by side"):
         operate(both, records, Spread())
     operate(both, records, Spread(tasks=1))
-    with pytest.raises(TopologyRefused, match="ends before it begins"):
-        join_streams(records, LEFT, RIGHT, JoinWindow(-5, 4, 0))
+    two = StreamJoin("two", (LEFT, RIGHT), paired, 1_000)
+    with pytest.raises(TopologyRefused, match="nothing says how far input 0, 1 is"):
+        operate(two, records, Spread())
 
 
 def test_a_join_of_two_tables_keeps_missing_sides_as_nulls(

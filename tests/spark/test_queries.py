@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+from pyspark.sql.types import StructType
 
 import headrace as hr
 from headrace.contracts.errors import JobInvalid, SchemaRefused
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.shapes import DEAD, JOINED
+from tests.queries.test_known_before import RIGHT, WRONG
 from tests.spark.queried import Ran, run_in_spark, said
 
 HOUR_MS = 3_600_000
@@ -29,6 +33,8 @@ def run(spark: SparkSession, tmp_path: Path) -> Callable[..., Ran]:
 
 PRICES = hr.table("prices.cleaned", "price_cents BIGINT", retention="30d")
 ORDERS = hr.stream("orders.cleaned", "order_id STRING, quantity BIGINT")
+PAYMENTS = hr.stream("payments.cleaned", "cents BIGINT")
+PAID = ORDERS.join_within(PAYMENTS, within="10m")
 END = ("end", FAR_MS, {"order_id": "end", "quantity": 0})
 PRICES_SAID = (
     ("p1", 100, {"price_cents": 7}),
@@ -218,8 +224,13 @@ def test_tables_meet_by_key_and_are_told_by_column(run: Callable[..., Ran]) -> N
         (lambda: ORDERS.join_as_of(PRICES, corrections=True).filter("true"), "before the join"),
         (lambda: ORDERS.join_as_of(PRICES).group_by("key"), "cannot be grouped"),
         (lambda: ORDERS.group_by("key"), "cannot be grouped"),
-        (lambda: ORDERS.join_within(ORDERS, "10m"), "drops late records without a trace"),
-        (lambda: BOUGHT.group_by("customer").agg(hr.reduce("cents")), "functions of yours"),
+        (lambda: ORDERS.join_within(cast("Any", PRICES), within="10m"), "takes another stream"),
+        (lambda: ORDERS.join_within(ORDERS, within="10m"), "both have a column `order_id`"),
+        (lambda: PAID.join_within(ORDERS, within="10m"), "cannot be joined once more"),
+        (lambda: PAID.join_as_of(PRICES), "cannot be joined once more"),
+        (lambda: PAID.group_by("key"), "cannot be grouped"),
+        (lambda: ORDERS.join_within(PAYMENTS, within="soon"), "`within` of `join_within`"),
+        (lambda: ORDERS.join_within(PAYMENTS, within=9, how=cast("Any", "x")), "left or outer"),
         (lambda: ORDERS.select("quantity AS key"), "the record's own key"),
         (lambda: ORDERS.select("quantity", "order_id AS Quantity"), "two columns `quantity`"),
         (lambda: ORDERS.join_as_of(BOUGHT.join(CUSTOMERS)), "only a table that is read"),
@@ -241,11 +252,11 @@ def test_a_step_that_cannot_work_is_refused_where_it_is_written(
 @pytest.mark.parametrize(
     ("query", "error", "said"),
     [
-        (ORDERS.join_as_of(PRICES).select("price * 2 AS x"), JobInvalid, "`select"),
+        (ORDERS.join_as_of(PRICES).select("no_function(quantity) AS x"), JobInvalid, "`select"),
         (ORDERS.join_as_of(PRICES).filter("rand() > 0.5"), JobInvalid, "leave out what is random"),
         (ORDERS.join_as_of(PRICES).select("sum(quantity) AS s"), JobInvalid, "`select"),
         (DOUBLES.group_by("customer").agg(hr.sum("d")), JobInvalid, "exactly"),
-        (hr.table("x", "a WRONG"), SchemaRefused, "`x`"),
+        (hr.table("x", "a DECIMAL(99, 2)"), SchemaRefused, "`x`"),
     ],
 )  # fmt: skip
 def test_mistakes_that_only_spark_can_tell_are_refused_before_the_first_read(
@@ -253,6 +264,15 @@ def test_mistakes_that_only_spark_can_tell_are_refused_before_the_first_read(
 ) -> None:
     with pytest.raises(error, match=said):
         QueryJob(query).prepare(spark)
+
+
+@pytest.mark.usefixtures("spark")
+def test_spark_reads_the_schemas_that_are_right_and_no_others() -> None:
+    for ddl in RIGHT:
+        StructType.fromDDL(ddl)
+    for ddl, _ in WRONG:
+        with pytest.raises(ParseException):
+            StructType.fromDDL(ddl)
 
 
 def test_a_description_is_a_value_that_says_what_it_does() -> None:

@@ -145,6 +145,39 @@ def test_a_backfill_has_the_rows_of_the_query(spark: SparkSession, tmp_path: Pat
         folded.in_bulk(checked(read, dict(enumerate(folded.VALUES.values()))))
 
 
+ASKED = hr.stream("asked", "order_id STRING, quantity BIGINT", pipeline=None)
+PAID = hr.stream("paid", "cents BIGINT, note STRING", pipeline=None)
+PAYMENTS = (
+    ("p1", 210, {"cents": 5, "note": "first"}),
+    ("p1", 211, {"cents": 0, "note": "left out"}),
+    ("p2", 230, {"cents": 6, "note": "too far"}),
+    ("p3", 240, {"cents": 7, "note": "alone"}),
+    ("p1", 302, {"cents": 8}),
+    ("p1", 290, {"cents": 9}),
+    ("p1", 300, "{no JSON"),
+    ("end", FAR_MS, {"cents": 1}),
+)
+
+
+def test_two_streams_within_a_window(spark: SparkSession, tmp_path: Path) -> None:
+    query = ASKED.join_within(PAID.filter("cents > 0"), within=10, how="outer").select(
+        "key", "time", "*", "quantity * cents AS total"
+    )
+    both = Both(spark, tmp_path, query, ORDERS, PAYMENTS)
+    assert both.spark_records(JOINED) == _seen(both.here.rows)
+    found = [json.loads(row.value or b"") for row in both.here.rows]
+    assert [(row["key"], row["order_id"], row["cents"], row["total"]) for row in found] == [
+        ("p1", "é", None, None),
+        ("p1", "a", 5, 10),
+        ("p2", "d", None, None),
+        ("p2", None, 6, None),
+        ("p3", None, 7, None),
+        ("p1", "b", 9, 18),
+        ("p1", "b", 8, 16),
+    ]
+    assert {row["reason"] for row in both.spark.records if row["verdict"] == DEAD}
+
+
 @pytest.mark.parametrize(
     ("query", "sides"),
     [

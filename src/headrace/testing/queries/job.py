@@ -23,10 +23,10 @@ from headrace.spark_jobs.headers import decode_headers, encode_headers
 from headrace.spark_jobs.operators.columns import NO_INPUT, PROGRESS, RECORD, ROWS_SCHEMA
 from headrace.spark_jobs.operators.positions import position_row
 from headrace.spark_jobs.operators.processor import TaskProcessor
-from headrace.spark_jobs.operators.topology import LookUp, verify
+from headrace.spark_jobs.operators.topology import verify, waits
 from headrace.spark_jobs.queries.compiled import KEY_HEADER
 from headrace.spark_jobs.queries.described import Query
-from headrace.spark_jobs.queries.streams import JoinedStream
+from headrace.spark_jobs.queries.streams import JoinedStream, MadeStream, PairedStream
 from headrace.spark_jobs.queries.tables import Table
 from headrace.spark_jobs.queries.topologies import STREAM, TABLE, Plan, inputs_of, refuse_alone
 from headrace.spark_jobs.queries.types import type_of
@@ -82,14 +82,14 @@ class Job:
         self._schemas = {name: struct_of(source) for name, source in self.sources.items()}
         bare = Plan(query, self.sources, self._schemas, {})
         self._tables = {
-            name: Seen().decoded("value", schema).stepped(bare.table_of(name).steps)
+            name: Seen().decoded("value", schema).stepped(bare.reader_of(name).steps)
             for name, schema in self._schemas.items()
             if name != STREAM
         }
         self._plan = replace(bare, tables={name: one.schema for name, one in self._tables.items()})
         topology = self._plan.topology()
         verify(topology)
-        self._by_progress = isinstance(topology, LookUp) and topology.release == "progress"
+        self._by_progress = waits(topology)
         self._keys = self._seen_keys()
         self._seen = self._seen_rows()
         expected = Expected()
@@ -130,7 +130,9 @@ class Job:
         query = self._query
         if isinstance(query, JoinedStream):
             seen = Seen().decoded("value", self._schemas[STREAM]).stepped(query.stream.steps)
-            return seen.decoded("table_value", *self._plan.table_value()).stepped(query.steps)
+            return seen.decoded("table_value", *self._plan.value_of(TABLE)).stepped(query.steps)
+        if isinstance(query, PairedStream):
+            return Seen().decoded("value", *self._plan.pair()).stepped(query.steps)
         encoded = self._plan.encoded(query)
         seen = Seen().decoded("value", encoded.schema, encoded.columns)
         if isinstance(query, Table):
@@ -231,7 +233,7 @@ class Job:
             return
         parts = {"value": record.value, "table_value": result["table_value"]}
         value = _written(self._seen, record, parts)
-        if value is None and isinstance(self._query, JoinedStream):
+        if value is None and isinstance(self._query, MadeStream):
             return
         if verdict == CORRECTED:
             record = record._replace(headers=(*record.headers, CORRECTED_HEADER))

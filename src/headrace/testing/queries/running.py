@@ -13,7 +13,7 @@ from headrace.contracts.pipeline import IDLE_MS
 from headrace.contracts.problem_text import listed, show
 from headrace.contracts.record import NO_TIME_MS, Record, offset_of
 from headrace.spark_jobs.queries.described import Query
-from headrace.spark_jobs.queries.streams import JoinedStream
+from headrace.spark_jobs.queries.streams import JoinedStream, MadeStream
 from headrace.spark_jobs.shapes import DEAD, LATE
 from headrace.spark_jobs.versioned.progress import ProgressRow
 from headrace.spark_jobs.versioned.state import MemoryRows
@@ -247,9 +247,9 @@ def check_any_cut(
         assert (other.failure is None) == (first.failure is None), f"seed {seed}: {other.failure}"
         if first.failure is not None or first.late or other.late:
             continue
-        if not isinstance(query, JoinedStream):
+        if not isinstance(query, MadeStream):
             assert other.latest == first.latest, f"seed {seed}: other rows are the last ones"
-        elif query.grace_ms is None:
+        elif not isinstance(query, JoinedStream) or query.grace_ms is None:
             assert _by_key(other.rows) == _by_key(first.rows), f"seed {seed}: other rows leave"
     return first
 

@@ -1,0 +1,30 @@
+"""Find the columns that an expression names, without Spark."""
+
+from __future__ import annotations
+
+from sqlglot import exp, parse
+from sqlglot.errors import SqlglotError
+
+_WORDS = {
+    *("user", "current_user", "session_user", "current_catalog", "current_schema"),
+    *("current_date", "current_timestamp", "localtimestamp", "grouping__id"),
+    *("year", "quarter", "month", "week", "day", "dayofyear", "hour", "minute", "second"),
+    *("millisecond", "microsecond"),
+}
+"""Words of Spark's own that stand where columns do."""
+
+
+def columns_in(expression: str) -> list[str]:
+    """Return the columns that an expression names, in its order; none if only Spark reads it.
+
+    A field of a struct is the column of the struct. The parameters of a lambda are no columns.
+    """
+    try:
+        found = parse(expression, read="spark")
+    except (SqlglotError, ValueError):
+        return []
+    if len(found) != 1 or found[0] is None:
+        return []
+    columns = [each for each in found[0].dfs() if isinstance(each, exp.Column)]
+    names = [each.parts[0].name for each in columns if not isinstance(each.this, exp.Star)]
+    return [name for name in dict.fromkeys(names) if name.lower() not in _WORDS]

@@ -1,0 +1,195 @@
+"""The join of two streams within a window: records of one key whose times are near meet.
+
+Progress alone decides what leaves and when. Once all inputs have passed a time, the records up to
+there are complete, and the join takes them in the order of their times, however they were read:
+
+    a pair            leaves when progress has passed the later one of both
+    a record alone    leaves when progress has passed the last time at which it could have met one
+
+A record that progress has passed before it came is late: it meets nothing, and is handed back. In
+a left or outer join a record stays for two windows: the first to be met, the second for those that
+it met to see that they are not alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from headrace.spark_jobs.versioned.arrival import Arrivals
+from headrace.spark_jobs.versioned.grace import HeldRecords
+from headrace.spark_jobs.versioned.records import are_present
+from headrace.spark_jobs.versioned.stream_table import NO_PROGRESS_MS, SLICES_PER_GRACE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from headrace.contracts.record import Record
+    from headrace.spark_jobs.versioned.arrival import Arrival
+    from headrace.spark_jobs.versioned.state import TaskState
+
+    Joiner = Callable[[bytes | None, bytes | None], bytes]
+
+_Place = tuple[int, str, int, int]
+_Order = tuple[int, _Place | tuple[()], _Place | tuple[()]]
+"""When a row is complete, and where its records stand; an empty one stands for none."""
+
+
+class Met(NamedTuple):
+    """A row that leaves: a pair, or a record alone."""
+
+    record: Record
+    """The left record, or the right one alone."""
+    value: bytes
+    time_ms: int
+    """The later time of both."""
+
+
+@dataclass(slots=True)
+class _Side:
+    """The records of one key on one side, in their order, and their times."""
+
+    records: list[Record]
+    times_ms: list[int]
+
+    @classmethod
+    def of(cls, records: list[Record]) -> _Side:
+        records.sort(key=_place)
+        return cls(records, [record.timestamp_ms for record in records])
+
+    def near(self, from_ms: int, until_ms: int) -> list[Record]:
+        """Return the records between two times, both included."""
+        times = self.times_ms
+        return self.records[bisect_left(times, from_ms) : bisect_right(times, until_ms)]
+
+
+class WindowJoin:
+    """Two streams, inner, left or outer."""
+
+    def __init__(
+        self,
+        state: TaskState,
+        name: str,
+        streams: tuple[int, int],
+        *,
+        joiner: Joiner,
+        join: Literal["inner", "left", "outer"],
+        within_ms: int,
+    ) -> None:
+        """Join two inputs, by number; times at most `within_ms` apart are near."""
+        self._state = state
+        self._name = name
+        self._streams = streams
+        self._joiner = joiner
+        self._join = join
+        self._within_ms = within_ms
+        self._kept_ms = within_ms if join == "inner" else 2 * within_ms
+        self._progress_name = f"{name}:progress_ms"
+        self._progress_ms = state.numbers.get(self._progress_name, NO_PROGRESS_MS)
+        slice_ms = 1 + within_ms // SLICES_PER_GRACE
+        self._held = [
+            HeldRecords(state, f"{name}:{side}", slice_ms) for side in ("left-held", "right-held")
+        ]
+
+    @property
+    def held(self) -> int:
+        """How many records are kept."""
+        return sum(side.count for side in self._held)
+
+    def process(self, arrivals: Sequence[Arrival]) -> NDArray[np.int64]:
+        """Keep the records of a batch; return the places of the late ones in it."""
+        arrivals = Arrivals.of(arrivals)
+        late = np.zeros(len(arrivals), np.bool_)
+        for number, held in zip(self._streams, self._held, strict=True):
+            places = np.flatnonzero(arrivals.inputs == number)
+            records = arrivals.records.take(places)
+            has_value, has_key = are_present(records.values), are_present(records.keys)
+            whole = has_value & has_key
+            on_time = whole & (records.times_ms >= self._progress_ms)
+            late[places[whole & ~on_time]] = True
+            held.hold([(0, record) for record in records.take(on_time)])
+            self._state.count(f"{self._name}:taken", len(places))
+            self._state.count(f"{self._name}:dropped:null-value", int(np.sum(~has_value)))
+            self._state.count(f"{self._name}:dropped:null-key", int(np.sum(has_value & ~has_key)))
+            self._state.count(f"{self._name}:dropped:late", int(np.sum(whole & ~on_time)))
+        return np.flatnonzero(late)
+
+    def advance(self, progress_ms: int) -> list[Met]:
+        """Note that all inputs have passed a time; return the rows that this completes."""
+        before_ms = self._progress_ms
+        if progress_ms <= before_ms:
+            return []
+        from_ms = before_ms - self._kept_ms
+        lefts, rights = (
+            _by_key([record for _, record in held.between(from_ms, progress_ms - 1)])
+            for held in self._held
+        )
+        rows: list[tuple[_Order, Met]] = []
+        for key in lefts.keys() | rights.keys():
+            nothing = _Side([], [])
+            rows += self._rows(
+                lefts.get(key, nothing), rights.get(key, nothing), before_ms, progress_ms
+            )
+        rows.sort(key=lambda row: (row[0], row[1].record.key or b""))
+        self._progress_ms = self._state.numbers[self._progress_name] = progress_ms
+        for held in self._held:
+            gone = held.release(progress_ms - 1 - self._kept_ms)
+            self._state.count(f"{self._name}:passed", len(gone))
+        return [row for _, row in rows]
+
+    def balance(self) -> int:
+        """Return zero, unless a record was lost or invented."""
+        return self._state.balance(self._name, self.held)
+
+    def _rows(
+        self, left: _Side, right: _Side, before_ms: int, progress_ms: int
+    ) -> Iterator[tuple[_Order, Met]]:
+        """Yield the rows of a key that are complete now and were not before, and their order."""
+        within_ms = self._within_ms
+        for one in left.records:
+            time_ms = one.timestamp_ms
+            # Of two that progress had passed before, the pair has left.
+            from_ms = time_ms - within_ms if time_ms >= before_ms else before_ms
+            for other in right.near(max(from_ms, time_ms - within_ms), time_ms + within_ms):
+                both_ms = max(time_ms, other.timestamp_ms)
+                value = self._joiner(one.value, other.value)
+                yield (both_ms, _place(one), _place(other)), Met(one, value, both_ms)
+        if self._join != "inner":
+            for one in self._alone(left, right, before_ms, progress_ms):
+                value = self._joiner(one.value, None)
+                last_ms = one.timestamp_ms + within_ms
+                yield (last_ms, _place(one), ()), Met(one, value, one.timestamp_ms)
+        if self._join == "outer":
+            for one in self._alone(right, left, before_ms, progress_ms):
+                value = self._joiner(None, one.value)
+                last_ms = one.timestamp_ms + within_ms
+                yield (last_ms, (), _place(one)), Met(one, value, one.timestamp_ms)
+
+    def _alone(
+        self, side: _Side, others: _Side, before_ms: int, progress_ms: int
+    ) -> Iterator[Record]:
+        """Yield the records that can meet nothing any more, since now, and have met nothing."""
+        within_ms = self._within_ms
+        for one in side.near(before_ms - within_ms, progress_ms - 1 - within_ms):
+            time_ms = one.timestamp_ms
+            if not others.near(time_ms - within_ms, time_ms + within_ms):
+                yield one
+
+
+def _place(record: Record) -> _Place:
+    """Return what orders records: their times, and at equal times where they stand."""
+    offset = -1 if record.offset is None else record.offset
+    return record.timestamp_ms, record.topic, record.partition, offset
+
+
+def _by_key(records: list[Record]) -> dict[bytes | None, _Side]:
+    found: dict[bytes | None, list[Record]] = defaultdict(list)
+    for record in records:
+        found[record.key].append(record)
+    return {key: _Side.of(each) for key, each in found.items()}
