@@ -44,6 +44,7 @@
     |- WorkerStalled                 something stands still for too long; exit code 7
     `- KafkaUnreachable              no broker answers; exit code 3
        |- TokenUnavailable           no token server answers
+       |- RegistryUnavailable        no schema registry answers
        `- BrokerFailed               the embedded broker did not start, or ended by itself
 
 A leaf's docstring ends with what to do. Any other exception that leaves headrace is a bug.
@@ -266,6 +267,10 @@ class KafkaUnreachable(HeadraceError):
     """No broker answers. **Do:** check the address and that the broker runs."""
 
     exit_code = 3
+
+
+class RegistryUnavailable(KafkaUnreachable):
+    """No schema registry answers. **Do:** check its address, and that it runs; start again."""
 
 
 class TokenUnavailable(KafkaUnreachable, OSError):

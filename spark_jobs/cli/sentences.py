@@ -18,6 +18,8 @@ _EXAMPLES = {
     "topic": "topic: orders.cleaned",
     "folder": "folder: tables/orders",
     "sink": "sink: {kafka: {topic: orders.priced}}",
+    "registry": "registry: {url: http://127.0.0.1:8081}",
+    "url": "url: http://127.0.0.1:8081",
     "kafka": "kafka: {topic: orders.priced}",
     "delta": "delta: {folder: tables/orders}",
     "parquet": "parquet: {folder: tables/orders}",

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, model_validator
 
-from headrace.contracts.errors import JobInvalid
 from headrace.contracts.policies import Policy
-from headrace.contracts.problem_text import sentence_of
+from headrace.spark_jobs.jobs.given import taken
 
 _MODULES = "org.apache.kafka.common.security"
 _LOGIN_MODULES = {
@@ -100,15 +99,7 @@ class KafkaAccess(Policy):
 
 def access_of(given: Mapping[str, Any]) -> KafkaAccess:
     """Return the access that a mapping of options describes; JobInvalid says what is wrong."""
-    try:
-        return KafkaAccess.model_validate(given)
-    except ValidationError as error:
-        details = error.errors(include_url=False)[0]
-        known = [field.alias or name for name, field in KafkaAccess.model_fields.items()]
-        said = sentence_of(details, known, {}) or details["msg"]
-        name = "".join(f".{step}" for step in details["loc"])
-        message = f"`kafka{name}`: {said}"
-        raise JobInvalid(message) from error
+    return taken(KafkaAccess, given, "kafka")
 
 
 def _problems(access: KafkaAccess) -> Iterator[tuple[str, str]]:

@@ -41,7 +41,7 @@ from headrace.spark_jobs.jobs.config import (
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.stamp import Stamp, changes, digest_of, options_of, with_options
 from headrace.spark_jobs.operators.frames import ON_FAILURE, InputProgress
-from headrace.spark_jobs.read.decode import Format, JsonValue, checked
+from headrace.spark_jobs.read.decode import Format, JsonValue, RegisteredValue, checked
 from headrace.spark_jobs.read.schema import schema_of
 from headrace.spark_jobs.read.source import Source
 from headrace.spark_jobs.read.topics import awaited, read_cleaned
@@ -238,7 +238,12 @@ def make_output(job: Job, config: JobConfig, note: Note) -> KafkaOutput | TableO
 
 
 def _repeats(job: Job, config: JobConfig) -> bool:
-    """Return whether a repeated micro-batch has the same rows: a cold history may have grown."""
+    """Return whether a repeated micro-batch has the same rows.
+
+    A cold history may have grown, and a registry may have learned a schema.
+    """
+    if any(isinstance(format_of(job, name), RegisteredValue) for name in job.VALUES):
+        return False
     fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
     return fall_back is None or fall_back.join == "left"
 

@@ -37,7 +37,7 @@ from headrace.spark_jobs.queries.streams import JoinedStream, MadeStream, Paired
 from headrace.spark_jobs.queries.tables import Table
 from headrace.spark_jobs.queries.topologies import STREAM, TABLE, Plan, inputs_of, refuse_alone
 from headrace.spark_jobs.queries.types import type_of
-from headrace.spark_jobs.read.decode import JsonValue
+from headrace.spark_jobs.read.decode import JsonValue, RegisteredValue
 from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class QueryJob:
     def __init__(self, query: Query) -> None:
         """Refuse what can be refused without Spark."""
         refuse_alone(query)
+        _refuse_history_of_registered(query)
         self.query = query
         self._row: StructType | None = None
         self._tables: dict[str, Visible] = {}
@@ -106,9 +107,15 @@ class QueryJob:
         return {name: struct_of(one) for name, one in self.sources.items()}
 
     @property
-    def VALUES(self) -> Mapping[str, JsonValue]:  # noqa: N802 (as every job calls it)
+    def VALUES(self) -> Mapping[str, JsonValue | RegisteredValue]:  # noqa: N802 (as every job calls it)
         """By input, the format of its values."""
-        return {name: JsonValue(schema) for name, schema in self.schemas.items()}
+        registries = {name: one.registry for name, one in self.sources.items()}
+        return {
+            name: JsonValue(schema)
+            if (access := registries[name]) is None
+            else RegisteredValue(schema, access.asked())
+            for name, schema in self.schemas.items()
+        }
 
     @property
     def Row(self) -> StructType:  # noqa: N802 (as every job calls it)
@@ -219,6 +226,16 @@ class QueryJob:
         rows = rows.decoded("value", self.schemas[STREAM]).stepped(query.stream.steps)
         type_of(rows.schema, query.on, "join_as_of")
         return rows.with_keys(query.on, KEY_HEADER)
+
+
+def _refuse_history_of_registered(query: Query) -> None:
+    """Refuse a history of values that only workers can read: Spark looks up in it by itself."""
+    if isinstance(query, JoinedStream) and query.history and query.table.source.registry:
+        message = (
+            f"{query.title} keeps a history in `{query.history}`, and the values of"
+            f" `{query.table.source.topic}` need a registry; give the table a longer `retention`"
+        )
+        raise JobInvalid(message)
 
 
 def _with_own_keys(results: DataFrame) -> DataFrame:

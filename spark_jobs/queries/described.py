@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from headrace.spark_jobs.read.registry import RegistryAccess
+
 _FRAME = "headrace.spark_jobs.queries.frame:dataframe"
 _BACKFILL = "headrace.spark_jobs.queries.frame:backfill"
 _COLUMNS_IN = "headrace.spark_jobs.queries.mentioned:columns_in"
@@ -214,6 +216,8 @@ class Source:
     schema: Schema
     pipeline: str | None
     retention_ms: int | None = None
+    registry: RegistryAccess | None = None
+    """Where the schemas of its values are, if each names its own by a number."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -228,6 +232,8 @@ class Source:
             kept = f"the versions of the last {format_duration_ms(self.retention_ms)}"
         said = f"{self.kind} {self.topic}, {by}"
         schema = self.schema if isinstance(self.schema, str) else self.schema.__name__
+        if self.registry is not None:
+            said += f", in the schemas of {self.registry.url}"
         return f"{said}: {schema}" + (f"; state: {kept}" if self.kind == "table" else "")
 
 

@@ -14,6 +14,7 @@ from headrace.spark_jobs.queries.ddl import problem_of
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.public import BY_NAME, stream, table
 from headrace.spark_jobs.queries.sql import sql
+from headrace.spark_jobs.read.registry import RegistryAccess
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -25,6 +26,9 @@ class StreamInput(Input):
     """The pipeline that writes it; `x` for a topic `x.cleaned` if not said, null for none."""
     columns: str = Field(alias="schema")
     """The columns of its values, as DDL: `order_id STRING, quantity BIGINT`."""
+
+    registry: RegistryAccess | None = None
+    """The registry with the schemas of its values, if each names its own by a number."""
 
     @field_validator("columns")
     @classmethod
@@ -62,12 +66,16 @@ class QueryFile(JobConfig):
     def described(self) -> Query:
         """Return the query as Python would describe it."""
         sources: dict[str, Query] = {
-            name: stream(one.topic, one.columns, pipeline=one.pipeline)
+            name: stream(one.topic, one.columns, pipeline=one.pipeline, registry=one.registry)
             for name, one in self.streams.items()
         }
         for name, one in self.tables.items():
             sources[name] = table(
-                one.topic, one.columns, retention=one.retention_ms, pipeline=one.pipeline
+                one.topic,
+                one.columns,
+                retention=one.retention_ms,
+                pipeline=one.pipeline,
+                registry=one.registry,
             )
         return sql(
             self.query,

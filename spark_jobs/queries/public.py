@@ -7,24 +7,34 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from headrace.contracts.errors import JobInvalid, SchemaRefused
+from headrace.spark_jobs.jobs.given import taken
 from headrace.spark_jobs.queries.ddl import problem_of
 from headrace.spark_jobs.queries.described import Source, milliseconds
 from headrace.spark_jobs.queries.names import Schema, twice
 from headrace.spark_jobs.queries.streams import Stream
 from headrace.spark_jobs.queries.tables import Table
+from headrace.spark_jobs.read.registry import RegistryAccess
 
 CLEANED = ".cleaned"
+Registry = str | Mapping[str, Any] | RegistryAccess
 BY_NAME = "by the topic's name"
 """Names the pipeline whose cleaned topic would have the topic's name."""
 
 
-def stream(topic: str, schema: Schema, *, pipeline: str | None = BY_NAME) -> Stream:
+def stream(
+    topic: str,
+    schema: Schema,
+    *,
+    pipeline: str | None = BY_NAME,
+    registry: Registry | None = None,
+) -> Stream:
     """Describe a topic of records that happen; `schema` is DDL or a model of pydantic's.
 
     By default the pipeline `x` writes `x.cleaned`, and its progress releases the records that wait.
-    Name another `pipeline`, or None if no sidecar writes the topic.
+    Name another `pipeline`, or None if no sidecar writes the topic. With a `registry`, its address
+    or its options, values are Avro, JSON or Protobuf, and each names its schema by a number.
     """
-    return Stream(source=_source("stream", topic, schema, pipeline))
+    return Stream(source=_source("stream", topic, schema, pipeline, registry))
 
 
 def table(
@@ -33,19 +43,22 @@ def table(
     *,
     retention: str | int | None = None,
     pipeline: str | None = BY_NAME,
+    registry: Registry | None = None,
 ) -> Table:
     """Describe a topic whose records tell the new row of a key; one without a value deletes it.
 
     With a `retention` the table remembers so much of its past, before its newest record.
     """
-    source = _source("table", topic, schema, pipeline)
+    source = _source("table", topic, schema, pipeline, registry)
     if retention is None:
         return Table(source=source)
     retention_ms = milliseconds(retention, "retention", f"the table `{topic}`")
     return Table(source=replace(source, retention_ms=retention_ms))
 
 
-def _source(kind: Any, topic: str, schema: Schema, pipeline: str | None) -> Source:
+def _source(
+    kind: Any, topic: str, schema: Schema, pipeline: str | None, registry: Registry | None
+) -> Source:
     if pipeline == BY_NAME:
         name = topic.removesuffix(CLEANED)
         pipeline = name if name not in {topic, ""} else None
@@ -53,7 +66,7 @@ def _source(kind: Any, topic: str, schema: Schema, pipeline: str | None) -> Sour
     if problem is not None:
         message = f"the schema of the {kind} `{topic}`: {problem}"
         raise SchemaRefused(message)
-    source = Source(kind, topic, schema, pipeline)
+    source = Source(kind, topic, schema, pipeline, registry=_registry_of(registry))
     if not source.columns:
         message = f"the schema of the {kind} `{topic}` has no columns; write such as `id STRING`"
         raise JobInvalid(message)
@@ -62,6 +75,13 @@ def _source(kind: Any, topic: str, schema: Schema, pipeline: str | None) -> Sour
         message = f"the schema of the {kind} `{topic}` has two columns `{doubled}`; keep one"
         raise JobInvalid(message)
     return source
+
+
+def _registry_of(given: Registry | None) -> RegistryAccess | None:
+    if given is None:
+        return None
+    named = {"url": given} if isinstance(given, str) else given
+    return taken(RegistryAccess, named, "registry")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ operators, `decoded` turns checked values into columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from headrace.contracts.dead_letter import (
 )
 from headrace.contracts.decision import Reason
 from headrace.spark_jobs.headers import headers_with
+from headrace.spark_jobs.read.registry import Asked, as_json
 from headrace.spark_jobs.shapes import DEAD, unsigned
 
 if TYPE_CHECKING:
@@ -97,6 +98,32 @@ class AvroValue:
 
 
 @dataclass(frozen=True)
+class RegisteredValue:
+    """A value that names its schema in a registry by a number; `checked` makes JSON of it."""
+
+    schema: StructType
+    registry: Asked
+
+    def read(self, column: Column) -> Column:
+        """Read into a struct of JSON and, for bytes that are no such value, the problem."""
+        registry = self.registry
+
+        @F.udf(returnType="json BINARY, problem STRING")
+        def read_registered(value: bytes | None) -> tuple[bytes | None, str | None]:
+            return as_json(value, registry)
+
+        return read_registered(column)
+
+    def parse(self, column: Column) -> Column:
+        """Parse the JSON that was made of it."""
+        return JsonValue(self.schema).parse(column)
+
+    def whole(self, parsed: Column) -> Column:
+        """Return the parsed columns as one struct; null if they are not those of the schema."""
+        return JsonValue(self.schema).whole(parsed)
+
+
+@dataclass(frozen=True)
 class CountValue:
     """A count as sidecars write it: eight bytes, big-endian, never negative."""
 
@@ -113,7 +140,7 @@ class CountValue:
         return parsed
 
 
-Format = JsonValue | AvroValue | CountValue
+Format = JsonValue | AvroValue | RegisteredValue | CountValue
 
 
 def checked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool = True) -> DataFrame:
@@ -122,13 +149,20 @@ def checked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool = 
     `formats` are by input; values of an input without one are not decoded. A tombstone is readable.
     """
     # These are columns of their own, or Spark would parse a value anew for each use.
+    read = {
+        f"_read_{number}": each.read(F.when(F.col("input") == number, F.col("value")))
+        for number, each in formats.items()
+        if isinstance(each, RegisteredValue)
+    }
     parsed = {
-        f"_parsed_{number}": F.when(F.col("input") == number, each.parse(F.col("value")))
+        f"_parsed_{number}": F.when(F.col("input") == number, each.parse(_text_of(number, each)))
         for number, each in formats.items()
     }
     problem = F.lit(None).cast("string")
     for (number, each), name in zip(formats.items(), parsed, strict=True):
         found = _problem(each, F.col(name))
+        if f"_read_{number}" in read:
+            found = F.coalesce(F.col(f"_read_{number}")["problem"], found)
         problem = F.when(F.col("input") == number, found).otherwise(problem)
     reason = F.when(F.col("_problem").isNotNull(), F.lit(Reason.UNDECODABLE.value))
     if keyed:
@@ -137,7 +171,8 @@ def checked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool = 
         reason = F.when(keyless, F.lit(Reason.NULL_KEY.value)).otherwise(reason)
     aside = F.to_json(F.struct(F.lit(DEAD).alias("verdict"), F.col("_reason").alias("reason")))
     return (
-        records.withColumns(parsed)
+        (records.withColumns(read) if read else records)
+        .withColumns(parsed)
         .withColumn("_problem", problem)
         .withColumn("_reason", reason)
         .withColumn("aside", F.when(F.col("_problem").isNotNull(), aside))
@@ -145,8 +180,24 @@ def checked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool = 
             "headers",
             F.when(F.col("aside").isNull(), F.col("headers")).otherwise(_dead_headers()),
         )
-        .drop("_problem", "_reason", *parsed)
+        .withColumn("value", _value_of(read))
+        .drop("_problem", "_reason", *parsed, *read)
     )
+
+
+def _text_of(number: int, value: Format) -> Column:
+    """Return the bytes of an input's value that are parsed."""
+    is_registered = isinstance(value, RegisteredValue)
+    return F.col(f"_read_{number}")["json"] if is_registered else F.col("value")
+
+
+def _value_of(read: Iterable[str]) -> Column:
+    """Return the value of a record: if it is readable and was registered, its JSON."""
+    value = F.col("value")
+    for name in read:
+        made = F.col(name)["json"]
+        value = F.when(F.col("aside").isNull() & made.isNotNull(), made).otherwise(value)
+    return value
 
 
 def decoded(frame: DataFrame, column: str, as_format: Format, name: str | None = None) -> DataFrame:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.queries.aggregates import greatest as max  # noqa: A004 (hr.max)
     from headrace.spark_jobs.queries.aggregates import least as min  # noqa: A004 (hr.min)
     from headrace.spark_jobs.queries.aggregates import sum_of as sum  # noqa: A004 (hr.sum)
+    from headrace.spark_jobs.queries.avro import avro
     from headrace.spark_jobs.queries.public import console, delta, kafka, parquet, stream, table
     from headrace.spark_jobs.queries.sql import sql
 
@@ -48,6 +49,7 @@ __all__ = [
     "SuppressPolicy",
     "TablePolicy",
     "avg",
+    "avro",
     "collect",
     "console",
     "count",
@@ -80,6 +82,7 @@ _OF_QUERIES = {
     "min": f"{_QUERIES}.aggregates:least",
     "max": f"{_QUERIES}.aggregates:greatest",
     "avg": f"{_QUERIES}.aggregates:average",
+    "avro": f"{_QUERIES}.avro:avro",
     "run": "spark_jobs.cli.python_job:run",
     "sql": f"{_QUERIES}.sql:sql",
 }

@@ -84,7 +84,7 @@ def _query(shared: set[str]) -> Iterator[str]:
     yield "in any text of a job's file is that variable of the environment, or the content of the"
     yield "file that `NAME_FILE` names. [The JSON Schema](query.schema.json) is for editors.\n"
     yield from option_rows({**schema, "properties": own}, schema["$defs"], str)
-    for name in ("StreamInput", "TableInput"):
+    for name in ("StreamInput", "TableInput", "RegistryAccess"):
         yield from _section(name, schema["$defs"][name], schema["$defs"])
 
 

@@ -1,0 +1,72 @@
+"""Ask a schema registry for a schema, in Confluent's protocol; the caller brings what asks.
+
+A schema that another one refers to has a subject and a version. A Protobuf schema is taken as its
+serialized descriptor, so that nobody has to parse its language.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from headrace.contracts.serde.registered import Named, Schema
+
+Ask = Callable[[str], dict[str, Any]]
+"""Returns the fields of the answer to a path."""
+ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json"
+_NOT_FOUND = frozenset({40401, 40402, 40403})
+"""Subject, version and schema, as the protocol counts them; a 404 of anybody else has none."""
+_SERIALIZED = "format=serialized"
+
+
+class NoSchema(Exception):
+    """An answer has no schema, as that of another program."""
+
+
+def schema_of(number: int, ask: Ask) -> Schema:
+    """Return the schema of a number, with all that it refers to; NoSchema if an answer has none."""
+    path = f"/schemas/ids/{number}"
+    found = ask(path)
+    kind = str(found.get("schemaType", "AVRO"))
+    if kind == "PROTOBUF":
+        found = ask(f"{path}?{_SERIALIZED}")
+    referred: dict[str, str] = {}
+    _follow(found, kind, ask, referred)
+    references = tuple(Named(*one) for one in referred.items())
+    return Schema(kind, _text_of(found), references)
+
+
+def fields_of(answer: bytes) -> dict[str, Any]:
+    """Return the fields of an answer, none if it is not of this protocol."""
+    try:
+        found = json.loads(answer)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def missing_in(answer: Mapping[str, Any]) -> str | None:
+    """Return what a refusal says is missing, None if it is another refusal."""
+    if answer.get("error_code") in _NOT_FOUND:
+        return str(answer.get("message", "not found"))
+    return None
+
+
+def _follow(found: Mapping[str, Any], kind: str, ask: Ask, referred: dict[str, str]) -> None:
+    for reference in found.get("references") or []:
+        name, subject, version = (reference[part] for part in ("name", "subject", "version"))
+        if name in referred:
+            continue
+        path = f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true"
+        answer = ask(f"{path}&{_SERIALIZED}" if kind == "PROTOBUF" else path)
+        _follow(answer, kind, ask, referred)
+        referred[name] = _text_of(answer)
+
+
+def _text_of(answer: Mapping[str, Any]) -> str:
+    text = answer.get("schema")
+    if isinstance(text, str):
+        return text
+    raise NoSchema

@@ -1,0 +1,221 @@
+"""Values whose schemas stand in a registry, as JSON: what a worker of Spark reads them by.
+
+A worker looks a schema up when the first value names it, and keeps it for its life. While the
+registry is away the worker waits; after two minutes the micro-batch fails, and nothing of it is
+lost. A number that the registry does not know makes a record dead; it is asked again later.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import time
+from functools import cache
+from http import HTTPStatus
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from urllib.error import HTTPError
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+
+from pydantic import Field, SecretStr, model_validator
+
+from headrace.contracts.errors import (
+    RecordUndecodable,
+    RegistryRefused,
+    RegistryUnavailable,
+    SchemaAwaited,
+)
+from headrace.contracts.policies import Policy
+from headrace.contracts.serde.asked import ACCEPTED, NoSchema, fields_of, missing_in, schema_of
+from headrace.contracts.serde.registered import Schemas
+
+if TYPE_CHECKING:
+    from email.message import Message
+
+_TIMEOUT_S = 10.0
+_ANSWER_BYTES_MAX = 16 << 20
+_PAUSE_S, _PAUSE_S_MAX, _WITHIN_S = 0.1, 2.0, 120.0
+_MISSING_S = 60.0
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class RegistryAccess(Policy):
+    """A schema registry that speaks Confluent's protocol."""
+
+    url: Annotated[str, Field(pattern=r"^https?://[^/@,\s]+[^@,\s]*$")]
+    """Its address, such as `http://127.0.0.1:8081`, without a user in it."""
+    username: _Text | None = None
+    """The job's name there, for a registry with logins."""
+    password: SecretStr | None = None
+    """The password of that name, such as `${REGISTRY_PASSWORD}`."""
+    ca_file: _Text | None = None
+    """The authorities that sign its certificate, in PEM, beside the system's."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.ca_file is not None:
+            try:
+                _context(self.authorities())
+            except (OSError, UnicodeDecodeError) as error:
+                message = f"`ca-file`: `{self.ca_file}` holds no certificate that can be read"
+                raise ValueError(message) from error
+        if self.username is None and self.password is not None:
+            message = "`username` is missing; a password needs a user"
+            raise ValueError(message)
+        return self
+
+    def authorities(self) -> str:
+        """Return the content of the file of authorities, for workers without that file."""
+        return "" if self.ca_file is None else Path(self.ca_file).read_text("utf-8")
+
+    def asked(self) -> Asked:
+        """Return what a worker needs to ask the registry."""
+        secret = "" if self.password is None else self.password.get_secret_value()
+        login = "" if self.username is None else f"{self.username}:{secret}"
+        return Asked(self.url.rstrip("/"), login, self.authorities())
+
+
+class Asked(NamedTuple):
+    """A registry as a worker is told of it."""
+
+    url: str
+    login: str
+    authorities: str
+
+
+class AsJson(NamedTuple):
+    """A value as JSON, or why it is none."""
+
+    json: bytes | None
+    problem: str | None
+
+
+def as_json(value: bytes | None, asked: Asked) -> AsJson:
+    """Read a value by the schema that it names."""
+    if value is None:
+        return AsJson(None, None)
+    return _reader(asked).read(bytes(value))
+
+
+@cache
+def _reader(asked: Asked) -> _Reader:
+    return _Reader(asked)
+
+
+class _Reader:
+    """Reads the values of one registry in this process."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._url = asked.url
+        self._headers = {"Accept": ACCEPTED}
+        if asked.login:
+            encoded = base64.b64encode(asked.login.encode()).decode()
+            self._headers["Authorization"] = f"Basic {encoded}"
+        handlers = []
+        if asked.url.startswith("https://"):
+            handlers.append(HTTPSHandler(context=_context(asked.authorities)))
+        self._opener = build_opener(_NoRedirect, *handlers)
+        self._schemas = Schemas()
+        self._missing_until_s: dict[int, float] = {}
+
+    def read(self, value: bytes) -> AsJson:
+        """Return a value as JSON."""
+        number = int.from_bytes(value[1:5])
+        if self._missing_until_s.get(number, float("inf")) <= time.monotonic():
+            self._look_up(number)
+        try:
+            try:
+                found = self._schemas.read_field(value, ())
+            except SchemaAwaited as awaited:
+                self._look_up(awaited.number)
+                found = self._schemas.read_field(value, ())
+            return AsJson(json.dumps(found, allow_nan=False, ensure_ascii=False).encode(), None)
+        except RecordUndecodable as error:
+            return AsJson(None, str(error))
+        except ValueError:
+            return AsJson(None, f"a number in it, by schema {number}, is none that JSON has")
+
+    def _look_up(self, number: int) -> None:
+        pause_s, until_s = _PAUSE_S, time.monotonic() + _WITHIN_S
+        while True:
+            try:
+                self._schemas.put(number, schema_of(number, self._ask))
+                self._missing_until_s.pop(number, None)
+            except _Missing as missing:
+                why = f"the registry has no schema {number} ({missing})"
+                self._schemas.put_missing(number, why)
+                self._missing_until_s[number] = time.monotonic() + _MISSING_S
+            except NoSchema as error:
+                message = f"{self._url} answers without a schema, as no registry does; check `url`"
+                raise RegistryRefused(message) from error
+            except RegistryUnavailable:
+                if time.monotonic() >= until_s:
+                    raise
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+                continue
+            return
+
+    def _ask(self, path: str) -> dict[str, Any]:
+        request = Request(self._url + path, headers=self._headers)  # noqa: S310 - options take http only
+        try:
+            with self._opener.open(request, timeout=_TIMEOUT_S) as response:
+                answer = response.read(_ANSWER_BYTES_MAX)
+                if response.length:
+                    torn = self._away("its answer ends too early")
+                    raise torn
+                return fields_of(answer)
+        except HTTPError as error:
+            with error:
+                raise self._refusal(error) from None
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                message = (
+                    f"the certificate of the schema registry {self._url} is not vouched for"
+                    f" ({reason.verify_message}); name its authority by `ca-file`"
+                )
+                raise RegistryRefused(message) from error
+            raise self._away(reason) from error
+
+    def _away(self, why: object) -> RegistryUnavailable:
+        return RegistryUnavailable(f"the schema registry {self._url} does not answer: {why}")
+
+    def _refusal(self, error: HTTPError) -> Exception:
+        busy = error.code == HTTPStatus.TOO_MANY_REQUESTS
+        if busy or error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return self._away(f"it says {error.code}")
+        missing = missing_in(fields_of(error.read(_ANSWER_BYTES_MAX)))
+        if missing is not None:
+            return _Missing(missing)
+        if error.code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            return RegistryRefused(
+                f"the schema registry {self._url} refuses this job ({error.code}); check `username`"
+                " and `password`"
+            )
+        return RegistryRefused(
+            f"{self._url} answers {error.code}, as no schema registry does; check `url`"
+        )
+
+
+class _Missing(Exception):
+    """The registry answers that it has no such schema."""
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Answers a redirect as an error, since it would carry the password to another server."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> None:
+        """Return no request."""
+        del req, fp, code, msg, headers, newurl
+
+
+def _context(authorities: str) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if authorities:
+        context.load_verify_locations(cadata=authorities)
+    return context
