@@ -70,7 +70,7 @@ def test_a_schema_is_a_file_too_and_names_its_types_again(tmp_path: Path) -> Non
         ("no.avsc", "the file `no.avsc` cannot be read"),
     ],
 )
-def test_what_has_no_columns_is_a_sentence(schema: str, said: str) -> None:
+def test_a_schema_without_columns_is_a_sentence(schema: str, said: str) -> None:
     with pytest.raises(SchemaRefused) as refused:
         hr.avro(schema)
     assert said in str(refused.value)

@@ -86,7 +86,7 @@ def test_values_of_every_kind_are_json(registry: RegistryServer) -> None:
     assert registry.asked.count(f"/schemas/ids/{by_avro}") == 1, "a schema is looked up once"
 
 
-def test_what_cannot_be_read_says_why_and_names_its_number(
+def test_an_unreadable_value_says_why_and_names_its_number(
     registry: RegistryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number = registry.register("clicks-value", CLICK_AVRO)
