@@ -1,13 +1,14 @@
 """One product over topics of many partitions, most of them empty: orders leave when all is quiet.
 
-The rows of progress are written here as sidecars write them, so that each state can be met.
+The first test runs sidecars. In the others the rows of progress are written as sidecars write them,
+so that each state can be met.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -23,6 +24,8 @@ from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.run import run_job
 from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import SharedKafka
+from tests.runtime.conftest import make_pipeline
+from tests.runtime.sidecar import MakePipeline, Pipeline, record
 from tests.spark.driver import QUICK_JAVA, Driver
 
 pytestmark = pytest.mark.long("spark", why="which partitions fall quiet is drawn")
@@ -54,10 +57,14 @@ class Shop:
         return f"{self.name}.{side}"
 
     def make_topics(self) -> None:
-        """As sidecars make theirs, before the first commit; and those of the results."""
+        """As sidecars make theirs, before the first commit; and those that the job writes."""
         for side, partitions in PARTITIONS.items():
             for spec in (cleaned_topic(self.topic(side)), progress_topic(self.topic(side))):
                 self.clients.make_topic(spec.name, partitions, spec.settings())
+        self.make_results()
+
+    def make_results(self) -> None:
+        """The topics that the job writes."""
         for spec in (cleaned_topic(self.name), late_topic(f"{self.name}.late")):
             self.clients.make_topic(spec.name, 1, spec.settings())
 
@@ -99,10 +106,12 @@ class Shop:
         one = Record(*row, 1, (), name, partition, None)
         self.clients.produce_committed(name, [one], fresh_name("t"))
 
-    def write_job(self) -> Path:
-        """README's job by progress."""
+    def write_job(self, pipelines: Mapping[str, Pipeline] | None = None) -> Path:
+        """README's job by progress, over these pipelines, or over what is written here."""
         file = self.folder / "priced.yaml"
         inputs = {side: {"topic": self.topic(side), "pipeline": side} for side in PARTITIONS}
+        for side, pipeline in (pipelines or {}).items():
+            inputs[side] = {"topic": pipeline.sink, "pipeline": pipeline.name}
         job = {
             "job": "orders-prices",
             "name": self.name,
@@ -135,6 +144,9 @@ def run_it(file: Path) -> None:
     run_job(*load_job(file), master="local[2]", once=False, metrics_port=None)
 
 
+__all__ = ["make_pipeline"]
+
+
 @pytest.fixture
 def shop(kafka: SharedKafka, tmp_path: Path) -> Shop:
     return Shop(Clients(kafka.bootstrap_servers), tmp_path)
@@ -154,6 +166,48 @@ def wait_until_said(driver: Driver, sentence: str) -> None:
         assert driver.exit_code is None, driver.log
         assert time.monotonic() < until, driver.log
         time.sleep(_LOOK_EVERY_S)
+
+
+def test_orders_leave_when_their_sidecars_are_quiet(
+    shop: Shop, make_pipeline: MakePipeline
+) -> None:
+    # A reorder without `idle` holds the last record of each partition.
+    operators = {"prices": "reorder: {grace: 1s, idle: 2s}", "orders": "reorder: {grace: 1s}"}
+    pipelines = {
+        side: make_pipeline(operators[side], partitions=PARTITIONS[side], source="idle: 2s")
+        for side in PARTITIONS
+    }
+    shop.make_results()
+    for pipeline in pipelines.values():
+        pipeline.start()
+    driver = Driver(shop.folder / "driver.log", run_it, shop.write_job(pipelines))
+    prices, orders = pipelines["prices"], pipelines["orders"]
+
+    def price(at_ms: int, cents: int) -> None:
+        """The price of the product from a time on; it is cleaned when this is over."""
+        before = len(prices.cleaned()) if prices.sink in prices.clients.topics() else 0
+        value = json.dumps({"price_cents": cents}).encode()
+        prices.produce([record(PRODUCT, value, at_ms, partition=AT["prices"])])
+        prices.wait_for_cleaned(before + 1)
+
+    def order(at_ms: int, name: str, partition: int = AT["orders"]) -> Record:
+        value = json.dumps({"order_id": name, "quantity": 1}).encode()
+        return record(PRODUCT, value, at_ms, partition=partition)
+
+    try:
+        price(1_000, 10)
+        # Nothing comes behind this one, so it is held for ever. Its partition is idle nevertheless.
+        orders.produce([order(1_500, "only", partition=0)])
+        orders.produce([order(2_000, "first"), order(3_500, "second")])
+        assert shop.priced(1) == [("first", 10)]
+        price(3_000, 30)
+        orders.produce([order(5_000, "third")])
+        # It has left the sidecar behind the first, and is on time: nothing has passed it.
+        assert shop.priced(2)[1:] == [("second", 30)]
+        assert shop.clients.consume_all(f"{shop.name}.late") == []
+        assert driver.exit_code is None, driver.log
+    finally:
+        driver.kill()
 
 
 def test_orders_of_one_product_leave_when_all_partitions_are_quiet(
