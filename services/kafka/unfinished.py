@@ -33,6 +33,7 @@ from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     ConcurrentTransactions,
     InvalidProducerEpoch,
+    KafkaError,
     LeaderNotAvailableError,
     ProducerFenced,
     TransactionalIdAuthorizationFailed,
@@ -85,7 +86,7 @@ class Ended(NamedTuple):
     because: str
 
 
-class _Told(NamedTuple):
+class Told(NamedTuple):
     """The last transaction of an id, as its coordinator tells it."""
 
     state: str
@@ -122,7 +123,7 @@ class Takeover:
         """
         # Asked for one by one, each topic would cost a round trip while nobody owns the partition.
         await self._client.set_topics([*self._known.written])
-        before = await self._told()
+        before = await self.told()
         while True:
             if before is not None:
                 if last is not None and _is_anothers(before, last):
@@ -132,16 +133,50 @@ class Takeover:
             identity = await self._ask_for_identity(last)
             if identity is not None:
                 break
-            before = await self._told()
+            before = await self.told()
         if before is not None:
             await self._end(_given(identity, before))
         return identity
 
     @patient
+    async def give(self) -> tuple[Identity, list[Told]]:
+        """Fence all earlier producers of this id; what is told of their transactions, for `end`.
+
+        For an id whose partitions are looked at one by one, as they come.
+        """
+        told = []
+        while True:
+            before = await self.told()
+            told = [before] if before is not None and before.state in _OVER else []
+            identity = await self._ask_for_identity(None)
+            if identity is not None:
+                break
+        if before is not None:
+            told.append(_given(identity, before))
+        return identity, told
+
+    @patient
+    async def end(self, told: Sequence[Told]) -> None:
+        """End what stands open, and is over by what was told."""
+        for one in told:
+            await self._end(one)
+
+    @patient
+    async def is_given_to(self, identity: Identity) -> bool:
+        """Whether nobody has used the id since it was given to this producer."""
+        told = await self.told()
+        return told is not None and told.state == _GIVEN and told[2:] == identity
+
+    @patient
+    async def until_over(self) -> None:
+        """Wait until readers see the end of a transaction that was told to end."""
+        await self.told()
+
+    @patient
     async def retire(self) -> None:
         """Do the same once for an id that no producer of ours will have any more."""
         try:
-            told = await self._told()
+            told = await self.told()
         except TransactionalIdAuthorizationFailed:
             return  # Who may not use it has not used it.
         if told is not None and (told.state, told.timeout_ms) != (_GIVEN, _RETIRED_MS):
@@ -154,7 +189,7 @@ class Takeover:
         )
         return node
 
-    async def _told(self) -> _Told | None:
+    async def told(self) -> Told | None:
         """The last transaction, once it is not just being ended; None of an id that is new."""
         while True:
             request = DescribeTransaction(self._transactional_id)
@@ -165,7 +200,7 @@ class Takeover:
             if code:
                 raise for_code(code)(self._transactional_id)
             if state not in _ENDING:
-                return _Told(state, timeout_ms, producer_id, epoch)
+                return Told(state, timeout_ms, producer_id, epoch)
             await asyncio.sleep(PAUSE_S)
 
     async def _ask_for_identity(self, last: Identity | None) -> Identity | None:
@@ -181,7 +216,7 @@ class Takeover:
             raise error(self._transactional_id)
         return Identity(answer.producer_id, answer.producer_epoch)
 
-    async def _end(self, told: _Told) -> None:
+    async def _end(self, told: Told) -> None:
         """End what stands open, and is over by its coordinator's account."""
         found = await self._open(told.producer_id)
         for epoch in sorted({one.writer.producer_epoch for one in found}):
@@ -192,7 +227,7 @@ class Takeover:
                     await self._end_in(part, commits=commits)
                     self.ended.append(Ended(part.place, commits, because))
 
-    async def _verdict(self, told: _Told, epoch: int, parts: list[Open]) -> tuple[bool, str]:
+    async def _verdict(self, told: Told, epoch: int, parts: list[Open]) -> tuple[bool, str]:
         if told.state == _ABORTED and epoch >= told.producer_epoch - 1:
             return False, "its coordinator aborted it"
         if told.state == _GIVEN and epoch == told.producer_epoch - 1:
@@ -230,7 +265,12 @@ class Takeover:
     async def _open(self, producer_id: int) -> list[Open]:
         found = []
         for leader, places in self._by_leader().items():
-            opened = await self._writers.open_in(leader, places)
+            try:
+                opened = await self._writers.open_in(leader, places)
+            except KafkaError as problem:
+                if problem.invalid_metadata:
+                    self._client.force_metadata_update()
+                raise
             found += [one for one in opened if one.writer.producer_id == producer_id]
         return found
 
@@ -277,13 +317,13 @@ def _refusal(part: Open, *, commits: bool) -> str:
     )
 
 
-def _is_anothers(told: _Told, last: Identity) -> bool:
+def _is_anothers(told: Told, last: Identity) -> bool:
     """Whether somebody else has a transaction open; a broker would abort it, and then refuse."""
     return told.state == _ONGOING and (told.producer_id, told.producer_epoch) != last
 
 
-def _given(identity: Identity, before: _Told) -> _Told:
+def _given(identity: Identity, before: Told) -> Told:
     """The id as it was just given away; where its epochs were used up, of its old number."""
     if identity.producer_id == before.producer_id:
-        return _Told(_GIVEN, 0, *identity)
-    return _Told(_GIVEN, 0, before.producer_id, before.producer_epoch + 1)
+        return Told(_GIVEN, 0, *identity)
+    return Told(_GIVEN, 0, before.producer_id, before.producer_epoch + 1)

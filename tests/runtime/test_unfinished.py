@@ -21,7 +21,8 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.requests import Identity
 from headrace.services.kafka.unfinished import Ended, Known, Takeover
-from headrace.services.runtime.output.outbox import Name, Outbox
+from headrace.services.runtime.output.outbox import Outbox
+from headrace.services.runtime.output.producer import Name, Producer
 from headrace.services.state.changelog import POSITION
 from tests.kafka.clients import FOREVER, Clients, fresh_name
 from tests.kafka.fixtures import OwnKafka
@@ -49,7 +50,7 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
     async def write(number: int, value: bytes) -> Outbox:
         client = {"bootstrap_servers": clients.servers}
         name = Name(f"producer-{number}", TIMEOUT_MS, Known(dict.fromkeys(TOPICS)))
-        outbox = Outbox(client, "group", name, Limits({}))
+        outbox = Outbox(Producer(client, "group", name), Limits({}))
         await outbox.start()
         await outbox.begin()
         for topic in TOPICS:
@@ -213,7 +214,7 @@ class Stage:
         give_up_at = time.monotonic() + WITHIN_S
         async with self.client() as client:
             takeover = Takeover(client, self.transactional_id, TIMEOUT_MS, self.known)
-            while (told := await takeover._told()) is None or told.state != state:  # noqa: SLF001
+            while (told := await takeover.told()) is None or told.state != state:
                 assert time.monotonic() < give_up_at, told
                 await asyncio.sleep(0.05)
 

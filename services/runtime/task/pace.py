@@ -24,8 +24,8 @@ _CAREFUL, _BOLD = 1.1, 10.0
 """How much a transaction may grow on the one before, once one was too large, and until then."""
 _PARTS_OF_TIMEOUT = 3
 _PARTS_OF_FAILED = 4
-COMMITS_PER_SECOND = 100
-"""So many small ones an instance makes: some 2.5 ms of a core each, and as much on the broker."""
+COMMITS_PER_SECOND = 400
+"""So many small ones partitions make, all of an instance together."""
 OUTLASTED = (
     "the transaction lasted longer than HEADRACE_TRANSACTION_TIMEOUT, and the broker ended it;"
     " if that goes on, raise it"

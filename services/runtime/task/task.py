@@ -32,15 +32,16 @@ from headrace.services.observe.snapshot import TaskState
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Aside, Step
 from headrace.services.operators.progress import progress_ms
-from headrace.services.runtime.changelog.restoring import restore
 from headrace.services.runtime.input.ahead import Ahead, BatchFailedError, StopAtError, blaming
 from headrace.services.runtime.input.inbox import Fetched, GoneError, Inbox
-from headrace.services.runtime.machine.budget import weight, with_held_bounds
+from headrace.services.runtime.machine.budget import weight
 from headrace.services.runtime.output.exits import Exits, Reached
 from headrace.services.runtime.output.failures import full
+from headrace.services.runtime.output.lane import LaneBrokenError
 from headrace.services.runtime.output.outbox import Outbox
 from headrace.services.runtime.output.spread import Spread
 from headrace.services.runtime.task.pace import Pace
+from headrace.services.runtime.task.succession import Succession
 from headrace.services.runtime.task.tally import Tally
 from headrace.services.runtime.task.trouble import Trouble
 from headrace.services.runtime.task.work import Work
@@ -115,11 +116,11 @@ class Task:
                 logger.warning("records that come next are not there any more", **self._where)
             except StateCorrupt as damage:
                 await self._trouble.discard(damage)
-            except (KafkaError, IllegalOperation) as problem:
+            except (KafkaError, IllegalOperation, LaneBrokenError) as failed:
                 self.tally.failed_commits += 1
                 if self._is_closing:
-                    logger.warning("not committed before it left", **self._where, why=repr(problem))
-                elif not await self._work.recover(self, problem):
+                    logger.warning("not committed before it left", **self._where, why=repr(failed))
+                elif not await self._work.recover(self, failed):
                     return
 
     async def _open(self, opened: AsyncExitStack) -> None:
@@ -132,12 +133,14 @@ class Task:
         opened.push_async_callback(table.close, self.partition)
         if state.rebuilt_because is not None:
             logger.warning("state is rebuilt", **self._where, why=state.rebuilt_because)
-        left_open = [] if state.is_followed else await self._restore(is_last=False)
-        await work.end_what_hides(hop, self.partition)
-        outbox = self._outbox = work.outbox(hop, self.partition)
+        succession = Succession(work, hop, self.partition, state, self.tally)
+        if not state.is_followed:
+            await succession.read(is_last=False)
+        way = work.ways.way(hop, self.partition, self.inbox.wake)
+        outbox = self._outbox = Outbox(way, work.limits)
         opened.push_async_callback(outbox.stop)
         await outbox.start()
-        left_open += await self._restore(is_last=True)
+        await succession.take_over()
         state.check_whole(f"{hop.changelog.name}/{self.partition}")
         spread_over = None if hop.end is None else topics[hop.end.topic.name].partitions
         stamp = stamp_of(work.spec, hop, *topics[hop.topic], spread_over)
@@ -146,15 +149,8 @@ class Task:
         work.purges.opened(topics)
         carry_over(state, stamp)
         state.stamp_with(stamp)
-        rewrite(state.overlay, left_open)
-        chain = self.chain = Chain(
-            with_held_bounds(hop.operators, work.shares.held_bytes),
-            state.overlay.view,
-            lanes=work.lanes(hop, state),
-            read=work.reads(hop),
-            explain=work.settings.decisions,
-            row_bytes_max=work.limits.row_bytes(hop.changelog.name),
-        )
+        rewrite(state.overlay, succession.left_open)
+        chain = self.chain = work.chain(hop, state)
         self._purging = Purging(
             state.overlay, hop.operators, chain.operators, state.changelog_position
         )
@@ -174,8 +170,17 @@ class Task:
         )
         self._silence.begins(is_empty=state.time_ms == NO_TIME_MS)
         opened.callback(self.together.leave)
+        await self._say_whose_it_is(way.name)
         self.together.moved(chain, AWAKE)
         await work.begin_reading(self.source, self.position, self.lease)
+
+    async def _say_whose_it_is(self, lane: str | None) -> None:
+        """Commit what is open, and under which name we write; None once we do no more."""
+        self._partition_state.name_lane(lane)
+        if self._outbox.is_transactional:
+            await self._begin()
+        if self._outbox.is_open:
+            await self._commit()
 
     def _forget(self) -> None:
         """Nothing that was brought and not committed counts; it is read again."""
@@ -188,14 +193,6 @@ class Task:
         self.pace.given_up(self.uncommitted_records)
         self.uncommitted_records = self._open_bytes = 0
 
-    async def _restore(self, *, is_last: bool) -> list[bytes]:
-        """Read the changelog to its end; keys whose newest record never counted."""
-        restored = await restore(
-            self._partition_state, self._work.restorer, self._changelog, is_last=is_last
-        )
-        self.tally.restored_records += restored.records
-        return restored.left_open
-
     async def _live(self) -> None:
         while not self._is_closing:
             fetched = await self._next()
@@ -205,8 +202,8 @@ class Task:
                 await self._look_at_the_clock()
             if self._is_due():
                 await self._commit()
-        if self._outbox.is_open:
-            await self._commit()
+        await self._say_whose_it_is(None)
+        await self._outbox.settled()
 
     async def _next(self) -> Fetched | None:
         """What was brought next; None when it is time to commit or to look at the clock."""
@@ -224,11 +221,13 @@ class Task:
 
     def _is_due(self) -> bool:
         # Whoever waited for a hand-over need not wait for a commit interval on top.
-        is_handed_over = self._partition_state.is_followed and not self.tally.commits
+        # In a lane the first commit says whose it is.
+        is_new = self.tally.commits <= self._outbox.is_transactional
         is_large = self._open_bytes >= self._work.shares.open_bytes
         return self._outbox.is_open and (
-            is_handed_over
+            (is_new and self._partition_state.is_followed)
             or is_large
+            or self._outbox.is_awaited
             or self.pace.is_due(
                 records=self.uncommitted_records,
                 sent_bytes=self._outbox.bytes_sent,

@@ -1,0 +1,133 @@
+"""How the partitions of an instance send, and what is ended before they begin.
+
+Exactly once they send in lanes, many in one transaction. At least once each has a producer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from aiokafka.errors import CommitFailedError
+from aiokafka.structs import TopicPartition
+
+from headrace.contracts.hops import Hop, former_transactional_prefix, transactional_prefix
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.topics import progress_topic
+from headrace.services.group.lane import must_end
+from headrace.services.kafka.member_offsets import Member
+from headrace.services.kafka.security import client_options
+from headrace.services.kafka.takeovers import Takeovers
+from headrace.services.kafka.topics import FROM_ANY_HOP, written_topics
+from headrace.services.kafka.unfinished import Known
+from headrace.services.runtime.machine.folder import client_of
+from headrace.services.runtime.output.lane import Ours, Shared
+from headrace.services.runtime.output.lanes import Lanes
+from headrace.services.runtime.output.producer import Producer, Way, tell_ended
+from headrace.services.settings import Settings
+
+
+class Group(Protocol):
+    """The group's word on this instance."""
+
+    def member(self) -> Member | None:
+        """Tell as whom the group knows it, as far as it has heard."""
+        ...
+
+    async def is_counted(self) -> bool:
+        """Whether the group, asked now, counts it as a member."""
+        ...
+
+
+class Ways:
+    """All of one instance."""
+
+    def __init__(self, spec: PipelineSpec, settings: Settings, group: Callable[[], Group]) -> None:
+        """It connects when somebody needs it."""
+        self._spec = spec
+        self._settings = settings
+        self._group = group
+        self._topics = written_topics(spec, settings)
+        self._exactly_once = settings.guarantee == "exactly-once"
+        names = [topic.name for topic in self._topics]
+        client, timeout_ms = client_options(settings, "take-over"), settings.transaction_timeout_ms
+        self._takeovers = Takeovers(client, names, timeout_ms)
+        self._lanes = self._make_lanes() if self._exactly_once else None
+
+    def way(self, hop: Hop, partition: int, wake: Callable[[], None]) -> Way:
+        """How one partition sends; `wake` is called when others wait for it to commit."""
+        if self._lanes is None:
+            client = client_options(self._settings, "produce")
+            return Producer(client, self._spec.pipeline, None)
+        former = self._former_ids(hop, partition)
+        ours = Ours(self._known(hop, partition), former, wake)
+        return self._lanes.seat(TopicPartition(hop.topic, partition), ours)
+
+    def _make_lanes(self) -> Lanes:
+        settings, pipeline = self._settings, self._spec.pipeline
+        folder = settings.state_folder / pipeline
+        shared = Shared(
+            client_options(settings, "produce"),
+            pipeline,
+            settings.transaction_timeout_ms,
+            settings.session_timeout_ms,
+            lambda: self._group().member(),
+            self._takeovers,
+        )
+        # A user who may write under the ids of earlier versions may do so under these.
+        first = transactional_prefix(pipeline, self._spec.hops()[0])
+        return Lanes(shared, f"{first}lane-{client_of(folder).hex()}-")
+
+    def _former_ids(self, hop: Hop, partition: int) -> tuple[str, str]:
+        """Under which earlier versions wrote what comes of one partition alone."""
+        pipeline = self._spec.pipeline
+        prefixes = transactional_prefix(pipeline, hop), former_transactional_prefix(pipeline, hop)
+        first, second = (f"{prefix}{partition}" for prefix in prefixes)
+        return first, second
+
+    def _known(self, hop: Hop, partition: int) -> Known:
+        changelog = TopicPartition(hop.changelog.name, partition)
+        progress = TopicPartition(progress_topic(self._spec.sink.topic).name, partition)
+        return Known(
+            self._written(hop, partition),
+            [changelog, progress] if hop.end is None else [changelog],
+            TopicPartition(hop.topic, partition),
+            self._spec.pipeline,
+        )
+
+    def _written(self, hop: Hop, partition: int) -> dict[str, list[int] | None]:
+        """Where one partition of a hop writes: in its own number, but for what is spread by id."""
+        cleaned = self._spec.sink.topic
+        beside = [topic.name for topic in self._topics if topic.role in FROM_ANY_HOP]
+        ends = [cleaned, progress_topic(cleaned).name] if hop.end is None else []
+        written: dict[str, list[int] | None] = {topic.name: [] for topic in self._topics}
+        written |= {name: [partition] for name in (hop.changelog.name, *beside, *ends)}
+        if hop.end is not None:
+            written[hop.end.topic.name] = None
+        return written
+
+    async def end_lane(self, name: str, hop: Hop, partition: int) -> None:
+        """End what the owner before has left open in the lane that it named.
+
+        An instance that was thrown out, and has not heard of it, must not end its successor's lane.
+        One of our own ends what it had open when it begins.
+        """
+        known = self._known(hop, partition)
+        if self._lanes is not None and not must_end(name, self._lanes.names):
+            told = await self._lanes.told(name)
+            tell_ended(await self._takeovers.look(name, told, known))
+            return
+        if not await self._group().is_counted():
+            raise CommitFailedError
+        tell_ended(await self._takeovers.end(name, known))
+
+    async def end_former(self, hop: Hop, partition: int) -> None:
+        """End what earlier versions have left open."""
+        for former in self._former_ids(hop, partition):
+            tell_ended(await self._takeovers.retire(former, self._known(hop, partition)))
+
+    async def stop(self) -> None:
+        """Let go of all that partitions share."""
+        if self._lanes is not None:
+            await self._lanes.stop()
+        await self._takeovers.close()

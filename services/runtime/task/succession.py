@@ -1,0 +1,100 @@
+"""A partition comes to a new owner: what others left open is ended, and its changelog read.
+
+The owner says in the state in which lane it writes, before it does; and takes the name back with
+its last commit. So whoever comes next knows whether something was left open, and under which name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from aiokafka.structs import TopicPartition
+
+from headrace.contracts.hops import Hop
+from headrace.services.observe.logs import logger as logger_of
+from headrace.services.runtime.changelog.restoring import restore
+from headrace.services.runtime.task.tally import Tally
+from headrace.services.runtime.task.work import Work
+from headrace.services.state.partition import PartitionState
+
+_LOOK_AGAIN_S = 0.02
+_SAY_AFTER_S = 1.0
+logger = logger_of(__name__)
+
+
+class Succession:
+    """One partition's, on its way to be run here."""
+
+    def __init__(
+        self, work: Work, hop: Hop, partition: int, state: PartitionState, tally: Tally
+    ) -> None:
+        """Its database is open; `tally` counts what is read."""
+        self.left_open: list[bytes] = []
+        """Keys whose newest record never counted."""
+        self._work = work
+        self._hop = hop
+        self._partition = partition
+        self._state = state
+        self._tally = tally
+        self._changelog = TopicPartition(hop.changelog.name, partition)
+
+    async def read(self, *, is_last: bool) -> None:
+        """Read the changelog to its end."""
+        found = await restore(self._state, self._work.restorer, self._changelog, is_last=is_last)
+        self._tally.restored_records += found.records
+        self.left_open += found.left_open
+
+    async def take_over(self) -> None:
+        """End what the owner before has left open, and read what it has committed."""
+        if self._work.exactly_once:
+            await self._end_lanes()
+        else:
+            if await self._hides_something():
+                await self._end_what_hides()
+            await self.read(is_last=True)
+
+    async def _end_lanes(self) -> None:
+        """End the lane that the state names; what is read then may name a later owner's.
+
+        The end is hidden as long as a commit has no markers. It is hidden for longer where somebody
+        died between its first row and the commit that names it; its transaction times out.
+        """
+        work, state = self._work, self._state
+        ended, began_at_s, has_said = None, time.monotonic(), False
+        while True:
+            named = state.lane
+            if named is not None and named != ended:
+                await work.ways.end_lane(named, self._hop, self._partition)
+                ended = named
+            is_hidden = await self._hides_something()
+            await self.read(is_last=not is_hidden)
+            if state.lane != named:
+                continue
+            if not is_hidden:
+                return
+            if not has_said and time.monotonic() - began_at_s > _SAY_AFTER_S:
+                has_said = True
+                logger.warning(
+                    "an owner died before it said who it was; its transaction is waited for",
+                    where=f"{self._changelog.topic}/{self._partition}",
+                )
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _hides_something(self) -> bool:
+        return await self._work.restorer.hides_something(self._changelog)
+
+    async def _end_what_hides(self) -> None:
+        """End what an earlier owner left open that ran exactly once, and this one does not.
+
+        It hides the end of the changelog until it times out, and the rows that are written behind
+        it as well. Exactly once, a successor ends it in any case.
+        """
+        ways = self._work.ways
+        if self._state.lane is not None:
+            await ways.end_lane(self._state.lane, self._hop, self._partition)
+        await ways.end_former(self._hop, self._partition)
+        logger.warning(
+            "a transaction of an owner that ran exactly once was open; ended",
+            where=f"{self._changelog.topic}/{self._partition}",
+        )

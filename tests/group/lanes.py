@@ -1,0 +1,314 @@
+"""Instances with lanes over a naive broker, and whatever can go wrong between two steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headrace.services.group.lane import Lane, Stage, must_end
+from tests.group.lane_broker import Broker, FencedError, NoMemberError, Row, StaleError
+
+STEPS_MAX = 5_000
+
+
+@dataclass(eq=False)
+class Task:
+    """One partition, where it is run."""
+
+    partition: int
+    lane: int
+    position: int = 0
+    is_running: bool = False
+    is_leaving: bool = False
+    has_left: bool = False
+    """It has said so; what is left is that it counts."""
+    named: str | None = None
+    has_read: bool = False
+
+
+class Instance:
+    """A process: a member of the group, with lanes."""
+
+    def __init__(self, broker: Broker, name: str, life: int, lanes: int) -> None:
+        """It begins; what an earlier process of this name left open is ended."""
+        self.broker, self.name = broker, name
+        self._lives = life
+        self.lanes: list[Lane[int, int]] = [Lane() for _ in range(lanes)]
+        self.epochs = [broker.init(self.lane(number)) for number in range(lanes)]
+        self.tasks: dict[int, Task] = {}
+        self.told = [False] * lanes
+        self.join()
+
+    def lane(self, number: int) -> str:
+        """Its name."""
+        return f"{self.name}/{number}"
+
+    @property
+    def names(self) -> list[str]:
+        """Of all lanes."""
+        return [self.lane(number) for number in range(len(self.lanes))]
+
+    def join(self) -> None:
+        """Become a member, as a new one."""
+        self._lives += 1
+        self.member = f"{self.name}#{self._lives}"
+        self.broker.owned[self.member] = set()
+        self.broker.generation += 1
+        self.generation = self.broker.generation
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group counts it."""
+        return self.member in self.broker.owned
+
+    def hear(self) -> None:
+        """Hear of the generation, of what is to be run and of what is to be given up."""
+        if not self.is_member:
+            for number in range(len(self.lanes)):
+                self._break(number)
+            self.tasks.clear()
+            self.join()
+            return
+        self.generation = self.broker.generation
+        for partition in self.broker.owned[self.member] - set(self.tasks):
+            counts = [
+                sum(one.lane == n for one in self.tasks.values()) for n in range(len(self.lanes))
+            ]
+            self.tasks[partition] = Task(partition, counts.index(min(counts)))
+
+    def give_up(self, partition: int) -> None:
+        """It was told that somebody else shall have it."""
+        self.tasks[partition].is_leaving = True
+
+    def fail(self, partition: int) -> None:
+        """A record cannot be processed."""
+        task = self.tasks[partition]
+        if self.lanes[task.lane].breaks_without(partition):
+            self._break(task.lane)
+        elif not task.has_left:
+            self._again(task)
+
+    def _break(self, number: int) -> None:
+        lane = self.lanes[number]
+        for partition in lane.partitions:
+            self._again(self.tasks[partition])
+        lane.broke()
+        self.told[number] = False
+
+    def _again(self, task: Task) -> None:
+        task.is_running = task.has_read = task.has_left = False
+
+    def steps(self) -> Iterator[tuple[str, int]]:
+        """Yield all that it can do next."""
+        for number, lane in enumerate(self.lanes):
+            if lane.stage is Stage.BROKEN:
+                yield "revive", number
+            if lane.stage is Stage.ENDING:
+                yield "end", number
+            if lane.stage is Stage.OPEN:
+                yield "close", number
+        for task in self.tasks.values():
+            yield from self._next(task)
+
+    def _next(self, task: Task) -> Iterator[tuple[str, int]]:
+        partition, lane = task.partition, self.lanes[task.lane]
+        if not task.has_read:
+            # Where the end is under way, what it comes to is waited for.
+            if partition not in lane.partitions:
+                yield "read", partition
+        elif not task.is_running and task.named is not None:
+            yield "succeed", partition
+        elif not task.is_running and self.broker.hides(partition):
+            # Somebody died between its first row and the commit that names it.
+            return
+        elif lane.owes(partition):
+            yield "done", partition
+        elif lane.may_begin():
+            yield from self._sends(task)
+
+    def _sends(self, task: Task) -> Iterator[tuple[str, int]]:
+        is_in = task.partition in self.lanes[task.lane].partitions
+        if not task.is_running:
+            yield "open", task.partition
+        elif task.is_leaving:
+            yield "leave", task.partition
+        elif task.position < self.broker.end:
+            yield "clean", task.partition
+        if is_in and task.is_running:
+            yield "done", task.partition
+
+    def do(self, step: str, number: int) -> None:
+        """Take one step; whatever the broker refuses breaks the lane."""
+        lane = number if step in {"revive", "end", "close"} else self.tasks[number].lane
+        try:
+            getattr(self, f"_{step}")(number)
+        except (FencedError, NoMemberError):
+            self._break(lane)
+            if step not in {"revive", "end", "close"} and number in self.tasks:
+                self._again(self.tasks[number])
+
+    def _revive(self, number: int) -> None:
+        self.epochs[number] = self.broker.init(self.lane(number))
+        self.lanes[number].revived()
+
+    def _close(self, number: int) -> None:
+        self.lanes[number].close()
+
+    def _read(self, partition: int) -> None:
+        task = self.tasks[partition]
+        named = self.broker.last_row(partition).lane
+        task.named = named if must_end(named, self.names) else None
+        task.has_read = True
+
+    def _succeed(self, partition: int) -> None:
+        """End the lane of whoever had this partition, if the group still counts us."""
+        task = self.tasks[partition]
+        if not self.is_member:
+            raise NoMemberError
+        assert task.named is not None
+        self.broker.init(task.named)
+        task.named = None
+
+    def _open(self, partition: int) -> None:
+        """Read to the end, and say whose it is before anything is written."""
+        task = self.tasks[partition]
+        task.position = self.broker.last_row(partition).position
+        self._begin(task)
+        task.is_running = True
+        self._done(partition)
+
+    def _begin(self, task: Task) -> None:
+        lane = self.lanes[task.lane]
+        if task.partition not in lane.partitions:
+            lane.begin(task.partition)
+
+    def _clean(self, partition: int) -> None:
+        task = self.tasks[partition]
+        self._begin(task)
+        self.broker.clean(self.lane(task.lane), self.epochs[task.lane], partition, task.position)
+        task.position += 1
+
+    def _leave(self, partition: int) -> None:
+        """Commit once more, and take the name back."""
+        task = self.tasks[partition]
+        self._begin(task)
+        task.has_left = True
+        self._done(partition)
+
+    def _done(self, partition: int) -> None:
+        task = self.tasks[partition]
+        name = self.lane(task.lane)
+        row = Row(task.position, None if task.has_left else name)
+        self.broker.log(name, self.epochs[task.lane], partition, row)
+        self.lanes[task.lane].done(partition, task.position)
+
+    def _end(self, number: int) -> None:
+        lane, name, epoch = self.lanes[number], self.lane(number), self.epochs[number]
+        if not self.told[number]:
+            offsets = {one: self.tasks[one].position for one in lane.partitions}
+            try:
+                self.broker.tell(name, epoch, (self.member, self.generation), offsets)
+            except StaleError:
+                return  # It will hear of the next generation, and tell them again.
+            self.told[number] = True
+            return
+        self.broker.commit(name, epoch)
+        left = [one for one in lane.partitions if self.tasks[one].has_left]
+        lane.ended()
+        self.told[number] = False
+        for partition in left:
+            del self.tasks[partition]
+            if self.is_member:
+                self.broker.owned[self.member].discard(partition)
+
+
+class World:
+    """Instances over one broker."""
+
+    def __init__(self, partitions: int, records: int, lanes: int) -> None:
+        """It has no instance yet."""
+        self.broker = Broker(partitions, records)
+        self.instances: dict[str, Instance] = {}
+        self.dead: dict[str, tuple[int, str]] = {}
+        """How many lives those had that were killed, and which member they were."""
+        self._lanes = lanes
+
+    def start(self, name: str) -> None:
+        """A process begins, where one was before or not."""
+        lives, member = self.dead.pop(name, (0, ""))
+        self.broker.owned.pop(member, None)
+        self.instances[name] = Instance(self.broker, name, lives, self._lanes)
+
+    def kill(self, name: str) -> None:
+        """A process ends between two steps; the group does not know yet."""
+        gone = self.instances.pop(name)
+        self.dead[name] = gone._lives, gone.member  # noqa: SLF001
+
+    def throw_out(self, member: str) -> None:
+        """The group has not heard of a member for long: it has died, or sleeps."""
+        self.broker.owned.pop(member, None)
+        self.broker.generation += 1
+
+    def assign(self, name: str) -> None:
+        """Partitions that nobody has go to a member."""
+        instance = self.instances[name]
+        free = self.broker.free()
+        if instance.is_member and free:
+            self.broker.owned[instance.member] |= free
+            self.broker.generation += 1
+
+    def settle(self) -> None:
+        """Let all instances do all that is left, undisturbed."""
+        for name in [*self.dead]:
+            self.throw_out(self.dead[name][1])
+        if not self.instances:
+            self.start("last")
+        for _ in range(STEPS_MAX):
+            for lane in self.broker.producers:
+                if lane.split("/")[0] not in self.instances:
+                    self.broker.expire(lane)
+            names = sorted(self.instances)
+            self.assign(names[0])
+            for name in names:
+                self.instances[name].hear()
+            moved = sum(self._move(self.instances[name]) for name in names)
+            for transaction in [*self.broker.unmarked]:
+                self.broker.mark(transaction)
+            if (
+                all(self.broker.offsets[one] == self.broker.end for one in self.broker.offsets)
+                and not moved
+            ):
+                return
+        message = "it does not come to rest"
+        raise AssertionError(message)
+
+    def _move(self, instance: Instance) -> bool:
+        """One does all that it can do now."""
+        moved = False
+        for step in list(instance.steps()):
+            # The step before may have made it impossible.
+            if step in instance.steps():
+                instance.do(*step)
+                moved = moved or step[0] != "close"
+        return moved
+
+    def check(self) -> None:
+        """See that cleaned records count once, in order, as far as the offsets say."""
+        for partition, offset in self.broker.offsets.items():
+            read = self.broker.read(partition)
+            assert read == list(range(len(read))), f"partition {partition}: {read}"
+            prepared = any(partition in one.offsets for one in self.broker.unmarked)
+            assert prepared or len(read) == offset, f"partition {partition}: {read}, {offset}"
+
+    def check_ended(self) -> None:
+        """See that no owner stands behind records that others have left open."""
+        for instance in self.instances.values():
+            for partition, task in instance.tasks.items():
+                if (
+                    task.is_running
+                    and instance.is_member
+                    and partition in instance.broker.owned[instance.member]
+                ):
+                    own = [instance.broker.producers[name].transaction for name in instance.names]
+                    for transaction, _ in self.broker.cleaned[partition]:
+                        assert transaction.state != "open" or transaction in own, partition
