@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 Partition = TypeVar("Partition", bound=Hashable)
 Offset = TypeVar("Offset")
@@ -106,6 +106,16 @@ class Lane(Generic[Partition, Offset]):
         self._in, self._done = set(), {}
 
 
+class Word(NamedTuple):
+    """A coordinator's word on a lane's last transaction, once nothing is on its way."""
+
+    epoch: int
+    is_given: bool
+    """A producer was given this epoch, and has begun nothing."""
+    is_aborted: bool
+    """The owner of the epoch before has not ended it in time, or another has come."""
+
+
 def must_end(named: str | None, ours: Collection[str]) -> bool:
     """Whether a partition's new owner ends the lane that its state names.
 
@@ -113,3 +123,33 @@ def must_end(named: str | None, ours: Collection[str]) -> bool:
     our own had a new epoch when this instance began, or when it broke.
     """
     return named is not None and named not in ours
+
+
+def must_end_stranger(*, is_over: bool, is_alone: bool) -> bool:
+    """Whether a partition's new owner ends the lane of somebody who has something open.
+
+    State may name nobody, or somebody later: an owner died before it had said in which lane it was,
+    or a broker died when one had left in peace, and a place was not told how that ended. Nobody
+    else soon ends a transaction that is over by its coordinator's word and stands open still. One
+    that is not over is an earlier owner's where this partition alone writes. It is somebody else's
+    where others write as well.
+    """
+    return is_over or is_alone
+
+
+def is_behind(word: Word, epoch: int) -> bool:
+    """Whether a transaction of this epoch is over, by the word on its lane."""
+    return epoch < word.epoch + word.is_aborted
+
+
+def verdict(word: Word, epoch: int) -> bool | None:
+    """Whether a transaction of this epoch was committed, by the word on its lane; None in doubt.
+
+    A transaction whose end its coordinator did not hear is aborted under the next epoch, and the
+    producer that comes then is given one more. We abort nothing by ourselves. A word is about the
+    last transaction alone. So whoever gives a lane a new epoch first ends what the word before was
+    about, wherever it stands open, and then what the new word is about.
+    """
+    if word.is_aborted:
+        return False if epoch >= word.epoch - 1 else None
+    return True if word.is_given and epoch == word.epoch - 1 else None

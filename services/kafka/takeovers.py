@@ -12,10 +12,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import for_code
+from aiokafka.structs import TopicPartition
 
-from headrace.services.kafka.requests import Identity
+from headrace.services.group.lane import must_end_stranger
+from headrace.services.kafka.patience import patient
+from headrace.services.kafka.requests import Identity, ListTransactions
 from headrace.services.kafka.unfinished import Ended, Known, Takeover, Told
-from headrace.services.kafka.writers import Writers
+from headrace.services.kafka.writers import Open, Writers
 
 T = TypeVar("T")
 
@@ -39,6 +43,8 @@ class Takeovers:
         self._connecting = asyncio.Lock()
         self._writers = Writers(self._send)
         self._given: dict[str, _Given] = {}
+        self._names: dict[int, str] = {}
+        """The ids of producers; a producer keeps its id for ever."""
         self._next: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._turns: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -70,11 +76,56 @@ class Takeovers:
         return await self.look(transactional_id, told, known)
 
     async def _end(self, transactional_id: str) -> list[Told]:
-        takeover = await self._takeover(transactional_id, Known({}))
+        # Many partitions wrote under it, in places that are nobody's alone.
+        takeover = await self._takeover(transactional_id, Known(dict.fromkeys(self._topics)))
         given = self._given.get(transactional_id)
         if given is None or not await takeover.is_given_to(given.identity):
             given = self._given[transactional_id] = _Given(*await takeover.give())
         return given.told
+
+    async def strangers(
+        self, known: Known, alone: Collection[TopicPartition], prefix: str
+    ) -> set[str]:
+        """The ids of this prefix under which something is open that the owner of `known` must end.
+
+        `alone` are the places where nobody else writes.
+        """
+        looking = await self._takeover("", known)
+        before = await _open_in(looking)
+        names = await self._names_of({one.writer.producer_id for one in before})
+        doubtful = [
+            (one, name)
+            for one in before
+            if (name := names.get(one.writer.producer_id)) is not None and name.startswith(prefix)
+        ]
+        over = {
+            one: await (await self._takeover(name, known)).is_over(one.writer.producer_epoch)
+            for one, name in doubtful
+        }
+        # A transaction that has ended meanwhile was about to.
+        still = await _open_in(looking) if over else []
+        return {
+            name
+            for one, name in doubtful
+            if one in still and must_end_stranger(is_over=over[one], is_alone=one.place in alone)
+        }
+
+    async def _names_of(self, producer_ids: Collection[int]) -> Mapping[int, str]:
+        """The transactional ids of producers, as far as brokers know them, and let us see them."""
+        unknown = [one for one in producer_ids if one not in self._names]
+        if unknown:
+            self._names |= await self._ask_names(unknown)
+        return self._names
+
+    @patient
+    async def _ask_names(self, producer_ids: Collection[int]) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for broker in self._client.cluster.brokers():
+            answer = await self._client.send(broker.nodeId, ListTransactions(producer_ids))
+            if answer.error_code:
+                raise for_code(answer.error_code)
+            found |= {producer_id: name for name, producer_id, *_ in answer.transaction_states}
+        return found
 
     async def _once(self, what: str, transactional_id: str, do: Callable[[str], Awaitable[T]]) -> T:
         """Do something for all who ask for it while it is done for others."""
@@ -110,3 +161,8 @@ class Takeovers:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
+
+
+@patient
+async def _open_in(looking: Takeover) -> list[Open]:
+    return await looking.open()

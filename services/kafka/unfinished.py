@@ -8,10 +8,8 @@ along. So whoever takes an id over looks for such records before it writes, and 
 
 How they are ended is what their own transaction came to, never a rule:
 
-1. What the coordinator says. A transaction whose end it did not hear is aborted under an epoch that
-   nobody has, one behind the transaction's; a producer that comes later is given another. We never
-   abort by ourselves. So what stands open under the epoch right before a producer's was committed,
-   and what stands open under the one before an abort was aborted.
+1. What the coordinator says (`verdict` in `services/group/lane.py`). A transaction whose end it did
+   not hear is aborted under an epoch that nobody has, one behind the transaction's.
 2. The markers in partitions to which every commit of ours writes: changelog and progress.
 3. Where these stand open as well, the group's offset: it is part of the same transaction, and the
    changelog's open part says which offset that was.
@@ -43,6 +41,7 @@ from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.errors import KafkaRefused
+from headrace.services.group.lane import Word, is_behind, verdict
 from headrace.services.kafka.markers import last_marker, last_value, leader_of
 from headrace.services.kafka.patience import PAUSE_S, patient
 from headrace.services.kafka.requests import (
@@ -140,19 +139,27 @@ class Takeover:
 
     @patient
     async def give(self) -> tuple[Identity, list[Told]]:
-        """Fence all earlier producers of this id; what is told of their transactions, for `end`.
+        """Fence all earlier producers of this id, and end what they left open by their word.
 
-        For an id whose partitions are looked at one by one, as they come.
+        For an id under which many partitions wrote. A place without a leader is passed over, and
+        what is in doubt is left: for both the partitions are looked at as they come, with what is
+        told here. If somebody else takes the id meanwhile, its word has changed, so all is asked
+        again.
         """
-        told = []
-        while True:
+        await self._client.set_topics([*self._known.written])
+        identity, told = None, []
+        while identity is None:
             before = await self.told()
             told = [before] if before is not None and before.state in _OVER else []
-            identity = await self._ask_for_identity(None)
-            if identity is not None:
-                break
+            for one in told:
+                await self._end(one, by_word=True)
+            try:
+                identity = await self._ask_for_identity(before and Identity(*before[2:]))
+            except ProducerFenced:
+                continue
         if before is not None:
             told.append(_given(identity, before))
+            await self._end(told[-1], by_word=True)
         return identity, told
 
     @patient
@@ -160,6 +167,12 @@ class Takeover:
         """End what stands open, and is over by what was told."""
         for one in told:
             await self._end(one)
+
+    @patient
+    async def is_over(self, epoch: int) -> bool:
+        """Whether a transaction of this epoch is over by the word of its coordinator."""
+        told = await self.told()
+        return told is None or told.state != _ONGOING or told.producer_epoch > epoch
 
     @patient
     async def is_given_to(self, identity: Identity) -> bool:
@@ -216,22 +229,23 @@ class Takeover:
             raise error(self._transactional_id)
         return Identity(answer.producer_id, answer.producer_epoch)
 
-    async def _end(self, told: Told) -> None:
-        """End what stands open, and is over by its coordinator's account."""
-        found = await self._open(told.producer_id)
+    async def _end(self, told: Told, *, by_word: bool = False) -> None:
+        """End what stands open, and is over by its coordinator's account; or by its word alone."""
+        found = await self.open(skips=by_word)
+        found = [one for one in found if one.writer.producer_id == told.producer_id]
+        word = Word(told.producer_epoch, told.state == _GIVEN, told.state == _ABORTED)
         for epoch in sorted({one.writer.producer_epoch for one in found}):
-            if epoch < told.producer_epoch + (told.state == _ABORTED):
+            commits = verdict(word, epoch)
+            if is_behind(word, epoch) and not (by_word and commits is None):
                 parts = [one for one in found if one.writer.producer_epoch == epoch]
-                commits, because = await self._verdict(told, epoch, parts)
+                because = f"its coordinator {'committed' if commits else 'aborted'} it"
+                if commits is None:
+                    commits, because = await self._verdict(told, epoch, parts)
                 for part in parts:
                     await self._end_in(part, commits=commits)
                     self.ended.append(Ended(part.place, commits, because))
 
     async def _verdict(self, told: Told, epoch: int, parts: list[Open]) -> tuple[bool, str]:
-        if told.state == _ABORTED and epoch >= told.producer_epoch - 1:
-            return False, "its coordinator aborted it"
-        if told.state == _GIVEN and epoch == told.producer_epoch - 1:
-            return True, "its coordinator committed it"
         opened = {one.place: one for one in parts}
         for place in self._known.witnesses:
             if place not in opened:
@@ -262,19 +276,22 @@ class Takeover:
             raise for_code(code)(self._known.group)
         return bool(committed >= offset_in(reached))
 
-    async def _open(self, producer_id: int) -> list[Open]:
+    async def open(self, *, skips: bool = False) -> list[Open]:
+        """Return the transactions that stand open where it may have written.
+
+        `skips` passes over places without a leader.
+        """
         found = []
-        for leader, places in self._by_leader().items():
+        for leader, places in self._by_leader(skips=skips).items():
             try:
-                opened = await self._writers.open_in(leader, places)
+                found += await self._writers.open_in(leader, places)
             except KafkaError as problem:
                 if problem.invalid_metadata:
                     self._client.force_metadata_update()
                 raise
-            found += [one for one in opened if one.writer.producer_id == producer_id]
         return found
 
-    def _by_leader(self) -> dict[int, list[TopicPartition]]:
+    def _by_leader(self, *, skips: bool) -> dict[int, list[TopicPartition]]:
         found: dict[int, list[TopicPartition]] = defaultdict(list)
         for topic, numbers in self._known.written.items():
             for number in self._partitions(topic) if numbers is None else numbers:
@@ -283,7 +300,8 @@ class Takeover:
                     found[leader_of(self._client, place)].append(place)
                 except LeaderNotAvailableError:
                     self._client.force_metadata_update()
-                    raise
+                    if not skips:
+                        raise
         return found
 
     def _partitions(self, topic: str) -> Iterable[int]:
@@ -297,10 +315,12 @@ class Takeover:
         request = EndInPartition(part.place, part.writer, commits=commits)
         answer = await self._client.send(part.leader, request)
         ((_, ((_, ((_, code, _),), _),), _),) = answer.markers
-        if for_code(code) is ClusterAuthorizationFailedError:
+        error = for_code(code)
+        if error is ClusterAuthorizationFailedError:
             raise KafkaRefused(_refusal(part, commits=commits))
-        if code:
-            raise for_code(code)(str(part.place))
+        # A later producer of the id has ended it, and writes there already.
+        if code and error is not InvalidProducerEpoch:
+            raise error(str(part.place))
 
 
 def _refusal(part: Open, *, commits: bool) -> str:

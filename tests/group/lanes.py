@@ -5,8 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.services.group.lane import Lane, Stage, must_end
-from tests.group.lane_broker import Broker, FencedError, NoMemberError, Row, StaleError
+from headrace.services.group.lane import (
+    Lane,
+    Stage,
+    Word,
+    is_behind,
+    must_end,
+    must_end_stranger,
+    verdict,
+)
+from tests.group.lane_broker import (
+    SHARED,
+    Broker,
+    FencedError,
+    NoMemberError,
+    Place,
+    Row,
+    StaleError,
+)
 
 STEPS_MAX = 5_000
 
@@ -23,18 +39,76 @@ class Task:
     has_left: bool = False
     """It has said so; what is left is that it counts."""
     named: str | None = None
+    ended: str | None = None
+    """The lane that was ended last."""
     has_read: bool = False
+    has_looked: bool = False
+    """Whether nobody else had anything open when it looked."""
+
+
+class Taking:
+    """A lane on its way to a new epoch, in steps between which its taker may die."""
+
+    def __init__(self, broker: Broker, lane: str) -> None:
+        """It has asked for nothing yet."""
+        self.lane = lane
+        self.is_told = False
+        self.epoch: int | None = None
+        self._broker = broker
+        self._word: Word | None = None
+
+    def step(self) -> int | None:
+        """Take the next step; the new epoch, once nothing of an earlier one stands open."""
+        if not self.is_told:
+            self._word = self._broker.told(self.lane)
+            self.sweep()
+            self.is_told = True
+        elif self.epoch is None:
+            self.ask()
+        else:
+            self._word = Word(self.epoch, is_given=True, is_aborted=False)
+            self.sweep()
+            return self.epoch
+        return None
+
+    def ask(self) -> None:
+        """Ask for a new epoch; if somebody has come since, all is asked again."""
+        last = None if self._word is None else self._word.epoch
+        self.epoch = self._broker.init(self.lane, last)
+        self.is_told = self.epoch is not None
+
+    def sweep(self) -> None:
+        """End what stands open of this lane, in all places, as its coordinator says."""
+        word = self._word
+        if word is None or not (word.is_given or word.is_aborted):
+            return
+        for place in self._broker.logs:
+            end_by(self._broker, word, self.lane, place)
+
+
+def end_by(broker: Broker, word: Word, lane: str, place: Place) -> None:
+    """End what a lane has open in a place, by the word on it."""
+    for one in broker.open_in(place):
+        if one.lane == lane and is_behind(word, one.epoch):
+            commits = verdict(word, one.epoch)
+            assert commits is not None, (lane, word, one)
+            broker.end_in(one, place, commits=commits)
 
 
 class Instance:
     """A process: a member of the group, with lanes."""
 
     def __init__(self, broker: Broker, name: str, life: int, lanes: int) -> None:
-        """It begins; what an earlier process of this name left open is ended."""
+        """It begins; its lanes have yet to end what an earlier process of this name left open."""
         self.broker, self.name = broker, name
         self._lives = life
         self.lanes: list[Lane[int, int]] = [Lane() for _ in range(lanes)]
-        self.epochs = [broker.init(self.lane(number)) for number in range(lanes)]
+        self.epochs = [0] * lanes
+        self._revivals = [Taking(broker, self.lane(number)) for number in range(lanes)]
+        for lane in self.lanes:
+            lane.broke()
+        self._takings: dict[int, Taking] = {}
+        """Lanes of others that a partition's new owner ends."""
         self.tasks: dict[int, Task] = {}
         self.told = [False] * lanes
         self.join()
@@ -67,6 +141,7 @@ class Instance:
             for number in range(len(self.lanes)):
                 self._break(number)
             self.tasks.clear()
+            self._takings.clear()
             self.join()
             return
         self.generation = self.broker.generation
@@ -88,15 +163,23 @@ class Instance:
         elif not task.has_left:
             self._again(task)
 
+    def lose_connections(self) -> None:
+        """A broker has died: no request of before may meet a transaction of after."""
+        for number in range(len(self.lanes)):
+            self._break(number)
+
     def _break(self, number: int) -> None:
         lane = self.lanes[number]
         for partition in lane.partitions:
             self._again(self.tasks[partition])
         lane.broke()
+        self._revivals[number] = Taking(self.broker, self.lane(number))
         self.told[number] = False
 
     def _again(self, task: Task) -> None:
-        task.is_running = task.has_read = task.has_left = False
+        task.is_running = task.has_read = task.has_looked = task.has_left = False
+        task.ended = None
+        self._takings.pop(task.partition, None)
 
     def steps(self) -> Iterator[tuple[str, int]]:
         """Yield all that it can do next."""
@@ -118,8 +201,10 @@ class Instance:
                 yield "read", partition
         elif not task.is_running and task.named is not None:
             yield "succeed", partition
+        elif not task.has_looked:
+            yield "look", partition
         elif not task.is_running and self.broker.hides(partition):
-            # Somebody died between its first row and the commit that names it.
+            # A commit of this instance is about to be readable.
             return
         elif lane.owes(partition):
             yield "done", partition
@@ -148,8 +233,10 @@ class Instance:
                 self._again(self.tasks[number])
 
     def _revive(self, number: int) -> None:
-        self.epochs[number] = self.broker.init(self.lane(number))
-        self.lanes[number].revived()
+        epoch = self._revivals[number].step()
+        if epoch is not None:
+            self.epochs[number] = epoch
+            self.lanes[number].revived()
 
     def _close(self, number: int) -> None:
         self.lanes[number].close()
@@ -157,7 +244,8 @@ class Instance:
     def _read(self, partition: int) -> None:
         task = self.tasks[partition]
         named = self.broker.last_row(partition).lane
-        task.named = named if must_end(named, self.names) else None
+        is_ended = named == task.ended
+        task.named = named if must_end(named, self.names) and not is_ended else None
         task.has_read = True
 
     def _succeed(self, partition: int) -> None:
@@ -166,8 +254,29 @@ class Instance:
         if not self.is_member:
             raise NoMemberError
         assert task.named is not None
-        self.broker.init(task.named)
-        task.named = None
+        taking = self._takings.setdefault(partition, Taking(self.broker, task.named))
+        if taking.step() is not None:
+            del self._takings[partition]
+            task.ended, task.named = task.named, None
+            # The rows that can be read now may name a later owner's lane.
+            task.has_read = False
+
+    def _look(self, partition: int) -> None:
+        """End what others have open that nobody has named."""
+        task = self.tasks[partition]
+        for place in ("changelog", partition), ("cleaned", partition), SHARED:
+            for one in self.broker.open_in(place):
+                if one.lane not in self.names and self._must_end(one.lane, place):
+                    task.named = one.lane
+                    return
+        task.has_looked = True
+
+    def _must_end(self, lane: str, place: Place) -> bool:
+        self.broker.told(lane)
+        if all(one.lane != lane for one in self.broker.open_in(place)):
+            return False
+        is_over = not self.broker.is_open(lane)
+        return must_end_stranger(is_over=is_over, is_alone=place != SHARED)
 
     def _open(self, partition: int) -> None:
         """Read to the end, and say whose it is before anything is written."""
@@ -185,7 +294,9 @@ class Instance:
     def _clean(self, partition: int) -> None:
         task = self.tasks[partition]
         self._begin(task)
-        self.broker.clean(self.lane(task.lane), self.epochs[task.lane], partition, task.position)
+        for place in ("cleaned", partition), SHARED:
+            what = partition, task.position
+            self.broker.write(self.lane(task.lane), self.epochs[task.lane], place, what)
         task.position += 1
 
     def _leave(self, partition: int) -> None:
@@ -199,7 +310,7 @@ class Instance:
         task = self.tasks[partition]
         name = self.lane(task.lane)
         row = Row(task.position, None if task.has_left else name)
-        self.broker.log(name, self.epochs[task.lane], partition, row)
+        self.broker.write(name, self.epochs[task.lane], ("changelog", partition), row)
         self.lanes[task.lane].done(partition, task.position)
 
     def _end(self, number: int) -> None:
@@ -257,16 +368,23 @@ class World:
             self.broker.owned[instance.member] |= free
             self.broker.generation += 1
 
+    def forget(self, place: Place, *, hears: bool) -> None:
+        """A broker dies, and comes back; `hears` is whether ends that were sent have reached it."""
+        for instance in self.instances.values():
+            for number, lane in enumerate(instance.lanes):
+                if hears and lane.stage is Stage.ENDING and instance.told[number]:
+                    self.broker.commit(instance.lane(number), instance.epochs[number])
+        self.broker.forget(place)
+        for instance in self.instances.values():
+            instance.lose_connections()
+
     def settle(self) -> None:
-        """Let all instances do all that is left, undisturbed."""
+        """Let all instances do all that is left, undisturbed, and no transaction time out."""
         for name in [*self.dead]:
             self.throw_out(self.dead[name][1])
         if not self.instances:
             self.start("last")
         for _ in range(STEPS_MAX):
-            for lane in self.broker.producers:
-                if lane.split("/")[0] not in self.instances:
-                    self.broker.expire(lane)
             names = sorted(self.instances)
             self.assign(names[0])
             for name in names:
@@ -294,11 +412,22 @@ class World:
 
     def check(self) -> None:
         """See that cleaned records count once, in order, as far as the offsets say."""
+        self.broker.check_ends()
         for partition, offset in self.broker.offsets.items():
-            read = self.broker.read(partition)
-            assert read == list(range(len(read))), f"partition {partition}: {read}"
-            prepared = any(partition in one.offsets for one in self.broker.unmarked)
-            assert prepared or len(read) == offset, f"partition {partition}: {read}, {offset}"
+            place = "cleaned", partition
+            read = self.broker.read(place)
+            wanted = [(partition, position) for position in range(len(read))]
+            assert read == wanted, f"partition {partition}: {read}"
+            is_hidden = any(one.state != "open" for one in self.broker.open_in(place))
+            assert is_hidden or len(read) == offset, f"partition {partition}: {read}, {offset}"
+
+    def check_settled(self) -> None:
+        """See that all is done, everywhere, and nothing stands open."""
+        self.check()
+        for place in self.broker.logs:
+            assert not self.broker.open_in(place), place
+        wanted = sorted((one, n) for one in self.broker.offsets for n in range(self.broker.end))
+        assert sorted(map(_pair, self.broker.read(SHARED))) == wanted
 
     def check_ended(self) -> None:
         """See that no owner stands behind records that others have left open."""
@@ -309,6 +438,11 @@ class World:
                     and instance.is_member
                     and partition in instance.broker.owned[instance.member]
                 ):
-                    own = [instance.broker.producers[name].transaction for name in instance.names]
-                    for transaction, _ in self.broker.cleaned[partition]:
-                        assert transaction.state != "open" or transaction in own, partition
+                    for one in self.broker.open_in(("cleaned", partition)):
+                        assert one.state != "open" or one.lane in instance.names, partition
+
+
+def _pair(record: object) -> tuple[int, int]:
+    assert isinstance(record, tuple)
+    partition, position = record
+    return partition, position

@@ -19,11 +19,12 @@ from hypothesis.stateful import (
 
 from headrace.services.group.lane import Lane, Stage
 from tests.group import lanes
-from tests.group.lane_broker import Broker, Row
-from tests.group.lanes import Instance, World
+from tests.group.lane_broker import SHARED, Broker, Place, Row
+from tests.group.lanes import Instance, Taking, World
 
 NAMES = ("a", "b", "c")
 WALKS = 300
+_HALF = 0.5
 which = st.integers(0, 1_000)
 
 
@@ -110,6 +111,12 @@ class Lanes(RuleBasedStateMachine):
         if lanes:
             self.world.broker.expire(lanes[number % len(lanes)])
 
+    @rule(place=which, hears=st.booleans())
+    def forget(self, place: int, hears: bool) -> None:  # noqa: FBT001 (hypothesis names it)
+        """A broker dies, and forgets how a transaction ended in a place."""
+        places = sorted(self.world.broker.logs)
+        self.world.forget(places[place % len(places)], hears=hears)
+
     @rule(number=which)
     def mark(self, number: int) -> None:
         """Readers see a transaction that was committed."""
@@ -127,7 +134,7 @@ class Lanes(RuleBasedStateMachine):
         """All comes to rest."""
         if hasattr(self, "world"):
             self.world.settle()
-            self.world.check()
+            self.world.check_settled()
 
 
 TestLanes = Lanes.TestCase
@@ -143,35 +150,76 @@ def _nothing(*_: object) -> None:
 
 
 def _revived_in_its_old_epoch(self: Instance, number: int) -> None:
-    self.lanes[number].revived()
+    if self.epochs[number]:
+        self.lanes[number].revived()
+    else:
+        _REVIVE(self, number)
 
 
 def _closed_for_nobody(self: Lane[Any, Any]) -> bool:
     return self.stage in {Stage.RESTING, Stage.OPEN, Stage.CLOSING, Stage.ENDING}
 
 
-def _unnamed(broker: Broker, *where: Any) -> None:
-    *before, row = where
-    _LOG(broker, *before, Row(row.position, None))
+def _unnamed(broker: Broker, lane: str, epoch: int, place: Place, what: object) -> None:
+    _WRITE(broker, lane, epoch, place, Row(what.position, None) if isinstance(what, Row) else what)
 
 
-_LOG: Any = Broker.log
+def _looks_at_nothing(self: Instance, partition: int) -> None:
+    self.tasks[partition].has_looked = True
+
+
+def _where_it_is_over(*, is_over: bool, is_alone: bool) -> bool:
+    return is_over or (is_alone and False)
+
+
+def _where_it_is_alone(*, is_over: bool, is_alone: bool) -> bool:
+    return is_alone or (is_over and False)
+
+
+def _sweeps_when(*, is_given: bool) -> Callable[[Taking], None]:
+    def sweep(self: Taking) -> None:
+        if (self.epoch is not None) == is_given:
+            _SWEEP(self)
+
+    return sweep
+
+
+def _asks_in_nobodys_name(self: Taking) -> None:
+    self.epoch = self._broker.init(self.lane, None)
+    self.is_told = self.epoch is not None
+
+
+_WRITE: Any = Broker.write
+_SWEEP: Any = Taking.sweep
+_REVIVE: Any = Instance._revive  # noqa: SLF001
 
 MUTATIONS: dict[str, tuple[object, str, Callable[..., object]]] = {
     "the group is not asked": (Broker, "check", _nothing),
-    "nobody says in which lane it is": (Broker, "log", _unnamed),
+    "nobody says in which lane it is": (Broker, "write", _unnamed),
     "nobody ends another's lane": (lanes, "must_end", _never),
+    "nobody looks for who has not said it": (Instance, "_look", _looks_at_nothing),
+    "who is dead is waited for": (lanes, "must_end_stranger", _where_it_is_over),
+    "what was forgotten stays open": (lanes, "must_end_stranger", _where_it_is_alone),
+    "a new epoch comes before the ends of the one before": (
+        Taking,
+        "sweep",
+        _sweeps_when(is_given=True),
+    ),
+    "what the new epoch tells is not ended": (Taking, "sweep", _sweeps_when(is_given=False)),
+    "a new epoch is asked for by who knows of none": (Taking, "ask", _asks_in_nobodys_name),
     "who fails leaves what it sent": (Lane, "breaks_without", _never),
     "a broken lane goes on in its epoch": (Instance, "_revive", _revived_in_its_old_epoch),
     "one begins while the others end": (Lane, "may_begin", _closed_for_nobody),
-    "nobody waits for who died unnamed": (Broker, "hides", _never),
+    "nobody waits for what is to be readable": (Broker, "hides", _never),
 }
 
 
 class Walk:
     """Some way through all that may happen, the same for the same seed."""
 
-    ACTS = "step " * 40 + "hear " * 6 + "assign " * 3 + "start give_up fail kill throw_out mark"
+    ACTS = (
+        "step " * 40 + "hear " * 6 + "assign " * 3 + "start give_up fail kill throw_out mark forget"
+    )
 
     def __init__(self, seed: int) -> None:
         """One instance runs everything."""
@@ -192,6 +240,8 @@ class Walk:
             machine.start(self._luck.choice(NAMES))
         elif act in {"throw_out", "mark"}:
             getattr(machine, act)(number)
+        elif act == "forget":
+            machine.forget(number, hears=self._luck.random() < _HALF)
         elif machine.world.instances:
             more: dict[str, Any] = {
                 "step": [self._luck.randrange(1_000) for _ in range(3)],
@@ -221,7 +271,59 @@ def test_who_was_thrown_out_commits_nothing() -> None:
     run(asleep, *COMMIT)
     run(awake, *COMMIT)
     world.settle()
-    world.check()
+    world.check_settled()
+
+
+def two() -> tuple[World, Instance, Instance]:
+    """A world in which one of two runs the only partition, and has committed once."""
+    world = World(1, 5, 1)
+    for name in ("a", "b"):
+        world.start(name)
+    one, other = world.instances["a"], world.instances["b"]
+    world.assign("a")
+    one.hear()
+    run(one, *COMMIT)
+    return world, one, other
+
+
+def test_who_was_thrown_out_writes_nothing_that_its_successor_stands_behind() -> None:
+    world, asleep, awake = two()
+    world.throw_out(asleep.member)
+    world.assign("b")
+    awake.hear()
+    run(awake, *COMMIT)
+    asleep.do("clean", 0)
+    world.check_ended()
+    world.settle()
+    world.check_settled()
+
+
+@pytest.mark.parametrize("place", [SHARED, ("cleaned", 0)], ids=["shared", "its own"])
+def test_what_was_forgotten_when_an_owner_left_in_peace_is_ended(place: Place) -> None:
+    world, leaves, _ = two()
+    run(leaves, "clean")
+    leaves.give_up(0)
+    run(leaves, "leave", "end", "end")
+    world.forget(place, hears=False)
+    world.kill("a")
+    for transaction in [*world.broker.unmarked]:
+        world.broker.mark(transaction)
+    assert world.broker.last_row(0) == Row(2, None)
+    assert world.broker.open_in(place)
+    world.settle()
+    world.check_settled()
+
+
+def test_nobody_waits_for_who_died_before_it_said_whose_it_is() -> None:
+    world = World(1, 5, 1)
+    world.start("a")
+    world.assign("a")
+    world.instances["a"].hear()
+    run(world.instances["a"], "open")
+    assert world.broker.hides(0)
+    world.kill("a")
+    world.settle()
+    world.check_settled()
 
 
 COMMIT = ("clean", "done", "end", "end")
@@ -245,6 +347,10 @@ def run(instance: Instance, *wanted: str) -> None:
 def check_all() -> None:
     """All that must hold."""
     test_who_was_thrown_out_commits_nothing()
+    test_who_was_thrown_out_writes_nothing_that_its_successor_stands_behind()
+    for place in (SHARED, ("cleaned", 0)):
+        test_what_was_forgotten_when_an_owner_left_in_peace_is_ended(place)
+    test_nobody_waits_for_who_died_before_it_said_whose_it_is()
     test_walks_end_well()
 
 

@@ -65,7 +65,15 @@ class Stage:
         self.joined()
         options = {"bootstrap_servers": kafka.bootstrap_servers}
         self.takeovers = Takeovers(options, [topic], TIMEOUT_MS)
-        shared = Shared(options, topic, TIMEOUT_MS, 1_000, lambda: self.member, self.takeovers)
+        shared = Shared(
+            options,
+            topic,
+            TIMEOUT_MS,
+            1_000,
+            lambda: self.member,
+            self.takeovers,
+            Known({topic: None}),
+        )
         self.lane = Lane(shared, f"{topic}/lane")
         self.topic = topic
         self.woken: list[int] = []

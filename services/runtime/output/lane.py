@@ -56,6 +56,8 @@ class Shared(NamedTuple):
     member: Callable[[], Member | None]
     """Tells as whom the group knows this instance."""
     takeovers: Takeovers
+    known: Known
+    """All that is written, by whomever."""
 
 
 class _Life:
@@ -111,7 +113,7 @@ class Lane:
 
     async def _start(self) -> None:
         shared = self.shared
-        name = Name(self.name, shared.timeout_ms, Known({}))
+        name = Name(self.name, shared.timeout_ms, shared.known)
         life = _Life(make_producer(shared.client, name))
         try:
             await whole(self._connect(life, name))
@@ -125,7 +127,9 @@ class Lane:
         producer = life.producer
         transactions.on_lost_connection(producer, partial(self._lost_connection, life))
         await producer.client.bootstrap()
-        identity, life.told = await Takeover(producer.client, *name).give()
+        takeover = Takeover(producer.client, *name)
+        identity, life.told = await takeover.give()
+        tell_ended(takeover.ended)
         life.teller = Teller(self.name, identity, self.shared.group, "")
         await transactions.start_as(producer, identity)
         transactions.announce_group(producer, self.shared.group)

@@ -48,11 +48,12 @@ class Ways:
         self._settings = settings
         self._group = group
         self._topics = written_topics(spec, settings)
-        self._exactly_once = settings.guarantee == "exactly-once"
+        # A user who may write under the ids of earlier versions may do so under these.
+        self._prefix = f"{transactional_prefix(spec.pipeline, spec.hops()[0])}lane-"
         names = [topic.name for topic in self._topics]
         client, timeout_ms = client_options(settings, "take-over"), settings.transaction_timeout_ms
         self._takeovers = Takeovers(client, names, timeout_ms)
-        self._lanes = self._make_lanes() if self._exactly_once else None
+        self._lanes = self._make_lanes() if settings.guarantee == "exactly-once" else None
 
     def way(self, hop: Hop, partition: int, wake: Callable[[], None]) -> Way:
         """How one partition sends; `wake` is called when others wait for it to commit."""
@@ -66,6 +67,7 @@ class Ways:
     def _make_lanes(self) -> Lanes:
         settings, pipeline = self._settings, self._spec.pipeline
         folder = settings.state_folder / pipeline
+        topics = [topic.name for topic in self._topics]
         shared = Shared(
             client_options(settings, "produce"),
             pipeline,
@@ -73,10 +75,9 @@ class Ways:
             settings.session_timeout_ms,
             lambda: self._group().member(),
             self._takeovers,
+            Known(dict.fromkeys(topics)),
         )
-        # A user who may write under the ids of earlier versions may do so under these.
-        first = transactional_prefix(pipeline, self._spec.hops()[0])
-        return Lanes(shared, f"{first}lane-{client_of(folder).hex()}-")
+        return Lanes(shared, f"{self._prefix}{client_of(folder).hex()}-")
 
     def _former_ids(self, hop: Hop, partition: int) -> tuple[str, str]:
         """Under which earlier versions wrote what comes of one partition alone."""
@@ -98,13 +99,15 @@ class Ways:
     def _written(self, hop: Hop, partition: int) -> dict[str, list[int] | None]:
         """Where one partition of a hop writes: in its own number, but for what is spread by id."""
         cleaned = self._spec.sink.topic
-        beside = [topic.name for topic in self._topics if topic.role in FROM_ANY_HOP]
         ends = [cleaned, progress_topic(cleaned).name] if hop.end is None else []
         written: dict[str, list[int] | None] = {topic.name: [] for topic in self._topics}
-        written |= {name: [partition] for name in (hop.changelog.name, *beside, *ends)}
+        written |= {name: [partition] for name in (hop.changelog.name, *self._beside(), *ends)}
         if hop.end is not None:
             written[hop.end.topic.name] = None
         return written
+
+    def _beside(self) -> list[str]:
+        return [topic.name for topic in self._topics if topic.role in FROM_ANY_HOP]
 
     async def end_lane(self, name: str, hop: Hop, partition: int) -> None:
         """End what the owner before has left open in the lane that it named.
@@ -120,6 +123,23 @@ class Ways:
         if not await self._group().is_counted():
             raise CommitFailedError
         tell_ended(await self._takeovers.end(name, known))
+
+    async def end_strangers(self, hop: Hop, partition: int) -> None:
+        """End what is open where a partition writes, though its state names nobody who has it."""
+        known, alone = self._known(hop, partition), self._alone(hop, partition)
+        for name in sorted(await self._takeovers.strangers(known, alone, self._prefix)):
+            await self.end_lane(name, hop, partition)
+
+    def _alone(self, hop: Hop, partition: int) -> frozenset[TopicPartition]:
+        """The places where one partition of a hop writes, and no other."""
+        written = self._written(hop, partition)
+        shared = set() if len(self._spec.hops()) == 1 else set(self._beside())
+        return frozenset(
+            TopicPartition(topic, number)
+            for topic, numbers in written.items()
+            if numbers is not None and topic not in shared
+            for number in numbers
+        )
 
     async def end_former(self, hop: Hop, partition: int) -> None:
         """End what earlier versions have left open."""

@@ -2,12 +2,13 @@
 
 The owner says in the state in which lane it writes, before it does; and takes the name back with
 its last commit. So whoever comes next knows whether something was left open, and under which name.
+An owner may die before its name counts, and a broker may forget how the last transaction of an
+owner ended. So a successor also asks the brokers who has something open there, and under which id.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 
 from aiokafka.structs import TopicPartition
 
@@ -19,7 +20,6 @@ from headrace.services.runtime.task.work import Work
 from headrace.services.state.partition import PartitionState
 
 _LOOK_AGAIN_S = 0.02
-_SAY_AFTER_S = 1.0
 logger = logger_of(__name__)
 
 
@@ -55,31 +55,25 @@ class Succession:
             await self.read(is_last=True)
 
     async def _end_lanes(self) -> None:
-        """End the lane that the state names; what is read then may name a later owner's.
+        """End what others have open: first in the lane that the state names, then unnamed.
 
-        The end is hidden as long as a commit has no markers. It is hidden for longer where somebody
-        died between its first row and the commit that names it; its transaction times out.
+        The rows that are read then may name a later owner's lane. The end is hidden as long as a
+        commit has no markers.
         """
         work, state = self._work, self._state
-        ended, began_at_s, has_said = None, time.monotonic(), False
+        ended = None
         while True:
             named = state.lane
             if named is not None and named != ended:
                 await work.ways.end_lane(named, self._hop, self._partition)
                 ended = named
+            await work.ways.end_strangers(self._hop, self._partition)
             is_hidden = await self._hides_something()
             await self.read(is_last=not is_hidden)
-            if state.lane != named:
-                continue
-            if not is_hidden:
+            if state.lane == named and not is_hidden:
                 return
-            if not has_said and time.monotonic() - began_at_s > _SAY_AFTER_S:
-                has_said = True
-                logger.warning(
-                    "an owner died before it said who it was; its transaction is waited for",
-                    where=f"{self._changelog.topic}/{self._partition}",
-                )
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            if is_hidden:
+                await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def _hides_something(self) -> bool:
         return await self._work.restorer.hides_something(self._changelog)
@@ -93,6 +87,7 @@ class Succession:
         ways = self._work.ways
         if self._state.lane is not None:
             await ways.end_lane(self._state.lane, self._hop, self._partition)
+        await ways.end_strangers(self._hop, self._partition)
         await ways.end_former(self._hop, self._partition)
         logger.warning(
             "a transaction of an owner that ran exactly once was open; ended",
