@@ -20,7 +20,8 @@ from hypothesis.stateful import (
 from headrace.services.group.lane import Lane, Stage
 from tests.group import lanes
 from tests.group.lane_broker import SHARED, Broker, Place, Row
-from tests.group.lanes import Instance, Taking, World
+from tests.group.lane_world import World
+from tests.group.lanes import Instance, Taking
 
 NAMES = ("a", "b", "c")
 WALKS = 300

@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import CommitFailedError, IllegalGenerationError, ProducerFenced
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from headrace.contracts.record import Record
 from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.member_offsets import Member
 from headrace.services.kafka.takeovers import Takeovers
@@ -287,18 +288,55 @@ def test_nobody_waits_for_the_transaction_of_an_owner_that_was_killed(
     assert_cleaned(pipeline)
 
 
-def test_a_partition_that_fails_has_its_lane_begin_again(make_pipeline: MakePipeline) -> None:
+def failing(make_pipeline: MakePipeline) -> Pipeline:
+    """A pipeline whose operator fails on records that are bad."""
     pipeline = make_pipeline(
         "reorder: {grace: 5s}",
         "deduplicate: {by: key+id, id: 'of_user:identity', interval: 20s}",
         partitions=PARTITIONS,
     )
     (pipeline.folder / "of_user.py").write_text(FAILS_ONCE)
-    good = some_records(400, 3, PARTITIONS)
-    bad = record(b"k", b"bad", 1, (("id", b"1"),), 1)
-    pipeline.produce([*good[:200], bad, *good[200:]])
+    return pipeline
+
+
+def bad(at_ms: int) -> Record:
+    """One of them; each has an id of its own, and leaves the reorder at once."""
+    return record(b"k", b"bad", at_ms, (("id", b"bad-%d" % at_ms),), 1)
+
+
+def test_a_partition_that_fails_has_its_lane_begin_again(make_pipeline: MakePipeline) -> None:
+    pipeline = failing(make_pipeline)
+    pipeline.produce(some_records(600, 3, PARTITIONS, value_bytes=10_000))
+    sidecar = pipeline.start(commit_interval="5m")
+    pipeline.wait_until(lambda: is_there(pipeline) and has_open_records(pipeline), "open records")
+    pipeline.produce([bad(100_000), record(b"k", b"good", 200_000, (("id", b"1"),), 1)])
+    sidecar.wait_for("a partition of its lane failed")
+    assert sidecar.stop() == 0
+    again = pipeline.start()
+    pipeline.wait_until_done()
+    assert again.stop() == 0
+    assert [one.timestamp_ms for one in pipeline.beside("dead")] == [100_000]
+    values = [one.value for one in pipeline.cleaned()]
+    assert len(values) == len(set(values)) > 0
+
+
+def is_there(pipeline: Pipeline) -> bool:
+    """Whether the sidecar has made its topics."""
+    return pipeline.sink in pipeline.clients.topics()
+
+
+def test_of_many_records_that_fail_only_the_first_has_its_lane_begin_again(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = failing(make_pipeline)
     sidecar = pipeline.start()
+    count = 20
+    for number in range(1, count + 1):
+        good = some_records(40, number, PARTITIONS, start_ms=number * 100_000)
+        pipeline.produce([*good[:20], bad(number * 100_000 + 10_000), *good[20:]])
+        pipeline.wait_until_done()
+    pipeline.produce([record(b"k", b"good", 10**8, (("id", b"1"),), 1)])
     pipeline.wait_until_done()
     assert sidecar.stop() == 0
-    assert "a partition of its lane failed" in sidecar.log
-    assert len(pipeline.beside("dead")) == 1
+    assert len(pipeline.beside("dead")) == count
+    assert sidecar.log.count("a batch failed, and is done record by record") == 1

@@ -39,6 +39,14 @@ class Succession:
         self._tally = tally
         self._changelog = TopicPartition(hop.changelog.name, partition)
 
+    async def begin(self) -> None:
+        """Read what can be read while somebody else may still own the partition."""
+        if self._state.rebuilt_because is not None:
+            place = {"topic": self._hop.topic, "partition": self._partition}
+            logger.warning("state is rebuilt", **place, why=self._state.rebuilt_because)
+        if not self._state.is_followed:
+            await self.read(is_last=False)
+
     async def read(self, *, is_last: bool) -> None:
         """Read the changelog to its end."""
         found = await restore(self._state, self._work.restorer, self._changelog, is_last=is_last)

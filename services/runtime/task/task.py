@@ -131,11 +131,8 @@ class Task:
         state = await table.open(self.partition, work.now_ms(), topics[hop.changelog.name].id)
         self._partition_state = state
         opened.push_async_callback(table.close, self.partition)
-        if state.rebuilt_because is not None:
-            logger.warning("state is rebuilt", **self._where, why=state.rebuilt_because)
         succession = Succession(work, hop, self.partition, state, self.tally)
-        if not state.is_followed:
-            await succession.read(is_last=False)
+        await succession.begin()
         way = work.ways.way(hop, self.partition, self.inbox.wake)
         outbox = self._outbox = Outbox(way, work.limits)
         opened.push_async_callback(outbox.stop)
@@ -220,13 +217,11 @@ class Task:
         return min(self.pace.idle_s or _LOOK_AGAIN_S, _LOOK_AGAIN_S)
 
     def _is_due(self) -> bool:
-        # Whoever waited for a hand-over need not wait for a commit interval on top.
-        # In a lane the first commit says whose it is.
+        # After a hand-over nobody waits for an interval; in a lane the first commit names it alone.
         is_new = self.tally.commits <= self._outbox.is_transactional
-        is_large = self._open_bytes >= self._work.shares.open_bytes
         return self._outbox.is_open and (
             (is_new and self._partition_state.is_followed)
-            or is_large
+            or self._open_bytes >= self._work.shares.open_bytes
             or self._outbox.is_awaited
             or self.pace.is_due(
                 records=self.uncommitted_records,
@@ -315,8 +310,16 @@ class Task:
         """What becomes of records, and those that are dead at the door."""
         assert self.chain is not None
         batch, dead = self._work.let_in(records, self.timestamps, self.source)
+        if is_wary := self._ahead.is_wary and not carefully:
+            # Otherwise all of its lane would begin again for each record that fails.
+            self._save()
         with blaming(range(offset_of(records[0]), offset_of(records[-1]) + 1)):
-            return self.chain.process(batch, carefully=carefully), dead
+            return self.chain.process(batch, carefully=carefully, warily=is_wary), dead
+
+    def _save(self) -> None:
+        assert self.chain is not None
+        with blaming(range(self._committed_position, self.position)):
+            self.chain.save()
 
     async def _begin(self) -> None:
         if not self._outbox.is_open:
@@ -366,8 +369,7 @@ class Task:
         self.pace.commit_begins()
         work, state, outbox, chain = self._work, self._partition_state, self._outbox, self.chain
         assert chain is not None
-        with blaming(range(self._committed_position, self.position)):
-            chain.save()
+        self._save()
         await self._exits.say(self.together)
         cleaned_offset = await self._exits.settle()
         state.reach(self.position, chain.lateness.time_ms, cleaned_offset)
