@@ -228,6 +228,13 @@ class Stage:
             takeover = Takeover(client, self.transactional_id, TIMEOUT_MS, self.known)
             return await takeover.take(), takeover.ended
 
+    async def give(self) -> tuple[Identity, list[Ended]]:
+        """Give the id a new epoch, as a lane does, which many partitions write in."""
+        async with self.client() as client:
+            everywhere = Known(dict.fromkeys(self.known.written))
+            takeover = Takeover(client, self.transactional_id, TIMEOUT_MS, everywhere)
+            return (await takeover.give())[0], takeover.ended
+
 
 class _Bootstrapped:
     def __init__(self, servers: str) -> None:
@@ -275,6 +282,37 @@ def test_what_was_aborted_counts_nowhere(clients: Clients, case: Case) -> None:
 
 def places(ended: Iterable[Ended], *, commits: bool) -> list[TopicPartition]:
     return sorted(one.place for one in ended if one.commits == commits)
+
+
+@pytest.mark.parametrize(
+    ("case", "commits"),
+    [
+        (Case((), "commit", in_group=False), True),
+        (Case(("changelog",), "commit", given_away=1), True),
+        (Case((), "timeout"), False),
+        (Case((), "takeover"), False),
+    ],
+    ids=["committed", "given away", "timed out", "open"],
+)
+def test_a_lane_has_a_new_epoch_once_nothing_of_it_stands_open(
+    clients: Clients, case: Case, *, commits: bool
+) -> None:
+    made = stage(clients)
+    asyncio.run(made.run(case))
+    _, ended = asyncio.run(made.give())
+    assert places(ended, commits=commits) == made.untold(case)
+    assert places(ended, commits=not commits) == []
+    for topic in case.writes:
+        assert made.read(topic) == ([POSITION] if commits else [])
+    assert asyncio.run(made.give())[1] == []
+
+
+def test_what_a_word_leaves_in_doubt_is_left_to_the_partitions(clients: Clients) -> None:
+    made, case = stage(clients), Case((), "commit", given_away=2)
+    asyncio.run(made.run(case))
+    assert asyncio.run(made.give())[1] == []
+    _, ended = asyncio.run(made.take())
+    assert places(ended, commits=True) == made.untold(case)
 
 
 def test_where_nothing_is_open_nothing_is_ended(clients: Clients) -> None:

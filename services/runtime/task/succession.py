@@ -9,6 +9,7 @@ owner ended. So a successor also asks the brokers who has something open there, 
 from __future__ import annotations
 
 import asyncio
+import time
 
 from aiokafka.structs import TopicPartition
 
@@ -20,6 +21,7 @@ from headrace.services.runtime.task.work import Work
 from headrace.services.state.partition import PartitionState
 
 _LOOK_AGAIN_S = 0.02
+_SAY_AFTER_S = 1.0
 logger = logger_of(__name__)
 
 
@@ -69,7 +71,7 @@ class Succession:
         commit has no markers.
         """
         work, state = self._work, self._state
-        ended = None
+        ended, began_at_s, has_said = None, time.monotonic(), False
         while True:
             named = state.lane
             if named is not None and named != ended:
@@ -80,6 +82,12 @@ class Succession:
             await self.read(is_last=not is_hidden)
             if state.lane == named and not is_hidden:
                 return
+            if is_hidden and not has_said and time.monotonic() - began_at_s > _SAY_AFTER_S:
+                has_said = True
+                logger.warning(
+                    "an open transaction hides the end of the changelog, and is waited for",
+                    where=f"{self._changelog.topic}/{self._partition}",
+                )
             if is_hidden:
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
