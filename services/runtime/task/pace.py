@@ -24,7 +24,11 @@ _CAREFUL, _BOLD = 1.1, 10.0
 """How much a transaction may grow on the one before, once one was too large, and until then."""
 _PARTS_OF_TIMEOUT = 3
 _PARTS_OF_FAILED = 4
-COMMITS_PER_SECOND = 400
+_COMMIT_COSTS_S = 0.001
+"""What a small commit of one partition in a lane costs a worker, in seconds of a core."""
+_COMMITS_SHARE = 0.25
+"""The part of a core that small commits may take."""
+COMMITS_PER_SECOND = int(_COMMITS_SHARE / _COMMIT_COSTS_S)
 """So many small ones partitions make, all of an instance together."""
 OUTLASTED = (
     "the transaction lasted longer than HEADRACE_TRANSACTION_TIMEOUT, and the broker ended it;"
