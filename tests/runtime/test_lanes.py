@@ -307,7 +307,7 @@ def bad(at_ms: int) -> Record:
 def test_a_partition_that_fails_has_its_lane_begin_again(make_pipeline: MakePipeline) -> None:
     pipeline = failing(make_pipeline)
     pipeline.produce(some_records(600, 3, PARTITIONS, value_bytes=10_000))
-    sidecar = pipeline.start(commit_interval="5m")
+    sidecar = pipeline.start(commit_interval="5m", transaction_timeout=FOR_EVER)
     pipeline.wait_until(lambda: is_there(pipeline) and has_open_records(pipeline), "open records")
     pipeline.produce([bad(100_000), record(b"k", b"good", 200_000, (("id", b"1"),), 1)])
     sidecar.wait_for("a partition of its lane failed")
