@@ -25,7 +25,7 @@ _CAREFUL, _BOLD = 1.1, 10.0
 _PARTS_OF_TIMEOUT = 3
 _PARTS_OF_FAILED = 4
 _COMMIT_COSTS_S = 0.001
-"""What a small commit of one partition in a lane costs a worker, in seconds of a core."""
+"""The cost of a small commit of one partition in a lane, in seconds of a worker's core."""
 _COMMITS_SHARE = 0.25
 """The part of a core that small commits may take."""
 COMMITS_PER_SECOND = int(_COMMITS_SHARE / _COMMIT_COSTS_S)
