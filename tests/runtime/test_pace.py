@@ -109,3 +109,16 @@ def test_what_is_given_up_after_its_timeout_has_outlasted_it(
         clock.now_s += was_open_s
         pace.given_up(1)
         assert pace.has_outlasted is has_outlasted
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_partition_that_hurries_is_due_until_it_has_committed() -> None:
+    (pace,) = paces(1)
+    pace.opened()
+    assert not pace.is_due(records=1, sent_bytes=1, records_wait=False)
+    pace.hurries = True
+    assert pace.is_due(records=1, sent_bytes=1, records_wait=False)
+    pace.commit_begins()
+    pace.committed(1)
+    pace.opened()
+    assert not pace.is_due(records=1, sent_bytes=1, records_wait=False)

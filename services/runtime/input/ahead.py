@@ -65,7 +65,7 @@ class Ahead:
         """Before this source offset all was emitted once, and only the state is to be made."""
         self.is_careful_when_idle = False
         self.is_wary = False
-        """Whether a record was to blame once, so that more of them may come."""
+        """Whether a record was to blame once: for the next one its lane is not to begin again."""
         self._careful = range(0)
 
     def take_care(self, failed: BatchFailedError) -> bool:

@@ -56,6 +56,8 @@ class Pace:
         self._settings = settings
         self._load = load
         self._is_open = False
+        self.hurries = False
+        """Whether to commit now: the next record to blame costs as much as is uncommitted."""
         self._interval_s = settings.commit_interval_ms / 1000
         self._opened_at = 0.0
         self._commit_began_at = 0.0
@@ -107,6 +109,7 @@ class Pace:
         """It counts, with so many records; how long the commit took."""
         now_s = time.monotonic()
         was_open_s = now_s - self._opened_at
+        self.hurries = False
         self._count_open(is_open=False)
         if was_open_s > self._long_s:
             self._records_max = max(1, int(records * self._long_s / was_open_s))
@@ -121,6 +124,7 @@ class Pace:
     def given_up(self, records: int) -> None:
         """Discard what was open; if it took too long, the next try is smaller."""
         was_open_s = time.monotonic() - self._opened_at
+        self.hurries = False
         self._count_open(is_open=False)
         self.has_outlasted = records > 0 and was_open_s > self._long_s * _PARTS_OF_TIMEOUT
         if records and was_open_s > self._long_s:
@@ -130,7 +134,8 @@ class Pace:
     def is_due(self, *, records: int, sent_bytes: int, records_wait: bool) -> bool:
         """Whether to commit what is open."""
         return (
-            records >= self._records_max
+            self.hurries
+            or records >= self._records_max
             or sent_bytes >= self._settings.commit_bytes_max
             or self.due_in_s(records_wait=records_wait) <= 0
         )

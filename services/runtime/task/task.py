@@ -7,7 +7,7 @@
     close     what is under way is committed, or discarded whole
 
 One coroutine does all of it, so nothing here needs a lock. State on disk is never ahead of what is
-committed; whatever goes wrong between two commits, the task is thrown away and opened again.
+committed. Whatever goes wrong between two commits, the task is opened again.
 """
 
 from __future__ import annotations
@@ -266,8 +266,7 @@ class Task:
         known = sum(offset_of(record) < self.position for record in records)
         self.tally.guarded_records += known
         logger.warning("records turned away: state has them", **self._where, records=known)
-        assert self.chain is not None
-        if self.chain.lanes is not None:
+        if self.chain is not None and self.chain.lanes is not None:
             self.chain.lanes.skip(records[:known])
         self.inbox.records -= known
         self._work.taken(self)
@@ -311,10 +310,11 @@ class Task:
         assert self.chain is not None
         batch, dead = self._work.let_in(records, self.timestamps, self.source)
         if is_wary := self._ahead.is_wary and not carefully:
-            # Otherwise all of its lane would begin again for each record that fails.
             self._save()
         with blaming(range(offset_of(records[0]), offset_of(records[-1]) + 1)):
-            return self.chain.process(batch, carefully=carefully, warily=is_wary), dead
+            step = self.chain.process(batch, carefully=carefully, warily=is_wary)
+        self.pace.hurries = is_wary and bool(step.dead)
+        return step, dead
 
     def _save(self) -> None:
         assert self.chain is not None
@@ -392,8 +392,9 @@ class Task:
         if not self.hop.is_first:
             work.purges.let_go(self.source, self.position)
         self.inbox.committed()
-        took_s = self.pace.committed(self.uncommitted_records)
-        self.tally.committed(self.uncommitted_records, took_s)
+        self.tally.committed(
+            self.uncommitted_records, self.pace.committed(self.uncommitted_records)
+        )
         self.committed = self._committed_position = self.position
         self.progress_ms = reached_ms
         self.uncommitted_records = self._open_bytes = 0
