@@ -167,6 +167,7 @@ def test_a_login_that_is_turned_away_is_told_in_one_line(
     assert sentence in line
 
 
+@pytest.mark.long("clusters", why="it waits for connections to be made anew")
 def test_certificates_that_are_renewed_while_it_runs_are_taken_up(
     kafka_own: OwnKafka, tmp_path: Path, make_pipeline: MakePipeline
 ) -> None:

@@ -55,6 +55,7 @@ def _exit_code(process: BrokerProcess) -> int:
     return process._process.wait()  # noqa: SLF001
 
 
+@pytest.mark.long("clusters", why="it writes 120 MB to a broker of its own")
 def test_memory_stays_small_under_load(kafka_own: OwnKafka) -> None:
     broker = kafka_own()
     clients = Clients(broker.bootstrap_servers)
@@ -128,6 +129,7 @@ def test_a_broker_that_ends_while_it_starts_is_noticed_with_its_log(kafka_own: O
         kafka_own({"metric.reporters": "no.such.Class"})
 
 
+@pytest.mark.long("clusters", why="it starts a broker in vain, and another")
 def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path) -> None:
     broker = EmbeddedBroker(tmp_path)
     first = broker.bootstrap_servers

@@ -132,6 +132,7 @@ def test_python_takes_the_same_names() -> None:
         access_of({"sasl-user": "ada"})
 
 
+@pytest.mark.long("spark", why="a job and a broker of its own; what both are told is tested above")
 def test_a_job_reads_and_writes_over_tls_with_a_password(
     kafka_own: OwnKafka, tmp_path: Path
 ) -> None:
