@@ -140,6 +140,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         self._is_lost = False
         self._is_replaced = False
         self._is_commit_refused = False
+        self._is_joining = False
+        """Whether the group may have a new generation whose number has not been read here."""
         super().__init__(*arguments, **options)
 
     async def _in_main_loop(self, call: Any) -> Any:
@@ -156,6 +158,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     async def _do_rejoin_group(self, subscription: Any) -> bool:
         said = await self._in_main_loop(self._membership.describe(self._told_in))
         self._assignors = [_Said(said)]
+        self._is_joining = True
         try:
             joined: bool = await super()._do_rejoin_group(subscription)
         except InconsistentGroupProtocolError:
@@ -169,6 +172,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         except KafkaError as problem:
             self._membership.fail(problem)
             raise
+        finally:
+            self._is_joining = False
         return joined
 
     async def _perform_assignment(self, response: Any) -> dict[str, bytes]:
@@ -204,6 +209,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     async def _on_join_complete(
         self, generation: int, _member_id: str, _protocol: str, raw: bytes
     ) -> None:
+        self._is_joining = False
         # What is revoked may take long to commit, and the group must hear of us meanwhile.
         self._start_heartbeat_task()
         self.heartbeat_at_s = time.monotonic()
@@ -263,8 +269,10 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 await super()._do_commit_offsets(assignment, offsets)
             except _GROUP_ERRORS as refused:
                 self._is_commit_refused = False
-                is_rebalancing = isinstance(refused, RebalanceInProgressError)
-                is_known = known_as == (self.generation, self.member_id) and not is_rebalancing
+                may_change = isinstance(refused, RebalanceInProgressError) or (
+                    self._is_joining and isinstance(refused, IllegalGenerationError)
+                )
+                is_known = known_as == (self.generation, self.member_id) and not may_change
                 if is_known and await self._hears_it_is_replaced():
                     raise
                 if is_known:

@@ -1,0 +1,110 @@
+"""A member of the group commits while the group rebalances."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafka.protocol.commit import OffsetCommitRequest
+from aiokafka.protocol.group import JoinGroupRequest
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from headrace.contracts.hops import Hop
+from headrace.contracts.topics import changelog_topic
+from headrace.services.group.holdings import Holdings
+from headrace.services.group.member import Rules
+from headrace.services.group.round import Heard, Instance, describe, hear, lead
+from headrace.services.kafka.coordinator import GroupConsumer
+from tests.kafka.clients import fresh_name
+from tests.kafka.fixtures import SharedKafka
+
+PATIENCE_S = 120.0
+
+
+class Alone:
+    """The membership of a group's only member; it opens its tasks at once."""
+
+    def __init__(self, topic: str) -> None:
+        """Own nothing yet."""
+        self.opened = asyncio.Event()
+        self.losses = 0
+        self.problems: list[Exception] = []
+        self._hops = (Hop("state", topic, (), changelog_topic(topic, "state"), None),)
+        self._holdings = Holdings(acceptable_recovery_lag=0)
+
+    async def describe(self, generation: int) -> bytes:
+        """Return its report."""
+        return describe(Instance(bytes(16), self._hops), self._holdings, generation)
+
+    def lead(self, said: Mapping[str, bytes], partitions: Mapping[str, int]) -> dict[str, bytes]:
+        """Return everybody's assignment."""
+        return lead(said, self._hops, partitions, Rules()).assignments
+
+    def hear(self, raw: bytes) -> Heard:
+        """Read an assignment."""
+        return hear(raw, self._hops)
+
+    async def told(self, heard: Heard) -> None:
+        """Open what is new."""
+        for step in self._holdings.told(heard.share):
+            self._holdings.opened(step.task)
+            self.opened.set()
+
+    async def thrown_out(self) -> None:
+        """Count it."""
+        self.losses += 1
+        for step in self._holdings.thrown_out():
+            self._holdings.closed(step.task)
+
+    def fail(self, problem: Exception) -> None:
+        """Note the end of the worker."""
+        self.problems.append(problem)
+
+
+async def commit_between_a_generation_and_its_number(servers: str, topic: str) -> Alone:
+    """Have a commit refused after the group's new generation began, before the member read it."""
+    alone = Alone(topic)
+    consumer = GroupConsumer(
+        alone,
+        asyncio.get_running_loop(),
+        bootstrap_servers=servers,
+        group_id=fresh_name("group"),
+        enable_auto_commit=False,
+        # What is late here is late on purpose, and nobody is counted out.
+        session_timeout_ms=60_000,
+    )
+    consumer.subscribe([topic])
+    await consumer.start()
+    place = TopicPartition(topic, 0)
+    await alone.opened.wait()
+    coordinator = consumer._coordinator  # noqa: SLF001 (the answers are held there)
+    send = coordinator._send_req  # noqa: SLF001
+    joined, refused = asyncio.Event(), asyncio.Event()
+
+    async def slowly(request: Any) -> Any:
+        answer = await send(request)
+        if isinstance(request, JoinGroupRequest):
+            joined.set()
+            await refused.wait()
+        elif isinstance(request, OffsetCommitRequest):
+            refused.set()
+        return answer
+
+    coordinator._send_req = slowly  # noqa: SLF001
+    coordinator.request_rejoin()
+    await joined.wait()
+    await consumer.commit({place: OffsetAndMetadata(7, "")})
+    assert await consumer.committed(place) == 7
+    await consumer.stop()
+    return alone
+
+
+def test_a_commit_with_the_generation_before_is_made_again_and_loses_no_partition(
+    kafka: SharedKafka,
+) -> None:
+    topic = fresh_name("committed")
+    kafka.clients.make_topic(topic, 1)
+    committed = commit_between_a_generation_and_its_number(kafka.bootstrap_servers, topic)
+    alone = asyncio.run(asyncio.wait_for(committed, PATIENCE_S))
+    assert (alone.losses, alone.problems) == (0, [])
