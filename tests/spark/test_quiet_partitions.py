@@ -196,7 +196,7 @@ def test_orders_leave_when_their_sidecars_are_quiet(
 
     try:
         price(1_000, 10)
-        # Nothing comes behind this one, so it is held for ever. Its partition is idle nevertheless.
+        # No record comes behind this one: it is held for ever, and its partition is idle anyway.
         orders.produce([order(1_500, "only", partition=0)])
         orders.produce([order(2_000, "first"), order(3_500, "second")])
         assert shop.priced(1) == [("first", 10)]

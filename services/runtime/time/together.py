@@ -21,7 +21,7 @@ class Together:
         self._says = hop.is_first and hop.end is not None
         self._hears = not hop.is_first
         self.source_state = AWAKE
-        """What is said of the source: AWAKE, IDLE or AT_END."""
+        """The word that is given of the source: AWAKE, IDLE or AT_END."""
 
     def moved(self, chain: Chain, state: int) -> None:
         """The chain is further, or says something else of its source."""
