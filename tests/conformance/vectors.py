@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,18 @@ PUBLIC = Path(__file__).parent / "vectors.tar.xz"
 
 def load(folder: Path | None = None, area: str | None = None) -> list[Vector]:
     """All vectors of a folder, or the public ones; of one area if asked."""
-    texts = _packed(PUBLIC) if folder is None else _unpacked(folder)
-    return [
-        vector
-        for name, text in texts
-        for vector in _vectors(name, text)
-        if area is None or vector["area"] == area
-    ]
+    vectors = _public() if folder is None else _parsed(_unpacked(folder))
+    return [vector for vector in vectors if area is None or vector["area"] == area]
+
+
+@cache
+def _public() -> tuple[Vector, ...]:
+    # Each process of the tests collects several files that ask for them.
+    return _parsed(_packed(PUBLIC))
+
+
+def _parsed(texts: Iterator[tuple[str, bytes]]) -> tuple[Vector, ...]:
+    return tuple(vector for name, text in texts for vector in _vectors(name, text))
 
 
 def _vectors(name: str, text: bytes) -> list[Vector]:

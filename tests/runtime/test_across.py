@@ -40,7 +40,7 @@ THREE = pytest.mark.long("time", why="three instances share a backlog")
 def test_no_twin_comes_through_and_nobody_is_called_late(
     make_pipeline: MakePipeline, name: str, instances: int, *, is_live: bool
 ) -> None:
-    raw = payments(20_000, PARTITIONS, seed=instances)
+    raw = payments(8_000, PARTITIONS, seed=instances)
     found = run(make_pipeline, Case(name, is_live, instances), raw, PARTITIONS)
     assert found.is_right, found
 

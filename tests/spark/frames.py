@@ -43,6 +43,9 @@ def small_session(name: str) -> SparkSession:
             "spark.ui.enabled": "false",
             "spark.driver.memory": "1g",
             "spark.driver.extraJavaOptions": QUICK_JAVA,
+            # Compiling an expression costs more than evaluating it over a few rows.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         },
         connectors=(),
     )
