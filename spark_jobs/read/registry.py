@@ -12,7 +12,6 @@ import json
 import ssl
 import time
 from functools import cache
-from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, Self
@@ -28,7 +27,16 @@ from headrace.contracts.errors import (
     SchemaAwaited,
 )
 from headrace.contracts.policies import Policy
-from headrace.contracts.serde.asked import ACCEPTED, NoSchema, fields_of, missing_in, schema_of
+from headrace.contracts.serde.asked import (
+    ACCEPTED,
+    Denied,
+    Foreign,
+    Missing,
+    NoAnswer,
+    NoSchema,
+    answered,
+    schema_of,
+)
 from headrace.contracts.serde.registered import Schemas
 
 if TYPE_CHECKING:
@@ -143,7 +151,7 @@ class _Reader:
             try:
                 self._schemas.put(number, schema_of(number, self._ask))
                 self._missing_until_s.pop(number, None)
-            except _Missing as missing:
+            except Missing as missing:
                 why = f"the registry has no schema {number} ({missing})"
                 self._schemas.put_missing(number, why)
                 self._missing_until_s[number] = time.monotonic() + _MISSING_S
@@ -161,15 +169,13 @@ class _Reader:
     def _ask(self, path: str) -> dict[str, Any]:
         request = Request(self._url + path, headers=self._headers)  # noqa: S310 - options take http only
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_S) as response:
+            try:
+                response = self._opener.open(request, timeout=_TIMEOUT_S)
+            except HTTPError as refusal:
+                response = refusal
+            with response:
                 answer = response.read(_ANSWER_BYTES_MAX)
-                if response.length:
-                    torn = self._away("its answer ends too early")
-                    raise torn
-                return fields_of(answer)
-        except HTTPError as error:
-            with error:
-                raise self._refusal(error) from None
+                return answered(response.status, answer, is_cut=bool(response.length))
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, ssl.SSLCertVerificationError):
@@ -179,29 +185,20 @@ class _Reader:
                 )
                 raise RegistryRefused(message) from error
             raise self._away(reason) from error
+        except NoAnswer as error:
+            raise self._away(error) from error
+        except Denied as error:
+            message = (
+                f"the schema registry {self._url} refuses this job ({error.status}); check"
+                " `username` and `password`"
+            )
+            raise RegistryRefused(message) from error
+        except Foreign as error:
+            message = f"{self._url} answers {error.status}, as no schema registry does; check `url`"
+            raise RegistryRefused(message) from error
 
     def _away(self, why: object) -> RegistryUnavailable:
         return RegistryUnavailable(f"the schema registry {self._url} does not answer: {why}")
-
-    def _refusal(self, error: HTTPError) -> Exception:
-        busy = error.code == HTTPStatus.TOO_MANY_REQUESTS
-        if busy or error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return self._away(f"it says {error.code}")
-        missing = missing_in(fields_of(error.read(_ANSWER_BYTES_MAX)))
-        if missing is not None:
-            return _Missing(missing)
-        if error.code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            return RegistryRefused(
-                f"the schema registry {self._url} refuses this job ({error.code}); check `username`"
-                " and `password`"
-            )
-        return RegistryRefused(
-            f"{self._url} answers {error.code}, as no schema registry does; check `url`"
-        )
-
-
-class _Missing(Exception):
-    """The registry answers that it has no such schema."""
 
 
 class _NoRedirect(HTTPRedirectHandler):
