@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
@@ -98,7 +99,9 @@ def find_job(name: str) -> Job:
     try:
         module = JOBS.get(name) or import_own(name)
     except ImportError as error:
-        message = f"{show(name)} is none of {', '.join(JOBS)}, and {error}"
+        near = get_close_matches(name, JOBS, n=1)
+        guess = f"; did you mean `{near[0]}`?" if near else ""
+        message = f"{show(name)} is none of {', '.join(JOBS)}, and {error}{guess}"
         raise JobInvalid(message) from error
     missing = [
         part for part in ("Config", "Row", "VALUES", "transform") if not hasattr(module, part)
