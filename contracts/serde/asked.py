@@ -17,11 +17,15 @@ from headrace.contracts.serde.registered import Named, Schema
 
 Ask = Callable[[str], dict[str, Any]]
 """Returns the fields of the answer to a path."""
-ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json"
+Post = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+"""Returns the fields of the answer to a path and the fields that are sent there."""
+SENT = "application/vnd.schemaregistry.v1+json"
+ACCEPTED = f"{SENT}, application/json"
 _NOT_FOUND = frozenset({40401, 40402, 40403})
 """Subject, version and schema, as the protocol counts them; a 404 of anybody else has none."""
 _SERIALIZED = "format=serialized"
 _OK, _UNAUTHORIZED, _FORBIDDEN, _TOO_MANY_REQUESTS, _BROKEN = 200, 401, 403, 429, 500
+_UNFIT = frozenset({409, 422})
 
 
 class NoSchema(Exception):
@@ -52,6 +56,28 @@ class Foreign(Exception):
         self.status = status
 
 
+class Unfit(Foreign):
+    """The registry refuses a schema, and says why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(status)
+        self.why = why
+
+
+def number_of(subject: str, schema: str, post: Post) -> int:
+    """Return the number of an Avro schema in a subject, which gets it if it lacks it."""
+    path = f"/subjects/{quote(subject, safe='')}"
+    sent = {"schema": schema}
+    try:
+        found = post(path, sent)
+    except Missing:
+        found = post(f"{path}/versions", sent)
+    number = found.get("id")
+    if isinstance(number, int):
+        return number
+    raise NoSchema
+
+
 def schema_of(number: int, ask: Ask) -> Schema:
     """Return the schema of a number, with all that it refers to; NoSchema if an answer has none."""
     path = f"/schemas/ids/{number}"
@@ -80,6 +106,8 @@ def answered(status: int, answer: bytes, *, is_cut: bool) -> dict[str, Any]:
         raise Missing(str(fields.get("message", "not found")))
     if status in {_UNAUTHORIZED, _FORBIDDEN}:
         raise Denied(status)
+    if status in _UNFIT and "error_code" in fields:
+        raise Unfit(status, str(fields.get("message", "it does not say why")))
     raise Foreign(status)
 
 

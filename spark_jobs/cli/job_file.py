@@ -101,11 +101,10 @@ def _load_query(document: dict[str, Any], file: File, places: Places) -> tuple[J
         query = said.described()
     except JobInvalid as error:
         raise _invalid([(("query",), str(error))], file, places) from error
-    sink = said.sink.model_dump(exclude_none=True)
-    (kind,) = sink
+    ((kind, sink),) = [(name, one) for name, one in said.sink if one is not None]
     options = said.model_dump(exclude={*OF_THE_QUERY, "sink"})
     try:
-        job, config = described(query, to=Sink(cast("Any", kind), sink[kind]), **options)
+        job, config = described(query, to=Sink(cast("Any", kind), dict(sink)), **options)
     except JobInvalid as error:
         message = f"{file}: {error}"
         raise JobInvalid(message) from error

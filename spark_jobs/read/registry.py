@@ -11,10 +11,11 @@ import base64
 import json
 import ssl
 import time
+from collections.abc import Callable, Mapping
 from functools import cache
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
@@ -29,11 +30,13 @@ from headrace.contracts.errors import (
 from headrace.contracts.policies import Policy
 from headrace.contracts.serde.asked import (
     ACCEPTED,
+    SENT,
     Denied,
     Foreign,
     Missing,
     NoAnswer,
     NoSchema,
+    Unfit,
     answered,
     schema_of,
 )
@@ -47,6 +50,7 @@ _ANSWER_BYTES_MAX = 16 << 20
 _PAUSE_S, _PAUSE_S_MAX, _WITHIN_S = 0.1, 2.0, 120.0
 _MISSING_S = 60.0
 _Text = Annotated[str, Field(min_length=1)]
+Found = TypeVar("Found")
 
 
 class RegistryAccess(Policy):
@@ -112,12 +116,13 @@ def _reader(asked: Asked) -> _Reader:
     return _Reader(asked)
 
 
-class _Reader:
-    """Reads the values of one registry in this process."""
+class Client:
+    """Asks one registry; every call waits for its answer, for two minutes at most."""
 
     def __init__(self, asked: Asked) -> None:
-        self._url = asked.url
-        self._headers = {"Accept": ACCEPTED}
+        """Ask nothing yet."""
+        self.url = asked.url
+        self._headers = {"Accept": ACCEPTED, "Content-Type": SENT}
         if asked.login:
             encoded = base64.b64encode(asked.login.encode()).decode()
             self._headers["Authorization"] = f"Basic {encoded}"
@@ -125,6 +130,72 @@ class _Reader:
         if asked.url.startswith("https://"):
             handlers.append(HTTPSHandler(context=_context(asked.authorities)))
         self._opener = build_opener(_NoRedirect, *handlers)
+
+    def patiently(self, ask: Callable[[], Found]) -> Found:
+        """Return what the registry answers, and ask again while it is away."""
+        pause_s, until_s = _PAUSE_S, time.monotonic() + _WITHIN_S
+        while True:
+            try:
+                return ask()
+            except NoSchema as error:
+                message = f"{self.url} answers without a schema, as no registry does; check `url`"
+                raise RegistryRefused(message) from error
+            except RegistryUnavailable:
+                if time.monotonic() >= until_s:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+    def ask(self, path: str) -> dict[str, Any]:
+        """Return the fields of the answer to a path."""
+        return self._answer(Request(self.url + path, headers=self._headers))  # noqa: S310 - options take http only
+
+    def post(self, path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of the answer to fields that are sent."""
+        body = json.dumps(fields).encode()
+        return self._answer(Request(self.url + path, body, self._headers))  # noqa: S310 - options take http only
+
+    def _answer(self, request: Request) -> dict[str, Any]:
+        try:
+            try:
+                response = self._opener.open(request, timeout=_TIMEOUT_S)
+            except HTTPError as refusal:
+                response = refusal
+            with response:
+                answer = response.read(_ANSWER_BYTES_MAX)
+                return answered(response.status, answer, is_cut=bool(response.length))
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                message = (
+                    f"the certificate of the schema registry {self.url} is not vouched for"
+                    f" ({reason.verify_message}); name its authority by `ca-file`"
+                )
+                raise RegistryRefused(message) from error
+            raise self._away(reason) from error
+        except NoAnswer as error:
+            raise self._away(error) from error
+        except Denied as error:
+            message = (
+                f"the schema registry {self.url} refuses this job ({error.status}); check"
+                " `username` and `password`"
+            )
+            raise RegistryRefused(message) from error
+        except Foreign as error:
+            if isinstance(error, Unfit) and request.data is not None:
+                raise
+            message = f"{self.url} answers {error.status}, as no schema registry does; check `url`"
+            raise RegistryRefused(message) from error
+
+    def _away(self, why: object) -> RegistryUnavailable:
+        return RegistryUnavailable(f"the schema registry {self.url} does not answer: {why}")
+
+
+class _Reader:
+    """Reads the values of one registry in this process."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._client = Client(asked)
         self._schemas = Schemas()
         self._missing_until_s: dict[int, float] = {}
 
@@ -146,59 +217,15 @@ class _Reader:
             return AsJson(None, f"a number in it, by schema {number}, is none that JSON has")
 
     def _look_up(self, number: int) -> None:
-        pause_s, until_s = _PAUSE_S, time.monotonic() + _WITHIN_S
-        while True:
-            try:
-                self._schemas.put(number, schema_of(number, self._ask))
-                self._missing_until_s.pop(number, None)
-            except Missing as missing:
-                why = f"the registry has no schema {number} ({missing})"
-                self._schemas.put_missing(number, why)
-                self._missing_until_s[number] = time.monotonic() + _MISSING_S
-            except NoSchema as error:
-                message = f"{self._url} answers without a schema, as no registry does; check `url`"
-                raise RegistryRefused(message) from error
-            except RegistryUnavailable:
-                if time.monotonic() >= until_s:
-                    raise
-                time.sleep(pause_s)
-                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
-                continue
-            return
-
-    def _ask(self, path: str) -> dict[str, Any]:
-        request = Request(self._url + path, headers=self._headers)  # noqa: S310 - options take http only
         try:
-            try:
-                response = self._opener.open(request, timeout=_TIMEOUT_S)
-            except HTTPError as refusal:
-                response = refusal
-            with response:
-                answer = response.read(_ANSWER_BYTES_MAX)
-                return answered(response.status, answer, is_cut=bool(response.length))
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            if isinstance(reason, ssl.SSLCertVerificationError):
-                message = (
-                    f"the certificate of the schema registry {self._url} is not vouched for"
-                    f" ({reason.verify_message}); name its authority by `ca-file`"
-                )
-                raise RegistryRefused(message) from error
-            raise self._away(reason) from error
-        except NoAnswer as error:
-            raise self._away(error) from error
-        except Denied as error:
-            message = (
-                f"the schema registry {self._url} refuses this job ({error.status}); check"
-                " `username` and `password`"
-            )
-            raise RegistryRefused(message) from error
-        except Foreign as error:
-            message = f"{self._url} answers {error.status}, as no schema registry does; check `url`"
-            raise RegistryRefused(message) from error
-
-    def _away(self, why: object) -> RegistryUnavailable:
-        return RegistryUnavailable(f"the schema registry {self._url} does not answer: {why}")
+            schema = self._client.patiently(lambda: schema_of(number, self._client.ask))
+        except Missing as missing:
+            why = f"the registry has no schema {number} ({missing})"
+            self._schemas.put_missing(number, why)
+            self._missing_until_s[number] = time.monotonic() + _MISSING_S
+        else:
+            self._schemas.put(number, schema)
+            self._missing_until_s.pop(number, None)
 
 
 class _NoRedirect(HTTPRedirectHandler):
