@@ -119,7 +119,7 @@ def _read_operator(written: object) -> object:
         raise ValueError(message)
     if not isinstance(written, dict) or len(written) != 1:
         message = "an operator is a mapping with one key, such as `reorder: {grace: 30s}`"
-        raise ValueError(message)
+        raise ValueError(message + (_one_key(written) if isinstance(written, dict) else ""))
     ((kind, options),) = written.items()
     if kind not in OPERATOR_KINDS:
         near = get_close_matches(str(kind), OPERATOR_KINDS, n=1)
@@ -135,6 +135,19 @@ def _read_operator(written: object) -> object:
         message = f"`kind` is not known in the options of `{kind}`; remove it"
         raise ValueError(message)
     return {**(options or {}), "kind": kind}
+
+
+def _one_key(written: Mapping[Any, Any]) -> str:
+    """Say how to mend an operator that has several keys, or none."""
+    kinds = [key for key in written if key in OPERATOR_KINDS]
+    if len(kinds) > 1:
+        return f"; begin `{kinds[1]}` with a `-` of its own"
+    if kinds:
+        return f"; write its options below `{kinds[0]}`, indented"
+    for key, value in written.items():
+        if isinstance(value, str) and value in OPERATOR_KINDS:
+            return f"; write `{value}: {{...}}` in place of `{key}: {value}`"
+    return ""
 
 
 def _write_operator(policy: object, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -54,6 +54,8 @@ _MAPPINGS: Mapping[str, type[Policy]] = {
     **OPERATOR_KINDS,
     **WINDOW_KINDS,
 }
+_OF_A_JOB = {"job", "query"}
+_SERVERS = {"servers", "brokers", "bootstrap.servers", "bootstrap-servers", "bootstrap_servers"}
 
 
 def read_pipeline(document: object, file: str, places: Places) -> PipelineSpec:
@@ -61,6 +63,9 @@ def read_pipeline(document: object, file: str, places: Places) -> PipelineSpec:
 
     Raises PipelineInvalid with a line for each problem.
     """
+    if isinstance(document, dict) and "pipeline" not in document and document.keys() & _OF_A_JOB:
+        sentence = "this is the file of a Spark job; run it by `headrace spark`"
+        raise PipelineInvalid(problem_line((), sentence, file, places))
     if isinstance(document, dict) and not document.keys() & PipelineSpec.model_fields.keys():
         sentence = f"none of this is of a pipeline; begin it with `{EXAMPLES['pipeline']}`"
         raise PipelineInvalid(problem_line((), sentence, file, places))
@@ -82,7 +87,7 @@ def sentences(error: ValidationError, document: object, file: str, places: Place
 def problems(found: Sequence[ErrorDetails], document: object) -> list[tuple[Path, str]]:
     """Return the place of each problem that pydantic found in a document, and a sentence for it."""
     misspelt = {
-        meant(details["loc"], _known(details))
+        meant(details["loc"], _known(details), _elsewhere(details["loc"]))
         for details in found
         if details["type"] == "extra_forbidden"
     }
@@ -134,8 +139,14 @@ def _sentence(details: ErrorDetails) -> str:
             return f"`kind` is missing; add it, such as `{EXAMPLES['kind']}`"
         case _:
             pass
-    known = _known(details) if details["type"] == "extra_forbidden" else []
-    sentence = sentence_of(details, known, EXAMPLES)
+    is_unknown = details["type"] == "extra_forbidden"
+    name = details["loc"][-1] if details["loc"] else ""
+    if is_unknown and name in OPERATOR_KINDS:
+        return f"`{name}` is an operator; write it as an item of `operators`, `- {name}: {{...}}`"
+    if is_unknown and name in _SERVERS:
+        return f"`{name}` is a setting; put it into the variable HEADRACE_BOOTSTRAP_SERVERS"
+    known = _known(details) if is_unknown else []
+    sentence = sentence_of(details, known, EXAMPLES, _elsewhere(details["loc"]))
     return sentence or f"{show(details['input'])} cannot stand here"
 
 
@@ -144,3 +155,18 @@ def _known(details: ErrorDetails) -> list[str]:
     owner = _MAPPINGS[str(parents[-1])] if parents else PipelineSpec
     kind = ["kind"] if owner in WINDOW_KINDS.values() else []
     return kind + [str(field.alias) for key, field in owner.model_fields.items() if key != "kind"]
+
+
+def _elsewhere(path: Path) -> list[str]:
+    """Return the mappings that have the option at the end of a path."""
+    if not path:
+        return []
+    name = path[-1]
+    owners = [
+        "`window`" if owner in WINDOW_KINDS else f"`{owner}`"
+        for owner, model in _MAPPINGS.items()
+        if any(field.alias == name for key, field in model.model_fields.items() if key != "kind")
+    ]
+    if any(field.alias == name for field in PipelineSpec.model_fields.values()):
+        owners.append("the pipeline itself")
+    return list(dict.fromkeys(owners))

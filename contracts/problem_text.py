@@ -19,6 +19,25 @@ Path = tuple[int | str, ...]
 Places = Mapping[Path, tuple[int, int]]
 """Line and column, counted from 1, of every key and item of a document."""
 
+_ALSO_CALLED: Mapping[str, tuple[str, ...]] = {
+    "sql": ("query",),
+    "select": ("query",),
+    "columns": ("schema",),
+    "ddl": ("schema",),
+    "brokers": ("servers",),
+    "bootstrap-servers": ("servers",),
+    "inputs": ("streams",),
+    "streams": ("inputs",),
+    "input": ("source", "inputs"),
+    "from": ("source", "inputs"),
+    "output": ("sink",),
+    "to": ("sink",),
+    "target": ("sink",),
+    "steps": ("operators",),
+    "condition": ("where",),
+    "name": ("pipeline",),
+}
+"""Words of other systems, and of our other files, with the options that they may mean."""
 _SHOWN_CHARACTERS_MAX = 60
 _LINES_MAX = 20
 
@@ -67,21 +86,34 @@ def shortened(written: object) -> str:
     return text
 
 
-def unknown(path: Path, known: Sequence[str]) -> str:
-    """Return the sentence about an option that is not known in its place."""
+def unknown(path: Path, known: Sequence[str], elsewhere: Sequence[str] = ()) -> str:
+    """Return the sentence about an option that is not known in its place.
+
+    `elsewhere` has the mappings in which it is known.
+    """
+    if near := meant(path, known, elsewhere):
+        return f"{show(path[-1])} is not known here; did you mean `{near[-1]}`?"
+    if elsewhere:
+        return f"{show(path[-1])} is not known here; it is an option of {_either(elsewhere)}"
     if not known:
         return f"{show(path[-1])} is not known here; remove it"
-    near = meant(path, known)
-    if near:
-        return f"{show(path[-1])} is not known here; did you mean `{near[-1]}`?"
     return f"{show(path[-1])} is not known here; known are {listed(known)}"
 
 
-def meant(path: Path, known: Sequence[str]) -> Path:
-    """Return the path of the option nearest to a misspelt one, empty where none is near."""
-    *parents, name = path
-    near = get_close_matches(str(name), known, n=1)
-    return (*parents, *near) if near else ()
+def meant(path: Path, known: Sequence[str], elsewhere: Sequence[str] = ()) -> Path:
+    """Return the path of the option that a word means or misspells, empty where it does not."""
+    *parents, word = path
+    name = str(word)
+    also = _ALSO_CALLED.get(name.lower().replace("_", "-").replace(".", "-"), ())
+    near = [one for one in also if one in known]
+    if not near and not elsewhere:
+        near = get_close_matches(name, known, n=1)
+    return (*parents, near[0]) if near else ()
+
+
+def _either(places: Sequence[str]) -> str:
+    *others, last = places
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def listed(names: Sequence[str]) -> str:
@@ -90,7 +122,10 @@ def listed(names: Sequence[str]) -> str:
 
 
 def sentence_of(
-    details: ErrorDetails, known: Sequence[str], examples: Mapping[str, str]
+    details: ErrorDetails,
+    known: Sequence[str],
+    examples: Mapping[str, str],
+    elsewhere: Sequence[str] = (),
 ) -> str | None:
     """Return the sentence about an error of pydantic, None where our files cannot cause it."""
     name = str(details["loc"][-1]) if details["loc"] else ""
@@ -99,7 +134,7 @@ def sentence_of(
         case "missing":
             return f"`{name}` is missing; add it" + (example and f", such as {example}")
         case "extra_forbidden":
-            return unknown(details["loc"], known)
+            return unknown(details["loc"], known, elsewhere)
         case "model_type" | "model_attributes_type" | "dict_type":
             sentence = f"{show(details['input'])} is not a mapping of options"
             return sentence + (example and f"; write {example}")

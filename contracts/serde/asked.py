@@ -1,4 +1,6 @@
-"""Ask a schema registry for a schema, in Confluent's protocol; the caller brings what asks.
+"""Ask a schema registry for a schema, in Confluent's protocol, and judge its answers.
+
+The caller opens the connection, waits, and puts what is raised here into its own sentences.
 
 A schema that another one refers to has a subject and a version. A Protobuf schema is taken as its
 serialized descriptor, so that nobody has to parse its language.
@@ -15,14 +17,65 @@ from headrace.contracts.serde.registered import Named, Schema
 
 Ask = Callable[[str], dict[str, Any]]
 """Returns the fields of the answer to a path."""
-ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json"
+Post = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+"""Returns the fields of the answer to a path and the fields that are sent there."""
+SENT = "application/vnd.schemaregistry.v1+json"
+ACCEPTED = f"{SENT}, application/json"
 _NOT_FOUND = frozenset({40401, 40402, 40403})
 """Subject, version and schema, as the protocol counts them; a 404 of anybody else has none."""
 _SERIALIZED = "format=serialized"
+_OK, _UNAUTHORIZED, _FORBIDDEN, _TOO_MANY_REQUESTS, _BROKEN = 200, 401, 403, 429, 500
+_UNFIT = frozenset({409, 422})
 
 
 class NoSchema(Exception):
     """An answer has no schema, as that of another program."""
+
+
+class NoAnswer(Exception):
+    """The registry is busy or broken, or its answer was cut; asking again may help."""
+
+
+class Missing(Exception):
+    """The registry answers that it has no such schema."""
+
+
+class Denied(Exception):
+    """The registry refuses the login that it was asked with."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Foreign(Exception):
+    """No registry refuses like this, so another program answers."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Unfit(Foreign):
+    """The registry refuses a schema, and says why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(status)
+        self.why = why
+
+
+def number_of(subject: str, schema: str, post: Post) -> int:
+    """Return the number of an Avro schema in a subject, which gets it if it lacks it."""
+    path = f"/subjects/{quote(subject, safe='')}"
+    sent = {"schema": schema}
+    try:
+        found = post(path, sent)
+    except Missing:
+        found = post(f"{path}/versions", sent)
+    number = found.get("id")
+    if isinstance(number, int):
+        return number
+    raise NoSchema
 
 
 def schema_of(number: int, ask: Ask) -> Schema:
@@ -38,20 +91,33 @@ def schema_of(number: int, ask: Ask) -> Schema:
     return Schema(kind, _text_of(found), references)
 
 
-def fields_of(answer: bytes) -> dict[str, Any]:
-    """Return the fields of an answer, none if it is not of this protocol."""
+def answered(status: int, answer: bytes, *, is_cut: bool) -> dict[str, Any]:
+    """Return the fields of an answer; raise what a refusal means."""
+    if status == _TOO_MANY_REQUESTS or status >= _BROKEN:
+        message = f"it answers {status}"
+        raise NoAnswer(message)
+    if is_cut:
+        message = "its answer ends too early"
+        raise NoAnswer(message)
+    fields = _fields_of(answer)
+    if status == _OK:
+        return fields
+    if fields.get("error_code") in _NOT_FOUND:
+        raise Missing(str(fields.get("message", "not found")))
+    if status in {_UNAUTHORIZED, _FORBIDDEN}:
+        raise Denied(status)
+    if status in _UNFIT and "error_code" in fields:
+        raise Unfit(status, str(fields.get("message", "it does not say why")))
+    raise Foreign(status)
+
+
+def _fields_of(answer: bytes) -> dict[str, Any]:
+    """Return none if the answer is not of this protocol."""
     try:
         found = json.loads(answer)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def missing_in(answer: Mapping[str, Any]) -> str | None:
-    """Return what a refusal says is missing, None if it is another refusal."""
-    if answer.get("error_code") in _NOT_FOUND:
-        return str(answer.get("message", "not found"))
-    return None
 
 
 def _follow(found: Mapping[str, Any], kind: str, ask: Ask, referred: dict[str, str]) -> None:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import base64
 import ssl
-from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, Request, build_opener
 
 from headrace.contracts.errors import RegistryRefused
-from headrace.contracts.serde.asked import ACCEPTED, NoSchema, fields_of, missing_in, schema_of
+from headrace.contracts.serde.asked import (
+    ACCEPTED,
+    Denied,
+    Foreign,
+    Missing,
+    NoAnswer,
+    NoSchema,
+    answered,
+    schema_of,
+)
 from headrace.contracts.serde.registered import Schema
 from headrace.services.kafka.tokens import NoRedirect
 
@@ -55,15 +63,13 @@ class RegistryClient:
     def _ask(self, path: str) -> dict[str, Any]:
         request = Request(self._url + path, headers=self._headers)  # noqa: S310  # settings take http only
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_S) as response:
+            try:
+                response = self._opener.open(request, timeout=_TIMEOUT_S)
+            except HTTPError as refusal:
+                response = refusal
+            with response:
                 answer = response.read(_ANSWER_BYTES_MAX)
-                if response.length:
-                    message = "its answer ends too early"
-                    raise RegistryUnavailableError(message)
-                return fields_of(answer)
-        except HTTPError as error:
-            with error:
-                raise self._refusal(error) from None
+                return answered(response.status, answer, is_cut=bool(response.length))
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, ssl.SSLCertVerificationError):
@@ -73,20 +79,19 @@ class RegistryClient:
                 )
                 raise RegistryRefused(message) from error
             raise RegistryUnavailableError(str(reason)) from error
-
-    def _refusal(self, error: HTTPError) -> Exception:
-        busy = error.code == HTTPStatus.TOO_MANY_REQUESTS
-        if busy or error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return RegistryUnavailableError(f"it answers {error.code}")
-        missing = missing_in(fields_of(error.read(_ANSWER_BYTES_MAX)))
-        if missing is not None:
-            return SchemaMissingError(missing)
-        if error.code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            return RegistryRefused(
-                f"the schema registry {self._url} refuses us ({error.code}); check"
+        except NoAnswer as error:
+            raise RegistryUnavailableError(str(error)) from error
+        except Missing as missing:
+            raise SchemaMissingError(str(missing)) from missing
+        except Denied as error:
+            message = (
+                f"the schema registry {self._url} refuses us ({error.status}); check"
                 " HEADRACE_SCHEMA_REGISTRY_USERNAME and HEADRACE_SCHEMA_REGISTRY_PASSWORD"
             )
-        return RegistryRefused(
-            f"{self._url} answers {error.code}, as no schema registry does; check"
-            " HEADRACE_SCHEMA_REGISTRY_URL"
-        )
+            raise RegistryRefused(message) from error
+        except Foreign as error:
+            message = (
+                f"{self._url} answers {error.status}, as no schema registry does; check"
+                " HEADRACE_SCHEMA_REGISTRY_URL"
+            )
+            raise RegistryRefused(message) from error

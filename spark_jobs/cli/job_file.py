@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path as File
 from typing import Any, cast
 
 from pydantic import ValidationError
 
 from headrace.contracts.errors import JobInvalid
-from headrace.contracts.problem_text import Path, Places, place_of, problem_line, together
+from headrace.contracts.problem_text import (
+    Path,
+    Places,
+    meant,
+    place_of,
+    problem_line,
+    show,
+    together,
+    unknown,
+)
 from headrace.contracts.yaml_text import Form, parse_yaml, read_text
 from headrace.spark_jobs.cli.query_job import described
-from headrace.spark_jobs.cli.sentences import sentences
+from headrace.spark_jobs.cli.sentences import EXAMPLES, sentences
 from headrace.spark_jobs.cli.variables import with_variables
 from headrace.spark_jobs.jobs.config import JobConfig
 from headrace.spark_jobs.jobs.fits import problems
@@ -20,7 +31,10 @@ from headrace.spark_jobs.jobs.run import Job, find_job
 from headrace.spark_jobs.queries.file import OF_THE_QUERY, QueryFile
 from headrace.spark_jobs.queries.public import Sink
 
-FORM = Form("a job", "job: orders-prices", JobInvalid)
+FORM = Form("a job", EXAMPLES["job"], JobInvalid)
+_KINDS = ("job", "query")
+"""A file has one of them."""
+_SQL = re.compile(r"\s*(SELECT|WITH)\s", re.IGNORECASE)
 
 
 def load_job(file: File) -> tuple[Job, JobConfig]:
@@ -30,15 +44,13 @@ def load_job(file: File) -> tuple[Job, JobConfig]:
     document, missing = with_variables(written, os.environ)
     if missing:
         raise _invalid(missing, file, places)
-    if "job" not in document and "query" in document:
+    if _is_query(document):
         return _load_query(document, file, places)
-    name = document.get("job")
-    if not isinstance(name, str):
-        path: Path = ("job",) if name is not None else ()
-        sentence = "`job` names no job; add it, such as `job: orders-prices`"
-        raise _invalid([(path, sentence)], file, places)
+    problem = _no_job(document)
+    if problem is not None:
+        raise _invalid([problem], file, places)
     try:
-        job = find_job(name)
+        job = find_job(document["job"])
     except JobInvalid as error:
         raise _invalid([(("job",), str(error))], file, places) from error
     try:
@@ -51,6 +63,34 @@ def load_job(file: File) -> tuple[Job, JobConfig]:
     return job, config
 
 
+def _is_query(document: Mapping[str, Any]) -> bool:
+    """Return whether a file is meant to be a job in SQL."""
+    if "job" in document:
+        return bool(document["job"] == "query")
+    means_query = any(meant((key,), _KINDS) == ("query",) for key in document)
+    return means_query or bool(document.keys() & {"streams", "tables"})
+
+
+def _no_job(document: Mapping[str, Any]) -> tuple[Path, str] | None:
+    """Return the problem of a file that names no job, with its place; None if it names one."""
+    if "job" not in document:
+        for key in document:
+            if meant((key,), _KINDS):
+                return (key,), unknown((key,), _KINDS)
+        if "pipeline" in document:
+            return (), "this is the file of a pipeline; run it by `headrace run`"
+        job, query = EXAMPLES["job"], EXAMPLES["query"]
+        return (), f"`job` and `query` are both missing; add one, such as `{job}` or `{query}`"
+    name = document["job"]
+    if not isinstance(name, str):
+        return ("job",), f"`job` names no job; write such as `{EXAMPLES['job']}`"
+    if _SQL.match(name):
+        return ("job",), "this is SQL; write `query:` in place of `job:`"
+    if "query" in document:
+        return ("query",), f"`job` names the job {show(name)}, and `query` another; remove one"
+    return None
+
+
 def _load_query(document: dict[str, Any], file: File, places: Places) -> tuple[Job, JobConfig]:
     """Load a job that is SQL, with the streams and tables that it names."""
     try:
@@ -61,11 +101,10 @@ def _load_query(document: dict[str, Any], file: File, places: Places) -> tuple[J
         query = said.described()
     except JobInvalid as error:
         raise _invalid([(("query",), str(error))], file, places) from error
-    sink = said.sink.model_dump(exclude_none=True)
-    (kind,) = sink
+    ((kind, sink),) = [(name, one) for name, one in said.sink if one is not None]
     options = said.model_dump(exclude={*OF_THE_QUERY, "sink"})
     try:
-        job, config = described(query, to=Sink(cast("Any", kind), sink[kind]), **options)
+        job, config = described(query, to=Sink(cast("Any", kind), dict(sink)), **options)
     except JobInvalid as error:
         message = f"{file}: {error}"
         raise JobInvalid(message) from error

@@ -39,7 +39,7 @@ def run_job(
     metrics_port: int | None,
     log: Path | None = None,
 ) -> None:
-    """Run a job until it is stops to stop, or until `once` has read everything.
+    """Run a job until it is told to stop, or until `once` has read everything.
 
     Without a master the job uses the session of spark-submit, which has resolved the connectors.
     Without a log file, Spark logs to where this process does.

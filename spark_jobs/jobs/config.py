@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from headrace.contracts.pipeline import TopicName
 from headrace.contracts.policies import Name, Policy
 from headrace.contracts.servers import Servers
 from headrace.contracts.time import DurationMs, SizeBytes
 from headrace.spark_jobs.jobs.access import KafkaAccess
+from headrace.spark_jobs.read.registry import RegistryAccess
 
 Positive = Annotated[int, Field(strict=True, gt=0, le=100_000)]
 Many = Annotated[int, Field(strict=True, gt=0, le=(1 << 63) - 1)]
@@ -25,6 +26,38 @@ class KafkaTopic(Policy):
 
     topic: TopicName
     partitions: Positive = 4
+
+
+class RowsTopic(KafkaTopic):
+    """A topic of rows."""
+
+    value: Literal["json", "avro"] = "json"
+    """How a row is written: as JSON, or as Avro whose schema has a number in `registry`."""
+    registry: RegistryAccess | None = None
+    """The registry that gets the schema of rows in Avro, under the subject `TOPIC-value`."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.value == "avro" and self.registry is None:
+            message = (
+                "`registry` is missing; rows in Avro name their schema in one, such as `registry:"
+                " {url: http://127.0.0.1:8081}`"
+            )
+            raise ValueError(message)
+        if self.value == "json" and self.registry is not None:
+            message = "`registry` does nothing for rows in JSON; add `value: avro`"
+            raise ValueError(message)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _noted(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what decides no row, and what checkpoints of earlier versions do not note."""
+        said: dict[str, Any] = dump(self)
+        return {
+            name: one
+            for name, one in said.items()
+            if name != "registry" and (name, one) != ("value", "json")
+        }
 
 
 class TableFolder(Policy):
@@ -48,7 +81,7 @@ class Console(Policy):
 class SinkConfig(Policy):
     """Where rows go: one of these."""
 
-    kafka: KafkaTopic | None = None
+    kafka: RowsTopic | None = None
     delta: DeltaTable | None = None
     parquet: TableFolder | None = None
     console: Console | None = None

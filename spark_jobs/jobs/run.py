@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
@@ -39,6 +40,7 @@ from headrace.spark_jobs.jobs.config import (
     writer_of,
 )
 from headrace.spark_jobs.jobs.inputs import Inputs
+from headrace.spark_jobs.jobs.registered import encode_of
 from headrace.spark_jobs.jobs.stamp import Stamp, changes, digest_of, options_of, with_options
 from headrace.spark_jobs.operators.frames import ON_FAILURE, InputProgress
 from headrace.spark_jobs.read.decode import Format, JsonValue, RegisteredValue, checked
@@ -98,7 +100,9 @@ def find_job(name: str) -> Job:
     try:
         module = JOBS.get(name) or import_own(name)
     except ImportError as error:
-        message = f"{show(name)} is none of {', '.join(JOBS)}, and {error}"
+        near = get_close_matches(name, JOBS, n=1)
+        guess = f"; did you mean `{near[0]}`?" if near else ""
+        message = f"{show(name)} is none of {', '.join(JOBS)}, and {error}{guess}"
         raise JobInvalid(message) from error
     missing = [
         part for part in ("Config", "Row", "VALUES", "transform") if not hasattr(module, part)
@@ -221,11 +225,14 @@ def make_output(job: Job, config: JobConfig, note: Note) -> KafkaOutput | TableO
         repeats=_repeats(job, config),
     )
     targets = Targets(_topic(config.sink.kafka), _topic(config.late))
+    if config.sink.kafka is not None and config.sink.kafka.registry is not None:
+        encode = encode_of(config.sink.kafka.topic, config.sink.kafka.registry, _row_of(job))
+        return KafkaOutput(kafka, targets, note, encode)
     output = KafkaOutput(kafka, targets, note)
     table = _table_sink(config.name, config.sink)
     if table is None:
         return output
-    row = job.Row if isinstance(job.Row, StructType) else schema_of(job.Row)
+    row = _row_of(job)
     taken = sorted(OWN_COLUMNS & {name.lower() for name in row.names})
     if taken:
         message = (
@@ -235,6 +242,11 @@ def make_output(job: Job, config: JobConfig, note: Note) -> KafkaOutput | TableO
         raise JobInvalid(message)
     corrects = bool(getattr(config, "corrections", False))
     return TableOutput(table, row, output, corrects=corrects)
+
+
+def _row_of(job: Job) -> StructType:
+    """Return the columns of a job's rows."""
+    return job.Row if isinstance(job.Row, StructType) else schema_of(job.Row)
 
 
 def _repeats(job: Job, config: JobConfig) -> bool:

@@ -92,9 +92,20 @@ class Sink:
     options: Mapping[str, Any]
 
 
-def kafka(topic: str, *, partitions: int = 4) -> Sink:
-    """Write to a topic, which is created if it is missing."""
-    return Sink("kafka", {"topic": topic, "partitions": partitions})
+def kafka(
+    topic: str,
+    *,
+    partitions: int = 4,
+    value: Literal["json", "avro"] = "json",
+    registry: Registry | None = None,
+) -> Sink:
+    """Write to a topic, which is created if it is missing.
+
+    By `value="avro"` rows are Avro, each with the number of its schema in the `registry`, which
+    gets the schema when the query starts.
+    """
+    options = {"topic": topic, "partitions": partitions, "value": value}
+    return Sink("kafka", {**options, "registry": _registry_of(registry)})
 
 
 def delta(folder: str, *, mode: Literal["append", "upsert"] = "append") -> Sink:

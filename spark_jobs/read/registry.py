@@ -11,11 +11,11 @@ import base64
 import json
 import ssl
 import time
+from collections.abc import Callable, Mapping
 from functools import cache
-from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
@@ -28,7 +28,18 @@ from headrace.contracts.errors import (
     SchemaAwaited,
 )
 from headrace.contracts.policies import Policy
-from headrace.contracts.serde.asked import ACCEPTED, NoSchema, fields_of, missing_in, schema_of
+from headrace.contracts.serde.asked import (
+    ACCEPTED,
+    SENT,
+    Denied,
+    Foreign,
+    Missing,
+    NoAnswer,
+    NoSchema,
+    Unfit,
+    answered,
+    schema_of,
+)
 from headrace.contracts.serde.registered import Schemas
 
 if TYPE_CHECKING:
@@ -39,6 +50,7 @@ _ANSWER_BYTES_MAX = 16 << 20
 _PAUSE_S, _PAUSE_S_MAX, _WITHIN_S = 0.1, 2.0, 120.0
 _MISSING_S = 60.0
 _Text = Annotated[str, Field(min_length=1)]
+Found = TypeVar("Found")
 
 
 class RegistryAccess(Policy):
@@ -104,12 +116,13 @@ def _reader(asked: Asked) -> _Reader:
     return _Reader(asked)
 
 
-class _Reader:
-    """Reads the values of one registry in this process."""
+class Client:
+    """Asks one registry; every call waits for its answer, for two minutes at most."""
 
     def __init__(self, asked: Asked) -> None:
-        self._url = asked.url
-        self._headers = {"Accept": ACCEPTED}
+        """Ask nothing yet."""
+        self.url = asked.url
+        self._headers = {"Accept": ACCEPTED, "Content-Type": SENT}
         if asked.login:
             encoded = base64.b64encode(asked.login.encode()).decode()
             self._headers["Authorization"] = f"Basic {encoded}"
@@ -117,6 +130,72 @@ class _Reader:
         if asked.url.startswith("https://"):
             handlers.append(HTTPSHandler(context=_context(asked.authorities)))
         self._opener = build_opener(_NoRedirect, *handlers)
+
+    def patiently(self, ask: Callable[[], Found]) -> Found:
+        """Return what the registry answers, and ask again while it is away."""
+        pause_s, until_s = _PAUSE_S, time.monotonic() + _WITHIN_S
+        while True:
+            try:
+                return ask()
+            except NoSchema as error:
+                message = f"{self.url} answers without a schema, as no registry does; check `url`"
+                raise RegistryRefused(message) from error
+            except RegistryUnavailable:
+                if time.monotonic() >= until_s:
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+    def ask(self, path: str) -> dict[str, Any]:
+        """Return the fields of the answer to a path."""
+        return self._answer(Request(self.url + path, headers=self._headers))  # noqa: S310 - options take http only
+
+    def post(self, path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of the answer to fields that are sent."""
+        body = json.dumps(fields).encode()
+        return self._answer(Request(self.url + path, body, self._headers))  # noqa: S310 - options take http only
+
+    def _answer(self, request: Request) -> dict[str, Any]:
+        try:
+            try:
+                response = self._opener.open(request, timeout=_TIMEOUT_S)
+            except HTTPError as refusal:
+                response = refusal
+            with response:
+                answer = response.read(_ANSWER_BYTES_MAX)
+                return answered(response.status, answer, is_cut=bool(response.length))
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                message = (
+                    f"the certificate of the schema registry {self.url} is not vouched for"
+                    f" ({reason.verify_message}); name its authority by `ca-file`"
+                )
+                raise RegistryRefused(message) from error
+            raise self._away(reason) from error
+        except NoAnswer as error:
+            raise self._away(error) from error
+        except Denied as error:
+            message = (
+                f"the schema registry {self.url} refuses this job ({error.status}); check"
+                " `username` and `password`"
+            )
+            raise RegistryRefused(message) from error
+        except Foreign as error:
+            if isinstance(error, Unfit) and request.data is not None:
+                raise
+            message = f"{self.url} answers {error.status}, as no schema registry does; check `url`"
+            raise RegistryRefused(message) from error
+
+    def _away(self, why: object) -> RegistryUnavailable:
+        return RegistryUnavailable(f"the schema registry {self.url} does not answer: {why}")
+
+
+class _Reader:
+    """Reads the values of one registry in this process."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._client = Client(asked)
         self._schemas = Schemas()
         self._missing_until_s: dict[int, float] = {}
 
@@ -138,70 +217,15 @@ class _Reader:
             return AsJson(None, f"a number in it, by schema {number}, is none that JSON has")
 
     def _look_up(self, number: int) -> None:
-        pause_s, until_s = _PAUSE_S, time.monotonic() + _WITHIN_S
-        while True:
-            try:
-                self._schemas.put(number, schema_of(number, self._ask))
-                self._missing_until_s.pop(number, None)
-            except _Missing as missing:
-                why = f"the registry has no schema {number} ({missing})"
-                self._schemas.put_missing(number, why)
-                self._missing_until_s[number] = time.monotonic() + _MISSING_S
-            except NoSchema as error:
-                message = f"{self._url} answers without a schema, as no registry does; check `url`"
-                raise RegistryRefused(message) from error
-            except RegistryUnavailable:
-                if time.monotonic() >= until_s:
-                    raise
-                time.sleep(pause_s)
-                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
-                continue
-            return
-
-    def _ask(self, path: str) -> dict[str, Any]:
-        request = Request(self._url + path, headers=self._headers)  # noqa: S310 - options take http only
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_S) as response:
-                answer = response.read(_ANSWER_BYTES_MAX)
-                if response.length:
-                    torn = self._away("its answer ends too early")
-                    raise torn
-                return fields_of(answer)
-        except HTTPError as error:
-            with error:
-                raise self._refusal(error) from None
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            if isinstance(reason, ssl.SSLCertVerificationError):
-                message = (
-                    f"the certificate of the schema registry {self._url} is not vouched for"
-                    f" ({reason.verify_message}); name its authority by `ca-file`"
-                )
-                raise RegistryRefused(message) from error
-            raise self._away(reason) from error
-
-    def _away(self, why: object) -> RegistryUnavailable:
-        return RegistryUnavailable(f"the schema registry {self._url} does not answer: {why}")
-
-    def _refusal(self, error: HTTPError) -> Exception:
-        busy = error.code == HTTPStatus.TOO_MANY_REQUESTS
-        if busy or error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return self._away(f"it says {error.code}")
-        missing = missing_in(fields_of(error.read(_ANSWER_BYTES_MAX)))
-        if missing is not None:
-            return _Missing(missing)
-        if error.code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            return RegistryRefused(
-                f"the schema registry {self._url} refuses this job ({error.code}); check `username`"
-                " and `password`"
-            )
-        return RegistryRefused(
-            f"{self._url} answers {error.code}, as no schema registry does; check `url`"
-        )
-
-
-class _Missing(Exception):
-    """The registry answers that it has no such schema."""
+            schema = self._client.patiently(lambda: schema_of(number, self._client.ask))
+        except Missing as missing:
+            why = f"the registry has no schema {number} ({missing})"
+            self._schemas.put_missing(number, why)
+            self._missing_until_s[number] = time.monotonic() + _MISSING_S
+        else:
+            self._schemas.put(number, schema)
+            self._missing_until_s.pop(number, None)
 
 
 class _NoRedirect(HTTPRedirectHandler):

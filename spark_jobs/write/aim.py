@@ -22,6 +22,8 @@ from headrace.spark_jobs.shapes import CHANGED, CORRECTED, DEAD, JOINED, LATE
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from headrace.spark_jobs.write.avro import Encode
+
 ROWS = (JOINED, CORRECTED, CHANGED)
 
 
@@ -33,9 +35,14 @@ class Targets:
     late: str | None
 
 
-def aimed(results: DataFrame, targets: Targets) -> DataFrame:
-    """Give results the columns of `KafkaSink`, with the topic of each row."""
-    verdict = F.col("verdict")
+def aimed(results: DataFrame, targets: Targets, encode: Encode | None = None) -> DataFrame:
+    """Give results the columns of `KafkaSink`, with the topic of each row.
+
+    `encode` turns the JSON of rows into what is written; others stay as they are.
+    """
+    verdict, value = F.col("verdict"), F.col("value")
+    if encode is not None:
+        value = F.when(verdict.isin(*ROWS), encode(value)).otherwise(value)
     target = (
         F.when(verdict.isin(*ROWS), F.lit(targets.rows).cast("string"))
         .when(verdict == LATE, F.lit(targets.late).cast("string"))
@@ -44,7 +51,7 @@ def aimed(results: DataFrame, targets: Targets) -> DataFrame:
     return results.select(
         target.alias("target"),
         "key",
-        "value",
+        value.alias("value"),
         "timestamp_ms",
         _marked_headers().alias("headers"),
         verdict.alias("note"),

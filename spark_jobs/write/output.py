@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from headrace.spark_jobs.write.avro import Encode
     from headrace.spark_jobs.write.kafka import KafkaSink, Written
 
 
@@ -36,16 +37,25 @@ class KafkaOutput:
     """Writes all to Kafka: rows, late and dead records, in one transaction a task."""
 
     def __init__(
-        self, kafka: KafkaSink, targets: Targets, note: Callable[[int, Written], None]
+        self,
+        kafka: KafkaSink,
+        targets: Targets,
+        note: Callable[[int, Written], None],
+        encode: Encode | None = None,
     ) -> None:
-        """Set up the output; it calls `note` with the outcome of each micro-batch."""
+        """Set up the output; it calls `note` with the outcome of each micro-batch.
+
+        Rows leave as JSON, or as what `encode` makes of it.
+        """
+        self._encode = encode
         self._kafka = kafka
         self._targets = targets
         self._note = note
 
     def write(self, results: DataFrame, batch_id: int) -> None:
         """Write a micro-batch."""
-        self._note(batch_id, self._kafka.write(aimed(results, self._targets), batch_id))
+        rows = aimed(results, self._targets, self._encode)
+        self._note(batch_id, self._kafka.write(rows, batch_id))
 
     def wrote_otherwise(
         self, _spark: SparkSession, query_id: str, batch_id: int, options: str

@@ -106,6 +106,28 @@ def test_junk_in_an_option_is_told_in_words(option: str, junk: object) -> None:
             whole(zzz=1),
             "zzz: `zzz` is not known here; known are `pipeline`, `source`, `operators`, `sink`",
         ),
+        (
+            whole(deduplicate={"by": "key"}),
+            "deduplicate: `deduplicate` is an operator; write it as an item of `operators`,",
+        ),
+        (whole(grace="30s"), "grace: `grace` is not known here; it is an option of `reorder` or"),
+        (whole(output={}), "output: `output` is not known here; did you mean `sink`?"),
+        (
+            whole(**{"bootstrap.servers": "a:1"}),
+            "`bootstrap.servers` is a setting; put it into the variable HEADRACE_BOOTSTRAP_SERVERS",
+        ),
+        (
+            in_operator("reorder", grace="1s", **{"max-delay": "1m"}),
+            "reorder.max-delay: `max-delay` is not known here; it is an option of `source`",
+        ),
+        (
+            whole(source={"topic": "a", "on-failure": "stop"}),
+            "it is an option of the pipeline itself",
+        ),
+        (
+            {"query": "SELECT key FROM orders", "sink": {}},
+            "this is the file of a Spark job; run it by `headrace spark`",
+        ),
         (whole(source=None), "source: `null` is not a mapping of options; write `source:"),
         (whole(source={"topic": 5}), "source.topic: `5` is not text; if it is meant as text,"),
         (whole(source={"topic": None}), "source.topic: nothing stands here; write text,"),
@@ -136,6 +158,18 @@ def test_junk_in_an_option_is_told_in_words(option: str, junk: object) -> None:
         (
             whole(operators=[{"a": 1, "b": 2}]),
             "an operator is a mapping with one key",
+        ),
+        (
+            whole(operators=[{"reorder": None, "grace": "30s"}]),
+            "write its options below `reorder`, indented",
+        ),
+        (
+            whole(operators=[{"reorder": {}, "sample": {}}]),
+            "begin `sample` with a `-` of its own",
+        ),
+        (
+            whole(operators=[{"type": "reorder", "grace": "30s"}]),
+            "write `reorder: {...}` in place of `type: reorder`",
         ),
         (in_operator("reorder"), "operators[0].reorder.grace: `grace` is missing; add it, such as"),
         (

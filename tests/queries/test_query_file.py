@@ -83,10 +83,52 @@ def test_a_variable_without_a_value_is_a_sentence_with_its_place(
         load_job(written(tmp_path, WITH_VARIABLES))
 
 
+def test_a_misspelt_query_is_one_problem(tmp_path: Path) -> None:
+    with pytest.raises(JobInvalid) as refused:
+        load_job(written(tmp_path, GOOD.replace("query:", "sql:")))
+    assert len(str(refused.value).splitlines()) == 1
+    assert refused.value.exit_code == 2
+
+
+def test_a_file_may_say_that_its_job_is_a_query(tmp_path: Path) -> None:
+    job, _ = load_job(written(tmp_path, "job: query\n" + GOOD))
+    assert isinstance(job, QueryJob)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         (GOOD.replace("query: |", "query: |\n  WITH"), "job.yaml:1:1: query: this is not SQL"),
+        (
+            GOOD.replace("query:", "sql:"),
+            "job.yaml:1:1: sql: `sql` is not known here; did you mean `query`?",
+        ),
+        (
+            GOOD[GOOD.index("name:") :],
+            "query: `query` is missing; add it, such as `query: SELECT",
+        ),
+        (
+            GOOD.replace("schema: p", "ddl: p"),
+            "job.yaml:10:35: tables.prices.ddl: `ddl` is not known here; did you mean `schema`?",
+        ),
+        (
+            GOOD + "retention: 1d",
+            "retention: `retention` is not known here; it is an option of `tables.NAME`",
+        ),
+        (
+            GOOD.replace("mode: upsert}", "mode: upsert}, every: 5s"),
+            "sink.every: `every` is not known here; it is an option of the job itself",
+        ),
+        (
+            GOOD.replace(", pipeline: null}", ", key: a}"),
+            "tables.prices.key: `key` is not known here; known are `topic`, `pipeline`, `schema`",
+        ),
+        (
+            GOOD.replace(
+                '{topic: orders.cleaned, schema: "order_id STRING, quantity BIGINT"}', "a"
+            ),
+            "streams.orders: `a` is not a mapping of options; write `orders: {topic: ",
+        ),
         (GOOD.replace("  orders:", "  order:"), "query: `orders AS o` is none of the query's"),
         (GOOD.replace("retention", "retension"), "job.yaml:10:63: tables.prices.retension: "),
         (GOOD.replace("retention: 30d, ", ""), "query: the stream `orders.cleaned` joined as of"),

@@ -7,7 +7,7 @@ import json
 import re
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 USER, PASSWORD = "headrace", "open:sesame"
 _BY_NUMBER = re.compile(r"/schemas/ids/(\d+)")
 _BY_VERSION = re.compile(r"/subjects/([^/]+)/versions/(\d+)")
+_SUBJECT = re.compile(r"/subjects/([^/]+)")
 _REGISTER = re.compile(r"/subjects/([^/]+)/versions")
 
 
@@ -42,6 +43,8 @@ class RegistryServer(ThreadingHTTPServer):
         """Said instead of anything else."""
         self.promises_bytes: int | None = None
         """How long it says that an answer is, where that is not true."""
+        self.refuses: str | None = None
+        """Why no schema fits the versions before it."""
         self.asked: list[str] = []
         self._subjects: dict[str, list[_Version]] = {}
 
@@ -78,12 +81,32 @@ class RegistryServer(ThreadingHTTPServer):
             return 200, _shown(versions[int(found[2]) - 1].body, query)
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 
+    def judge_sent(self, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:
+        """Return the status and the answer to a schema that is looked up, or registered."""
+        if found := _REGISTER.fullmatch(path):
+            if self.refuses is not None:
+                return 409, {"error_code": 409, "message": self.refuses}
+            return 200, {"id": self.put(unquote(found[1]), body)}
+        found = _SUBJECT.fullmatch(path)
+        assert found is not None
+        subject = unquote(found[1])
+        if subject not in self._subjects:
+            return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
+        for place, version in enumerate(self._subjects[subject], start=1):
+            if json.loads(version.body["schema"]) == json.loads(body["schema"]):
+                return 200, {**body, "subject": subject, "id": version.number, "version": place}
+        return 404, {"error_code": 40403, "message": "Schema not found"}
+
     def _one(self, number: int, query: Mapping[str, list[str]]) -> tuple[int, Any]:
         for versions in self._subjects.values():
             for version in versions:
                 if version.number == number:
                     return 200, _shown(version.body, query)
         return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
+
+    def numbers(self, subject: str) -> list[int]:
+        """The numbers of a subject's schemas."""
+        return [version.number for version in self._subjects.get(subject, [])]
 
     def put(self, subject: str, body: Mapping[str, Any]) -> int:
         """A new version of a subject; its number counts up from 1 over all."""
@@ -104,17 +127,18 @@ class _Handler(BaseHTTPRequestHandler):
     server: RegistryServer
 
     def do_POST(self) -> None:
-        """A schema is registered."""
+        """A schema is registered, or looked up."""
         length = int(self.headers["Content-Length"])
-        found = _REGISTER.fullmatch(self.path)
-        assert found is not None
-        number = self.server.put(unquote(found[1]), json.loads(self.rfile.read(length)))
-        self._say(200, {"id": number})
+        body = {"schemaType": "AVRO", **json.loads(self.rfile.read(length))}
+        self._answer(lambda: self.server.judge_sent(self.path, body))
 
     def do_GET(self) -> None:
         """A schema is asked for."""
         self.server.asked.append(self.path)
         split = urlsplit(self.path)
+        self._answer(lambda: self.server.judge(split.path, parse_qs(split.query)))
+
+    def _answer(self, judge: Callable[[], tuple[int, Any]]) -> None:
         login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
         if self.server.answer is not None:
             self._send(*self.server.answer)
@@ -123,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.server.wants_login and self.headers["Authorization"] != f"Basic {login}":
             self._say(401, {"error_code": 401, "message": "Unauthorized"})
         else:
-            self._say(*self.server.judge(split.path, parse_qs(split.query)))
+            self._say(*judge())
 
     def _say(self, status: int, body: object) -> None:
         self._send(status, json.dumps(body).encode())

@@ -69,8 +69,13 @@ def test_a_registry_that_says_half_an_answer_is_away() -> None:
     with registry_server() as registry:
         registry.answer = 200, b'{"schema": "'
         registry.promises_bytes = 100
-        with pytest.raises(RegistryUnavailableError):
-            RegistryClient(registry.url, None, None).schema(1)
+        client = RegistryClient(registry.url, None, None)
+        with pytest.raises(RegistryUnavailableError, match="ends too early"):
+            client.schema(1)
+        # A cut refusal is none: it could be any.
+        registry.answer = 404, b'{"error_code": 404'
+        with pytest.raises(RegistryUnavailableError, match="ends too early"):
+            client.schema(1)
 
 
 def test_a_registry_is_vouched_for_by_the_authority_that_was_named(tmp_path: Path) -> None:

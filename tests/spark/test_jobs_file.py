@@ -52,8 +52,26 @@ def test_a_file_says_all_that_a_job_needs(tmp_path: Path) -> None:
         (GOOD + "join: left\njoin: inner", "job.yaml:11:1: `join` stands here twice, first in"),
         (GOOD.replace("1h", "10:30"), "job.yaml:8:1: retention: `10:30` is not a duration"),
         ("job: [", "this is not YAML"),
-        ("name: x", "`job` names no job"),
+        ("name: x", "job.yaml:1:1: `job` and `query` are both missing; add one, such as `job: "),
+        ("job: 5", "job.yaml:1:1: job: `job` names no job; write such as `job: orders-prices`"),
+        (GOOD.replace("job", "jobs"), "job.yaml:1:1: jobs: `jobs` is not known here; did you mean"),
+        ("job: select key from a", "job.yaml:1:1: job: this is SQL; write `query:` in place of"),
         ("job: order-prices", "job.yaml:1:1: job: `order-prices` is none of count-alerts,"),
+        ("job: order-prices", "; did you mean `orders-prices`?"),
+        (
+            GOOD + "query: any",
+            "job.yaml:10:1: query: `job` names the job `orders-prices`, and `query` another;",
+        ),
+        (
+            "pipeline: a\noperators: []",
+            "job.yaml:1:1: this is the file of a pipeline; run it by `headrace run`",
+        ),
+        (GOOD.replace("inputs:", "streams:"), "streams: `streams` is not known here; did you mean"),
+        (GOOD.replace("servers", "bootstrap.servers"), "not known here; did you mean `servers`?"),
+        (
+            GOOD.replace("{kafka: {topic: orders.priced}}", "{topic: orders.priced}"),
+            "job.yaml:9:8: sink.topic: `topic` is not known here; it is an option of `sink.kafka`",
+        ),
         (
             "job: nowhere.at_all",
             "and there is no module `nowhere`, neither installed nor in the folder",

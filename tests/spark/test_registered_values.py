@@ -114,7 +114,7 @@ def test_a_registry_that_is_away_or_refuses_ends_the_micro_batch(
     number = registry.register("clicks-value", CLICK_AVRO)
     value = avro(number, CLICK_AVRO, {"id": "1", "at": 5})
     registry.is_away = True
-    with pytest.raises(RegistryUnavailable, match="does not answer: it says 503"):
+    with pytest.raises(RegistryUnavailable, match="does not answer: it answers 503"):
         as_json(value, asked(registry))
     registry.is_away, registry.wants_login = False, True
     with pytest.raises(RegistryRefused, match="refuses this job"):

@@ -1,0 +1,104 @@
+"""Write rows as Avro in Confluent's wire format: the schema of their columns, and their bytes.
+
+    1 byte    zero
+    4 bytes   the schema's number in the registry, big-endian
+    the rest  Avro
+
+Every field may be null and is null by default, so that a query may gain and lose columns: readers
+of the schemas before and after understand each other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+from pyspark.sql import types as spark
+from pyspark.sql.avro.functions import to_avro
+
+from headrace.contracts.errors import JobInvalid
+
+Encode = Callable[[Column], Column]
+_NUMBER_BYTES = 4
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_]")
+_PLAIN: dict[type[spark.DataType], Any] = {
+    spark.BooleanType: "boolean",
+    spark.ByteType: "int",
+    spark.ShortType: "int",
+    spark.IntegerType: "int",
+    spark.LongType: "long",
+    spark.FloatType: "float",
+    spark.DoubleType: "double",
+    spark.StringType: "string",
+    spark.BinaryType: "bytes",
+    spark.DateType: {"type": "int", "logicalType": "date"},
+    spark.TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
+    spark.TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+
+
+def subject_of(topic: str) -> str:
+    """Return the subject of a topic's values, as Confluent's serializers name it."""
+    return f"{topic}-value"
+
+
+def avro_of(topic: str, row: spark.StructType) -> str:
+    """Return the Avro schema of a topic's rows; JobInvalid names a column that Avro lacks."""
+    return json.dumps(_record(_name_of(topic), row))
+
+
+def encoding(row: spark.StructType, schema: str, number: int) -> Encode:
+    """Return what makes Avro of the bytes of a row's JSON, and nothing of no row."""
+    frame = b"\x00" + number.to_bytes(_NUMBER_BYTES)
+    return lambda value: F.concat(
+        F.lit(frame), to_avro(F.from_json(value.cast("string"), row), schema)
+    )
+
+
+def _record(name: str, row: spark.StructType) -> dict[str, Any]:
+    fields = []
+    for field in row.fields:
+        if not _NAME.fullmatch(field.name):
+            other = _NOT_IN_NAME.sub("_", field.name)
+            message = (
+                f"the column `{field.name}` has a name that Avro does not take; select it"
+                f" `AS {other}`"
+            )
+            raise JobInvalid(message)
+        kind = _type(f"{name}_{field.name}", field.name, field.dataType)
+        fields.append({"name": field.name, "type": ["null", kind], "default": None})
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def _type(name: str, column: str, kind: spark.DataType) -> Any:
+    """Return a column's type in Avro; a record in it gets this name."""
+    match kind:
+        case spark.DecimalType():
+            digits = {"precision": kind.precision, "scale": kind.scale}
+            return {"type": "bytes", "logicalType": "decimal", **digits}
+        case spark.ArrayType():
+            return {"type": "array", "items": ["null", _type(name, column, kind.elementType)]}
+        case spark.MapType(keyType=spark.StringType()):
+            return {"type": "map", "values": ["null", _type(name, column, kind.valueType)]}
+        case spark.StructType():
+            return _record(name, kind)
+        case _:
+            found = _PLAIN.get(type(kind))
+    if found is None:
+        message = (
+            f"the column `{column}` is a {kind.simpleString()}, which Avro does not have; cast it,"
+            f" such as `CAST({column} AS STRING) AS {column}`"
+        )
+        raise JobInvalid(message)
+    return found
+
+
+def _name_of(topic: str) -> str:
+    """Return the name of a topic's record: the topic with underscores."""
+    name = _NOT_IN_NAME.sub("_", topic)
+    return name if _NAME.fullmatch(name) else f"_{name}"
