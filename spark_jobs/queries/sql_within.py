@@ -38,7 +38,7 @@ def meeting_of(on: Any, left: str, right: str) -> Meeting | None:
 
 
 def columns_of(keys: Any, left: str, right: str) -> tuple[str, str] | None:
-    """Return the columns, one of each alias, of an equality; None of any other condition."""
+    """Return the column of each alias in an equality, None if it is another condition."""
     sides: list[Any] = [keys.left, keys.right] if isinstance(keys, exp.EQ) else []
     found = {side.table.lower(): side.name for side in sides if isinstance(side, exp.Column)}
     return (found[left], found[right]) if found.keys() == {left, right} else None
