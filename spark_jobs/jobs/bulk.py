@@ -55,6 +55,30 @@ def join_as_of(
     )
 
 
+def join_within(
+    left: DataFrame, right: DataFrame, within_ms: int, join: Literal["inner", "left", "outer"]
+) -> DataFrame:
+    """Join records of one key whose times are at most `within_ms` apart.
+
+    The result has the columns of a record: the left record's, or of a right one alone its own, with
+    both values in one and the later time of both.
+    """
+    sides = [
+        side.where("value IS NOT NULL").select(F.struct(*RECORD_COLUMNS).alias(name))
+        for side, name in ((left, "l"), (right, "r"))
+    ]
+    apart_ms = F.abs(F.col("l.timestamp_ms") - F.col("r.timestamp_ms"))
+    are_near = (F.col("l.key") == F.col("r.key")) & (apart_ms <= within_ms)
+    rows = sides[0].join(sides[1], are_near, "full_outer" if join == "outer" else join)
+    values = [F.coalesce(F.col(f"{name}.value"), F.lit(b"null")) for name in ("l", "r")]
+    made = {
+        "value": F.concat(F.lit(b'{"l":'), values[0], F.lit(b',"r":'), values[1], F.lit(b"}")),
+        "timestamp_ms": F.greatest("l.timestamp_ms", "r.timestamp_ms"),
+    }
+    one = F.coalesce("l", "r")
+    return rows.select(*(made.get(name, one[name]).alias(name) for name in RECORD_COLUMNS))
+
+
 def latest(table: DataFrame) -> DataFrame:
     """Return the newest version of each key, without deleted ones: the table as it is now."""
     newest = Window.partitionBy("key").orderBy(

@@ -214,6 +214,8 @@ class StreamJoin:
     within_ms: int
     """How far apart their times may be."""
     join: Literal["inner", "left", "outer"] = "inner"
+    grace_ms: int = 0
+    """How far behind progress a record is on time, where no sidecar writes it."""
 
     @property
     def release(self) -> Literal["progress"]:
@@ -229,6 +231,7 @@ class StreamJoin:
             joiner=self.joiner,
             join=self.join,
             within_ms=self.within_ms,
+            grace_ms=self.grace_ms,
         )
 
 
@@ -329,6 +332,8 @@ def options_of(topology: Topology) -> dict[str, int]:
             options[f"option:{step.name}:{join}"] = 1
         if isinstance(step, StreamJoin):
             options[f"option:{step.name}:within_ms"] = step.within_ms
+            if step.grace_ms:
+                options[f"option:{step.name}:grace_ms"] = step.grace_ms
         if isinstance(step, LookUp):
             options[f"option:{step.name}:{step.release}"] = 1
             if step.corrects:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import create_model
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from headrace.contracts.errors import JobInvalid
-from headrace.spark_jobs.jobs.bulk import join_as_of, latest
+from headrace.spark_jobs.jobs.bulk import join_as_of, join_within, latest
 from headrace.spark_jobs.jobs.cold import FallBack
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, TableFolder
 from headrace.spark_jobs.operators.columns import RESULTS_SCHEMA
@@ -35,8 +35,16 @@ from headrace.spark_jobs.queries.expressions import (
 )
 from headrace.spark_jobs.queries.streams import JoinedStream, MadeStream, PairedStream
 from headrace.spark_jobs.queries.tables import Table
-from headrace.spark_jobs.queries.topologies import STREAM, TABLE, Plan, inputs_of, refuse_alone
-from headrace.spark_jobs.queries.types import type_of
+from headrace.spark_jobs.queries.topologies import (
+    LEFT,
+    RIGHT,
+    STREAM,
+    TABLE,
+    Plan,
+    inputs_of,
+    refuse_alone,
+)
+from headrace.spark_jobs.queries.types import refuse_unlike, type_of
 from headrace.spark_jobs.read.decode import JsonValue, RegisteredValue
 from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED
 
@@ -153,12 +161,16 @@ class QueryJob:
         if isinstance(query, JoinedStream):
             stream, table = (records.where(self._is_input(name)) for name in (STREAM, TABLE))
             return join_as_of(stream, table, query.how).withColumn("verdict", F.lit(JOINED))
+        if isinstance(query, PairedStream):
+            left, right = (records.where(self._is_input(name)) for name in (LEFT, RIGHT))
+            rows = join_within(left, right, query.within_ms, query.how)
+            return rows.withColumn("verdict", F.lit(JOINED))
         if isinstance(query, Table):
             rows = latest(records.where(self._is_input(TABLE)))
             return rows.withColumn("verdict", F.lit(CHANGED))
         message = (
             f"{query.title} is computed row by row as its inputs come; `backfill` takes a stream"
-            " joined as of a table, or a table that is read"
+            " joined as of a table or within a window, or a table that is read"
         )
         raise JobInvalid(message)
 
@@ -189,6 +201,8 @@ class QueryJob:
             rows = rows.decoded("table_value", *self._plan().value_of(TABLE))
             return rows.stepped(query.steps)
         if isinstance(query, PairedStream):
+            if query.on is not None:
+                results = _with_own_keys(results)
             pairs = visible_rows(results, chosen).decoded("value", *self._plan().pair())
             return pairs.stepped(query.steps)
         encoded = self._plan().encoded(query)
@@ -218,14 +232,20 @@ class QueryJob:
         return records
 
     def _keyed(self, records: DataFrame) -> DataFrame:
-        """Give the records of the stream the key by which they look up."""
-        query = self.query
-        if not isinstance(query, JoinedStream) or query.on is None:
-            return records
-        rows = visible_rows(records, self._is_input(STREAM))
-        rows = rows.decoded("value", self.schemas[STREAM]).stepped(query.stream.steps)
-        type_of(rows.schema, query.on, "join_as_of")
-        return rows.with_keys(query.on, KEY_HEADER)
+        """Give the records of streams the key by which they look up, or meet."""
+        columns = self._plan().meets_by()
+        kinds: list[DataType] = []
+        for name, column in columns.items():
+            rows = visible_rows(records, self._is_input(name))
+            if name == STREAM:
+                steps = self._plan().reader_of(name).steps
+                rows = rows.decoded("value", self.schemas[name]).stepped(steps)
+            else:
+                rows = rows.decoded("value", *self._plan().value_of(name))
+            kinds.append(type_of(rows.schema, column, self._plan().join))
+            records = rows.with_keys(column, KEY_HEADER)
+        refuse_unlike(kinds, list(columns.values()))
+        return records
 
 
 def _refuse_history_of_registered(query: Query) -> None:

@@ -57,7 +57,10 @@ class QueryFile(JobConfig):
     tables: dict[Word, TableInput] = Field(default_factory=dict)
     """Topics of rows that change, each a TableInput by its name in the query."""
     grace_ms: DurationMs | None = None
-    """How long a record waits by its stream's own time; without it, until both have passed it."""
+    """How long a record waits by its stream's own time; without it, until both have passed it.
+
+    Of two streams within a window, how far behind the highest time of its stream one is on time.
+    """
     corrections: bool = False
     """Whether a record is sent again when a row of the table comes late."""
     cold_history: TableFolder | None = None

@@ -20,7 +20,7 @@ from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.queries.aggregates import Aggregate, Kind
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.names import OWN
-from headrace.spark_jobs.queries.sql_within import meeting_of
+from headrace.spark_jobs.queries.sql_within import columns_of, meeting_of
 from headrace.spark_jobs.queries.streams import Stream
 from headrace.spark_jobs.queries.tables import Table
 
@@ -47,7 +47,7 @@ def sql(
 ) -> Query:
     """Describe the query of a SELECT over streams and tables that have these names.
 
-    `grace`, `corrections` and `history` are those of `join_as_of`.
+    `grace`, `corrections` and `history` are those of `join_as_of`, or the `grace` of `join_within`.
     """
     waits = {"grace": grace, "corrections": corrections, "history": history}
     return _Selection(_parsed(query), sources, waits).query()
@@ -148,13 +148,18 @@ class _Selection:
         first, alias = next(iter(self._aliases), ""), join.this.alias_or_name.lower()
         text = join.sql(_DIALECT).strip()
         meeting = meeting_of(join.args.get("on"), first, alias)
-        if meeting is None or self._met_by(meeting.keys, alias, text) is not None:
+        on = None if meeting is None else columns_of(meeting.keys, first, alias)
+        if meeting is None or on is None:
             _refuse(
-                f"`{text}` joins two streams, whose records meet by their keys while their times"
-                f" are near; write `ON {first}.key = {alias}.key AND {alias}.time BETWEEN"
+                f"`{text}` joins two streams, whose records meet by one column of each while their"
+                f" times are near; write `ON {first}.key = {alias}.key AND {alias}.time BETWEEN"
                 f" {first}.time - INTERVAL 10 MINUTES AND {first}.time + INTERVAL 10 MINUTES`"
             )
-        return left.join_within(right, within=meeting.within_ms, how=how)
+        for name in ("corrections", "history"):
+            if self._waits[name]:
+                _refuse(f"`{name}` is of a stream joined as of a table, and `{text}` is not")
+        grace = self._waits["grace"]
+        return left.join_within(right, within=meeting.within_ms, on=on, how=how, grace=grace)
 
     def _met_by(self, on: Any, alias: str, text: str) -> str | None:
         """Return the left column that meets the right one's key; None for the left key."""

@@ -1,6 +1,8 @@
 """Read from SQL how near the records of two streams must be to meet.
 
 ON o.key = p.key AND p.time BETWEEN o.time - INTERVAL 10 MINUTES AND o.time + INTERVAL 10 MINUTES
+
+Any column of each may stand in place of its key.
 """
 
 from __future__ import annotations
@@ -33,6 +35,13 @@ def meeting_of(on: Any, left: str, right: str) -> Meeting | None:
             if sides_ms[0] is not None and sides_ms[0] == sides_ms[1]:
                 return Meeting(on.this, sides_ms[0])
     return None
+
+
+def columns_of(keys: Any, left: str, right: str) -> tuple[str, str] | None:
+    """Return the column of each alias in an equality, None if it is another condition."""
+    sides: list[Any] = [keys.left, keys.right] if isinstance(keys, exp.EQ) else []
+    found = {side.table.lower(): side.name for side in sides if isinstance(side, exp.Column)}
+    return (found[left], found[right]) if found.keys() == {left, right} else None
 
 
 def _apart_ms(bound: Any, kind: type[exp.Expression], alias: str) -> int | None:

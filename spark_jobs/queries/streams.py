@@ -91,15 +91,24 @@ class Stream(Query):
         )
 
     def join_within(
-        self, other: Stream, *, within: str | int, how: Literal["inner", "left", "outer"] = "inner"
+        self,
+        other: Stream,
+        *,
+        within: str | int,
+        on: str | tuple[str, str] | None = None,
+        how: Literal["inner", "left", "outer"] = "inner",
+        grace: str | int | None = None,
     ) -> PairedStream:
         """Join each record with the records of another stream that have its key and are near.
 
         Args:
             other: Another stream; records meet by their keys.
             within: How far apart their times may be, before or after, such as `10m`.
+            on: The column of this stream that has the other's key, or a column of each stream.
             how: Whether a record that meets none is left out, or stands alone: of this stream by
                 `left`, of both by `outer`.
+            grace: How far behind the highest time of its stream a record is on time, where no
+                sidecar writes the progress of a stream.
         """
         step = f"`join_within` of {self.title}"
         if not isinstance(other, Stream):
@@ -109,8 +118,14 @@ class Stream(Query):
             message = f"{step} with `how={how}`; write inner, left or outer"
             raise JobInvalid(message)
         refuse_clash(self, other, "join_within")
-        within_ms = milliseconds(within, "within", step)
-        return PairedStream(left=self, right=other, within_ms=within_ms, how=how)
+        return PairedStream(
+            left=self,
+            right=other,
+            within_ms=milliseconds(within, "within", step),
+            on=_met_by(self, other, on, step),
+            how=how,
+            grace_ms=_grace_ms(self, other, grace, step),
+        )
 
     def group_by(self, *columns: str) -> NoReturn:  # noqa: ARG002
         """Refuse: a sidecar aggregates streams."""
@@ -211,7 +226,10 @@ class PairedStream(MadeStream):
     left: Stream
     right: Stream
     within_ms: int
+    on: tuple[str, str] | None
+    """The columns by which records meet, of the left and of the right stream; None for keys."""
     how: Literal["inner", "left", "outer"]
+    grace_ms: int
 
     @property
     def title(self) -> str:
@@ -231,11 +249,43 @@ class PairedStream(MadeStream):
     def lines(self) -> list[str]:
         """Describe its steps, a line each."""
         within = format_duration_ms(self.within_ms)
-        step = f"join_within({self.right.source.topic}, {within}) by key"
-        kept = within if self.how == "inner" else format_duration_ms(2 * self.within_ms)
+        by = "key" if self.on is None else " = ".join(self.on)
+        step = f"join_within({self.right.source.topic}, {within}) by {by}"
+        windows = 1 if self.how == "inner" else 2
+        kept = format_duration_ms(windows * self.within_ms + self.grace_ms)
         return [
             *(f"{self.left.source.topic}: {line}" for line in self.left.lines()),
             *(f"{self.right.source.topic}: {line}" for line in self.right.lines()),
             f"{step}, {self.how}; state: each record until both inputs are {kept} past its time",
             *super().lines(),
         ]
+
+
+def _met_by(
+    left: Stream, right: Stream, on: str | tuple[str, str] | None, step: str
+) -> tuple[str, str] | None:
+    """Return the columns by which two streams meet, None if they are the keys of both."""
+    if on is None:
+        return None
+    names = (on, "key") if isinstance(on, str) else tuple(on)
+    if len(names) != 2 or not all(isinstance(name, str) for name in names):  # noqa: PLR2004 (streams)
+        message = (
+            f"{step} with `on={on!r}`: write a column of this stream that has the other's key, or a"
+            ' column of each, such as `on=("customer", "payer")`; select one that has several in it'
+        )
+        raise JobInvalid(message)
+    for stream, name in zip((left, right), names, strict=True):
+        stream.refuse_missing(name, "join_within")
+    return None if {name.lower() for name in names} == {"key"} else (names[0], names[1])
+
+
+def _grace_ms(left: Stream, right: Stream, grace: str | int | None, step: str) -> int:
+    if grace is None:
+        return 0
+    if left.source.pipeline is not None and right.source.pipeline is not None:
+        message = (
+            f"{step} with a `grace`: sidecars write the progress of both streams, and their"
+            " `reorder` has the grace; leave `grace` out, or read a stream with `pipeline=None`"
+        )
+        raise JobInvalid(message)
+    return milliseconds(grace, "grace", step)

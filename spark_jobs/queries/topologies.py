@@ -62,16 +62,23 @@ class Plan:
     tables: Mapping[str, StructType]
     """The columns of each input that is a table, behind its own steps."""
 
+    @property
+    def join(self) -> str:
+        """The name of the step by which a stream meets others."""
+        return "join_within" if isinstance(self.query, PairedStream) else "join_as_of"
+
     def topology(self) -> Topology:
         """Return the steps of the query."""
         query = self.query
         if isinstance(query, PairedStream):
+            name = f"join_within({query.right.source.topic})"
             return StreamJoin(
-                f"join_within({query.right.source.topic})",
+                name if query.on is None else _with_digest(name, query.on),
                 (self._number(LEFT), self._number(RIGHT)),
                 joined,
                 query.within_ms,
                 query.how,
+                query.grace_ms,
             )
         if not isinstance(query, JoinedStream):
             return self.encoded(query).step
@@ -104,6 +111,16 @@ class Plan:
             return schema, {column_of(name): (name,) for name in schema.names}
         schema = self.tables[name]
         return schema, {name: (name,) for name in schema.names if name.lower() not in OWN}
+
+    def meets_by(self) -> dict[str, str]:
+        """Return the column by which each input meets the other, where it is not the key."""
+        query = self.query
+        if isinstance(query, JoinedStream) and query.on is not None:
+            return {STREAM: query.on}
+        if isinstance(query, PairedStream) and query.on is not None:
+            sides = zip((LEFT, RIGHT), query.on, strict=True)
+            return {name: column for name, column in sides if column.lower() != "key"}
+        return {}
 
     def pair(self) -> tuple[StructType, Columns]:
         """Return the schema of a pair of two streams' values, and its columns."""

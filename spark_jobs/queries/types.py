@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ _DIGITS_MAX, _MORE_DIGITS = 38, 10
 _WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 _FLOATING = (spark.FloatType, spark.DoubleType)
 _TEXTS = (spark.StringType, spark.DateType, spark.TimestampType, spark.TimestampNTZType)
+_ALIKE = (*_WHOLE, spark.StringType)
 _GROUPS = (*_WHOLE, *_TEXTS, spark.DecimalType, spark.BooleanType)
 
 
@@ -35,6 +36,20 @@ def type_of(schema: StructType, name: str, step: str) -> spark.DataType:
         )
         raise JobInvalid(message)
     return found[0]
+
+
+def refuse_unlike(kinds: Sequence[spark.DataType], names: Sequence[str]) -> None:
+    """Refuse columns that could not meet though they are equal: rows meet by their text."""
+    alike = {kind.simpleString() for kind in kinds}
+    if len(alike) > 1 and not all(isinstance(kind, _ALIKE) for kind in kinds):
+        written = " and ".join(
+            f"`{name}`, a {kind.simpleString()}" for name, kind in zip(names, kinds, strict=True)
+        )
+        message = (
+            f"`join_within` goes by {written}, and rows meet by their text; cast one of them to the"
+            " type of the other"
+        )
+        raise JobInvalid(message)
 
 
 def folded(aggregate: Aggregate, schema: StructType) -> Folded:

@@ -8,7 +8,8 @@ there are complete, and the join takes them in the order of their times, however
 
 A record that progress has passed before it came is late: it meets nothing, and is handed back. In
 a left or outer join a record stays for two windows: the first to be met, the second for those that
-it met to see that they are not alone.
+it met to see that they are not alone. A record without a key meets nothing, so it leaves alone or
+is dropped. With a grace, the join takes progress to be so much earlier.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class _Side:
 class WindowJoin:
     """Two streams, inner, left or outer."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is one decision of the user)
         self,
         state: TaskState,
         name: str,
@@ -81,14 +82,19 @@ class WindowJoin:
         joiner: Joiner,
         join: Literal["inner", "left", "outer"],
         within_ms: int,
+        grace_ms: int = 0,
     ) -> None:
-        """Join two inputs, by number; times at most `within_ms` apart are near."""
+        """Join two inputs, by number; times at most `within_ms` apart are near.
+
+        A record is on time until progress is `grace_ms` past it.
+        """
         self._state = state
         self._name = name
         self._streams = streams
         self._joiner = joiner
         self._join = join
         self._within_ms = within_ms
+        self._grace_ms = grace_ms
         self._kept_ms = within_ms if join == "inner" else 2 * within_ms
         self._progress_name = f"{name}:progress_ms"
         self._progress_ms = state.numbers.get(self._progress_name, NO_PROGRESS_MS)
@@ -106,23 +112,25 @@ class WindowJoin:
         """Keep the records of a batch; return the places of the late ones in it."""
         arrivals = Arrivals.of(arrivals)
         late = np.zeros(len(arrivals), np.bool_)
-        for number, held in zip(self._streams, self._held, strict=True):
+        stands_alone = (self._join != "inner", self._join == "outer")
+        for number, held, alone in zip(self._streams, self._held, stands_alone, strict=True):
             places = np.flatnonzero(arrivals.inputs == number)
             records = arrivals.records.take(places)
             has_value, has_key = are_present(records.values), are_present(records.keys)
-            whole = has_value & has_key
+            whole = has_value & (has_key | alone)
             on_time = whole & (records.times_ms >= self._progress_ms)
             late[places[whole & ~on_time]] = True
             held.hold([(0, record) for record in records.take(on_time)])
             self._state.count(f"{self._name}:taken", len(places))
             self._state.count(f"{self._name}:dropped:null-value", int(np.sum(~has_value)))
-            self._state.count(f"{self._name}:dropped:null-key", int(np.sum(has_value & ~has_key)))
+            self._state.count(f"{self._name}:dropped:null-key", int(np.sum(has_value & ~whole)))
             self._state.count(f"{self._name}:dropped:late", int(np.sum(whole & ~on_time)))
         return np.flatnonzero(late)
 
     def advance(self, progress_ms: int) -> list[Met]:
         """Note that all inputs have passed a time; return the rows that this completes."""
         before_ms = self._progress_ms
+        progress_ms -= self._grace_ms
         if progress_ms <= before_ms:
             return []
         from_ms = before_ms - self._kept_ms
@@ -131,11 +139,11 @@ class WindowJoin:
             for held in self._held
         )
         rows: list[tuple[_Order, Met]] = []
+        nothing = _Side([], [])
         for key in lefts.keys() | rights.keys():
-            nothing = _Side([], [])
-            rows += self._rows(
-                lefts.get(key, nothing), rights.get(key, nothing), before_ms, progress_ms
-            )
+            sides = lefts.get(key, nothing), rights.get(key, nothing)
+            for left, right in [sides] if key is not None else _apart(*sides):
+                rows += self._rows(left, right, before_ms, progress_ms)
         rows.sort(key=lambda row: (row[0], row[1].record.key or b""))
         self._progress_ms = self._state.numbers[self._progress_name] = progress_ms
         for held in self._held:
@@ -180,6 +188,11 @@ class WindowJoin:
             time_ms = one.timestamp_ms
             if not others.near(time_ms - within_ms, time_ms + within_ms):
                 yield one
+
+
+def _apart(left: _Side, right: _Side) -> list[tuple[_Side, _Side]]:
+    """Return two sides without a key so that they do not meet."""
+    return [(left, _Side([], [])), (_Side([], []), right)]
 
 
 def _place(record: Record) -> _Place:

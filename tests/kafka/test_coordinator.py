@@ -71,7 +71,7 @@ async def commit_between_a_generation_and_its_number(servers: str, topic: str) -
         bootstrap_servers=servers,
         group_id=fresh_name("group"),
         enable_auto_commit=False,
-        # What is late here is late on purpose, and nobody is counted out.
+        # Answers are late here on purpose; the group must not count the member out for it.
         session_timeout_ms=60_000,
     )
     consumer.subscribe([topic])

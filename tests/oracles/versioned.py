@@ -152,10 +152,14 @@ def latest_rows(records: Iterable[Record], retention_ms: int | None) -> dict[byt
 def met_within(
     lefts: Sequence[Record], rights: Sequence[Record], within_ms: int, join: str
 ) -> list[tuple[bytes | None, bytes | None, bytes | None, int]]:
-    """The key, both values and the later time of every pair, and of each record alone."""
+    """The key, both values and the later time of every pair, and of each record alone.
+
+    A record without a key is near none.
+    """
 
     def near(one: Record, other: Record) -> bool:
-        return one.key == other.key and abs(one.timestamp_ms - other.timestamp_ms) <= within_ms
+        is_one_key = one.key is not None and one.key == other.key
+        return is_one_key and abs(one.timestamp_ms - other.timestamp_ms) <= within_ms
 
     rows = [
         (left.key, left.value, right.value, max(left.timestamp_ms, right.timestamp_ms))

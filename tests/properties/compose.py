@@ -35,7 +35,7 @@ Olds = Sequence[bytes | None] | None
 
 
 def expected_of_chain(policies: Sequence[AnyOperator], records: Sequence[Record]) -> Expected:
-    """What the last operator lets go, with causes in the chain's input."""
+    """Return what the last operator emits, with causes in the chain's input."""
     whole = Expected()
     causes = list(range(len(records)))
     olds: Olds = None
@@ -64,7 +64,7 @@ def _hands_on_olds(policy: AnyOperator, olds: Olds) -> bool:
 
 
 def expected_of(policy: AnyOperator, records: Sequence[Record], olds: Olds = None) -> Expected:
-    """What one operator's oracle says."""
+    """Return the results of one operator's oracle."""
     match policy:
         case ReorderPolicy():
             return _expected_of_reorder(policy, records)
@@ -102,7 +102,7 @@ def _expected_to_pass(
 
 
 def identity_of(record: Record, by: str) -> object | None:
-    """What `header.id` and the key make of a record; the last header of a name counts."""
+    """Return the identity that key and `header.id` give a record; the last `id` counts."""
     named = [value for name, value in record.headers if name == "id"]
     last = named[-1] if named else None
     if by == "key":

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="package", autouse=True)
 def _drop_often() -> Iterator[None]:
-    """What left is swept away after a few items, so that a sweep too many shows."""
+    """Have operators sweep old rows every few items, so that a sweep too many shows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.services.operators.sweep.SWEEP_AFTER_ROWS", 3)
         yield

@@ -27,7 +27,7 @@ PIPELINE = "properties"
 
 
 class Subject(Protocol):
-    """What is driven: one operator, or a chain of them."""
+    """The operator under test, or a chain of operators."""
 
     def skip(self, records: Sequence[Record]) -> None:
         """Begin behind these records, which an earlier subject has decided."""
@@ -99,7 +99,7 @@ class WholeChain:
 
 @dataclass(slots=True)
 class Outcome:
-    """What left, committed or not thrown away; causes count from the first record of the input."""
+    """The results so far; a cause is the number of a record in the input, from the first one."""
 
     outputs: list[Output] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
@@ -151,7 +151,7 @@ class Drive:
         store: Store,
         olds: Sequence[bytes | None] | None = None,
     ) -> None:
-        """Nothing is read yet."""
+        """Open the subject; it reads no record yet."""
         self._build = build
         self._records = list(records)
         self._olds = None if olds is None else list(olds)

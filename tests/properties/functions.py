@@ -1,4 +1,4 @@
-"""What aggregates compute, as plain callables that share nothing with the services'."""
+"""The functions of aggregates again, as plain callables that share no code with the services'."""
 
 from __future__ import annotations
 

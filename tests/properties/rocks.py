@@ -26,7 +26,7 @@ def assert_both_stores_agree(
     plan: Sequence[Stop],
     olds: Sequence[bytes | None] | None = None,
 ) -> None:
-    """What left is the same, and so is every row that stays."""
+    """Check that both stores give the same results and end with the same rows."""
     memory = MemoryStore()
     in_memory = run(build, records, plan, store=memory, olds=olds)
     with TemporaryDirectory() as folder:

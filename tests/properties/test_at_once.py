@@ -27,8 +27,8 @@ class Turn(NamedTuple):
     value: bytes | None
 
 
-class ProgressRow(NamedTuple):
-    """What came of a batch: versions taken, values met, and who asked for what is forgotten."""
+class Outcome(NamedTuple):
+    """The outcome of a batch: versions taken, values met, and which look-ups came too late."""
 
     taken: int
     values: list[bytes | None]
@@ -42,7 +42,10 @@ asks = st.builds(Turn, st.just(False), st.none() | keys, times_ms, st.none())  #
 B9, A9 = Turn(True, b"b", 9, b"y"), Turn(True, b"a", 9, b"z")  # noqa: FBT003
 ASKED = Turn(False, b"a", 3, None)  # noqa: FBT003
 OLD_AND_MET = [Turn(True, b"a", 2, b"x"), B9, ASKED, A9]  # noqa: FBT003
-"""What is asked for is forgotten, save that it is the latest version, until a later one is put."""
+"""The look-up asks for a version past its retention, which is still the latest of its key.
+
+In the other batch a later version is put before, so it is forgotten.
+"""
 OLD_AND_NOT = [OLD_AND_MET[0], Turn(True, b"a", 4, b"w"), B9, ASKED, A9, ASKED]  # noqa: FBT003
 batches = st.lists(st.lists(puts | asks, max_size=16), max_size=4)
 
@@ -76,7 +79,7 @@ def test_at_once_equals_one_by_one(
         assert single == whole
 
 
-def _one_by_one(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) -> ProgressRow:
+def _one_by_one(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) -> Outcome:
     taken = 0
     values: list[bytes | None] = []
     expired: list[bool] = []
@@ -88,10 +91,10 @@ def _one_by_one(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) 
             asked = [Record(turn.key, None, turn.time_ms, (), "stream", 0, 0)]
             values += store.values_as_of(asked)
             expired.append(bool(store.expired(asked, all_of_them=all_of_them)))
-    return ProgressRow(taken, values, expired)
+    return Outcome(taken, values, expired)
 
 
-def _at_once(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) -> ProgressRow:
+def _at_once(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) -> Outcome:
     steps = np.arange(len(batch))
     puts_at = np.array([turn.is_put for turn in batch], bool)
     of_keys = objects([turn.key for turn in batch])
@@ -100,4 +103,4 @@ def _at_once(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) -> 
     new = NewVersions(of_keys, at_ms, steps, values).where(puts_at)
     asked = LookUps(of_keys[~puts_at], at_ms[~puts_at], steps[~puts_at])
     taken, answers = store.meet(new, asked, all_of_them=all_of_them)
-    return ProgressRow(taken, answers.values.to_pylist(), answers.expired.tolist())
+    return Outcome(taken, answers.values.to_pylist(), answers.expired.tolist())

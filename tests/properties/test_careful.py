@@ -22,7 +22,7 @@ from tests.properties.test_chain import (
 Chain = tuple[AnyOperator, ...]
 chains = st.one_of(event_chains(), table_chains(), final_results())
 NOT_BYTES: Any = 7
-"""Nothing that Kafka carries: an operator that looks at it, or writes it down, fails."""
+"""Kafka carries no such value: an operator that looks at it, or writes it down, fails."""
 
 
 def _poisons(key: Any, name: Any) -> st.SearchStrategy[Record]:

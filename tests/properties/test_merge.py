@@ -1,7 +1,7 @@
 """A merge makes one order of many partitions, whatever was read first, cut where, and crashed when.
 
-So does a reorder behind a repartition. What leaves, in which order, and what of it is late is what
-the naive oracle makes of the partitions, which knows nothing of how they were read.
+So does a reorder behind a repartition. The naive oracle says from the partitions alone which
+records leave, in which order, and which of them are late. It does not know how they were read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MERGE = MergePolicy(name="merge", store="merge")
 NO_IDS = DeduplicatePolicy(
     name="deduplicate", store="deduplicate", by="id", id="header.none", interval_ms=0
 )
-"""What has no id is no duplicate."""
+"""Drops no record, since a record without an id is no duplicate."""
 LATE = ("forward", "drop", "topic")
 
 

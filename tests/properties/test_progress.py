@@ -78,7 +78,7 @@ RESULTS = tuple(
     for window in WINDOWS
     for counted in [AggregatePolicy(function="count", window=window)]
     for operators in ((counted,), (counted, FINAL), (REORDER, counted), (REORDER, counted, FINAL))
-    # What never closes has no final result.
+    # A window that never closes has no final result.
     if FINAL not in operators or not isinstance(window, Unlimited)
 )
 CHAINS = [with_windows(with_names(policies)) for policies in (*EVENTS, *RESULTS)]

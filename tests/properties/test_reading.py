@@ -1,4 +1,4 @@
-"""What is told of a state is what the operators themselves count in it."""
+"""The figures read from a state are those that the operators themselves count in it."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def in_batches(
     cut_at: list[int],
     take: Callable[[TaskState, Sequence[Arrival], int], list[Any]],
 ) -> list[Any]:
-    """What batches give, each by fresh objects over the rows that the one before wrote."""
+    """Return the results of all batches; each opens the rows that the one before wrote anew."""
     rows = MemoryRows()
     outputs: list[Any] = []
     bounds = sorted({0, len(given_arrivals), *(cut for cut in cut_at if cut < len(given_arrivals))})
@@ -201,7 +201,7 @@ def test_corrections_equal_their_oracle(
 
 @given(arrivals(), cuts)
 def test_with_corrections_the_last_word_is_right(both: list[Arrival], cut_at: list[int]) -> None:
-    """Whatever came when: as if each record had waited for all of the table."""
+    """The last row of a record is as if it had waited for the whole table."""
     last: dict[Record, bytes | None] = {}
 
     def take(state: TaskState, batch: Sequence[Arrival], _: int) -> list[Any]:
@@ -259,7 +259,7 @@ def test_by_progress_it_does_not_matter_how_far_each_input_was_read(
 def in_table(
     both: list[Arrival], cut_at: list[int], build: Callable[[TaskState], Table]
 ) -> list[Change]:
-    """What a table changes, batch by batch."""
+    """Return the changes of a table, batch by batch."""
 
     def take(state: TaskState, batch: Sequence[Arrival], start: int) -> list[Change]:
         changes = run(build(state), batch)
@@ -288,13 +288,13 @@ def rows_after(
 
 
 def believed(changes: list[Change], until: int) -> dict[bytes, bytes]:
-    """What somebody who reads the results takes to be the table after so many arrivals."""
+    """Return the table that a reader of the results has after so many arrivals."""
     table = {change.key: change.new for change in changes if change.cause < until}
     return {key: value for key, value in table.items() if value is not None}
 
 
 def foreign_key(_: bytes, value: bytes) -> bytes | None:
-    """What stands before the colon, which is an `a` or nothing here."""
+    """Return `a` for a value that begins with `g:`, `b` for one with `h:`."""
     return b"a" if value.startswith(b"g:") else b"b" if value.startswith(b"h:") else None
 
 

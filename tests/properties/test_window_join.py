@@ -46,7 +46,9 @@ def joined(left: bytes | None, right: bytes | None) -> bytes:
     return repr((left, right)).encode()
 
 
-def open_join(rows: MemoryRows, join: str, within_ms: int) -> tuple[TaskState, WindowJoin]:
+def open_join(
+    rows: MemoryRows, join: str, within_ms: int, grace_ms: int = 0
+) -> tuple[TaskState, WindowJoin]:
     """Open the join over the state of a task."""
     state = TaskState(rows)
     kind: dict[str, object] = {"join": join}
@@ -56,6 +58,7 @@ def open_join(rows: MemoryRows, join: str, within_ms: int) -> tuple[TaskState, W
         (LEFT, RIGHT),
         joiner=joined,
         within_ms=within_ms,
+        grace_ms=grace_ms,
         **kind,  # type: ignore[arg-type] # (drawn as text)
     )
 
@@ -88,8 +91,57 @@ def read(
 
 
 def whole_of(side: list[Record]) -> list[Record]:
-    """Return the records that can meet any."""
-    return [record for record in side if record.key is not None and record.value is not None]
+    """Return the records that are rows."""
+    return [record for record in side if record.value is not None]
+
+
+def shown(met: Met) -> str:
+    """Write a row so that rows without a key can be sorted, too."""
+    return repr((met.record.key, met.value, met.time_ms))
+
+
+@st.composite
+def disordered(draw: st.DrawFn, grace_ms: int) -> list[Record]:
+    """A topic in which each record is at most the grace behind the highest time before it."""
+    steps = st.tuples(st.sampled_from(KEYS), st.integers(0, 9), st.integers(0, grace_ms))
+    now_ms, found = 0, []
+    for number, (key, step_ms, behind_ms) in enumerate(draw(st.lists(steps, max_size=12))):
+        now_ms += step_ms
+        found.append(Record(key, b"%d" % number, now_ms - behind_ms, (), "t", 0, number))
+    return found
+
+
+@joins
+@given(st.data(), st.integers(0, 20), windows_ms, reads)
+def test_no_record_within_the_grace_is_late(
+    join: str,
+    data: st.DataObject,
+    grace_ms: int,
+    within_ms: int,
+    read_in_turn: list[tuple[int, int]],
+) -> None:
+    lefts, rights = data.draw(disordered(grace_ms)), data.draw(disordered(grace_ms))
+    rows, found = MemoryRows(), []
+    done, highest_ms = [0, 0], [-1, -1]
+    for counts in [*read_in_turn, (len(lefts), len(rights))]:
+        batch = []
+        for number, side in enumerate((lefts, rights)):
+            taken = side[done[number] : done[number] + counts[number]]
+            done[number] += len(taken)
+            highest_ms[number] = max([highest_ms[number], *(one.timestamp_ms for one in taken)])
+            batch += [Arrival(number, record) for record in taken]
+        state, opened = open_join(rows, join, within_ms, grace_ms)
+        assert not opened.process(batch).size, "nothing is late"
+        found += opened.advance(min(highest_ms))
+        assert opened.balance() == 0
+        state.save()
+    _, opened = open_join(rows, join, within_ms, grace_ms)
+    found += opened.advance(FAR_MS)
+    wanted = [
+        (key, joined(left, right), time_ms)
+        for key, left, right, time_ms in met_within(lefts, rights, within_ms, join)
+    ]
+    assert sorted(map(shown, found)) == sorted(repr(row) for row in wanted)
 
 
 @joins
@@ -114,7 +166,7 @@ def test_rows_are_those_of_complete_streams_in_one_order(
         (key, joined(left, right), time_ms)
         for key, left, right, time_ms in met_within(lefts, rights, within_ms, join)
     ]
-    assert sorted((one.record.key, one.value, one.time_ms) for one in found) == sorted(wanted)
+    assert sorted(map(shown, found)) == sorted(repr(row) for row in wanted)
     assert found == read(sides, [], join, within_ms), "the order does not depend on the cut"
 
 
@@ -155,3 +207,15 @@ def test_a_record_alone_leaves_when_its_window_is_over() -> None:
     assert join.advance(15) == []
     assert [(met.value, met.time_ms) for met in join.advance(16)] == [(joined(b"l", None), 5)]
     assert [(met.value, met.time_ms) for met in join.advance(18)] == [(joined(None, b"r"), 7)]
+
+
+def test_a_record_is_late_behind_its_grace() -> None:
+    _, join = open_join(MemoryRows(), "inner", 10, grace_ms=50)
+    join.advance(100)
+    late = join.process(
+        [Arrival(LEFT, record(b"a", b"late", 49)), Arrival(LEFT, record(b"a", b"l", 50, 1))]
+    )
+    assert late.tolist() == [0]
+    join.process([Arrival(RIGHT, record(b"a", b"r", 60))])
+    assert join.advance(110) == []
+    assert [met.value for met in join.advance(111)] == [joined(b"l", b"r")]

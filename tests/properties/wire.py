@@ -16,7 +16,7 @@ def on_the_wire(expected: Expected) -> Expected:
 
 
 def records_of(expected: Expected, records: Sequence[Record]) -> list[Record]:
-    """What leaves, as records for the next operator; a new record has its cause's origin."""
+    """Return the results as records for the next operator; a new one has its cause's origin."""
     if expected.left:
         return expected.left
     return [

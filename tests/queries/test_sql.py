@@ -77,6 +77,23 @@ NEAR_TOO = " AND o.time BETWEEN p.time - @ AND p.time + @"
 PAYMENTS = hr.stream("payments.cleaned", "cents BIGINT")
 
 
+def test_two_streams_meet_by_columns_and_with_a_grace() -> None:
+    query = ORDERED.replace("o.key = p.key", "p.cents = o.quantity") + NEAR
+    raw = hr.stream("payments.raw", "cents BIGINT")
+    found = hr.sql(
+        query.replace("@", "INTERVAL 10 MINUTES"), orders=ORDERS, payments=raw, grace="1m"
+    )
+    wanted = ORDERS.join_within(raw, within="10m", on=("quantity", "cents"), how="left", grace="1m")
+    assert found == wanted
+    with pytest.raises(JobInvalid, match="`corrections` is of a stream joined as of a table"):
+        hr.sql(
+            (ORDERED + NEAR).replace("@", "INTERVAL 10 MINUTES"),
+            orders=ORDERS,
+            payments=PAYMENTS,
+            corrections=True,
+        )
+
+
 @pytest.mark.parametrize("near", [NEAR, NEAR_TOO])
 @pytest.mark.parametrize("interval", ["INTERVAL 10 MINUTES", "INTERVAL '600 seconds'"])
 def test_two_streams_meet_within_a_window(near: str, interval: str) -> None:
@@ -90,7 +107,9 @@ def test_two_streams_meet_within_a_window(near: str, interval: str) -> None:
     [
         ("o.time + @", "o.time + INTERVAL 5 MINUTES"),
         (NEAR, ""),
-        ("o.key =", "o.product ="),
+        ("o.key =", "o.key >"),
+        ("o.key = p.key", "o.key = o.key"),
+        ("o.key = p.key", "o.key = p.key AND o.product = p.product"),
         ("@", "INTERVAL 1 MONTH"),
         ("BETWEEN o.time", "BETWEEN o.quantity"),
     ],

@@ -152,7 +152,7 @@ def moves_to_ms(
 
 
 def surveyed(fetched: int = END, brought: int = END) -> Surveyed:
-    """What the broker and the consumer said this very moment."""
+    """Answers of the broker and the consumer of this very moment."""
     return Surveyed(fetched, END, END, NOW_S, brought)
 
 
@@ -163,7 +163,7 @@ def test_only_who_has_decided_all_that_there_is_goes_by_the_clock() -> None:
     assert moves_to_ms(surveyed(fetched=END - 1), END - 1) is None
     # Fetched and handed on, and still on its way to the task.
     assert moves_to_ms(surveyed(), END - 1) is None
-    # What stands behind the last record are markers.
+    # Only markers stand behind the last record.
     assert moves_to_ms(surveyed(brought=END - 1), END - 1) is not None
     assert moves_to_ms(surveyed(), END, IDLE) is None
 

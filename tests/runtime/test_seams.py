@@ -1,4 +1,4 @@
-"""What we lean on inside of Faust and aiokafka is still there, and is all in one table.
+"""All private names of Faust and aiokafka that we use are in one table, and still exist.
 
 After an upgrade this says what moved, instead of a sidecar that loses records in some way of its
 own. After a change of ours it says what the table in `services/kafka/seams.py` does not name.
@@ -177,7 +177,7 @@ def _overrides(module: str, cls: type) -> Iterator[Use]:
     for name in vars(cls).keys() - MADE_FOR_EVERY_CLASS:
         of = [vars(base)[name] for base in foreign_bases(cls) if name in vars(base)]
         is_special = name.startswith("__") and name != "__post_init__"
-        # What is abstract is meant to be written by others.
+        # An abstract method is meant to be written by others.
         if of and not is_special and not getattr(of[0], "__isabstractmethod__", False):
             yield Use(f"{module}.{cls.__name__}", name, _paths(cls))
 

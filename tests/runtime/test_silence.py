@@ -14,12 +14,12 @@ BY_ID = "deduplicate: {by: id, id: key, interval: 10m}"
 
 
 def of_partition(pipeline: Pipeline, number: int) -> list[Progress]:
-    """What a partition has said, in order."""
+    """Return the progress rows of a partition, in order."""
     return [row for row in pipeline.progress() if row.partition == number]
 
 
 def is_idle(pipeline: Pipeline, number: int) -> bool:
-    """What it said last."""
+    """Return whether the last progress row of a partition says that it is idle."""
     said = of_partition(pipeline, number)
     return bool(said) and said[-1].is_idle
 

@@ -1,4 +1,4 @@
-"""Who is far ahead waits for the slowest; nobody waits for who is idle, or never heard of."""
+"""A partition far ahead waits for the slowest, except for idle ones and those never heard of."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def yes() -> bool:
 
 
 def place(**times_ms: int) -> Lanes:
-    """What a place behind the repartition was told of the partition that runs elsewhere."""
+    """A place behind the repartition, with the time of the partition that runs elsewhere."""
     lanes = Lanes(Overlay(MemoryStore(), "p").view(""), range(3))
     for said_ms in times_ms.values():
         said = [SourceTime(ELSEWHERE, said_ms, AWAKE)]
@@ -75,7 +75,7 @@ def test_those_of_other_instances_are_known_from_a_place() -> None:
     skew.is_at(SECOND, 9_000)
     lanes = place(told=2_000)
     skew.hears(0, lanes)
-    # What the place says of our own partitions is older than what their tasks say.
+    # The times of our own partitions are older in the place than in their tasks.
     assert skew.slowest == (2_000, ELSEWHERE)
     assert skew.is_ahead(FIRST)
     skew.hears(0, place(told=8_500))

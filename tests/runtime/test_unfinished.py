@@ -1,4 +1,4 @@
-"""What stands open under our name is ended as its own transaction was, whatever the broker forgot.
+"""A transaction left open under our name ends as its own did, whatever the broker forgot.
 
 The broker is made to forget: it does not ask whether a transaction has a partition, and partitions
 that its coordinator was not told of are told of no end.
@@ -142,7 +142,7 @@ class Stage:
 
     @property
     def transactional_id(self) -> str:
-        """Whose transaction it is."""
+        """The id of its transaction."""
         return f"{self.name}-id"
 
     def place(self, topic: str) -> TopicPartition:
@@ -151,7 +151,7 @@ class Stage:
 
     @property
     def known(self) -> Known:
-        """What whoever takes the id over knows."""
+        """The knowledge of a successor that takes the id over."""
         changelog, progress, late = (self.place(topic) for topic in Case.writes)
         written = {place.topic: [place.partition] for place in (changelog, progress, late)}
         return Known(written, [changelog, progress], self.place("source"), self.name)
@@ -186,7 +186,7 @@ class Stage:
         return producer
 
     async def producer(self) -> AIOKafkaProducer:
-        """Who takes the id and looks for nothing."""
+        """Return a producer that takes the id and looks for no open transaction."""
         producer = AIOKafkaProducer(
             bootstrap_servers=self.clients.servers,
             transactional_id=self.transactional_id,

@@ -231,6 +231,16 @@ def test_tables_meet_by_key_and_are_told_by_column(run: Callable[..., Ran]) -> N
         (lambda: PAID.group_by("key"), "cannot be grouped"),
         (lambda: ORDERS.join_within(PAYMENTS, within="soon"), "`within` of `join_within`"),
         (lambda: ORDERS.join_within(PAYMENTS, within=9, how=cast("Any", "x")), "left or outer"),
+        (lambda: ORDERS.join_within(PAYMENTS, within=9, on="cents"), "names a column `cents`"),
+        (lambda: ORDERS.join_within(PAYMENTS, within=9, on=("key", "id")), "names a column `id`"),
+        (
+            lambda: ORDERS.join_within(PAYMENTS, within=9, on=cast("Any", ("key", "cents", "x"))),
+            "write a column of this stream that has the other's key, or a column of each",
+        ),
+        (
+            lambda: ORDERS.join_within(PAYMENTS, within=9, grace="1m"),
+            "leave `grace` out, or read a stream with `pipeline=None`",
+        ),
         (lambda: ORDERS.select("quantity AS key"), "the record's own key"),
         (lambda: ORDERS.select("quantity", "order_id AS Quantity"), "two columns `quantity`"),
         (lambda: ORDERS.join_as_of(BOUGHT.join(CUSTOMERS)), "only a table that is read"),

@@ -178,6 +178,43 @@ def test_two_streams_within_a_window(spark: SparkSession, tmp_path: Path) -> Non
     assert {row["reason"] for row in both.spark.records if row["verdict"] == DEAD}
 
 
+PAYERS = hr.stream("paid", "payer STRING, cents BIGINT", pipeline=None)
+PAID_BY = (
+    ("x1", 205, {"payer": "a", "cents": 1}),
+    ("x2", 206, {"payer": None, "cents": 2}),
+    ("x3", 301, {"payer": "b", "cents": 0}),
+    ("x4", 400, {"payer": "b", "cents": 3}),
+    ("x5", 55, {"payer": "é", "cents": 4}),
+    ("end", FAR_MS, {"payer": "end", "cents": 1}),
+)
+
+
+@pytest.mark.parametrize("how", ["inner", "outer"])
+def test_two_streams_by_columns_and_their_backfill(
+    spark: SparkSession, tmp_path: Path, how: Any
+) -> None:
+    met = ASKED.join_within(
+        PAYERS.filter("cents > 0"), within=10, on=("order_id", "payer"), how=how
+    )
+    both = Both(spark, tmp_path, met.select("key", "time", "order_id", "cents"), ORDERS, PAID_BY)
+    assert both.spark_records(JOINED) == _seen(both.here.rows)
+    found = [json.loads(row.value or b"") for row in both.here.rows]
+    assert {(row["key"], row["order_id"], row["cents"]) for row in found} >= {
+        ("p1", "a", 1),
+        ("p1", "é", 4),
+    }
+    given = [*said(0, *ORDERS), *said(1, *PAID_BY)]
+    topics = [source.topic for source in met.sources]
+    records = [(number, record._replace(topic=topics[number])) for number, record in given]
+    read = read_rows(spark, write_rows(tmp_path / "bulk", records))
+    job = QueryJob(met.select("key", "order_id", "cents"))
+    frame = job.columns(job.in_bulk(checked(read, dict(enumerate(job.VALUES.values())))))
+    in_bulk = [row.asDict() for row in frame.where("key <> 'end'").drop("time").collect()]
+    streamed = [{name: row[name] for name in ("key", "order_id", "cents")} for row in found]
+    alive = [row for row in streamed if row["key"] != "end"]
+    assert sorted(in_bulk, key=str) == sorted(alive, key=str)
+
+
 @pytest.mark.parametrize(
     ("query", "sides"),
     [

@@ -109,43 +109,6 @@ def test_no_cut_and_no_crash_changes_a_row(drawn: list[tuple[str, str, int, int]
     assert (len(result.rows), result.held) == (orders, 0)
 
 
-PAYMENTS = hr.stream("payments.cleaned", "cents BIGINT")
-PAID = """
-    # topic           key  time  value                          -> leaves
-    orders.cleaned    o    1m    {"order_id":"a","quantity":2}  ->
-    orders.cleaned    o    2m    {"order_id":"b","quantity":0}  ->
-    payments.cleaned  o    11m   {"cents":7}                    ->
-    (crash)                                                     ->
-    payments.cleaned  o    11m1ms  {"cents":8}                  ->
-    payments.cleaned  o    9m    {"cents":9}                    ->
-    (progress 12m)  -> o@9m={"order_id":"a","cents":9} o@11m={"order_id":"a","cents":7}
-    orders.cleaned    o    10m   {"quantity":1}  -> late:o@10m={"order_id":null,"quantity":1}
-    orders.cleaned    p    30m   {"order_id":"c","quantity":1}  ->
-    payments.cleaned  p    41m   {"cents":1}                    ->
-    (progress 41m)  -> p@30m={"order_id":"c","cents":null}
-"""
-
-
-def test_two_streams_meet_within_a_window() -> None:
-    bought = ORDERS.filter("quantity > 0").join_within(PAYMENTS, within="10m", how="left")
-    result = check(bought.select("order_id", "cents"), PAID)
-    assert (len(result.late), result.held) == (1, 2)
-    assert "join_within(payments.cleaned, 10m) by key, left; state: " in bought.explain()
-
-
-@given(RECORDS)
-def test_no_cut_and_no_crash_changes_a_pair(drawn: list[tuple[str, str, int, int]]) -> None:
-    now_ms = 0
-    records: list[dict[str, object] | Event] = []
-    for number, (topic, key, later_ms, partition) in enumerate(drawn):
-        now_ms += later_ms
-        value = {"order_id": str(number), "quantity": 1, "cents": number}
-        place = {"partition": partition, "time": now_ms, "key": key, "value": value}
-        records.append({**place, "topic": topic.replace("prices", "payments")})
-    pairs = ORDERS.join_within(PAYMENTS, within=5, how="outer")
-    check_any_cut(pairs, [*records, Event("progress", 60_000)], partitions=2, seeds=range(4))
-
-
 def test_a_crash_takes_again_what_was_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[list[str]] = []
     take = Job.take

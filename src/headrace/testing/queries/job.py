@@ -29,7 +29,7 @@ from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.streams import JoinedStream, MadeStream, PairedStream
 from headrace.spark_jobs.queries.tables import Table
 from headrace.spark_jobs.queries.topologies import STREAM, TABLE, Plan, inputs_of, refuse_alone
-from headrace.spark_jobs.queries.types import type_of
+from headrace.spark_jobs.queries.types import refuse_unlike, type_of
 from headrace.spark_jobs.shapes import (
     CHANGED,
     COLD,
@@ -90,7 +90,13 @@ class Job:
         topology = self._plan.topology()
         verify(topology)
         self._by_progress = waits(topology)
-        self._keys = self._seen_keys()
+        self._columns = self._plan.meets_by()
+        self._keys = {name: self._seen_keys(name) for name in self._columns}
+        kinds = [
+            type_of(seen.schema, self._columns[name], self._plan.join)
+            for name, seen in self._keys.items()
+        ]
+        refuse_unlike(kinds, list(self._columns.values()))
         self._seen = self._seen_rows()
         expected = Expected()
         if self._by_progress:
@@ -118,13 +124,12 @@ class Job:
         assert isinstance(rows, MemoryRows)
         return rows
 
-    def _seen_keys(self) -> Seen | None:
-        query = self._query
-        if not isinstance(query, JoinedStream) or query.on is None:
-            return None
-        seen = Seen().decoded("value", self._schemas[STREAM]).stepped(query.stream.steps)
-        type_of(seen.schema, query.on, "join_as_of")
-        return seen
+    def _seen_keys(self, name: str) -> Seen:
+        """Return the columns of an input, behind its steps, by one of which it meets others."""
+        if name != STREAM:
+            return self._tables[name]
+        steps = self._plan.reader_of(name).steps
+        return Seen().decoded("value", self._schemas[name]).stepped(steps)
 
     def _seen_rows(self) -> Seen:
         query = self._query
@@ -176,12 +181,12 @@ class Job:
             row["aside"] = json.dumps({"verdict": DEAD, "reason": reason.value})
             return row
         headers = record.headers
-        if name == STREAM and self._keys is not None:
-            found = self._keys.run(record, {"value": record.value})
-            on = self._query.on  # type: ignore[attr-defined] # (a joined stream's)
-            row["key"] = None if found is None else self._keys.key_of(found, on)
+        if name in self._keys:
+            seen = self._keys[name]
+            found = seen.run(record, {"value": record.value})
+            row["key"] = None if found is None else seen.key_of(found, self._columns[name])
             headers = (*headers, (KEY_HEADER, record.key))
-        elif name != STREAM and self._plan.is_rewritten(name):
+        if name != STREAM and self._plan.is_rewritten(name):
             row["value"] = _written(self._tables[name], record, {"value": record.value})
         row["headers"] = encode_headers(headers)
         return row
