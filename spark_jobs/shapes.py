@@ -33,6 +33,8 @@ SAID = "said"
 """A verdict: a sentence for the log, in `reason`."""
 LOWEST = "lowest"
 """A verdict: a task that holds `added` waits for the place in `reason`, which is at `number`."""
+FIELDS = "_fields"
+"""The column of a row's fields as a struct, beside the JSON of them; null where a row has none."""
 POSITION = "position"
 """A verdict: the partition was read up to this offset; the row ends at the operators."""
 

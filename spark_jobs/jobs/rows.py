@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from headrace.spark_jobs.shapes import CORRECTED, JOINED
+from headrace.spark_jobs.shapes import CORRECTED, FIELDS, JOINED
 
 _NULLS_TOO = {"ignoreNullFields": "false"}
 
@@ -16,11 +16,18 @@ _NULLS_TOO = {"ignoreNullFields": "false"}
 def with_row(results: DataFrame, row: Column, which: Column | None = None) -> DataFrame:
     """Set this struct, as JSON, as the value of joined and corrected rows.
 
-    With `which`, set it only for the rows that `which` selects.
+    With `which`, set it only for the rows that `which` selects. The struct stays beside the JSON,
+    so that a table need not parse what was written a moment before.
     """
     chosen = F.col("verdict").isin(JOINED, CORRECTED) if which is None else which
     value = F.to_json(row, _NULLS_TOO).cast("binary")
-    return results.withColumn("value", F.when(chosen, value).otherwise(F.col("value")))
+    before = F.col(FIELDS) if FIELDS in results.columns else F.lit(None)
+    return results.withColumns(
+        {
+            "value": F.when(chosen, value).otherwise(F.col("value")),
+            FIELDS: F.when(chosen, row).otherwise(before),
+        }
+    )
 
 
 def read_json(value: bytes | None) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
+from headrace.spark_jobs.operators.bundles import BUNDLE, unbundled
 from headrace.spark_jobs.shapes import LOWEST
 from headrace.spark_jobs.versioned.arrival import Arrivals
 from headrace.spark_jobs.versioned.layout import NO_OFFSET
@@ -26,17 +27,6 @@ RECORD, PROGRESS, ROW, ASK, ANSWER, PART = range(6)
 """Kinds of rows: of an input, of its progress, and from one stage to the next."""
 NO_INPUT = -1
 """The input of a row that belongs to none."""
-
-ROWS_SCHEMA = (
-    "task int, kind int, input int, lane int, place bigint, topic string, partition int,"
-    " offset bigint, timestamp_ms bigint, key binary, value binary, headers string, aside string"
-)
-"""The columns of a row that comes in.
-
-Rows of one kind, input and lane are in order of their places. `aside` is null, or the row only
-passes through, and `aside` tells the verdict that it has already. A column `arrival bigint` stands
-behind them if the order of arrival is given.
-"""
 
 RESULTS_SCHEMA = (
     "verdict string, reason string, task int, sequence bigint, cause bigint, input int,"
@@ -92,6 +82,11 @@ def _records(columns: dict[str, NDArray[Any]], order: NDArray[np.intp]) -> Recor
 
 
 def _gather(frames: Iterable[pd.DataFrame]) -> dict[str, NDArray[Any]]:
+    """Return the columns of all frames; frames of Spark's have bundles of rows."""
+    found = [*frames]
+    if all(BUNDLE in frame for frame in found):
+        return unbundled(one for frame in found for one in frame[BUNDLE])
+    frames = found
     pieces = [{name: frame[name].to_numpy() for name in frame.columns} for frame in frames]
     if len(pieces) == 1:
         return pieces[0]

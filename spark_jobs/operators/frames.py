@@ -9,7 +9,7 @@ results    as columns.RESULTS_SCHEMA says, with headers as in records
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
@@ -19,22 +19,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.spark_jobs.headers import packed_headers, unpacked_headers
-from headrace.spark_jobs.operators.columns import (
-    NO_INPUT,
-    PROGRESS,
-    RECORD,
-    RESULTS_SCHEMA,
-    ROWS_SCHEMA,
-)
-from headrace.spark_jobs.operators.packed import collapsed
+from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA, bundles_of, bundles_of_rows
+from headrace.spark_jobs.operators.columns import RECORD, RESULTS_SCHEMA
+from headrace.spark_jobs.operators.positions import Positions
 from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.stamp import input_option
 from headrace.spark_jobs.operators.topology import Topology
-from headrace.spark_jobs.versioned.layout import NO_OFFSET
 from headrace.spark_jobs.versioned.progress import Expected
 from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column
 
 TASKS_DEFAULT = 16
@@ -74,12 +69,6 @@ class Spread:
         hashed = F.pmod(F.xxhash64("key"), F.lit(self.tasks))
         loose = F.pmod(F.col("partition"), F.lit(self.tasks))
         return F.when(F.col("key").isNull(), loose).otherwise(hashed).cast("int")
-
-    def tasks_of_progress(self) -> Column:
-        """Return the tasks that need the progress of a partition."""
-        if self.by == "partition":
-            return F.array("partition")
-        return F.sequence(F.lit(0), F.lit(self.tasks - 1))
 
     def tasks_waiting_for(self, partition: int) -> Sequence[int]:
         """Return the tasks that need the progress of this partition."""
@@ -132,50 +121,42 @@ def record_rows(records: DataFrame, spread: Spread) -> DataFrame:
     )
 
 
+def bundled(
+    rows: DataFrame, tasks_waiting_for: Callable[[int], Iterable[int]] | None = None
+) -> DataFrame:
+    """Bundle rows by task; say how far they go to the tasks that wait for a partition."""
+
+    def bundle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        positions = Positions()
+        for batch in batches:
+            if tasks_waiting_for is not None:
+                positions.note(batch)
+            yield from bundles_of(batch)
+        if tasks_waiting_for is not None:
+            yield from bundles_of_rows(positions.rows(tasks_waiting_for))
+
+    return rows.mapInArrow(bundle, BUNDLES_SCHEMA)
+
+
 def _aside(records: DataFrame) -> Column:
     """Return the verdict that a row had before it came here."""
     said = F.col("aside") if "aside" in records.columns else F.lit(None).cast("string")
     return said.alias("aside")
 
 
-def progress_rows(progress: DataFrame, spread: Spread) -> DataFrame:
-    """Make rows for the processor of progress, one for every task that needs it."""
-    packed = collapsed(progress)
-    own = [F.col("arrival")] if "arrival" in packed.columns else []
-    nothing = F.lit(None)
-    return packed.select(
-        F.explode(spread.tasks_of_progress()).alias("task"),
-        F.lit(PROGRESS).alias("kind"),
-        F.lit(NO_INPUT).alias("input"),
-        F.col("partition").alias("lane"),
-        F.col("offset").alias("place"),
-        "topic",
-        "partition",
-        nothing.cast("bigint").alias("offset"),
-        nothing.cast("bigint").alias("timestamp_ms"),
-        nothing.cast("binary").alias("key"),
-        F.col("packed").alias("value"),
-        nothing.cast("string").alias("headers"),
-        nothing.cast("string").alias("aside"),
-        *own,
-    )
-
-
 def process(
-    rows: list[DataFrame],
+    bundles: list[DataFrame],
     topology_of: Callable[[int], Topology],
     spread: Spread,
     progress: InputProgress | None = None,
     options: Mapping[str, int] = MappingProxyType({}),
 ) -> DataFrame:
-    """Run rows through the processor; headers are still text.
+    """Run bundles of rows through the processor; headers are still text.
 
     `options` are remembered in a checkpoint beside those of the topology and the spread.
     """
     progress = progress or InputProgress()
-    together = reduce(DataFrame.unionByName, rows)
-    columns = [_present(*column.split()) for column in ROWS_SCHEMA.split(", ")]
-    own = [_present("arrival", "bigint")] if "arrival" in together.columns else []
+    together = reduce(DataFrame.unionByName, bundles)
     stops = together.sparkSession.conf.get(ON_FAILURE, None) == STOP
     processor = TaskProcessor(
         topology_of,
@@ -185,14 +166,8 @@ def process(
         spread.buckets,
         stops=stops,
     )
-    grouped = together.select(*columns, *own).groupBy("task")
+    grouped = together.groupBy("task")
     return grouped.transformWithStateInPandas(processor, RESULTS_SCHEMA, "Append", "None")
-
-
-def _present(name: str, kind: str) -> Column:
-    """Return a column without null numbers; pandas would turn a column with nulls into floats."""
-    nothing = {"int": F.lit(-1), "bigint": F.lit(NO_OFFSET)}.get(kind)
-    return F.col(name) if nothing is None else F.coalesce(F.col(name), nothing).alias(name)
 
 
 def with_headers(results: DataFrame) -> DataFrame:

@@ -16,12 +16,12 @@ from headrace.spark_jobs.operators.columns import ANSWER, ASK, NO_INPUT, PART, R
 from headrace.spark_jobs.operators.frames import (
     InputProgress,
     Spread,
+    bundled,
     process,
-    progress_rows,
     record_rows,
     with_headers,
 )
-from headrace.spark_jobs.operators.positions import with_positions
+from headrace.spark_jobs.operators.packed import progress_bundles
 from headrace.spark_jobs.operators.stages import (
     ANSWER_SENT,
     ASK_SENT,
@@ -47,7 +47,7 @@ from headrace.spark_jobs.operators.topology import (
 from headrace.spark_jobs.shapes import POSITION
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
 _KINDS = {ROW_SENT: ROW, ASK_SENT: ASK, ANSWER_SENT: ANSWER, PART_SENT: PART}
@@ -114,27 +114,29 @@ class _Plan:
 
     def run(self, of_task: OfTask, like: Topology, messages: DataFrame | None = None) -> DataFrame:
         """Run a topology behind all stages that it needs."""
-        rows = [] if messages is None else [messages]
+        rows = [] if messages is None else [bundled(messages)]
         cuts = [] if self._spread.in_one_task else _cuts(like)
         _refuse_confusable(cuts)
         if cuts:
             for number, cut in enumerate(cuts):
-                rows.append(self._messages(_each(of_task, partial(_cut_at, number=number)), cut))
+                own = self._messages(_each(of_task, partial(_cut_at, number=number)), cut)
+                rows.append(bundled(own))
             of_task, like = _each(of_task, _received), _received(like)
         inputs = inputs_of(like)
         progress = self._progress if isinstance(like, LookUp | StreamJoin) else None
         if progress is not None and progress.rows is not None:
-            rows.append(progress_rows(progress.rows, self._spread))
+            # Few rows of progress come in a micro-batch: one task reads them all.
+            said = progress.rows.coalesce(1)
+            rows.append(progress_bundles(said, self._spread.tasks_waiting_for))
         if inputs:
             rows.append(self._rows_of(inputs))
         return process(rows, of_task, self._spread, progress, self._options)
 
     def _rows_of(self, inputs: set[int]) -> DataFrame:
         """Return the records of some inputs, and, where progress counts, how far they are read."""
-        rows = record_rows(self._records.where(F.col("input").isin(*sorted(inputs))), self._spread)
-        if self._progress is None:
-            return rows
-        return with_positions(rows, self._spread.tasks_waiting_for)
+        records = self._records.where(F.col("input").isin(*sorted(inputs)))
+        rows = record_rows(records, self._spread).coalesce(_readers(records.sparkSession))
+        return bundled(rows, None if self._progress is None else self._spread.tasks_waiting_for)
 
     def _messages(self, of_task: OfTask, cut: AggregateStep | ForeignKeyStep) -> DataFrame:
         """Run the stages before a step; return the messages that they send to it."""
@@ -170,6 +172,15 @@ class _Plan:
             F.when(kind == RECORD, aside).alias("aside"),
             *own,
         )
+
+
+def _readers(spark: SparkSession) -> int:
+    """Return how many tasks read: no more than work at a time, for each costs what it costs.
+
+    A topic's partitions would be a task each, in every micro-batch, however few records they have.
+    """
+    shuffles = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    return max(shuffles, spark.sparkContext.defaultParallelism)
 
 
 def _cuts(topology: Any) -> list[Any]:

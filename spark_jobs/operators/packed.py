@@ -9,38 +9,52 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
+from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA, bundles_of_rows
+from headrace.spark_jobs.operators.columns import NO_INPUT, PROGRESS
 from headrace.spark_jobs.versioned.progress import ProgressRow, Waiting, pack_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_SCHEMA = "topic string, partition int, offset bigint, packed binary"
-_OWN = "arrival bigint"
-"""With a given order of arrival, each row is packed alone."""
+
+def progress_bundles(
+    progress: DataFrame, tasks_waiting_for: Callable[[int], Iterable[int]]
+) -> DataFrame:
+    """Bundle progress for the tasks that wait for its partitions.
+
+    With a given order of arrival, each row is packed alone.
+    """
+    pack = _each if "arrival" in progress.columns else _together
+
+    def bundle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from bundles_of_rows(
+            [
+                _progress_row(packed, task)
+                for packed in pack(batches)
+                for task in tasks_waiting_for(packed["partition"])
+            ]
+        )
+
+    return progress.mapInArrow(bundle, BUNDLES_SCHEMA)
 
 
-def collapsed(progress: DataFrame) -> DataFrame:
-    """Pack progress into a column `packed`; `offset` is that of the last row in it."""
-    names = progress.columns
-    if "arrival" in names:
-        return progress.mapInArrow(_each, f"{_SCHEMA}, {_OWN}")
-    return progress.mapInArrow(_together, _SCHEMA)
+def _progress_row(packed: dict[str, Any], task: int) -> dict[str, Any]:
+    own = {"task": task, "kind": PROGRESS, "input": NO_INPUT, "lane": packed["partition"]}
+    return {**packed, **own, "offset": None, "place": packed["offset"]}
 
 
-def _each(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _each(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     for batch in batches:
-        rows = [
-            {**_place(row), "packed": pack_progress([_row_of(row)]), "arrival": row["arrival"]}
-            for row in batch.to_pylist()
-        ]
-        yield pa.RecordBatch.from_pylist(rows, _arrow(("arrival", pa.int64())))
+        for row in batch.to_pylist():
+            named = {name: row[name] for name in ("topic", "partition", "offset", "arrival")}
+            yield {**named, "value": pack_progress([_row_of(row)])}
 
 
-def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of each partition as one; its offset is that of the last."""
     waiting: dict[tuple[str, int], Waiting] = {}
     last: dict[tuple[str, int], int] = {}
     for batch in batches:
@@ -48,30 +62,11 @@ def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             place = row["topic"], row["partition"]
             waiting.setdefault(place, Waiting()).add(_row_of(row))
             last[place] = row["offset"]
-    rows = [
-        {"topic": topic, "partition": partition, "offset": offset, "packed": pack_progress(some)}
-        for (topic, partition), offset in last.items()
-        for some in [waiting[topic, partition].rows()]
-    ]
-    yield pa.RecordBatch.from_pylist(rows, _arrow())
+    for (topic, partition), offset in last.items():
+        value = pack_progress(waiting[topic, partition].rows())
+        yield {"topic": topic, "partition": partition, "offset": offset, "value": value}
 
 
 def _row_of(row: dict[str, Any]) -> ProgressRow:
     idle_ms = row.get("stream_time_ms") if row.get("is_idle") else None
     return ProgressRow(row["progress_ms"], row.get("cleaned_offset"), idle_ms)
-
-
-def _place(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in ("topic", "partition", "offset")}
-
-
-def _arrow(*own: tuple[str, pa.DataType]) -> pa.Schema:
-    return pa.schema(
-        [
-            ("topic", pa.string()),
-            ("partition", pa.int32()),
-            ("offset", pa.int64()),
-            ("packed", pa.binary()),
-            *own,
-        ]
-    )

@@ -13,44 +13,37 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructField, StructType
 
 from headrace.contracts.record import NO_TIME_MS
 from headrace.spark_jobs.operators.columns import NO_INPUT, RECORD
 from headrace.spark_jobs.shapes import POSITION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from pyspark.sql import DataFrame
+    from collections.abc import Callable, Iterable
 
 _PLACE = ["input", "topic", "partition"]
 _Place = tuple[int, str, int]
 
 
-def with_positions(rows: DataFrame, tasks_waiting_for: Callable[[int], Iterable[int]]) -> DataFrame:
-    """Append rows that say how far rows of records go, to the tasks that wait for a partition."""
+class Positions:
+    """How far the batches of one pass go, by partition."""
 
-    def say(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        last: dict[_Place, tuple[int, int]] = {}
-        schema = None
-        for batch in batches:
-            schema = batch.schema
-            for place, (offset, time_ms) in _positions(batch).items():
-                before = last.get(place, (offset, time_ms))
-                last[place] = max(offset, before[0]), max(time_ms, before[1])
-            yield batch
-        found_rows = [
+    def __init__(self) -> None:
+        self._last: dict[_Place, tuple[int, int]] = {}
+
+    def note(self, batch: pa.RecordBatch) -> None:
+        """Note the records of a batch."""
+        for place, (offset, time_ms) in _positions(batch).items():
+            before = self._last.get(place, (offset, time_ms))
+            self._last[place] = max(offset, before[0]), max(time_ms, before[1])
+
+    def rows(self, tasks_waiting_for: Callable[[int], Iterable[int]]) -> list[dict[str, Any]]:
+        """Return a row for each partition and each task that waits for it."""
+        return [
             position_row(place, *position, task)
-            for place, position in last.items()
+            for place, position in self._last.items()
             for task in tasks_waiting_for(place[2])
         ]
-        if found_rows:
-            yield pa.RecordBatch.from_pylist(found_rows, schema)
-
-    # The records may all have a key and a value; these rows have neither.
-    nullable = StructType([StructField(each.name, each.dataType) for each in rows.schema])
-    return rows.mapInArrow(say, nullable)
 
 
 def _positions(batch: pa.RecordBatch) -> dict[_Place, tuple[int, int]]:

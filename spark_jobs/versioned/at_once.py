@@ -115,9 +115,14 @@ class HistoryAtOnce:
         keep = remembered(versions, horizon_ms)
         sizes = np.diff(np.concatenate([[0], np.cumsum(keep)])[versions.starts])
         keys = objects(list(self._keys))
-        numbers = self._numbers_of(keys)
-        for number in sorted(self._changed):
-            own = np.flatnonzero((numbers == number) & (sizes > 0)).tolist()
+        alive = np.flatnonzero(sizes > 0)
+        numbers = self._numbers_of(keys)[alive]
+        order = np.argsort(numbers, kind="stable")
+        alive, numbers = alive[order], numbers[order]
+        changed = sorted(self._changed)
+        starts, ends = (np.searchsorted(numbers, changed, side) for side in ("left", "right"))
+        for number, start, end in zip(changed, starts.tolist(), ends.tolist(), strict=True):
+            own = alive[start:end].tolist()
             if not own:
                 self._rows.remove(row_name(self._name, number))
                 continue

@@ -5,29 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heapify, heappop
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from headrace.contracts.errors import StateCorrupt
 from headrace.spark_jobs.versioned.layout import (
-    HeldRow,
-    decode_held,
+    HeldColumns,
+    decode_held_columns,
     decode_slices,
-    encode_held,
+    encode_held_columns,
     encode_slices,
 )
-from headrace.spark_jobs.versioned.records import Records
+from headrace.spark_jobs.versioned.records import Columns, Records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from headrace.contracts.record import Record
     from headrace.spark_jobs.versioned.state import TaskState
 
 ARRIVAL_MAX = (1 << 32) - 1
+
+
+class Held(NamedTuple):
+    """Held records in columns."""
+
+    arrivals: NDArray[np.int64]
+    """Their arrival numbers among all records that were ever held."""
+    records: Records
+
+    @classmethod
+    def together(cls, pieces: Sequence[Held]) -> Held:
+        """Join many, one after the other."""
+        if len(pieces) == 1:
+            return pieces[0]
+        arrivals = [np.zeros(0, np.int64), *(piece.arrivals for piece in pieces)]
+        return cls(np.concatenate(arrivals), Records.together([one.records for one in pieces]))
+
+    def take(self, places: NDArray[Any]) -> Held:
+        """Return those at some places, or those for which a mask is true."""
+        return Held(self.arrivals[places], self.records.take(places))
 
 
 class HeldRecords:
@@ -51,50 +70,52 @@ class HeldRecords:
         row = state.rows.get(f"{name}/slices")
         self._order = [] if row is None else decode_slices(row)
         self._unread = set(self._order)
-        self._slices: dict[int, list[HeldRow]] = {}
+        # A slice is in pieces until it is released or written.
+        self._slices: dict[int, list[Held]] = {}
         self._changed: set[int] = set()
         state.add(self)
 
-    def hold(self, rows: Sequence[HeldRow]) -> None:
+    def hold(self, arrivals: NDArray[np.int64], records: Records) -> None:
         """Hold records; their keys and values are not null."""
-        width_ms = self._slice_ms
-        for row in rows:
-            number = row[1].timestamp_ms // width_ms
-            self._slice(number).append(row)
+        if not len(records):
+            return
+        held = Held(arrivals, records)
+        of_slices = records.times_ms // self._slice_ms
+        for number in np.unique(of_slices).tolist():
+            self._slice(number).append(held.take(of_slices == number))
             self._changed.add(number)
-        self.count += len(rows)
-        self.bytes += _weight(rows)
+        self.count += len(records)
+        self.bytes += _weight(records)
 
-    def release(self, until_ms: int) -> list[HeldRow]:
+    def release(self, until_ms: int) -> Held:
         """Release all records up to and including a time, in no order."""
-        released: list[HeldRow] = []
+        released: list[Held] = []
         heapify(self._order)
         while self._order and self._order[0] * self._slice_ms <= until_ms:
             number = heappop(self._order)
-            rows = self._slice(number)
-            kept = [row for row in rows if row[1].timestamp_ms > until_ms]
-            if len(kept) < len(rows):
-                released += [row for row in rows if row[1].timestamp_ms <= until_ms]
+            held = Held.together(self._slice(number))
+            stays = held.records.times_ms > until_ms
+            if not stays.all():
+                released.append(held.take(~stays))
                 self._changed.add(number)
-            if kept:
-                self._slices[number] = kept
+            if stays.any():
+                self._slices[number] = [held.take(stays)]
                 self._order.append(number)
                 break
             del self._slices[number]
-        self.count -= len(released)
-        self.bytes -= _weight(released)
-        return released
+        gone = Held.together(released)
+        self.count -= len(gone.records)
+        self.bytes -= _weight(gone.records)
+        return gone
 
-    def between(self, from_ms: int, until_ms: int) -> list[HeldRow]:
+    def between(self, from_ms: int, until_ms: int) -> Records:
         """Return the records between two times, both included, in no order; they stay."""
         width_ms = self._slice_ms
         first, last = from_ms // width_ms, until_ms // width_ms
-        return [
-            row
-            for number in [each for each in self._order if first <= each <= last]
-            for row in self._slice(number)
-            if from_ms <= row[1].timestamp_ms <= until_ms
-        ]
+        numbers = [each for each in self._order if first <= each <= last]
+        found = Held.together([piece for number in numbers for piece in self._slice(number)])
+        times_ms = found.records.times_ms
+        return found.records.take((from_ms <= times_ms) & (times_ms <= until_ms))
 
     def save(self) -> None:
         """Write out the slices that changed, and the list of slices."""
@@ -106,28 +127,30 @@ class HeldRecords:
         if not self._changed:
             return
         for number in sorted(self._changed):
-            if rows := self._slices.get(number):
-                rows.sort(key=lambda row: (row[1].timestamp_ms, row[0]))
-                self._rows.put(f"{self._name}/{number}", encode_held(rows))
+            if pieces := self._slices.get(number):
+                held = Held.together(pieces)
+                held = held.take(np.lexsort((held.arrivals, held.records.times_ms)))
+                self._slices[number] = [held]
+                self._rows.put(f"{self._name}/{number}", _encode(held))
             else:
                 self._rows.remove(f"{self._name}/{number}")
         self._rows.put(f"{self._name}/slices", encode_slices(self._unread | self._slices.keys()))
         self._changed.clear()
 
-    def _slice(self, number: int) -> list[HeldRow]:
-        rows = self._slices.get(number)
-        if rows is not None:
-            return rows
+    def _slice(self, number: int) -> list[Held]:
+        pieces = self._slices.get(number)
+        if pieces is not None:
+            return pieces
         if number in self._unread:
             self._unread.remove(number)
-            rows = self._read(number)
+            pieces = [self._read(number)]
         else:
             self._order.append(number)
-            rows = []
-        self._slices[number] = rows
-        return rows
+            pieces = []
+        self._slices[number] = pieces
+        return pieces
 
-    def _read(self, number: int) -> list[HeldRow]:
+    def _read(self, number: int) -> Held:
         row = self._rows.get(f"{self._name}/{number}")
         if row is None:
             message = (
@@ -135,7 +158,7 @@ class HeldRecords:
                 " start the query from an older or a new checkpoint"
             )
             raise StateCorrupt(message)
-        return decode_held(row)
+        return _decode(row)
 
 
 @dataclass(slots=True)
@@ -149,11 +172,9 @@ class Leaving:
     records: Records
 
     @classmethod
-    def of(cls, rows: Sequence[HeldRow], steps: NDArray[np.int64]) -> Leaving:
+    def of(cls, held: Held, steps: NDArray[np.int64]) -> Leaving:
         """Take records that were held, and the step of each."""
-        records = Records.of([record for _, record in rows])
-        arrivals = np.array([arrival for arrival, _ in rows], np.int64)
-        return cls(steps, arrivals, records)
+        return cls(steps, held.arrivals, held.records)
 
     def __add__(self, other: Leaving) -> Leaving:
         """Join two, one after the other."""
@@ -193,14 +214,36 @@ class Leaving:
         return sorted(compared, key=compared.__getitem__)
 
 
-def _weight(rows: Sequence[HeldRow]) -> int:
+def _encode(held: Held) -> bytes:
+    columns = held.records.columns()
+    return encode_held_columns(
+        HeldColumns(
+            held.arrivals,
+            columns.times_ms,
+            columns.partitions,
+            columns.offsets,
+            columns.topics,
+            columns.keys,
+            columns.values,
+            columns.headers,
+        )
+    )
+
+
+def _decode(row: bytes) -> Held:
+    arrivals, times_ms, partitions, offsets, topics, keys, values, headers = decode_held_columns(
+        row
+    )
+    columns = Columns(keys, values, times_ms, headers, topics, partitions, offsets)
+    return Held(arrivals, Records(columns, np.arange(len(arrivals))))
+
+
+def _weight(records: Records) -> int:
     """Return the bytes that Kafka Streams counts for held records (rule D7)."""
-    return sum(_weight_of(record) for _, record in rows)
-
-
-def _weight_of(record: Record) -> int:
-    key, value, _, headers, topic, _, _ = record
-    weight = 13 + 8 + 8 + 4 + len(key or b"") + len(value or b"") + len(topic)
-    if not headers:
+    texts = (records.keys, records.values, records.topics)
+    weight = 33 * len(records) + sum(sum(map(len, filter(None, each))) for each in texts)
+    if records.headers is None:
         return weight
-    return weight + sum(len(name) + len(each or b"") for name, each in headers)
+    return weight + sum(
+        len(name) + len(value or b"") for each in records.headers for name, value in each
+    )

@@ -27,7 +27,7 @@ from __future__ import annotations
 from enum import IntEnum
 from itertools import accumulate
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -124,56 +124,91 @@ def _finish_versions(
     reader.expect(counts.min(initial=1) > 0, "every key has a version")
 
 
-def encode_held(rows: Sequence[HeldRow]) -> bytes:
-    """Encode a slice of held records, given by timestamp, then arrival."""
-    records = [record for _, record in rows]
-    topics = sorted({record.topic for record in records})
-    topic_numbers = {topic: number for number, topic in enumerate(topics)}
-    offsets = [NO_OFFSET if record.offset is None else record.offset for record in records]
+class HeldColumns(NamedTuple):
+    """Held records in columns, by timestamp, then arrival."""
+
+    arrivals: NDArray[np.int64]
+    times_ms: NDArray[np.int64]
+    partitions: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    """`NO_OFFSET` for a record that never stood in a topic."""
+    topics: NDArray[np.object_]
+    keys: NDArray[np.object_]
+    values: NDArray[np.object_]
+    headers: NDArray[np.object_] | None
+    """None where no record has any."""
+
+
+def encode_held_columns(held: HeldColumns) -> bytes:
+    """Encode a slice of held records."""
+    size = len(held.arrivals)
+    numbers = {topic: number for number, topic in enumerate(sorted(set(held.topics.tolist())))}
+    headers = [b""] * size if held.headers is None else [*map(_encode_headers, held.headers)]
     columns = (
-        _integers([record.timestamp_ms for record in records]),
-        _integers([arrival for arrival, _ in rows]),
-        _integers([record.partition for record in records]),
-        _integers(offsets),
-        _integers([topic_numbers[record.topic] for record in records]),
-        _strings([topic.encode() for topic in topics]),
-        _strings([record.key for record in records]),
-        _strings([record.value for record in records]),
-        _strings([_encode_headers(record.headers) for record in records]),
+        _integers(held.times_ms),
+        _integers(held.arrivals),
+        _integers(held.partitions),
+        _integers(held.offsets),
+        _integers(np.fromiter(map(numbers.__getitem__, held.topics), np.int64, size)),
+        _strings([topic.encode() for topic in numbers]),
+        _packed(pa.array(held.keys, pa.large_binary())),
+        _packed(pa.array(held.values, pa.large_binary())),
+        _packed(pa.array(headers, pa.large_binary())),
     )
     return _row(Kind.HELD, columns)
 
 
-def decode_held(row: bytes) -> list[HeldRow]:
-    """Decode the held records of one slice, by timestamp, then arrival."""
+def decode_held_columns(row: bytes) -> HeldColumns:
+    """Decode the held records of one slice."""
     reader = _Reader(row, Kind.HELD)
-    times, arrivals = reader.integers(), reader.integers()
-    partitions, offsets, topic_numbers = reader.integers(), reader.integers(), reader.integers()
-    topics = [topic.decode() for topic in reader.present()]
-    keys, values = reader.strings(), reader.strings()
-    headers = [_decode_headers(packed) for packed in reader.present()]
+    times, arrivals = reader.numbers(), reader.numbers()
+    partitions, offsets, topic_numbers = reader.numbers(), reader.numbers(), reader.numbers()
+    topics = np.array([*(topic.decode() for topic in reader.present()), None], object)
+    keys, values, packed = reader.objects(), reader.objects(), reader.present()
     reader.finish()
-    columns = (arrivals, partitions, offsets, topic_numbers, keys, values, headers)
+    columns = (arrivals, partitions, offsets, topic_numbers, keys, values, packed)
     reader.expect(all(len(column) == len(times) for column in columns), "rows are whole")
     reader.expect(
-        min(topic_numbers, default=0) >= 0 and max(topic_numbers, default=-1) < len(topics),
+        topic_numbers.min(initial=0) >= 0 and topic_numbers.max(initial=-1) < len(topics) - 1,
         "every topic number has a topic",
     )
-    return [
-        (
-            arrivals[i],
-            Record(
-                key=keys[i],
-                value=values[i],
-                timestamp_ms=times[i],
-                headers=headers[i],
-                topic=topics[topic_numbers[i]],
-                partition=partitions[i],
-                offset=None if offsets[i] == NO_OFFSET else offsets[i],
-            ),
-        )
-        for i in range(len(times))
-    ]
+    headers = None
+    if any(packed):
+        headers = np.fromiter(map(_decode_headers, packed), object, len(packed))
+    own_topics = topics[topic_numbers]
+    return HeldColumns(arrivals, times, partitions, offsets, own_topics, keys, values, headers)
+
+
+def encode_held(rows: Sequence[HeldRow]) -> bytes:
+    """Encode a slice of held records, given by timestamp, then arrival."""
+    records = [record for _, record in rows]
+    keys, values, times, headers, topics, partitions, offsets = (
+        zip(*records, strict=True) if records else [()] * 7
+    )
+    places = [NO_OFFSET if offset is None else offset for offset in offsets]
+    numbers = ([arrival for arrival, _ in rows], times, partitions, places)
+    texts = (np.fromiter(each, object, len(rows)) for each in (topics, keys, values, headers))
+    columns = (*(np.array(each, np.int64) for each in numbers), *texts)
+    return encode_held_columns(HeldColumns._make(columns))
+
+
+def decode_held(row: bytes) -> list[HeldRow]:
+    """Decode the held records of one slice, by timestamp, then arrival."""
+    held = decode_held_columns(row)
+    size = len(held.arrivals)
+    offsets = [None if offset == NO_OFFSET else offset for offset in held.offsets.tolist()]
+    headers = [()] * size if held.headers is None else held.headers.tolist()
+    records = map(
+        Record,
+        held.keys.tolist(),
+        held.values.tolist(),
+        held.times_ms.tolist(),
+        headers,
+        held.topics.tolist(),
+        held.partitions.tolist(),
+        offsets,
+    )
+    return [*zip(held.arrivals.tolist(), records, strict=True)]
 
 
 def encode_subscriptions(subscribers: Mapping[bytes, Mapping[bytes, bytes]]) -> bytes:
@@ -280,6 +315,11 @@ class _Reader:
         present = np.packbits(lengths >= 0, bitorder="little")
         buffers = [present, offsets, self._take(int(offsets[-1]))]
         return pa.Array.from_buffers(pa.large_binary(), len(lengths), [*map(pa.py_buffer, buffers)])
+
+    def objects(self) -> NDArray[np.object_]:
+        """Read the next column, of bytes or nulls, as objects."""
+        column: NDArray[np.object_] = self.packed().to_numpy(zero_copy_only=False)
+        return column
 
     def strings(self) -> list[bytes | None]:
         """Read the next column, of bytes or nulls."""

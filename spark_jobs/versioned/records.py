@@ -66,15 +66,24 @@ class Records(Sequence[Record]):
 
     def __add__(self, other: Records) -> Records:
         """Join two, one after the other."""
-        if not len(other):
-            return self
-        if not len(self):
-            return other
-        pairs = zip(self._taken(), other._taken(), strict=True)
-        columns = Columns(*(np.concatenate(pair) for pair in pairs))
-        if self.headers is None and other.headers is None:
+        return Records.together([self, other])
+
+    @classmethod
+    def together(cls, pieces: Sequence[Records]) -> Records:
+        """Join many, one after the other."""
+        some = [piece for piece in pieces if len(piece)]
+        if len(some) < 2:  # noqa: PLR2004 (nothing to join)
+            return some[0] if some else cls.of([])
+        taken = (each._taken() for each in some)  # noqa: SLF001 (they are of this class)
+        columns = Columns(*map(np.concatenate, zip(*taken, strict=True)))
+        if all(each.headers is None for each in some):
             columns = columns._replace(headers=None)
-        return Records(columns, np.arange(len(self) + len(other)))
+        return cls(columns, np.arange(len(columns.keys)))
+
+    def columns(self) -> Columns:
+        """Return the columns of these records alone."""
+        taken = Columns(*self._taken())
+        return taken._replace(headers=self.headers)
 
     def __len__(self) -> int:
         return len(self._places)

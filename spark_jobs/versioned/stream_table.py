@@ -144,8 +144,8 @@ class StreamTableJoin:
         leaving = self._leaving(places[joins], records.take(joins), matches)
         dropped = len(keyless)
         if self._left and dropped:
-            unmet = [(0, record) for record in arrivals.records.take(keyless)]
-            leaving += Leaving.of(unmet, keyless)
+            unmet = arrivals.records.take(keyless)
+            leaving += Leaving(keyless, np.zeros(dropped, np.int64), unmet)
             dropped = 0
         self._meet(arrivals, np.flatnonzero(~is_stream), leaving, matches)
         self._state.count(f"{self._name}:late", len(matches.late))
@@ -159,8 +159,8 @@ class StreamTableJoin:
         matches = Matches()
         if progress_ms <= self._time_ms:
             return matches
-        rows = self.held.release(progress_ms - 1)
-        leaving = Leaving.of(rows, np.full(len(rows), cause, np.int64))
+        released = self.held.release(progress_ms - 1)
+        leaving = Leaving.of(released, np.full(len(released.records), cause, np.int64))
         self._meet(Arrivals.of([]), _NO_PLACES, leaving, matches)
         self._time_ms = self._state.numbers[self._time_name] = progress_ms
         for store in self._table.versioned_stores():
@@ -195,15 +195,14 @@ class StreamTableJoin:
         matches.late = own_steps[~on_time]
         arrivals = self.held.arrivals + np.cumsum(on_time)
         self.held.arrivals = int(arrivals[-1])
-        self.held.hold([*zip(arrivals[~leaves].tolist(), records.take(~leaves), strict=True)])
+        self.held.hold(arrivals[~leaves], records.take(~leaves))
         leaving = Leaving(own_steps[leaving_at[leaves]], arrivals[leaves], records.take(leaves))
         return leaving if earlier is None else earlier + leaving
 
     def _earlier(self, due: NDArray[np.int64], steps: NDArray[np.int64]) -> Leaving:
         """Return earlier held records that leave in this batch; `due` has each step's due time."""
-        rows = self.held.release(int(due[-1]))
-        times = np.array([record.timestamp_ms for _, record in rows], np.int64)
-        return Leaving.of(rows, steps[np.searchsorted(due, times)])
+        released = self.held.release(int(due[-1]))
+        return Leaving.of(released, steps[np.searchsorted(due, released.records.times_ms)])
 
     def _meet(
         self,

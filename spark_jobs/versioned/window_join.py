@@ -27,7 +27,7 @@ from headrace.spark_jobs.versioned.records import are_present
 from headrace.spark_jobs.versioned.stream_table import NO_PROGRESS_MS, SLICES_PER_GRACE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -120,7 +120,7 @@ class WindowJoin:
             whole = has_value & (has_key | alone)
             on_time = whole & (records.times_ms >= self._progress_ms)
             late[places[whole & ~on_time]] = True
-            held.hold([(0, record) for record in records.take(on_time)])
+            held.hold(np.zeros(int(np.sum(on_time)), np.int64), records.take(on_time))
             self._state.count(f"{self._name}:taken", len(places))
             self._state.count(f"{self._name}:dropped:null-value", int(np.sum(~has_value)))
             self._state.count(f"{self._name}:dropped:null-key", int(np.sum(has_value & ~whole)))
@@ -134,10 +134,7 @@ class WindowJoin:
         if progress_ms <= before_ms:
             return []
         from_ms = before_ms - self._kept_ms
-        lefts, rights = (
-            _by_key([record for _, record in held.between(from_ms, progress_ms - 1)])
-            for held in self._held
-        )
+        lefts, rights = (_by_key(held.between(from_ms, progress_ms - 1)) for held in self._held)
         rows: list[tuple[_Order, Met]] = []
         nothing = _Side([], [])
         for key in lefts.keys() | rights.keys():
@@ -148,7 +145,7 @@ class WindowJoin:
         self._progress_ms = self._state.numbers[self._progress_name] = progress_ms
         for held in self._held:
             gone = held.release(progress_ms - 1 - self._kept_ms)
-            self._state.count(f"{self._name}:passed", len(gone))
+            self._state.count(f"{self._name}:passed", len(gone.records))
         return [row for _, row in rows]
 
     def balance(self) -> int:
@@ -201,7 +198,7 @@ def _place(record: Record) -> _Place:
     return record.timestamp_ms, record.topic, record.partition, offset
 
 
-def _by_key(records: list[Record]) -> dict[bytes | None, _Side]:
+def _by_key(records: Iterable[Record]) -> dict[bytes | None, _Side]:
     found: dict[bytes | None, list[Record]] = defaultdict(list)
     for record in records:
         found[record.key].append(record)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+from pyspark.sql.types import StructType
 
-from headrace.spark_jobs.shapes import CORRECTED
+from headrace.spark_jobs.shapes import CORRECTED, FIELDS
 from headrace.spark_jobs.write.aim import ROWS, Targets, aimed, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from headrace.spark_jobs.write.avro import Encode
     from headrace.spark_jobs.write.kafka import KafkaSink, Written
@@ -86,6 +86,7 @@ class TableOutput:
 
     def write(self, results: DataFrame, batch_id: int) -> None:
         """Write a micro-batch; its steps run once, whichever sink has it already."""
+        results = _needed(results, self._row_schema)
         results.persist()
         try:
             # This always reads the whole frame, which commits the state of the steps.
@@ -113,9 +114,33 @@ def columns(rows: DataFrame, row_schema: StructType, *, corrects: bool = False) 
     places = F.col("task"), F.col("sequence")
     own = [F.col("timestamp"), F.col("deleted"), *corrected, *places]
     fields = [F.col("row")[name].alias(name) for name in row_schema.names if name.lower() != "key"]
+    row, deleted = F.from_json(F.col("value").cast("string"), row_schema), F.col("value").isNull()
+    if _has_fields(rows, row_schema):
+        row, deleted = F.coalesce(FIELDS, row), F.col(FIELDS).isNull() & deleted
     return (
-        rows.withColumn("row", F.from_json(F.col("value").cast("string"), row_schema))
-        .withColumn("deleted", F.col("value").isNull())
+        rows.withColumn("row", row)
+        .withColumn("deleted", deleted)
         .withColumn("timestamp", F.timestamp_millis("timestamp_ms"))
         .select(F.col("key").cast("string"), *own, *fields)
     )
+
+
+def _needed(results: DataFrame, row_schema: StructType) -> DataFrame:
+    """Return what a table and the records beside it need, for all of it is kept for a while."""
+    value, fields = F.col("value"), []
+    if _has_fields(results, row_schema):
+        # A row whose fields are there needs no JSON.
+        value, fields = F.when(F.col(FIELDS).isNull(), value), [FIELDS]
+    headers = F.when(~F.col("verdict").isin(*ROWS), F.col("headers"))
+    given = ("verdict", "reason", "task", "sequence", "topic", "timestamp_ms", "key")
+    columns = [value.alias("value"), headers.alias("headers")]
+    return results.select(*given, *columns, "number", "added", *fields)
+
+
+def _has_fields(rows: DataFrame, row_schema: StructType) -> bool:
+    """Return whether the fields are there, of the types that the JSON would be read as."""
+    if FIELDS not in rows.columns:
+        return False
+    given = rows.schema[FIELDS].dataType
+    types = {each.name: each.dataType for each in given} if isinstance(given, StructType) else {}
+    return types == {each.name: each.dataType for each in row_schema}

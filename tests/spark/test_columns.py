@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.contracts.record import Headers, Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
+from headrace.spark_jobs.operators.bundles import BUNDLE, bundles_of_rows
 from headrace.spark_jobs.operators.columns import (
     ANSWER,
     PROGRESS,
@@ -90,6 +92,56 @@ def test_rows_that_pass_through_are_taken_apart() -> None:
     taken = take([_frame(rows)])
     assert [record.offset for _, record in taken.arrivals] == [0]
     assert [(said, record.offset) for said, record in taken.asides] == [({"verdict": "dead"}, 1)]
+
+
+def _bundled(rows: list[dict[str, Any]]) -> dict[int, list[pd.DataFrame]]:
+    """By task, the frames that Spark would hand over."""
+    frames: dict[int, list[pd.DataFrame]] = {}
+    for batch in bundles_of_rows(rows):
+        for one in batch.to_pylist():
+            frames.setdefault(one["task"], []).append(pd.DataFrame([one]))
+    return frames
+
+
+@given(lanes, st.sampled_from([b"", b"x" * 200_000, None]))
+def test_rows_come_out_of_a_bundle_as_they_went_in(
+    times: list[list[int]], value: bytes | None
+) -> None:
+    rows = [
+        _row(number, place, time_ms)
+        | {"task": time_ms % 3, "lane": 0, "partition": 5, "key": b"k%d" % place, "value": value}
+        for number, lane in enumerate(times)
+        for place, time_ms in enumerate(lane)
+    ]
+    found = _bundled(rows)
+    assert found.keys() == {row["task"] for row in rows}
+    for task, frames in found.items():
+        own = _frame([row for row in rows if row["task"] == task])
+        assert list(take(frames).arrivals) == list(take([own]).arrivals)
+
+
+def test_large_rows_are_not_in_one_bundle() -> None:
+    rows = [_row(0, place, 1) | {"task": 0, "value": b"x" * 140_000} for place in range(10)]
+    (batch,) = bundles_of_rows(rows)
+    assert batch.num_rows == 10
+    assert all(len(one) < 150_000 for one in batch.column(BUNDLE).to_pylist())
+
+
+def test_a_bundle_keeps_a_given_order_of_arrival() -> None:
+    rows = [_row(0, place, 1) | {"task": 0, "arrival": 9 - place} for place in range(10)]
+    (frames,) = _bundled(rows).values()
+    taken = take(frames)
+    assert taken.causes is not None
+    assert taken.causes.tolist() == [*range(10)]
+    assert [record.offset for _, record in taken.arrivals] == [*range(9, -1, -1)]
+
+
+def test_columns_that_a_bundle_lacks_are_null() -> None:
+    (batch,) = bundles_of_rows([{"task": 2, "kind": PROGRESS, "topic": "t", "value": b"v"}])
+    assert batch.schema.field(BUNDLE).type == pa.binary()
+    ((_, record),) = take(_bundled([{"task": 2, "kind": PROGRESS, "value": b"v"}])[2]).arrivals
+    assert record[:4] == (None, b"v", -(1 << 63), ())
+    assert record.offset is None
 
 
 @given(parts, parts.map(lambda some: [*some, None, b"key"]))

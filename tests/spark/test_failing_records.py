@@ -17,7 +17,8 @@ from headrace.contracts.decision import Reason
 from headrace.contracts.errors import RecordFailed, StateUnavailable
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers
-from headrace.spark_jobs.operators.columns import PART, RECORD, ROWS_SCHEMA
+from headrace.spark_jobs.operators.bundles import ROWS_SCHEMA
+from headrace.spark_jobs.operators.columns import PART, RECORD
 from headrace.spark_jobs.operators.messages import received, sent
 from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.results import Results

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from headrace.spark_jobs.operators.columns import ROWS_SCHEMA
+from headrace.spark_jobs.operators.bundles import ROWS_SCHEMA
 from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.topology import LookUp, Topic
 from headrace.spark_jobs.shapes import DEAD, POSITION

@@ -12,6 +12,7 @@ from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.topology import FilterStep, LookUp, Topic, verify
 from headrace.spark_jobs.versioned.grace import ARRIVAL_MAX, Leaving
 from headrace.spark_jobs.versioned.layout import decode_held
+from headrace.spark_jobs.versioned.records import Records
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.stream_table import Matches, StreamTableJoin
 from headrace.spark_jobs.versioned.tables import (
@@ -80,7 +81,9 @@ def test_the_count_of_arrivals_outgrows_four_bytes() -> None:
 
 
 def leaving_order_of(held: list[tuple[int, Record]]) -> list[int]:
-    order: list[int] = Leaving.of(held, np.zeros(len(held), np.int64)).order().tolist()
+    arrivals = np.array([arrival for arrival, _ in held], np.int64)
+    records = Records.of([each for _, each in held])
+    order: list[int] = Leaving(np.zeros(len(held), np.int64), arrivals, records).order().tolist()
     return order
 
 

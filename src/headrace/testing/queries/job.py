@@ -20,7 +20,8 @@ from headrace.contracts.decision import Reason
 from headrace.contracts.errors import SparkNeeded
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
-from headrace.spark_jobs.operators.columns import NO_INPUT, PROGRESS, RECORD, ROWS_SCHEMA
+from headrace.spark_jobs.operators.bundles import ROWS_SCHEMA
+from headrace.spark_jobs.operators.columns import NO_INPUT, PROGRESS, RECORD
 from headrace.spark_jobs.operators.positions import position_row
 from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.topology import verify, waits
