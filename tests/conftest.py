@@ -6,7 +6,9 @@ and is asked for with `--hypothesis-profile thorough` (`make thorough`).
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 pytest_plugins = [
     "tests.kafka.fixtures",
@@ -26,3 +28,10 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("ci")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw no number from the modules that a process has loaded: each process has others."""
+    if config.getoption("--hypothesis-profile") is None:
+        nothing = providers._local_constants  # noqa: SLF001 (hypothesis has no setting for it)
+        providers._get_local_constants = lambda: nothing  # noqa: SLF001

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.contracts.policies import (
@@ -33,6 +33,8 @@ NO_IDS = DeduplicatePolicy(
 )
 """Drops no record, since a record without an id is no duplicate."""
 LATE = ("forward", "drop", "topic")
+BEFORE_1970 = {0: [Record(b"a", b"", -30_000, (), "input", 0, 0)]}
+"""Its time is stream time's beginning, and not that of its latest record."""
 
 
 @st.composite
@@ -50,6 +52,7 @@ def policies(draw: st.DrawFn) -> AnyOperator:
 
 @MORE
 @given(policies(), reads(), strategies.plans, st.sampled_from(("whole", "carefully")))
+@example(MERGE, Read(BEFORE_1970, [*read_at_random(BEFORE_1970, Random(0))]), [], "whole")
 def test_the_output_is_a_function_of_the_partitions(
     policy: AnyOperator, read: Read, plan: list[Stop], how: str
 ) -> None:
