@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.client import AIOKafkaClient
+from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     InvalidReplicationFactorError,
@@ -26,6 +26,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataRequest
 
 from headrace.contracts.record import Record
+from headrace.services.kafka.requests import UNSTABLE, OffsetsUnstableError, StableOffsets
 
 FOREVER = {"retention.ms": "-1"}
 """For topics whose records tell of long ago: Kafka deletes by the records' own time."""
@@ -104,9 +105,14 @@ class Clients:
         """Where each partition ends; if only what is committed counts, before open transactions."""
         return asyncio.run(self._end_offsets(topic, read_committed=read_committed))
 
-    def committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """Return the offsets that a group has committed, by topic and partition."""
-        return asyncio.run(self._committed_offsets(group))
+    def committed_offsets(
+        self, group: str, topics: Iterable[str] = ()
+    ) -> dict[tuple[str, int], int]:
+        """Return the offsets that a group has committed, by topic and partition.
+
+        Wait for transactions that are on their way to these topics, and to those where it has some.
+        """
+        return asyncio.run(self._committed_offsets(group, topics))
 
     def topics(self) -> set[str]:
         """The topics that there are, Kafka's own left out."""
@@ -140,18 +146,43 @@ class Clients:
             names = await (await self._admin(stack)).list_topics()
             return {name for name in names if not name.startswith("__")}
 
-    async def _committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
+    async def _committed_offsets(
+        self, group: str, topics: Iterable[str]
+    ) -> dict[tuple[str, int], int]:
         async with AsyncExitStack() as stack:
             admin = await self._admin(stack)
+            places: set[TopicPartition] = set()
+            for described in await admin.describe_topics([*topics]) if topics else ():
+                topic, partitions = described["topic"], described["partitions"]
+                places |= {TopicPartition(topic, one["partition"]) for one in partitions}
             async with asyncio.timeout(WITHIN_S):
                 while True:
                     try:
                         found = await admin.list_consumer_group_offsets(group)
-                        break
-                    except GroupCoordinatorNotAvailableError:
+                        return await self._stable_offsets(group, places | found.keys())
+                    except (GroupCoordinatorNotAvailableError, OffsetsUnstableError):
                         # A young broker makes the topic of groups' offsets when first asked.
                         await asyncio.sleep(_ASK_AGAIN_S)
-            return {(at.topic, at.partition): entry.offset for at, entry in found.items()}
+
+    async def _stable_offsets(
+        self, group: str, places: set[TopicPartition]
+    ) -> dict[tuple[str, int], int]:
+        client = AIOKafkaClient(bootstrap_servers=self.servers, **self.security)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(client.close)
+            await client.bootstrap()
+            node = await client.coordinator_lookup(CoordinationType.GROUP, group)
+            answer = await client.send(node, StableOffsets(group, places))
+        found = {}
+        for topic, partitions, _ in answer.topics:
+            for number, offset, _, _, code, _ in partitions:
+                if code == UNSTABLE:
+                    raise OffsetsUnstableError
+                if code:
+                    raise for_code(code)
+                if offset >= 0:
+                    found[topic, number] = offset
+        return found
 
     async def _produce(
         self, topic: str, records: Sequence[Record], transaction: _Transaction | None

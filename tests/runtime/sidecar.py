@@ -234,7 +234,8 @@ class Pipeline:
     def committed(self) -> dict[tuple[str, int], int]:
         """Return the offsets that the group has committed."""
         try:
-            return self.clients.committed_offsets(self.name)
+            topics = [hop.topic for hop in self.spec.hops()]
+            return self.clients.committed_offsets(self.name, topics)
         except KafkaError:
             # The group has no coordinator before it has ever been used, or in an outage.
             return {}
