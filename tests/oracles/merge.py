@@ -41,7 +41,7 @@ def left_by(
 ) -> list[Turn]:
     """Those whose turn it is once every partition was read to its end, and none is idle."""
     reached = min(
-        (max((record.timestamp_ms for record in records), default=NO_TIME_MS), partition)
+        (max([NO_TIME_MS, *(record.timestamp_ms for record in records)]), partition)
         for partition, records in partitions.items()
     )
     return [turn for turn in turns if (turn.time_ms + grace_ms, turn.partition) <= reached]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.contracts.policies import (
@@ -48,7 +48,14 @@ def policies(draw: st.DrawFn) -> AnyOperator:
     )
 
 
+BEFORE_TIME = [Record(b"k", b"", -30_000, (), strategies.TOPIC, 0, 0)]
+"""A partition whose only record is older than the time at which stream time begins."""
+
+
 @MORE
+@example(
+    MERGE, Read({0: BEFORE_TIME}, list(read_at_random({0: BEFORE_TIME}, Random(0)))), [], "whole"
+)
 @given(policies(), reads(), strategies.plans, st.sampled_from(("whole", "carefully")))
 def test_the_output_is_a_function_of_the_partitions(
     policy: AnyOperator, read: Read, plan: list[Stop], how: str
