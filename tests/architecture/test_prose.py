@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.architecture.source import ROOT, path_of, python_files, tree_of, written_files
 
-RIDDLES_MAX = 78
+RIDDLES_MAX = 77
 """How many are left. The number goes down, and never up; at most 30 are meant to stay."""
 _RIDDLE = re.compile(
     r"(Who(se|ever)?|What(ever)?|Whichever|Nobody|Nothing|None of|That which)\b(?!'s )"
