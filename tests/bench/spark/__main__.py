@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 from headrace.services.broker.embedded import EmbeddedBroker
 from tests.bench.race import environments
 from tests.bench.race.machine import load
-from tests.bench.spark import cleaned, shipped, streams
+from tests.bench.spark import cleaned, shipped, streams, trickle
 from tests.bench.spark.report import TITLES, Run, report, spark_chart
 from tests.bench.spark.shipped import SINKS, Shipped
 from tests.bench.spark.topics import (
@@ -52,11 +52,12 @@ def main() -> None:
         broker.start()
         try:
             jobs = list(_jobs(options, broker.bootstrap_servers, folder))
+            delay = trickle.run(broker.bootstrap_servers, folder / "trickle") if jobs else None
             runs = list(_runs(options, broker.bootstrap_servers, folder))
         finally:
             broker.stop()
     loads.append(load())
-    text = report(jobs, runs, loads)
+    text = report(jobs, delay, runs, loads)
     print(text)
     if options.results is not None:
         options.results.mkdir(parents=True, exist_ok=True)
@@ -80,6 +81,8 @@ def _options() -> argparse.Namespace:
 
 def _jobs(options: argparse.Namespace, servers: str, folder: Path) -> Iterator[Shipped]:
     """Run the shipped job into its sinks, and Kafka Streams over the same topics."""
+    if not options.shipped:
+        return
     size = Size(options.orders, options.orders // 2)
     filled = cleaned.fill(servers, size)
     for who in options.shipped:
@@ -91,6 +94,8 @@ def _jobs(options: argparse.Namespace, servers: str, folder: Path) -> Iterator[S
 
 
 def _runs(options: argparse.Namespace, servers: str, folder: Path) -> Iterator[Run]:
+    if not options.peers:
+        return
     sizes = [Size(facts, facts // 2) for facts in options.facts or ()] or _SIZES
     for size in sizes:
         fill(servers, size)

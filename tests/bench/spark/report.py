@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tests.bench.chart import Bar, Group, chart
 from tests.bench.race.machine import machine
 from tests.bench.spark.shipped import SINKS, Shipped
+from tests.bench.spark.trickle import ORDERS_A_SECOND, PRICES_A_SECOND, Delay
 
 JOB_TITLES = {
     "parquet": "headrace, to Parquet",
@@ -37,6 +38,12 @@ end, then of the last six tenths alone. `make bench-spark`
 
 | who | orders a CPU-second | warm | CPU-s | Java | workers | driver | seconds | MiB | rows |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+"""
+_DELAY = """
+A trickle of {orders} orders and {prices} prices a second, with the job's own defaults, into Kafka,
+behind sidecars with a grace of {delay.grace_ms:,} ms: from an order's time to its priced record
+{delay.p50_ms:,.0f} ms in the median and {delay.p99_ms:,.0f} ms in the 99th percentile, over
+{delay.orders:,} orders; {delay.cores:.2f} cores and {delay.resident_mib:,.0f} MiB.
 """
 _HEAD = """
 The join alone, without sidecars' progress, checks and JSON; no shipped job takes that path. CPU
@@ -78,7 +85,9 @@ class Run(NamedTuple):
         return self.facts / self.cpu_seconds
 
 
-def report(jobs: Sequence[Shipped], runs: Sequence[Run], loads: Iterable[str]) -> str:
+def report(
+    jobs: Sequence[Shipped], delay: Delay | None, runs: Sequence[Run], loads: Iterable[str]
+) -> str:
     """The tables, and where they were made."""
     rows = (
         f"| {TITLES[run.who]} | {run.facts:,} | {run.versions:,} | {run.facts_per_cpu_second:,.0f}"
@@ -87,7 +96,9 @@ def report(jobs: Sequence[Shipped], runs: Sequence[Run], loads: Iterable[str]) -
         for run in runs
     )
     alone = [_HEAD, *rows, *_more(runs), _FOOT] if runs else []
-    return "".join([*_job_rows(jobs, loads), *alone])
+    said = {"orders": ORDERS_A_SECOND, "prices": PRICES_A_SECOND}
+    delayed = [] if delay is None else [_DELAY.format(delay=delay, **said)]
+    return "".join([*_job_rows(jobs, loads), *delayed, *alone])
 
 
 def _job_rows(jobs: Sequence[Shipped], loads: Iterable[str]) -> list[str]:

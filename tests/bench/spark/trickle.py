@@ -20,6 +20,7 @@ from zlib import crc32
 import numpy as np
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from headrace.contracts.topics import cleaned_topic
 from tests.bench.spark.cleaned import GRACE_MS, Cleaned, Sidecar
 from tests.bench.spark.topics import PARTITIONS
 from tests.bench.spark.watched import ROOT, Tree
@@ -28,14 +29,14 @@ from tests.kafka.clients import Clients
 ORDERS_A_SECOND, PRICES_A_SECOND = 100, 20
 _KEYS = 50
 _COMMIT_S = 0.2
-_WARMING_S = 45.0
+_WARMING_S = 60.0
 _MEASURED_S = 60.0
 _END_WITHIN_S = 60.0
 _MIB = 1 << 20
 
 
 class Delay(NamedTuple):
-    """What a priced order waited for, and what the job took meanwhile."""
+    """The delay of priced orders, and the job's use of the machine meanwhile."""
 
     orders: int
     p50_ms: float
@@ -53,7 +54,7 @@ def run(servers: str, folder: Path) -> Delay:
     folder.mkdir(parents=True)
     orders, prices = (Cleaned(name, f"{name}-trickle.cleaned") for name in ("orders", "prices"))
     topic = "priced-trickle"
-    Clients(servers).make_topic(topic, PARTITIONS, {"retention.ms": "-1"})
+    Clients(servers).make_topic(topic, PARTITIONS, cleaned_topic(topic).settings())
     file = folder / "job.yaml"
     job = {
         "job": "orders-prices",
