@@ -44,6 +44,9 @@ SETTINGS = {
     "spark.executor.defaultJavaOptions": AVRO_LIMITS,
     # Progress bars of micro-batches have no reader, and break the lines of a log.
     "spark.ui.showConsoleProgress": "false",
+    # PySpark would ask Java, at every operation on a column, where in Python it stands; Java looks
+    # through all jars for that. A micro-batch is written by a hundred such operations.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Stateful processors need RocksDB; with this, a commit uploads changes, not whole files.
     f"{_STATE}.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -86,7 +86,7 @@ class TableOutput:
 
     def write(self, results: DataFrame, batch_id: int) -> None:
         """Write a micro-batch; its steps run once, whichever sink has it already."""
-        results = _needed(results, self._row_schema)
+        results = kept_of(results, self._row_schema)
         results.persist()
         try:
             # This always reads the whole frame, which commits the state of the steps.
@@ -125,8 +125,8 @@ def columns(rows: DataFrame, row_schema: StructType, *, corrects: bool = False) 
     )
 
 
-def _needed(results: DataFrame, row_schema: StructType) -> DataFrame:
-    """Return what a table and the records beside it need, for all of it is kept for a while."""
+def kept_of(results: DataFrame, row_schema: StructType) -> DataFrame:
+    """Return the columns that a table and the records beside it need: all of them are kept."""
     value, fields = F.col("value"), []
     if _has_fields(results, row_schema):
         # A row whose fields are there needs no JSON.

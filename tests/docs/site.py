@@ -21,7 +21,6 @@ INCLUDED = {
     "reference/pipeline.schema.json": ROOT / "contracts" / "schemas" / "pipeline.schema.json",
     "reference/query.schema.json": ROOT / "contracts" / "schemas" / "query.schema.json",
     "results/race.svg": ROOT / "tests" / "bench" / "results" / "race.svg",
-    "results/spark.svg": ROOT / "tests" / "bench" / "results" / "spark.svg",
 }
 
 

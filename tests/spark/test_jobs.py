@@ -11,12 +11,15 @@ from typing import Any, Literal
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+from pyspark.sql.types import LongType, StructField, StructType
 
 from headrace.contracts.errors import StateUnavailable
 from headrace.contracts.record import Headers, Record
 from headrace.contracts.window import WindowBounds, window_header, windowed_key
 from headrace.spark_jobs.jobs.bulk import join_as_of, latest
 from headrace.spark_jobs.jobs.inputs import Inputs
+from headrace.spark_jobs.jobs.rows import with_row
 from headrace.spark_jobs.jobs.run import find_job, format_of
 from headrace.spark_jobs.observe.state import read_state
 from headrace.spark_jobs.operators.frames import InputProgress, Spread
@@ -24,10 +27,11 @@ from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.topology import LookUp, Topic
 from headrace.spark_jobs.read.decode import checked
 from headrace.spark_jobs.read.schema import schema_of
+from headrace.spark_jobs.shapes import FIELDS
 from headrace.spark_jobs.versioned.tables import Versioned
 from headrace.spark_jobs.write.aim import Targets, aimed
 from headrace.spark_jobs.write.kafka import COLUMNS as KAFKA_COLUMNS
-from headrace.spark_jobs.write.output import columns
+from headrace.spark_jobs.write.output import columns, kept_of
 from tests.oracles.versioned import joined_on_time, latest_rows
 from tests.spark.frames import (
     Row,
@@ -346,3 +350,25 @@ def test_a_table_says_which_rows_are_corrections(spark: SparkSession) -> None:
         (False, 5),
         (True, 5),
     ]
+
+
+@pytest.mark.parametrize("kind", ["bigint", "int"])
+def test_a_table_has_the_same_rows_by_fields_and_by_json(spark: SparkSession, kind: str) -> None:
+    rows = [("joined", b"xy", b"old"), ("late", b"x", b"as it came"), ("joined", None, b"old")]
+    results = spark.createDataFrame(
+        [(*row, 1, 3, number) for number, row in enumerate(rows)],
+        "verdict STRING, key BINARY, value BINARY, timestamp_ms BIGINT, task INT, sequence BIGINT",
+    )
+    # The fields of one are not of the types that a table has, so there its JSON is parsed.
+    made = with_row(results, F.struct(F.length("key").cast(kind).alias("total_cents")))
+    given = dict.fromkeys(("reason", "topic", "headers"), "string") | {"number": "bigint"}
+    empty = {name: F.lit(None).cast(kind) for name, kind in (given | {"added": "bigint"}).items()}
+    row = StructType([StructField("total_cents", LongType())])
+    needed = kept_of(made.withColumns(empty), row)
+    values = [each["value"] for each in needed.orderBy("sequence").collect()]
+    assert values[1] == b"as it came"
+    assert (values[0] is None) == (kind == "bigint"), "JSON that nobody asks for is not made"
+    by_json = columns(made.drop(FIELDS), row).where("sequence != 1").orderBy("sequence")
+    found = columns(needed, row).where("sequence != 1").orderBy("sequence")
+    assert found.collect() == by_json.collect()
+    assert [each["total_cents"] for each in found.collect()] == [2, None]

@@ -1,6 +1,7 @@
-"""`python -m tests.bench.spark`: the stream-table join beside Spark's operators and Kafka Streams.
+"""`python -m tests.bench.spark`: the shipped job, and its join, beside Spark and Kafka Streams.
 
-All read the same two topics of one broker, one after the other, and what they make is compared.
+The shipped job is measured as users run it. Then come the join alone and other ways to write it:
+all read the same two topics of one broker, one after the other, and what they make is compared.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import pyarrow.dataset as ds
 from headrace.services.broker.embedded import EmbeddedBroker
 from tests.bench.race import environments
 from tests.bench.race.machine import load
+from tests.bench.spark import cleaned, shipped, streams, trickle
 from tests.bench.spark.report import TITLES, Run, report, spark_chart
+from tests.bench.spark.shipped import SINKS, Shipped
 from tests.bench.spark.topics import (
-    PARTITIONS,
-    RETENTION_MS,
     Digest,
     Size,
     digest,
@@ -28,7 +29,6 @@ from tests.bench.spark.topics import (
     read_rows,
 )
 from tests.bench.spark.watched import Watched, watch
-from tests.kafka.clients import FOREVER, Clients
 
 _SIZES = (Size(1_000_000, 500_000), Size(4_000_000, 2_000_000))
 _SMALL = Size(100_000, 50_000)
@@ -43,7 +43,7 @@ _ELSE = frozenset({"stream-stream", "duplicates"})
 def main() -> None:
     """Measure as the command line says, and write what came of it."""
     options = _options()
-    if any(who in STREAMS for who in options.peers):
+    if any(who in STREAMS for who in (*options.peers, *options.shipped)):
         environments.build_streams()
     loads = [load()]
     with TemporaryDirectory(prefix="bench-spark-", ignore_cleanup_errors=True) as temporary:
@@ -51,29 +51,51 @@ def main() -> None:
         broker = EmbeddedBroker(folder / "broker", heap_mib=_BROKER_MIB, java_options=())
         broker.start()
         try:
+            jobs = list(_jobs(options, broker.bootstrap_servers, folder))
+            delay = trickle.run(broker.bootstrap_servers, folder / "trickle") if jobs else None
             runs = list(_runs(options, broker.bootstrap_servers, folder))
         finally:
             broker.stop()
     loads.append(load())
-    text = report(runs, loads)
+    text = report(jobs, delay, runs, loads)
     print(text)
     if options.results is not None:
         options.results.mkdir(parents=True, exist_ok=True)
         (options.results / "spark.md").write_text(text, "utf-8")
-        listed = [run._asdict() for run in runs]
+        listed = [*(job._asdict() for job in jobs), *(run._asdict() for run in runs)]
         (options.results / "spark.json").write_text(json.dumps(listed, indent=1) + "\n", "utf-8")
-        (options.results / "spark.svg").write_text(spark_chart(runs), "utf-8")
+        (options.results / "spark.svg").write_text(spark_chart(jobs), "utf-8")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.spark", description=__doc__)
-    parser.add_argument("--peers", nargs="+", choices=TITLES, default=list(TITLES))
+    parser.add_argument("--peers", nargs="*", choices=TITLES, default=list(TITLES))
+    parser.add_argument(
+        "--shipped", nargs="*", choices=(*SINKS, *STREAMS), default=(*SINKS, STREAMS[1])
+    )
+    parser.add_argument("--orders", type=int, default=1_000_000, help="for the shipped job")
     parser.add_argument("--facts", nargs="+", type=int, help="sizes; versions are half as many")
     parser.add_argument("--results", type=Path, help="a folder for table, figures and chart")
     return parser.parse_args()
 
 
+def _jobs(options: argparse.Namespace, servers: str, folder: Path) -> Iterator[Shipped]:
+    """Run the shipped job into its sinks, and Kafka Streams over the same topics."""
+    if not options.shipped:
+        return
+    size = Size(options.orders, options.orders // 2)
+    filled = cleaned.fill(servers, size)
+    for who in options.shipped:
+        apart = folder / f"job-{who}"
+        contestant = streams.run if who in STREAMS else shipped.run
+        one = contestant(who, size, filled, servers, apart)
+        print(one, flush=True)
+        yield one
+
+
 def _runs(options: argparse.Namespace, servers: str, folder: Path) -> Iterator[Run]:
+    if not options.peers:
+        return
     sizes = [Size(facts, facts // 2) for facts in options.facts or ()] or _SIZES
     for size in sizes:
         fill(servers, size)
@@ -121,31 +143,8 @@ def _run(who: str, size: Size, servers: str, folder: Path) -> tuple[Run, Digest]
 
 def _streams(guarantee: str, size: Size, servers: str, folder: Path) -> tuple[Watched, Digest]:
     name = f"{guarantee}-{size.facts}".replace("_", "-")
-    clients = Clients(servers)
-    clients.make_topic(name, PARTITIONS, FOREVER)
-    told = {
-        "OPERATOR": "versioned-join",
-        "GUARANTEE": guarantee,
-        "GROUP": f"{name}-group",
-        "SOURCE": size.facts_topic,
-        "TABLE": size.versions_topic,
-        "SINK": name,
-        "BOOTSTRAP_SERVERS": servers,
-        "STATE_FOLDER": str(folder),
-        "COMMIT_INTERVAL_MS": "1000",
-        "RETENTION_MS": str(RETENTION_MS),
-        "THREADS": "2",
-        "CACHE": "as it comes",
-    }
-    goal = size.facts + size.versions
-
-    def is_done() -> bool:
-        return sum(clients.committed_offsets(told["GROUP"]).values()) >= goal
-
-    environment = {f"RACE_{each}": value for each, value in told.items()}
-    watched = watch(
-        environments.streams_command("G1"), environment, folder.with_suffix(".log"), is_done
-    )
+    topics = size.facts_topic, size.versions_topic
+    watched = streams.join(guarantee, name, topics, size.facts + size.versions, servers, folder)
     return watched, digest(read_rows(servers, name))
 
 

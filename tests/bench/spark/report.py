@@ -9,7 +9,16 @@ from typing import NamedTuple
 
 from tests.bench.chart import Bar, Group, chart
 from tests.bench.race.machine import machine
+from tests.bench.spark.shipped import SINKS, Shipped
+from tests.bench.spark.trickle import ORDERS_A_SECOND, PRICES_A_SECOND, Delay
 
+JOB_TITLES = {
+    "parquet": "headrace, to Parquet",
+    "delta": "headrace, to Delta",
+    "kafka": "headrace, to Kafka in transactions",
+    "at_least_once": "Kafka Streams, at least once",
+    "exactly_once_v2": "Kafka Streams, exactly once",
+}
 TITLES = {
     "headrace": "headrace, to Parquet",
     "headrace-kafka": "headrace, to Kafka in transactions",
@@ -20,10 +29,26 @@ TITLES = {
     "at_least_once": "Kafka Streams, at least once",
     "exactly_once_v2": "Kafka Streams, exactly once",
 }
-_HEAD = """\
-Facts joined with a versioned table: {where}; load before and behind it {loads}. Python {python},
-Spark {spark} with two cores. CPU time of all processes from the opened session to the last row, the
-JVM's warming up included; a micro-batch takes a million facts at most. `make bench-spark`
+_JOBS = """\
+What users get: the job `orders-prices` as `headrace spark` starts it, by progress, over the cleaned
+topics of two sidecars with JSON values, {orders} orders and {prices} prices, in ten micro-batches.
+Kafka Streams joins the same topics as bytes, without parsing them. {where}; load before and behind
+it {loads}. Python {python}, Spark {spark}. CPU time of all processes, first from nothing to the
+end, then of the last six tenths alone. `make bench-spark`
+
+| who | orders a CPU-second | warm | CPU-s | Java | workers | driver | seconds | MiB | rows |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+"""
+_DELAY = """
+A trickle of {orders} orders and {prices} prices a second, with the job's own defaults, into Kafka,
+behind sidecars with a grace of {delay.grace_ms:,} ms: from an order's time to its priced record
+{delay.p50_ms:,.0f} ms in the median and {delay.p99_ms:,.0f} ms in the 99th percentile, over
+{delay.orders:,} orders; {delay.cores:.2f} cores and {delay.resident_mib:,.0f} MiB.
+"""
+_HEAD = """
+The join alone, without sidecars' progress, checks and JSON; no shipped job takes that path. CPU
+time of all processes from the opened session to the last row, the JVM's warming up included; a
+micro-batch takes a million facts at most.
 
 | who | facts | versions | facts a CPU-second | seconds | CPU-s | of it Java | MiB | rows |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|
@@ -60,21 +85,45 @@ class Run(NamedTuple):
         return self.facts / self.cpu_seconds
 
 
-def report(runs: Sequence[Run], loads: Iterable[str]) -> str:
-    """The table, and where it was made."""
-    head = _HEAD.format(
-        where=", ".join(machine().values()),
-        loads=" | ".join(loads),
-        python=platform.python_version(),
-        spark=version("pyspark"),
-    )
+def report(
+    jobs: Sequence[Shipped], delay: Delay | None, runs: Sequence[Run], loads: Iterable[str]
+) -> str:
+    """The tables, and where they were made."""
     rows = (
         f"| {TITLES[run.who]} | {run.facts:,} | {run.versions:,} | {run.facts_per_cpu_second:,.0f}"
         f" | {run.seconds:,.1f} | {run.cpu_seconds:,.1f} | {run.java_cpu_seconds:,.1f}"
         f" | {run.resident_mib:,.0f} | {run.rows:,} |\n"
         for run in runs
     )
-    return "".join([head, *rows, *_more(runs), _FOOT])
+    alone = [_HEAD, *rows, *_more(runs), _FOOT] if runs else []
+    said = {"orders": ORDERS_A_SECOND, "prices": PRICES_A_SECOND}
+    delayed = [] if delay is None else [_DELAY.format(delay=delay, **said)]
+    return "".join([*_job_rows(jobs, loads), *delayed, *alone])
+
+
+def _job_rows(jobs: Sequence[Shipped], loads: Iterable[str]) -> list[str]:
+    if not jobs:
+        return []
+    head = _JOBS.format(
+        orders=f"{jobs[0].facts:,}",
+        prices=f"{jobs[0].versions:,}",
+        where=", ".join(machine().values()),
+        loads=" | ".join(loads),
+        python=platform.python_version(),
+        spark=version("pyspark"),
+    )
+    return [head, *map(_job_row, jobs)]
+
+
+def _job_row(job: Shipped) -> str:
+    cpu = [job.cpu_seconds.get(name, 0.0) for name in ("java", "workers", "python")]
+    each = " | ".join(f"{cpu_s:,.1f}" for cpu_s in (sum(cpu), *cpu))
+    mib = sum(job.resident_bytes_max.values()) / (1 << 20)
+    return (
+        f"| {JOB_TITLES[job.who]} | {job.facts_per_cpu_second:,.0f}"
+        f" | {job.steady_facts_per_cpu_second:,.0f} | {each} | {job.seconds:,.1f} | {mib:,.0f}"
+        f" | {job.rows:,} |\n"
+    )
 
 
 def _more(runs: Sequence[Run]) -> list[str]:
@@ -93,12 +142,15 @@ def _more(runs: Sequence[Run]) -> list[str]:
     return lines
 
 
-def spark_chart(runs: Sequence[Run]) -> str:
-    """Facts a CPU-second, a size a group."""
-    groups: dict[int, list[Bar]] = {}
-    for run in runs:
-        bar = Bar(TITLES[run.who], run.facts_per_cpu_second, run.who.startswith("headrace"))
-        groups.setdefault(run.facts, []).append(bar)
-    return chart(
-        [Group(f"{facts:,} facts, facts a CPU-second", bars) for facts, bars in groups.items()]
-    )
+def spark_chart(jobs: Sequence[Shipped]) -> str:
+    """Orders a CPU-second of the shipped job, in all and warm."""
+    groups = {
+        "orders a CPU-second, all of it": [
+            Bar(JOB_TITLES[job.who], job.facts_per_cpu_second, job.who in SINKS) for job in jobs
+        ],
+        "warm": [
+            Bar(JOB_TITLES[job.who], job.steady_facts_per_cpu_second, job.who in SINKS)
+            for job in jobs
+        ],
+    }
+    return chart([Group(title, bars) for title, bars in groups.items()])

@@ -28,16 +28,25 @@ class Watched(NamedTuple):
 
     seconds: float
     cpu_seconds: dict[str, float]
-    """By program: `java` or `python`."""
-    start_up_cpu_seconds: float
+    """By program: `java`, `python`, or `workers`, the Python below Java."""
+    before: dict[str, float]
+    """By program, what had been used when the measurement began."""
     resident_bytes_max: dict[str, int]
+    warm_seconds: float = 0.0
+    warm_cpu_seconds: dict[str, float] = {}  # noqa: RUF012 (a named tuple's default)
+    """The part behind the moment at which the contestant was warm, if somebody sees that."""
+
+    @property
+    def start_up_cpu_seconds(self) -> float:
+        """All that had been used when the measurement began."""
+        return sum(self.before.values())
 
 
 class Failed(Exception):
     """A contestant ended before he was done; his last words are in the message."""
 
 
-class _Tree:
+class Tree:
     """All processes below one, also those that have gone meanwhile."""
 
     def __init__(self, root: int) -> None:
@@ -53,6 +62,10 @@ class _Tree:
             resident[program] += resident_bytes
         for program, size in resident.items():
             self.resident_max[program] = max(self.resident_max[program], size)
+        return self.used()
+
+    def used(self) -> dict[str, float]:
+        """CPU seconds as the last sample found them, by program."""
         found: defaultdict[str, float] = defaultdict(float)
         for program, cpu_s in self._cpu.values():
             found[program] += cpu_s
@@ -64,33 +77,50 @@ def watch(
     environment: Mapping[str, str],
     log: Path,
     is_done: Callable[[], bool] | None = None,
+    is_warm: Callable[[], bool] | None = None,
 ) -> Watched:
-    """Run a contestant to his end."""
+    """Run a contestant to his end; with `is_warm`, the part behind that is told apart."""
     with log.open("wb") as file:
         process = subprocess.Popen(
             arguments, cwd=ROOT, env={**os.environ, **environment}, stdout=file, stderr=file
         )
         try:
-            return _watched(process, log, is_done or (lambda: _has_said(log, "done")))
+            done = is_done or (lambda: _has_said(log, "done"))
+            return _watched(process, log, done, is_warm or (lambda: False))
         finally:
             process.terminate()
             process.wait(_END_WITHIN_S)
 
 
-def _watched(process: subprocess.Popen[bytes], log: Path, is_done: Callable[[], bool]) -> Watched:
-    tree = _Tree(process.pid)
+def _watched(
+    process: subprocess.Popen[bytes],
+    log: Path,
+    is_done: Callable[[], bool],
+    is_warm: Callable[[], bool],
+) -> Watched:
+    tree = Tree(process.pid)
     begun: tuple[float, dict[str, float]] | None = None
+    warm: tuple[float, dict[str, float]] | None = None
     give_up_at = time.monotonic() + _PATIENCE_S
     while time.monotonic() < give_up_at:
         cpu = tree.sample()
         now_s = time.monotonic()
         if begun is None and _has_said(log, "running"):
             begun = now_s, cpu
+        if begun is not None and warm is None and is_warm():
+            warm = time.monotonic(), tree.sample()
         if begun is not None and is_done():
             began_s, before = begun
-            used = {name: cpu_s - before.get(name, 0.0) for name, cpu_s in tree.sample().items()}
-            start_up = sum(before.values())
-            return Watched(time.monotonic() - began_s, used, start_up, dict(tree.resident_max))
+            warm_s, warmed = warm or begun
+            cpu, now_s = tree.sample(), time.monotonic()
+            return Watched(
+                now_s - began_s,
+                _since(cpu, before),
+                before,
+                dict(tree.resident_max),
+                now_s - warm_s,
+                _since(cpu, warmed),
+            )
         if process.poll() is not None:
             break
         time.sleep(_SAMPLE_S)
@@ -99,12 +129,19 @@ def _watched(process: subprocess.Popen[bytes], log: Path, is_done: Callable[[], 
     raise Failed(message)
 
 
+def _since(now: dict[str, float], before: dict[str, float]) -> dict[str, float]:
+    return {name: cpu_s - before.get(name, 0.0) for name, cpu_s in now.items()}
+
+
 def _has_said(log: Path, word: str) -> bool:
     return f"{word}\n".encode() in log.read_bytes()
 
 
 def _descendants(root: int) -> list[tuple[int, str, float, int]]:
-    """A process and all below it: pid, program, CPU seconds, resident bytes."""
+    """A process and all below it: pid, program, CPU seconds, resident bytes.
+
+    Python that runs below Java, as Spark's workers do, is another program.
+    """
     children: defaultdict[int, list[int]] = defaultdict(list)
     known: dict[int, tuple[int, str, float, int]] = {}
     for each in Path("/proc").iterdir():
@@ -123,5 +160,9 @@ def _descendants(root: int) -> list[tuple[int, str, float, int]]:
         pid = waiting.pop()
         if pid in known:
             found.append(known[pid])
+            if known[pid][1] != "python":
+                for child in children[pid]:
+                    if child in known:
+                        known[child] = child, "workers", *known[child][2:]
         waiting += children[pid]
     return found

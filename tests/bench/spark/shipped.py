@@ -1,0 +1,168 @@
+"""The shipped job `orders-prices` as `headrace spark` starts it, by progress, in micro-batches.
+
+The whole run counts, and apart from it the steady part behind the first micro-batches, for which
+Java still compiles.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.dataset as ds
+
+from tests.bench.spark.cleaned import Filled, digest_of
+from tests.bench.spark.topics import RETENTION_MS, Digest, Size, read_rows
+from tests.bench.spark.watched import ROOT, Failed, Tree
+
+SINKS = ("parquet", "delta", "kafka")
+BATCHES = 10
+WARMING_BATCHES = 4
+"""So many at the beginning are not steady."""
+_SAMPLE_S = 0.05
+_PATIENCE_S = 1_800.0
+_END_WITHIN_S = 60.0
+_TAIL_LINES = 30
+
+
+class Moment(NamedTuple):
+    """The time used until a micro-batch was committed."""
+
+    batch: int
+    seconds: float
+    cpu_seconds: dict[str, float]
+
+
+class Shipped(NamedTuple):
+    """The time and memory of a run of the job."""
+
+    who: str
+    """A sink, or a guarantee of Kafka Streams, which is measured alike."""
+    facts: int
+    versions: int
+    rows: int
+    seconds: float
+    cpu_seconds: dict[str, float]
+    """Of the whole run, by program."""
+    steady_facts: int
+    steady_seconds: float
+    steady_cpu_seconds: dict[str, float]
+    """The same behind the first micro-batches."""
+    resident_bytes_max: dict[str, int]
+
+    @property
+    def facts_per_cpu_second(self) -> float:
+        """Facts of the whole run."""
+        return self.facts / sum(self.cpu_seconds.values())
+
+    @property
+    def steady_facts_per_cpu_second(self) -> float:
+        """Facts of the steady part."""
+        return self.steady_facts / sum(self.steady_cpu_seconds.values())
+
+
+def run(sink: str, size: Size, filled: Filled, servers: str, folder: Path) -> Shipped:
+    """Run the job over all that the topics hold; what it made must be right."""
+    folder.mkdir(parents=True)
+    file, checkpoint = folder / "job.yaml", folder / "checkpoint"
+    file.write_text(json.dumps(_job(sink, size, filled, servers, folder)), "utf-8")
+    command = [sys.executable, "-m", "headrace.services.cli", "spark", str(file), "--once"]
+    tree, moments, seconds = _watch(command, checkpoint, folder / "log")
+    made = digest_of(_rows(sink, size, servers, folder))
+    if made != filled.wanted:
+        message = f"the job made {made}, and right is {filled.wanted}"
+        raise SystemExit(message)
+    return _summary(sink, size, made, (tree, moments, seconds))
+
+
+def _job(sink: str, size: Size, filled: Filled, servers: str, folder: Path) -> dict[str, object]:
+    """A job's file, with nothing in it but what it must have, and the size of a micro-batch."""
+    name = f"priced-{sink}-{size.facts}"
+    out = {"topic": name} if sink == "kafka" else {"folder": str(folder / "out")}
+    return {
+        "job": "orders-prices",
+        "name": name,
+        "servers": servers,
+        "checkpoint": str(folder / "checkpoint"),
+        "inputs": {"prices": filled.prices._asdict(), "orders": filled.orders._asdict()},
+        "retention": f"{RETENTION_MS}ms",
+        "records-per-batch": size.facts // BATCHES,
+        "sink": {sink: out},
+    }
+
+
+def _watch(command: list[str], checkpoint: Path, log: Path) -> tuple[Tree, list[Moment], float]:
+    """Run a command to its end; note what it had used whenever a micro-batch was committed."""
+    moments: list[Moment] = []
+    began_s = time.monotonic()
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file)
+        tree = Tree(process.pid)
+        try:
+            while process.poll() is None:
+                if time.monotonic() > began_s + _PATIENCE_S:
+                    raise Failed(_last_words(log))
+                cpu, now_s = tree.sample(), time.monotonic() - began_s
+                batch = _last_commit(checkpoint)
+                if batch is not None and (not moments or batch > moments[-1].batch):
+                    moments.append(Moment(batch, now_s, cpu))
+                time.sleep(_SAMPLE_S)
+        finally:
+            process.terminate()
+            process.wait(_END_WITHIN_S)
+    if process.returncode != 0 or not moments:
+        raise Failed(_last_words(log))
+    return tree, moments, time.monotonic() - began_s
+
+
+def _last_commit(checkpoint: Path) -> int | None:
+    try:
+        names = [each.name for each in (checkpoint / "commits").iterdir()]
+    except FileNotFoundError:
+        return None
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def _last_words(log: Path) -> str:
+    return "\n".join(log.read_text("utf-8", "replace").splitlines()[-_TAIL_LINES:])
+
+
+def _rows(
+    sink: str, size: Size, servers: str, folder: Path
+) -> Iterator[tuple[bytes, str, int, int]]:
+    if sink == "kafka":
+        for key, value, _ in read_rows(servers, f"priced-{sink}-{size.facts}"):
+            row = json.loads(value)
+            yield key, row["order_id"], row["quantity"], row["price_cents"]
+        return
+    names = ["key", "order_id", "quantity", "price_cents"]
+    for batch in ds.dataset(folder / "out", exclude_invalid_files=True).to_batches(columns=names):
+        for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
+            yield row[0].encode(), *row[1:]
+
+
+def _summary(
+    sink: str, size: Size, made: Digest, watched: tuple[Tree, list[Moment], float]
+) -> Shipped:
+    tree, moments, seconds = watched
+    (start,) = [each for each in moments if each.batch == WARMING_BATCHES - 1]
+    (end,) = [each for each in moments if each.batch == BATCHES - 1]
+    steady = {
+        name: cpu_s - start.cpu_seconds.get(name, 0.0) for name, cpu_s in end.cpu_seconds.items()
+    }
+    return Shipped(
+        sink,
+        *size,
+        made.rows,
+        seconds,
+        tree.used(),
+        size.facts * (BATCHES - WARMING_BATCHES) // BATCHES,
+        end.seconds - start.seconds,
+        steady,
+        dict(tree.resident_max),
+    )
