@@ -21,6 +21,7 @@ from tests.properties.test_chain import (
 
 Chain = tuple[AnyOperator, ...]
 chains = st.one_of(event_chains(), table_chains(), final_results())
+HOW = ("carefully", "warily")
 NOT_BYTES: Any = 7
 """Nothing that Kafka carries: an operator that looks at it, or writes it down, fails."""
 
@@ -75,6 +76,14 @@ def test_a_record_that_fails_at_once_leaves_no_trace(
         output._replace(cause=good[output.cause]) for output in clean.outputs
     ]
     assert outcome.held == clean.held
+
+
+@given(chains, _poisoned(_at_once), strategies.plans)
+def test_a_batch_that_failed_is_undone_where_it_is(
+    policies: Chain, records: list[Record], plan: list[Stop]
+) -> None:
+    careful, wary = (run(chain_of(policies, **{how: True}), records, plan) for how in HOW)
+    _assert_same(wary, careful)
 
 
 def _assert_same(one: Outcome, other: Outcome) -> None:
