@@ -7,8 +7,8 @@
     broken     what was sent since the last end counts for nothing, until there is a new epoch
 
 A partition that fails, or is lost, while it is in the transaction breaks it: nobody can take
-back what one partition has sent, so all that are in it begin again from what is committed. While
-the transaction ends, it is too late for that. A partition that is not in it notices nothing.
+back what one partition has sent, so all of the producer begin again from what is committed. While
+the transaction ends, it is too late for that.
 
 The group decides whether the end counts: the offsets carry the member and its generation, and
 brokers take them from an owner alone (KIP-447). So the producer's name need not say whose

@@ -54,7 +54,8 @@ OURS = "headrace"
 _COMMIT_AGAIN_S = 0.02
 _COUNT_AGAIN_S = 0.1
 _COUNTED_WITHIN_S = 10.0
-_GROUP_ERRORS = (IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
+_OF_A_MEMBER = (IllegalGenerationError, RebalanceInProgressError)
+_GROUP_ERRORS = (*_OF_A_MEMBER, UnknownMemberIdError)
 
 
 class Membership(Protocol):
@@ -161,9 +162,13 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         await self.ensure_coordinator_known()
         request = HeartbeatRequest(self.group_id, member.generation, member.member_id)
         answer = await seams.ask(self._consumer, request, self.coordinator_id)
+        error = for_code(answer.error_code)
+        if error is UnknownMemberIdError or answer.error_code == FENCED_INSTANCE_ID:
+            return False
         # Another generation says nothing about membership.
-        gone = for_code(answer.error_code) is UnknownMemberIdError
-        return not gone and answer.error_code != FENCED_INSTANCE_ID
+        if answer.error_code and error not in _OF_A_MEMBER:
+            raise error
+        return True
 
     async def _in_main_loop(self, call: Any) -> Any:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._main_loop))

@@ -72,7 +72,7 @@ class Takeovers:
 
     async def end(self, transactional_id: str, known: Known) -> list[Ended]:
         """End what another has open under an id, and what an outage left of it."""
-        told = await self._once("end", transactional_id, self._end)
+        told = await self.once("end", transactional_id, self._end)
         return await self.look(transactional_id, told, known)
 
     async def _end(self, transactional_id: str) -> list[Told]:
@@ -127,9 +127,9 @@ class Takeovers:
             found |= {producer_id: name for name, producer_id, *_ in answer.transaction_states}
         return found
 
-    async def _once(self, what: str, transactional_id: str, do: Callable[[str], Awaitable[T]]) -> T:
+    async def once(self, what: str, of: str, do: Callable[[str], Awaitable[T]]) -> T:
         """Do something for all who ask for it while it is done for others."""
-        key = what, transactional_id
+        key = what, of
         coming = self._next.get(key)
         if coming is None:
             coming = self._next[key] = asyncio.create_task(self._in_turn(key, do))
@@ -151,7 +151,7 @@ class Takeovers:
 
     async def settled(self, transactional_id: str) -> None:
         """Wait until all readers see what was committed last under an id."""
-        await self._once("settled", transactional_id, self._settled)
+        await self.once("settled", transactional_id, self._settled)
 
     async def _settled(self, transactional_id: str) -> None:
         await (await self._takeover(transactional_id, Known({}))).until_over()

@@ -42,6 +42,8 @@ class Task:
     has_read: bool = False
     has_looked: bool = False
     """Whether nobody else had anything open when it looked."""
+    has_asked: bool = False
+    """Whether the group counted the instance behind that."""
 
 
 class Taking:
@@ -170,15 +172,16 @@ class Instance:
             self._break(number)
 
     def _break(self, number: int) -> None:
-        transaction = self.transactions[number]
-        for partition in transaction.partitions:
-            self._again(self.tasks[partition])
-        transaction.broke()
+        # All begin again, since each has begun to send by the producer as it was.
+        for task in self.tasks.values():
+            if task.producer == number:
+                self._again(task)
+        self.transactions[number].broke()
         self._revivals[number] = Taking(self.broker, self.producer(number))
         self.told[number] = False
 
     def _again(self, task: Task) -> None:
-        task.is_running = task.has_read = task.has_looked = task.has_left = False
+        task.is_running = task.has_read = task.has_looked = task.has_asked = task.has_left = False
         task.ended = None
         self._takings.pop(task.partition, None)
 
@@ -204,6 +207,8 @@ class Instance:
             yield "succeed", partition
         elif not task.has_looked:
             yield "look", partition
+        elif not task.has_asked:
+            yield "ask", partition
         elif not task.is_running and self.broker.hides(partition):
             # A commit of this instance is about to be readable.
             return
@@ -278,6 +283,12 @@ class Instance:
             return False
         is_over = not self.broker.is_open(name)
         return must_end_stranger(is_over=is_over, is_alone=place != SHARED)
+
+    def _ask(self, partition: int) -> None:
+        """Ask the group once more before anything is written."""
+        if not self.is_member:
+            raise NoMemberError
+        self.tasks[partition].has_asked = True
 
     def _open(self, partition: int) -> None:
         """Read to the end, and say whose it is before anything is written."""

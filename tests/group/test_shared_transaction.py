@@ -171,6 +171,10 @@ def _looks_at_nothing(self: Instance, partition: int) -> None:
     self.tasks[partition].has_looked = True
 
 
+def _asks_nobody(self: Instance, partition: int) -> None:
+    self.tasks[partition].has_asked = True
+
+
 def _where_it_is_over(*, is_over: bool, is_alone: bool) -> bool:
     return is_over or (is_alone and False)
 
@@ -198,6 +202,7 @@ _REVIVE: Any = Instance._revive  # noqa: SLF001
 
 MUTATIONS: dict[str, tuple[object, str, Callable[..., object]]] = {
     "the group is not asked": (Broker, "check", _nothing),
+    "nobody asks once more before it writes": (Instance, "_ask", _asks_nobody),
     "nobody says in which producer it is": (Broker, "write", _unnamed),
     "nobody ends another's producer": (sharing, "must_end", _never),
     "nobody looks for who has not said it": (Instance, "_look", _looks_at_nothing),
@@ -266,7 +271,7 @@ def test_an_instance_that_was_thrown_out_commits_nothing() -> None:
     asleep, awake = world.instances["a"], world.instances["b"]
     world.assign("a")
     asleep.hear()
-    asleep.do("read", 0)
+    run(asleep, "ask")
     world.throw_out(asleep.member)
     world.assign("b")
     awake.hear()
@@ -297,6 +302,21 @@ def test_a_successor_stands_behind_nothing_of_an_instance_that_was_thrown_out() 
     run(awake, *COMMIT)
     asleep.do("clean", 0)
     world.check_ended()
+    world.settle()
+    world.check_settled()
+
+
+def test_an_instance_that_was_thrown_out_names_nothing_behind_its_successor() -> None:
+    world, asleep, awake = two()
+    world.throw_out(asleep.member)
+    asleep.lose_connections()
+    world.assign("b")
+    awake.hear()
+    run(awake, "look")
+    run(asleep, "look")
+    run(awake, "open", "end", "end")
+    run(asleep, "open")
+    assert not world.broker.open_in(("changelog", 0))
     world.settle()
     world.check_settled()
 
@@ -351,6 +371,7 @@ def check_all() -> None:
     """All that must hold."""
     test_an_instance_that_was_thrown_out_commits_nothing()
     test_a_successor_stands_behind_nothing_of_an_instance_that_was_thrown_out()
+    test_an_instance_that_was_thrown_out_names_nothing_behind_its_successor()
     for place in (SHARED, ("cleaned", 0)):
         test_a_successor_ends_what_was_forgotten_when_an_owner_left_in_peace(place)
     test_a_successor_does_not_wait_for_an_owner_that_died_unnamed()

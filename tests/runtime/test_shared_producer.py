@@ -27,8 +27,8 @@ from headrace.services.runtime.output.shared_producer import (
 )
 from tests.kafka.clients import FOREVER, fresh_name
 from tests.kafka.fixtures import SharedKafka
-from tests.runtime.expected import assert_cleaned, some_records
-from tests.runtime.sidecar import MakePipeline, Pipeline, record
+from tests.runtime.expected import assert_cleaned, some_records, stream, wait_until_all_move
+from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, record
 
 TIMEOUT_MS = 60_000
 ONE = [record(b"k", b"v", 1_000)]
@@ -275,6 +275,26 @@ def has_open_records(pipeline: Pipeline) -> bool:
     return all(readable[number] < end for number, end in ends.items())
 
 
+def wait_until_running(pipeline: Pipeline, sidecar: Sidecar, partitions: int) -> None:
+    """Until each partition has named its producer: that commits for all, whatever the interval."""
+    pipeline.wait_until(lambda: sidecar.log.count("] running ") == partitions, "all run")
+
+
+def test_partitions_that_move_in_peace_have_nobody_begin_again(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(*OPERATORS, partitions=PARTITIONS)
+    with stream(pipeline, PARTITIONS):
+        one = pipeline.start("one", instance_id="")
+        wait_until_all_move(pipeline, PARTITIONS)
+        two = pipeline.start("two", instance_id="")
+        wait_until_running(pipeline, two, PARTITIONS // 2)
+        wait_until_all_move(pipeline, PARTITIONS)
+    pipeline.wait_until_done()
+    for sidecar in (one, two):
+        assert sidecar.stop() == 0
+        assert "back to what is committed" not in sidecar.log
+    assert_cleaned(pipeline)
+
+
 def test_a_successor_does_not_wait_for_the_transaction_of_an_owner_that_was_killed(
     make_pipeline: MakePipeline,
 ) -> None:
@@ -286,9 +306,9 @@ def test_a_successor_does_not_wait_for_the_transaction_of_an_owner_that_was_kill
     # All of it is sent, and waits for a commit that does not come.
     killed.stop()
     killed = pipeline.start("two", commit_interval="5m", **settings)
+    wait_until_running(pipeline, killed, 2)
     # Some of them fill a batch, which leaves before the commit.
     pipeline.produce(some_records(600, 2, 2, start_ms=8_000, value_bytes=10_000))
-    killed.wait_for("running")
     pipeline.wait_until(lambda: has_open_records(pipeline), "records that are not committed")
     killed.kill()
     pipeline.start("three", **settings)
@@ -316,9 +336,10 @@ def test_a_partition_that_fails_has_its_transaction_begin_again(
     make_pipeline: MakePipeline,
 ) -> None:
     pipeline = failing(make_pipeline)
-    pipeline.produce(some_records(600, 3, PARTITIONS, value_bytes=10_000))
     sidecar = pipeline.start(commit_interval="5m", transaction_timeout=FOR_EVER)
-    pipeline.wait_until(lambda: is_there(pipeline) and has_open_records(pipeline), "open records")
+    wait_until_running(pipeline, sidecar, PARTITIONS)
+    pipeline.produce(some_records(1_200, 3, PARTITIONS, value_bytes=10_000))
+    pipeline.wait_until(lambda: has_open_records(pipeline), "open records")
     pipeline.produce([bad(100_000), record(b"k", b"good", 200_000, (("id", b"1"),), 1)])
     sidecar.wait_for("a partition of its transaction failed")
     assert sidecar.stop() == 0
@@ -328,11 +349,6 @@ def test_a_partition_that_fails_has_its_transaction_begin_again(
     assert [one.timestamp_ms for one in pipeline.beside("dead")] == [100_000]
     values = [one.value for one in pipeline.cleaned()]
     assert len(values) == len(set(values)) > 0
-
-
-def is_there(pipeline: Pipeline) -> bool:
-    """Whether the sidecar has made its topics."""
-    return pipeline.sink in pipeline.clients.topics()
 
 
 def test_the_first_of_many_failing_records_alone_has_its_transaction_begin_again(

@@ -120,9 +120,21 @@ class Ways:
             told = await self._shared.told(name)
             tell_ended(await self._takeovers.look(name, told, known))
             return
-        if not await self._group().is_counted():
-            raise CommitFailedError
+        await self.check_counted()
         tell_ended(await self._takeovers.end(name, known))
+
+    async def check_counted(self) -> None:
+        """Raise where the group, asked now, does not count this instance.
+
+        One that was thrown out, and has not heard of it, must not write behind its successor's
+        name: readers would wait for what will never count.
+        """
+        if not await self._takeovers.once("counted", "", self._is_counted):
+            message = "the group does not count this instance"
+            raise CommitFailedError(message)
+
+    async def _is_counted(self, _: str) -> bool:
+        return await self._group().is_counted()
 
     async def end_strangers(self, hop: Hop, partition: int) -> None:
         """End what is open where a partition writes, though its state names nobody who has it."""

@@ -58,7 +58,11 @@ class Succession:
     async def take_over(self) -> None:
         """End what the owner before has left open, and read what it has committed."""
         if self._work.exactly_once:
+            if self._state.is_followed:
+                # The owner may have left since, in peace, and goes on with other partitions.
+                await self.read(is_last=False)
             await self._end_producers()
+            await self._work.ways.check_counted()
         else:
             if await self._hides_something():
                 await self._end_what_hides()
