@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from aiokafka.client import ConnectionGroup
-from aiokafka.errors import IllegalOperation, KafkaError
+from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headrace.services.group import shared_transaction as rules
@@ -211,7 +211,7 @@ class SharedProducer:
             with telling_failures(producer):
                 await producer.send_offsets_to_transaction(offsets, self.common.group)
                 await producer.commit_transaction()
-        except (KafkaError, IllegalOperation) as problem:
+        except (KafkaError, *transactions.OUT_OF_STATE) as problem:
             self._break(life, problem)
             return
         if life is self._life:

@@ -60,7 +60,8 @@ from headrace.services.state.partition import PartitionState
 from headrace.services.state.rocks import RocksMemory
 
 _RETRY_S = 1.0
-_FENCES_MAX = 3
+_FENCES_MAX = 10
+"""Of partitions that moved, each successor may end their owner's transactions once."""
 _FENCES_WITHIN_S = 60.0
 _FENCED = (ProducerFenced, InvalidProducerEpoch)
 logger = logger_of(__name__)
@@ -309,7 +310,8 @@ class Work:
         if len(recent) >= _FENCES_MAX:
             message = (
                 f"another program keeps taking over the transactions of {name}, and the group still"
-                " counts it ours; stop the other one, or give one of them another pipeline name"
+                " counts it ours; stop the other one, or give one of them another pipeline name, or"
+                " a new state folder where that was copied"
             )
             raise InstanceFenced(message)
 
