@@ -129,10 +129,10 @@ def must_end_stranger(*, is_over: bool, is_alone: bool) -> bool:
     """Whether a partition's new owner ends the transaction of somebody who has something open.
 
     State may name nobody, or somebody later: an owner died before it had named its producer, or
-    a broker died when one had left in peace, and a place was not told how that ended. Nobody
-    else soon ends a transaction that is over by its coordinator's word and stands open still. One
-    that is not over is an earlier owner's where this partition alone writes. It is somebody else's
-    where others write as well.
+    a broker died when one had left in peace, and a place was not told how that ended. A
+    transaction that is over by its coordinator's word, and stands open still, has nobody else who
+    ends it soon. One that is not over is an earlier owner's where this partition alone writes. It
+    is somebody else's where others write as well.
     """
     return is_over or is_alone
 

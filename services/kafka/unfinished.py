@@ -66,7 +66,7 @@ _RETIRED_MS = 1
 
 
 class Known(NamedTuple):
-    """What is known of a producer's transactions beside their id."""
+    """Places and offsets that tell of a producer's transactions, beside their id."""
 
     written: Mapping[str, Sequence[int] | None]
     """The topics where they may have written, and in which partitions; None is all of them."""
@@ -78,7 +78,7 @@ class Known(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """What stood open, and how it was ended."""
+    """A part of a transaction that stood open, and how it was ended."""
 
     place: TopicPartition
     commits: bool
@@ -191,7 +191,7 @@ class Takeover:
         try:
             told = await self.told()
         except TransactionalIdAuthorizationFailed:
-            return  # Who may not use it has not used it.
+            return  # An instance that may not use it has not used it.
         if told is not None and (told.state, told.timeout_ms) != (_GIVEN, _RETIRED_MS):
             self._timeout_ms = _RETIRED_MS
             await self.take()
