@@ -37,6 +37,8 @@ OPERATORS = (
     "reorder: {grace: 5s}",
     "deduplicate: {by: key+id, id: header.id, interval: 20s}",
 )
+LONG = {"commit_interval": "5m", "memory": "1GiB"}
+"""A commit comes neither by time nor by what is open, soon."""
 FOR_EVER = "10m"
 """A transaction that nobody ends is open until the test has failed."""
 FAILS_ONCE = """
@@ -305,7 +307,7 @@ def test_a_successor_does_not_wait_for_the_transaction_of_an_owner_that_was_kill
     pipeline.wait_until_done()
     # All of it is sent, and waits for a commit that does not come.
     killed.stop()
-    killed = pipeline.start("two", commit_interval="5m", **settings)
+    killed = pipeline.start("two", **LONG, **settings)
     wait_until_running(pipeline, killed, 2)
     # Some of them fill a batch, which leaves before the commit.
     pipeline.produce(some_records(600, 2, 2, start_ms=8_000, value_bytes=10_000))
@@ -336,7 +338,7 @@ def test_a_partition_that_fails_has_its_transaction_begin_again(
     make_pipeline: MakePipeline,
 ) -> None:
     pipeline = failing(make_pipeline)
-    sidecar = pipeline.start(commit_interval="5m", transaction_timeout=FOR_EVER)
+    sidecar = pipeline.start(**LONG, transaction_timeout=FOR_EVER)
     wait_until_running(pipeline, sidecar, PARTITIONS)
     pipeline.produce(some_records(1_200, 3, PARTITIONS, value_bytes=10_000))
     pipeline.wait_until(lambda: has_open_records(pipeline), "open records")
