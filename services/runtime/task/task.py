@@ -162,12 +162,12 @@ class Task:
         self.state = "running"
         self.tally.restored()
         self.lease = next(_leases)
-        logger.info(
-            "running", **self._where, position=self.position, restored=self.tally.restored_records
-        )
         self._silence.begins(is_empty=state.time_ms == NO_TIME_MS)
         opened.callback(self.together.leave)
         await self._say_whose_it_is(way.name)
+        logger.info(
+            "running", **self._where, position=self.position, restored=self.tally.restored_records
+        )
         self.together.moved(chain, AWAKE)
         await work.begin_reading(self.source, self.position, self.lease)
 
