@@ -27,7 +27,13 @@ from headrace.services.runtime.output.shared_producer import (
 )
 from tests.kafka.clients import FOREVER, fresh_name
 from tests.kafka.fixtures import SharedKafka
-from tests.runtime.expected import assert_cleaned, some_records, stream, wait_until_all_move
+from tests.runtime.expected import (
+    assert_cleaned,
+    large_records,
+    some_records,
+    stream,
+    wait_until_all_move,
+)
 from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, record
 
 TIMEOUT_MS = 60_000
@@ -178,16 +184,21 @@ def test_a_partition_that_leaves_in_the_middle_has_all_begin_again(
 ) -> None:
     async def live() -> None:
         async with staged(kafka, topic) as stage:
-            fails, stays, looks_on = [await stage.outbox(number) for number in range(3)]
+            fails, stays, looks_on, sent = [await stage.outbox(number) for number in range(4)]
             await stage.write(fails, 0)
             await stage.write(stays, 1)
+            await stage.write(sent, 3)
             committing = asyncio.ensure_future(stage.commit(stays, 1))
             await asyncio.sleep(0)
+            stage.woken.clear()
             await fails.stop()
+            # One that waits for its interval hears of it now.
+            assert sorted(stage.woken) == [0, 1, 3]
+            assert sent.is_awaited
             with pytest.raises(TransactionBrokenError) as broken:
                 await committing
             assert broken.value.problem is None
-            for out in (stays, looks_on):
+            for out in (stays, looks_on, sent):
                 with pytest.raises(TransactionBrokenError):
                     await out.begin()
                 await out.stop()
@@ -309,8 +320,7 @@ def test_a_successor_does_not_wait_for_the_transaction_of_an_owner_that_was_kill
     killed.stop()
     killed = pipeline.start("two", **LONG, **settings)
     wait_until_running(pipeline, killed, 2)
-    # Some of them fill a batch, which leaves before the commit.
-    pipeline.produce(some_records(600, 2, 2, start_ms=8_000, value_bytes=10_000))
+    pipeline.produce(large_records(60, 2, start_ms=8_000))
     pipeline.wait_until(lambda: has_open_records(pipeline), "records that are not committed")
     killed.kill()
     pipeline.start("three", **settings)
@@ -340,7 +350,7 @@ def test_a_partition_that_fails_has_its_transaction_begin_again(
     pipeline = failing(make_pipeline)
     sidecar = pipeline.start(**LONG, transaction_timeout=FOR_EVER)
     wait_until_running(pipeline, sidecar, PARTITIONS)
-    pipeline.produce(some_records(1_200, 3, PARTITIONS, value_bytes=10_000))
+    pipeline.produce(large_records(80, PARTITIONS))
     pipeline.wait_until(lambda: has_open_records(pipeline), "open records")
     pipeline.produce([bad(100_000), record(b"k", b"good", 200_000, (("id", b"1"),), 1)])
     sidecar.wait_for("a partition of its transaction failed")

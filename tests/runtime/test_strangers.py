@@ -15,7 +15,12 @@ from headrace.contracts.hops import transactional_prefix
 from headrace.services.kafka.cluster import connected
 from headrace.services.settings import Settings
 from tests.kafka.fixtures import OwnKafka
-from tests.runtime.expected import REORDER_AND_DEDUPLICATE, assert_cleaned, some_records
+from tests.runtime.expected import (
+    REORDER_AND_DEDUPLICATE,
+    assert_cleaned,
+    large_records,
+    some_records,
+)
 from tests.runtime.sidecar import MakePipeline, Pipeline
 
 FOR_EVER = "10m"
@@ -112,7 +117,7 @@ def test_an_instance_frozen_past_its_session_commits_nothing_that_was_open(
     # It has no successor that ends its producer: the group's word alone keeps it from committing.
     frozen = pipeline.start("one", transaction_timeout=FOR_EVER, commit_interval="8s")
     pipeline.wait_until_done()
-    pipeline.produce(some_records(600, 2, 2, start_ms=8_000, value_bytes=10_000))
+    pipeline.produce(large_records(30, 2, start_ms=8_000))
     pipeline.wait_until(lambda: is_open(pipeline, pipeline.sink), "records that are not committed")
     committed = pipeline.committed()
     frozen.pause()

@@ -56,7 +56,7 @@ class Way(Protocol):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether others wait until this commits."""
+        """Whether others wait until this commits, or hears that it cannot."""
         ...
 
     async def start(self) -> None:

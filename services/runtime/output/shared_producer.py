@@ -144,8 +144,11 @@ class SharedProducer:
         if life is not self._life:
             return
         self._life = None
+        discarded = [*self._rules.partitions]
         self._rules.broke()
         life.broken.set_result(TransactionBrokenError(problem))
+        for seat in discarded:
+            seat.wake()
         self._go(stop_producer(life.producer))
         self._go(self._revive())
 
@@ -286,8 +289,9 @@ class Seat:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the others in the transaction wait until this commits."""
-        return self.shared.owes(self)
+        """Whether the others in the transaction wait until this commits, or it was discarded."""
+        is_discarded = self._life is not None and self._life.broken.done()
+        return is_discarded or self.shared.owes(self)
 
     async def begin(self) -> None:
         """Begin to send; it belongs together with all that others send by this producer."""
