@@ -46,7 +46,7 @@ from headrace.services.kafka import seams
 from headrace.services.kafka.heartbeats import FENCED_INSTANCE_ID, NamedHeartbeat
 
 PROTOCOL = "headrace"
-"""What the group's members call the way in which they share out partitions."""
+"""The name by which the group's members know how they share out partitions."""
 OURS = "headrace"
 """The metadata of an offset that a task committed with its state."""
 _COMMIT_AGAIN_S = 0.02
@@ -56,18 +56,18 @@ _GROUP_ERRORS = (IllegalGenerationError, RebalanceInProgressError, UnknownMember
 
 
 class Membership(Protocol):
-    """What the worker does and says as a member of the group."""
+    """A worker as a member of the group."""
 
     async def describe(self, generation: int) -> bytes:
-        """What to say when joining."""
+        """Return what the worker says when it joins."""
         ...
 
     def lead(self, said: Mapping[str, bytes], partitions: Mapping[str, int]) -> dict[str, bytes]:
-        """What to tell everybody, as the leader; called in the consumer's thread."""
+        """Return the leader's word for each member; called in the consumer's thread."""
         ...
 
     def hear(self, raw: bytes) -> Heard:
-        """What was told; called in the consumer's thread."""
+        """Read the leader's word; called in the consumer's thread."""
         ...
 
     async def told(self, heard: Heard) -> None:
@@ -90,7 +90,7 @@ class _Said(NamedTuple):
     name: str = PROTOCOL
 
     def metadata(self, _topics: Any) -> bytes:
-        """What goes into JoinGroup."""
+        """Return the member's words for JoinGroup."""
         return self.said
 
 
@@ -127,7 +127,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         main_loop: asyncio.AbstractEventLoop,
         **options: Any,
     ) -> None:
-        """Nothing is owned yet."""
+        """Begin without partitions."""
         self.heartbeat_at_s: float | None = None
         """When the group last answered."""
         self._consumer = consumer
@@ -210,7 +210,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         self, generation: int, _member_id: str, _protocol: str, raw: bytes
     ) -> None:
         self._is_joining = False
-        # What is revoked may take long to commit, and the group must hear of us meanwhile.
+        # Tasks may take long to commit before they go, and the group must hear of us meanwhile.
         self._start_heartbeat_task()
         self.heartbeat_at_s = time.monotonic()
         try:
@@ -218,7 +218,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         except HeadraceError as problem:
             self._membership.fail(problem)
             raise
-        # Whoever sees that a topic has more partitions asks for a rebalance, the leader or not:
+        # A member that sees that a topic has more partitions asks for a rebalance, leader or not:
         # the leader of a static group may have been restarted, and was not told that it leads.
         self._group_subscription = self._subscription.topics
         self._metadata_snapshot = self._get_metadata_snapshot()
@@ -293,10 +293,10 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         answer = await super()._send_req(request)
         self._look_for_another(known_as, answer)
         if self._is_replaced and isinstance(request, NamedHeartbeat):
-            # Nothing more is said in a name that is another's by now; the consumer's end ends this.
+            # The name is another's by now, so we say nothing more in it until the consumer ends.
             await asyncio.Future()
-        # What aiokafka does about a refused commit it does before anybody else runs: forget the
-        # generation, though the commit may have carried an older one.
+        # aiokafka forgets the generation at once when a commit is refused, before anybody else
+        # runs, though the commit may have carried an older one.
         self._is_commit_refused = isinstance(request, OffsetCommitRequest)
         return answer
 
@@ -314,7 +314,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     def _look_for_another(self, known_as: str, answer: Any) -> None:
         """End if our name is another's; to join again would throw that one out, and it us.
 
-        Whoever has no member id is not replaced: it is about to join.
+        A member without an id is not replaced: it is about to join.
         """
         if known_as and getattr(answer, "error_code", None) == FENCED_INSTANCE_ID:
             self._is_replaced = True

@@ -1,12 +1,12 @@
 """Every private name of Faust and aiokafka that we lean on, and nothing else.
 
 The versions are pinned, and `tests/runtime/test_seams.py` fails loudly when an upgrade moves one of
-these. What is public is used where it is needed; what is here is used from here alone. What a fetch
-brings is read in `fetched.py`, and what is sent is written in `filling.py`.
+these. Other modules use what is public, and take the rest from here alone. `fetched.py` reads what
+a fetch brings, and `filling.py` writes what a producer sends.
 
-Of Python nothing private is used. What is leaned on beyond its documentation is tested there, too:
-a TLS connection that nobody has closed yet can be aborted, whoever has hung up; and a function can
-be made of another one's code, with other globals.
+We use nothing private of Python. The test also covers what Python does beyond its documentation: a
+TLS connection that nobody has closed yet can be aborted after the other end hung up, and a function
+can be made of another one's code, with other globals.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ PRIVATE_NAMES = {
     "mode.services.Service": ("mundane_level",),
     "mode.threads.ServiceThread": ("Worker",),
 }
-"""What is called, set or overridden, by class."""
+"""The names that we call, set or override, by class."""
 
 
 class Connection(AIOKafkaConnection):  # type: ignore[misc]
@@ -165,7 +165,7 @@ async def hang_up(connection: Connection) -> None:
 
 
 def coordinator(consumer: Any) -> Any:
-    """Who speaks with the group for a consumer that was started."""
+    """Return the coordinator of a consumer that was started."""
     return consumer._coordinator
 
 
@@ -176,7 +176,7 @@ def set_fetch_bytes(consumer: Any, fetch_bytes: int, in_all_bytes: int) -> None:
 
 
 async def committed(consumer: Any, partition: TopicPartition) -> OffsetAndMetadata | None:
-    """What the group committed, with its metadata, which aiokafka's own method leaves out."""
+    """Return the group's commit with its metadata, which aiokafka's own method leaves out."""
     found = await consumer._coordinator.fetch_committed_offsets([partition])
     return found.get(partition)
 
@@ -336,7 +336,7 @@ OUT_OF_STATE = (IllegalOperation, AssertionError)
 
 
 def failure_of_transaction(producer: Any) -> BaseException | None:
-    """What the open transaction failed of; the calls behind it only say that there is none."""
+    """Return the open transaction's failure; the calls behind it only say that there is none."""
     ends = (producer._txn_manager._transaction_waiter, producer._sender.sender_task)
     for end in ends:
         if end is not None and end.done() and not end.cancelled():

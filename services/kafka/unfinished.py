@@ -8,7 +8,7 @@ along. So whoever takes an id over looks for such records before it writes, and 
 
 How they are ended is what their own transaction came to, never a rule:
 
-1. What the coordinator says. A transaction whose end it did not hear is aborted under an epoch that
+1. The coordinator's word. A transaction whose end it did not hear is aborted under an epoch that
    nobody has, one behind the transaction's; a producer that comes later is given another. We never
    abort by ourselves. So what stands open under the epoch right before a producer's was committed,
    and what stands open under the one before an abort was aborted.
@@ -17,7 +17,7 @@ How they are ended is what their own transaction came to, never a rule:
    changelog's open part says which offset that was.
 4. A transaction without a part in its changelog never came to be committed.
 
-What decides is still there if this is cut short and done again. Where a partition has no leader,
+All evidence is still there if this is cut short and done again. Where a partition has no leader,
 nothing is decided, and all is asked once more.
 """
 
@@ -59,26 +59,26 @@ _GIVEN = "Empty"
 _ONGOING = "Ongoing"
 _ENDING = {"PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
 _OVER = {_ABORTED, _GIVEN}
-"""Nobody can end, or go on with, a transaction of an earlier epoch."""
+"""In these states no producer can end, or go on with, a transaction of an earlier epoch."""
 _NO_SUCH_ID = 105
 _RETIRED_MS = 1
 """The timeout of an id that is in use no more: it says so to whoever comes next."""
 
 
 class Known(NamedTuple):
-    """What is known of a producer's transactions beside their id."""
+    """A producer's transactions: where they write, and for which group."""
 
     written: Mapping[str, Sequence[int] | None]
     """The topics where they may have written, and in which partitions; None is all of them."""
     witnesses: Sequence[TopicPartition] = ()
     """Where every commit has written; the changelog first."""
     source: TopicPartition | None = None
-    """Whose offset is part of every commit."""
+    """The partition whose offset is part of every commit."""
     group: str = ""
 
 
 class Ended(NamedTuple):
-    """What stood open, and how it was ended."""
+    """An open transaction of a partition, and how it was ended."""
 
     place: TopicPartition
     commits: bool
@@ -117,8 +117,8 @@ class Takeover:
     async def take(self, last: Identity | None = None) -> Identity:
         """Fence all earlier producers of this id, and end what they left open.
 
-        Whoever goes on from what it knows says which it was last, and ProducerFenced tells that
-        somebody else has taken over since.
+        A producer that goes on from what it knows says which it was last, and ProducerFenced tells
+        that another has taken over since.
         """
         # Asked for one by one, each topic would cost a round trip while nobody owns the partition.
         await self._client.set_topics([*self._known.written])
@@ -143,7 +143,7 @@ class Takeover:
         try:
             told = await self._told()
         except TransactionalIdAuthorizationFailed:
-            return  # Who may not use it has not used it.
+            return  # A user who may not use the id has not used it.
         if told is not None and (told.state, told.timeout_ms) != (_GIVEN, _RETIRED_MS):
             self._timeout_ms = _RETIRED_MS
             await self.take()
@@ -155,7 +155,7 @@ class Takeover:
         return node
 
     async def _told(self) -> _Told | None:
-        """The last transaction, once it is not just being ended; None of an id that is new."""
+        """Return the last transaction, once it is not just being ended; None if the id is new."""
         while True:
             request = DescribeTransaction(self._transactional_id)
             answer = await self._client.send(await self._coordinator(), request)

@@ -60,7 +60,7 @@ logger = logger_of(__name__)
 
 
 class Tasks(Protocol):
-    """What is done with the tasks of a worker."""
+    """The tasks of a worker, as the group's decisions open and close them."""
 
     def open(self, source: TopicPartition) -> None:
         """Run a partition's task."""
@@ -119,9 +119,9 @@ class Rebalance:
         self._on_disk = await lags_on_disk(self._work)
 
     async def describe(self, generation: int) -> bytes:
-        """What to say when joining."""
+        """Return what the worker says when it joins."""
         self._measure()
-        # Whoever joins says how far it is, and need not ask for a rebalance to say it.
+        # A member that joins says how far it is, and need not ask for a rebalance to say it.
         self._caught_up_at_s = None
         joining = Joining(self._work.now_ms(), self._reason)
         self._said = self._reason
@@ -129,14 +129,14 @@ class Rebalance:
         return describe(self._instance, self.holdings, generation, self._version, joining)
 
     def lead(self, said: Mapping[str, bytes], partitions: Mapping[str, int]) -> dict[str, bytes]:
-        """What to tell everybody, as the leader."""
+        """Return the leader's word for each member."""
         for topic, count in partitions.items():
             if count > self._partitions[topic]:
                 raise TopicRefused(_grown(topic, self._partitions[topic], count))
         return lead(said, self._hops, partitions, self._rules).assignments
 
     def hear(self, raw: bytes) -> Heard:
-        """What was told."""
+        """Read the leader's word."""
         return hear(raw, self._hops)
 
     async def told(self, heard: Heard) -> None:
@@ -222,7 +222,7 @@ class Rebalance:
 
     def _follow(self, task: TaskId) -> None:
         if self._is_stopping:
-            # Whoever closes has said so to all followers, and waits for no new one.
+            # A worker that closes has told all followers, and waits for no new one.
             return
         hop = self._hops[task.hop]
         follower = Follower(self._work, hop, task.partition, self._tasks.fail)
@@ -301,7 +301,7 @@ def _grown(topic: str, had: int, has: int) -> str:
 
 
 def client_of(folder: Path) -> bytes:
-    """What the copies of state in a folder are known by, in the whole group."""
+    """Return the name by which the whole group knows a folder's copies of state."""
     file = folder / "client"
     # One that was cut short, by a full disk or a lost machine, says nothing.
     if not file.exists() or file.stat().st_size != 2 * CLIENT_BYTES:

@@ -47,13 +47,13 @@ class Worker:
         partitions: Mapping[str, int],
         limits: Limits,
     ) -> None:
-        """Nothing is opened before `start`; its topics have so many partitions."""
+        """Open nothing before `start`; `partitions` has the number of each topic's."""
         self.spec = spec
         self.settings = settings
         self.hops = {hop.topic: hop for hop in spec.hops()}
         self.breath_s = settings.commit_interval_ms / _BREATHS_PER_COMMIT / 1000
         self.tasks: dict[TopicPartition, Task] = {}
-        # Who still commits what is under way must not be counted out meanwhile.
+        # The group must not count out a member that still commits what is under way.
         self.rebalance_timeout_ms = settings.shutdown_timeout_ms + settings.session_timeout_ms
         self.rebalances = 0
         self._told_partitions = 0

@@ -1,8 +1,8 @@
 """Reads changelogs, in a thread of its own, with a consumer that belongs to no group.
 
 A rebalance of the group does not touch it, and its work does not hold up the partitions that run.
-Whoever wants a changelog read gives a position and a function that takes records; the function is
-called in this thread, and never again once `restore` or `follow` has ended, whichever way it did.
+A task that wants a changelog read gives a position and a function that takes records. This thread
+calls the function, and never again once `restore` or `follow` has ended, whichever way it did.
 
 Only what is committed is read, whichever guarantee there is now: with another one before, there may
 be transactions that were aborted, and positions in them that nobody ever reached.

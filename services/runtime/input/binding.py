@@ -77,7 +77,7 @@ class Bounds(NamedTuple):
 
 
 def _nothing() -> None:
-    """What there is to acknowledge where nothing was brought."""
+    """Acknowledge a batch without records."""
 
 
 class _Thread(WorkerThread):  # type: ignore[misc]
@@ -95,7 +95,7 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     Worker = _Thread
 
     def __post_init__(self) -> None:
-        """Nothing is read for anybody yet."""
+        """Begin without readers."""
         super().__post_init__()
         self._leases: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
@@ -277,7 +277,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
             brought = sum(len(batch.records) for batch in batches)
             await self._hand_on(batches)
             if brought < FEW_RECORDS:
-                # Nothing is visible before the next commit; in larger batches it costs less.
+                # No reader sees it before the next commit, and larger batches cost less.
                 await asyncio.sleep(self.app.worker.breath_s)
 
     async def _hand_on(self, batches: list[Batch]) -> None:

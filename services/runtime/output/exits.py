@@ -64,7 +64,7 @@ class Exits:
     ) -> None:
         """Send through this outbox; to the cleaned topic, or as a spread says."""
         self.source_state = AWAKE
-        """What to say of the source: AWAKE, IDLE or AT_END."""
+        """The source's state for readers: AWAKE, IDLE or AT_END."""
         self._spec = spec
         self._failures = failures
         self._hop = hop
@@ -81,7 +81,7 @@ class Exits:
         """The last one that was said since the partition was opened."""
         self._says_who = partition == 0 and hop.end is None
         self.silent_until = 0
-        """What comes of records before this source offset was sent once."""
+        """The results of records before this source offset were sent once."""
 
     async def send(self, step: Step, dead: list[Aside], records: list[Record]) -> None:
         """Send what left the operators for these records, and what was dead at the door."""
@@ -163,7 +163,7 @@ class Exits:
     async def settle(self) -> int | None:
         """Wait until what was cleaned is acknowledged; the last one's offset, None without any.
 
-        What closes the commit names that offset, and so comes behind. Without a transaction it
+        The commit's last rows name that offset, and so come behind. Without a transaction it
         does in any case: then it can never say that a record was cleaned which nobody was given.
         """
         if self._outbox.is_transactional and not self._outbox.has_sent(self._cleaned):
@@ -191,7 +191,7 @@ class Exits:
         return ends[self._changelog]
 
     def _about(self, reached: Reached) -> Iterator[tuple[bytes, bytes | None]]:
-        """What readers of the cleaned topic are told."""
+        """Yield the rows that tell readers of the cleaned topic how far it is."""
         if reached.time_ms != NO_TIME_MS or self.source_state == IDLE:
             is_idle = self.source_state == IDLE
             progress = Progress(

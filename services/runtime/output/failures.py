@@ -1,4 +1,4 @@
-"""What operators fail on, or topics do not take: told a kind, not a record; or the end of all."""
+"""Failures of operators and refusals of topics: told once a kind, not a record; or the end."""
 
 from __future__ import annotations
 

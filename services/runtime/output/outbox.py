@@ -10,8 +10,8 @@ taken for one of the next. So behind a connection that was lost, the next transa
 epoch, and the request is refused.
 
 A batch that the broker refuses fails `settle`, which must come before anything is committed:
-aiokafka by itself would commit a transaction without it. What a topic is known not to take is never
-sent: whoever gave it is told.
+aiokafka by itself would commit a transaction without it. A record that its topic is
+known not to take is never sent: its giver is told.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Outbox:
         self._has_lost_connection = False
         """Whether some request may still reach a broker, and its answer nobody."""
         self._batches: dict[TopicPartition, Any] = {}
-        """What is being filled: small batches cost as much as large ones."""
+        """The batches that are being filled: small ones cost as much as large ones."""
         self._sent: list[_Sent] = []
         self.is_open = False
         """Whether something was sent since the last commit."""
@@ -153,7 +153,7 @@ class Outbox:
         return len(await self._producer.partitions_for(topic))
 
     async def begin(self) -> None:
-        """What is sent from now on belongs together."""
+        """Begin a transaction for all records from now on."""
         if self._name is not None:
             if self._has_lost_connection:
                 identity = await self._take(self._producer, self._name)
@@ -248,7 +248,7 @@ class Outbox:
     def announce(self, *partitions: TopicPartition) -> None:
         """Say early where something will be sent in this transaction: no commit waits for it then.
 
-        What is said at once is one request.
+        Partitions that are said at once share a request.
         """
         if self.is_transactional:
             for partition in partitions:
@@ -286,7 +286,7 @@ class Outbox:
         await self._take(self._producer, self._name)
 
     def closed(self) -> None:
-        """What was open is committed."""
+        """Note that the open transaction is committed."""
         self.is_open = False
         self.bytes_sent = 0
 

@@ -39,7 +39,7 @@ SAY_AGAIN_S = 1.0
 
 
 class Part(NamedTuple):
-    """What goes to one partition."""
+    """The records for one partition."""
 
     records: list[Record]
     places: Sequence[int]
@@ -58,7 +58,7 @@ class Group(Protocol):
 
 
 class _Said(NamedTuple):
-    """What a partition of the repartition topic was told last."""
+    """The last time and state that a partition of the repartition topic was told."""
 
     time_ms: int
     state: int
@@ -161,7 +161,7 @@ class Spread:
     def rows(
         self, partitions: int, state: int, *, urgent_before_ms: int
     ) -> Iterator[tuple[int, Record]]:
-        """What partitions are told with a commit, those that do not know it from records.
+        """Yield the rows that a commit tells partitions which do not know it from records.
 
         One that was told of a time before the urgent one does not wait for the second to be over.
         """

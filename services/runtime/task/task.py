@@ -61,14 +61,14 @@ class Task:
     """One partition of one hop; `run` it once."""
 
     def __init__(self, work: Work, hop: Hop, partition: int) -> None:
-        """Nothing is opened before `run`."""
+        """Open nothing before `run`."""
         self.hop = hop
         self.partition = partition
         self.source = TopicPartition(hop.topic, partition)
         self._changelog = TopicPartition(hop.changelog.name, partition)
         self.state: TaskState = "restoring"
         self.lease = 0
-        """Whose records are taken: those fetched since the task last began to read."""
+        """The task takes records of this lease alone: fetched since it last began to read."""
         self.inbox = Inbox()
         self.position = 0
         """The next source offset."""
@@ -178,7 +178,7 @@ class Task:
         await work.begin_reading(self.source, self.position, self.lease)
 
     def _forget(self) -> None:
-        """Nothing that was brought and not committed counts; it is read again."""
+        """Forget the records that were brought and not committed; they are read again."""
         self.state = "closing"
         self.lease = 0
         self._work.retire(self)
@@ -209,7 +209,7 @@ class Task:
             await self._commit()
 
     async def _next(self) -> Fetched | None:
-        """What was brought next; None when it is time to commit or to look at the clock."""
+        """Return the next records; None when it is time to commit or to look at the clock."""
         if not self._is_closing:
             await self.inbox.wait(self._patience_s())
         return None if self._is_closing else self.inbox.take()
@@ -223,7 +223,7 @@ class Task:
         return min(self.pace.idle_s or _LOOK_AGAIN_S, _LOOK_AGAIN_S)
 
     def _is_due(self) -> bool:
-        # Whoever waited for a hand-over need not wait for a commit interval on top.
+        # A task that waited for a hand-over need not wait for a commit interval on top.
         is_handed_over = self._partition_state.is_followed and not self.tally.commits
         is_large = self._open_bytes >= self._work.shares.open_bytes
         return self._outbox.is_open and (
@@ -249,7 +249,7 @@ class Task:
         await self._trouble.learn(records)
         for part in self._ahead.parts(records, self.pace.records_at_once):
             if part.carefully and self._outbox.is_open:
-                # What one record changes is told from what is committed, which is then little.
+                # A record's change shows against what is committed, so the commit leaves little.
                 await self._commit()
             for piece in self.together.pieces(part.records):
                 if not await self._has_its_turn():
@@ -313,7 +313,7 @@ class Task:
             raise stop.error
 
     def _decide(self, records: list[Record], *, carefully: bool) -> tuple[Step, list[Aside]]:
-        """What becomes of records, and those that are dead at the door."""
+        """Decide on records; return the step, and the records that are dead at the door."""
         assert self.chain is not None
         batch, dead = self._work.let_in(records, self.timestamps, self.source)
         with blaming(range(offset_of(records[0]), offset_of(records[-1]) + 1)):
@@ -331,7 +331,7 @@ class Task:
         return self._work.was_at_end(self.source, quiet_until_s)
 
     async def _look_at_the_clock(self) -> None:
-        """Nothing came, and nothing is open: maybe nothing is to be waited for any more."""
+        """Look whether anything is still waited for, when nothing came and nothing is open."""
         chain = self.chain
         assert chain is not None
         if self._is_idle():
@@ -357,7 +357,7 @@ class Task:
         with blaming(range(0)):
             step = release(carefully=self._ahead.is_careful_when_idle)
         if step is not None and step.failure is not None:
-            # Nothing was sent yet, so everything before is committed, and all of this is discarded.
+            # The step sent nothing yet, so all before it is committed, and the step is discarded.
             raise BufferFull(step.failure.sentence)
         if step is not None:
             await self._begin()

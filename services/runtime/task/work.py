@@ -1,4 +1,4 @@
-"""What a task is given to work with: settings, memory, the source, and a place to tell.
+"""The means of a task: settings, memory, the source, and a place to tell.
 
 Everything here may be asked from the main loop alone.
 """
@@ -91,7 +91,7 @@ class Work:
         opened: Callable[[TopicPartition], None],
         limits: Limits,
     ) -> None:
-        """Nothing is opened before `start`; `opened` hears of each task that begins to run."""
+        """Open nothing before `start`; `opened` hears of each task that begins to run."""
         self.spec = spec
         self.partitions: Mapping[str, int] = {}
         """How many each source has."""
@@ -105,7 +105,7 @@ class Work:
         self.folder = settings.state_folder / spec.pipeline
         self.budget = budget_for(settings)
         self.shares = self.budget.shares(1)
-        """What each of the tasks may take."""
+        """The memory that each task may take."""
         self.memory = RocksMemory(self.budget.state_bytes(1))
         self.load = Load()
         self.exactly_once = settings.guarantee == "exactly-once"
@@ -120,7 +120,7 @@ class Work:
         self._thread = thread
         self._opened = opened
         self.survey: dict[TopicPartition, Surveyed] = {}
-        """What was last heard of each source partition."""
+        """The last report on each source partition."""
         self.metrics: Metrics | None = None
         self.tables: dict[str, StateTable] = {}
         """By hop."""
@@ -191,8 +191,8 @@ class Work:
     async def end_what_hides(self, hop: Hop, partition: int) -> None:
         """End what an earlier owner left open that ran exactly once, and this one does not.
 
-        Nobody could read the end of the changelog before it times out, the rows that are written
-        behind it included. Exactly once, the outbox itself does that when it starts.
+        It hides the end of the changelog from readers until it times out, and the rows that are
+        written behind it, too. Exactly once, the outbox itself does that when it starts.
         """
         changelog = TopicPartition(hop.changelog.name, partition)
         if self.exactly_once or not await self.restorer.hides_something(changelog):
@@ -294,7 +294,7 @@ class Work:
             self.metrics.retire(self.snapshot(task))
 
     def surveyed(self, source: TopicPartition) -> Surveyed:
-        """What was last heard of a source partition."""
+        """The last report on a source partition."""
         return self.survey.get(source, UNSEEN)
 
     def was_at_end(self, source: TopicPartition, since_s: float) -> bool:
@@ -318,8 +318,8 @@ class Work:
         """Whether to open the task again; raises where that cannot help.
 
         A broker that was away or too busy for as long as a transaction may last has fenced us, too.
-        Whether somebody took over, the group says: it takes an offset from an owner alone. Whoever
-        is none any more ends the task, and hears from the group what comes next.
+        The group tells whether somebody took over: it takes an offset from an owner alone. A worker
+        that owns it no more ends the task, and hears from the group what comes next.
         """
         source = task.source
         name = f"{source.topic}/{source.partition}"
@@ -366,7 +366,7 @@ class Work:
         except IllegalStateError:
             return False
         except KafkaError as problem:
-            # Nobody knows now. Who opens it again fences, so a rightful owner is asked in turn.
+            # The task may open again: that fences, so a rightful owner is asked in turn.
             logger.warning(
                 "the group cannot be asked whose it is", source=str(source), why=repr(problem)
             )

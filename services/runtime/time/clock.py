@@ -2,12 +2,12 @@
 
 The broker, asked at some moment, had nothing that the task has not decided: then all records were
 there by that moment, and none comes any more whose timestamp is further back than `max-delay`. So
-stream time goes on to that moment less `max-delay`, as if a record of that time had come. What it
-moves to is state, and is committed with all that left because of it.
+stream time goes on to that moment less `max-delay`, as if a record of that time had come. The new
+time is state, and is committed with all that left because of it.
 
 It moves by a tenth of `max-delay`, and at least by a second: each time costs a transaction, and
-nobody waits longer for it than a tenth. Nobody here knows whether anybody waits: a reader may join
-with any other topic. So it goes on for as long as the partition is silent, or until it is idle.
+nobody waits longer for it than a tenth. The task does not know who waits: a reader may join with
+any other topic. So it goes on for as long as the partition is silent, or until it is idle.
 
 Behind a repartition the lanes hear of it, and the clock is not asked again: what stands behind the
 merge is as far as they are, whenever that lets something go.
@@ -49,7 +49,7 @@ class Clock:
     def moves_to_ms(self, chain: Chain, position: int, source_state: int) -> int | None:
         """How far the source is by the clock, None where that is no news.
 
-        Nothing waits for the task; all before the position is decided.
+        The task has no records waiting; all before the position are decided.
         """
         if self._delay_ms is None or source_state == IDLE:
             return None

@@ -50,7 +50,7 @@ class Silence:
         self._wait_s = self._idle_s
 
     def state(self, chain: Chain) -> int:
-        """What to say now, where nothing waits and nothing is open."""
+        """Return the state to tell now; no records wait, and no transaction is open."""
         if not self._is_told or (self._is_last and chain.lets_go(by_clock=self._goes_by_clock)):
             return AWAKE
         until_s = self._since_s

@@ -28,7 +28,7 @@ class Skew:
     """The source partitions of a worker's pipeline."""
 
     def __init__(self, max_skew_ms: int, says_origins: Callable[[], bool]) -> None:
-        """Nobody has said anything; where not all say how far they are, nobody waits for them."""
+        """Begin without reports; no partition waits while `says_origins` is false."""
         self._says_origins = says_origins
         self.max_skew_ms = max_skew_ms
         self._own: dict[int, tuple[int, int]] = {}
