@@ -78,7 +78,7 @@ class Settings(BaseSettings):
     replication_factor: Annotated[int, Field(gt=0)] | None = None
     """Of the topics that headrace makes; the broker's default if absent."""
     http_port: _Port | None = None
-    """Where /live, /ready and /metrics answer; nowhere if absent."""
+    """The port of /live, /ready and /metrics; none by default."""
     http_host: _Text = "127.0.0.1"
     """The address they answer at."""
     instance_id: Name | None = None

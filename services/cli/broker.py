@@ -30,8 +30,8 @@ def broker(
 
     Args:
         port: The port on 127.0.0.1 that it listens on.
-        data: The folder that it keeps its data in; without it, they are gone when it stops.
-        kafka: Which Kafka; without it the one that HEADRACE_KAFKA_VERSION names, or the newest.
+        data: The folder of its data; by default it keeps none when it stops.
+        kafka: The version of Kafka; by default HEADRACE_KAFKA_VERSION, or the newest.
     """
     version = kafka or kafka_version()
     console = Console(highlight=False)

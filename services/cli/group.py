@@ -38,8 +38,8 @@ def group(
 
     Args:
         pipeline: The pipeline's YAML file.
-        as_json_: For machines.
-        bootstrap_servers: Where the brokers are, `host:port` with commas between.
+        as_json_: Print JSON.
+        bootstrap_servers: The addresses of brokers: `host:port`, with commas between.
     """
     spec = load_pipeline(pipeline)
     settings = read_settings(bootstrap_servers=bootstrap_servers)

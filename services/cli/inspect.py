@@ -47,17 +47,17 @@ def inspect(  # noqa: PLR0913 - each is a flag
     bootstrap_servers: str | None = None,
     state_folder: Path | None = None,
 ) -> None:
-    """Say what a pipeline's state holds now: its last commit, whether it runs or not.
+    """Show what a pipeline's state held at its last commit, whether it runs or not.
 
     Args:
         pipeline: The pipeline's YAML file.
-        key: Show all that is kept of this key, or id; hexadecimal if it begins with 0x.
-        partition: Of this partition alone.
-        operator: Of the operator with this name alone.
+        key: Show all rows of this key, or id; hexadecimal if it begins with 0x.
+        partition: Show this partition alone.
+        operator: Show the operator with this name alone.
         from_changelog: Read the changelogs in Kafka, not this machine's folder.
-        as_json_: For machines.
-        bootstrap_servers: Where the brokers are, `host:port` with commas between.
-        state_folder: Where state lies on disk.
+        as_json_: Print JSON.
+        bootstrap_servers: The addresses of brokers: `host:port`, with commas between.
+        state_folder: The folder of the state.
     """
     spec = load_pipeline(pipeline)
     settings = read_settings(bootstrap_servers=bootstrap_servers, state_folder=state_folder)

@@ -42,12 +42,12 @@ def plan(
     record_size: str = "500B",
     acls: str | None = None,
 ) -> None:
-    """Check a pipeline file, and say what it would do; touches nothing.
+    """Check a pipeline file, and say what it would do; touch nothing.
 
     Args:
         pipeline: The pipeline's YAML file.
-        records_per_second: How many records come, to say how much state there would be at most.
-        record_size: How large a record is, for the same.
+        records_per_second: Estimate the most state that so many records would make.
+        record_size: The size of a record, for this estimate.
         acls: Print what this principal, such as User:ada, must be allowed on the brokers: lines for
             kafka-acls.sh, by the settings that `run` would have; and nothing else.
     """

@@ -29,16 +29,16 @@ def replay_dead(
     max_replays: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
     bootstrap_servers: str | None = None,
 ) -> None:
-    """Put dead letters back into the topic they were read from; only counts them, without --yes.
+    """Put dead letters back into the topic they were read from; without --yes, only count them.
 
     Each letter is put back once, however often this is run. One that dies again is a new letter.
 
     Args:
         pipeline: The pipeline's YAML file.
         yes: Do it.
-        reason: Only letters that died of this, such as `undecodable`; others stay for later.
-        max_replays: Leave letters alone that were put back so often already.
-        bootstrap_servers: Where the brokers are, `host:port` with commas between.
+        reason: Put back only letters with this reason, such as `undecodable`.
+        max_replays: Leave out letters that were put back so often already.
+        bootstrap_servers: The addresses of brokers: `host:port`, with commas between.
     """
     spec = load_pipeline(pipeline)
     settings = read_settings(bootstrap_servers=bootstrap_servers)

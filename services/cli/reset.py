@@ -25,7 +25,7 @@ def reset(
     bootstrap_servers: str | None = None,
     state_folder: Path | None = None,
 ) -> None:
-    """Have a pipeline start again from the beginning of its source; only shows how, without --yes.
+    """Have a pipeline start again from the beginning of its source; without --yes, only show how.
 
     Its instances must be stopped. Late and dead records stay where they are.
 
@@ -33,8 +33,8 @@ def reset(
         pipeline: The pipeline's YAML file.
         yes: Do it.
         cleaned: Delete the cleaned topic and its progress as well.
-        bootstrap_servers: Where the brokers are, `host:port` with commas between.
-        state_folder: Where state lies on disk.
+        bootstrap_servers: The addresses of brokers: `host:port`, with commas between.
+        state_folder: The folder of the state.
     """
     spec = load_pipeline(pipeline)
     settings = read_settings(bootstrap_servers=bootstrap_servers, state_folder=state_folder)

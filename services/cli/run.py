@@ -18,13 +18,13 @@ def run(
 ) -> None:
     """Run one instance of a pipeline; start it again elsewhere to share the partitions.
 
-    Everything else that differs from place to place is read from the environment, HEADRACE_*.
+    All other settings of an installation come from the environment, HEADRACE_*.
 
     Args:
         pipeline: The pipeline's YAML file.
-        bootstrap_servers: Where the brokers are, `host:port` with commas between.
-        state_folder: Where state lies on disk.
-        http_port: Where /live, /ready and /metrics answer; nowhere if absent.
+        bootstrap_servers: The addresses of brokers: `host:port`, with commas between.
+        state_folder: The folder of the state.
+        http_port: The port of /live, /ready and /metrics; none by default.
     """
     settings = read_settings(
         bootstrap_servers=bootstrap_servers, state_folder=state_folder, http_port=http_port

@@ -13,10 +13,10 @@ from headrace.testing.scenarios import SUFFIX, Scenario, load_scenarios, problem
 def run_scenarios(folder: Path = Path()) -> None:
     """Run the scenario files (*.scenario.md) of a folder, without a broker.
 
-    Exit code 1 where something is not true, 2 where a file cannot be read.
+    Exit code 1 if an expectation fails, 2 if a file cannot be read.
 
     Args:
-        folder: Where they lie, however deep; or one of them.
+        folder: The folder, with all folders in it; or one file.
     """
     files = sorted(folder.rglob(f"*{SUFFIX}")) if folder.is_dir() else [folder]
     if not files:

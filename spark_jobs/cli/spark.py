@@ -46,10 +46,10 @@ def run(
 
     Args:
         job: The job's YAML file, or a file of Python that calls `headrace.run`.
-        master: Where it runs: local[N], or a cluster's address, which spark-submit is started for.
+        master: local[N], or a cluster's address, to which spark-submit hands the job.
         once: End when everything that is there now is read.
         metrics_port: Serve Prometheus' metrics on this port of 127.0.0.1.
-        log: The file for Spark's own log, on this machine; if not said, one that is told.
+        log: The file for Spark's own log, on this machine; by default one whose name is printed.
         dry_run: Print the call of spark-submit, and run nothing.
     """
     if job.suffix == PYTHON:

@@ -48,7 +48,7 @@ def demo(*, page_file: Path = PAGE) -> None:
     """Run pipelines on a real broker, kill a sidecar half-way, and join behind them with Spark.
 
     Args:
-        page_file: Where the page with the plots is written.
+        page_file: The file for the page with the plots.
     """
     console = Console(highlight=False)
     streams = made_streams()
