@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def encode_of(topic: str, registry: RegistryAccess, row: StructType) -> Encode:
-    """Return what makes Avro of the JSON of a topic's rows.
+    """Return the encoder of a topic's rows.
 
     The registry is asked for the number of their schema, and gets the schema if it lacks it.
     """

@@ -183,7 +183,8 @@ class QueryJob:
     def rows(self, results: DataFrame, which: Column | None = None) -> DataFrame:
         """Set the query's rows as values of all results, or only of those that a column selects."""
         is_table = not isinstance(self.query, MadeStream)
-        return self._results(results, which).written(keeps_dropped=is_table)
+        rows = self._results(results, which)
+        return rows.written(keeps_dropped=is_table, keeps_fields=True)
 
     def columns(self, results: DataFrame) -> DataFrame:
         """Return the query's columns alone."""

@@ -7,7 +7,7 @@ one column beside those that a user sees; the user's expressions are not evaluat
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +23,7 @@ from headrace.spark_jobs.queries.names import OWN, column_of, twice
 from headrace.spark_jobs.queries.types import KeptText
 from headrace.spark_jobs.read.decode import JsonValue
 from headrace.spark_jobs.read.schema import schema_of
+from headrace.spark_jobs.shapes import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,10 +100,11 @@ class Visible:
             }
         )
 
-    def written(self, *, keeps_dropped: bool) -> DataFrame:
+    def written(self, *, keeps_dropped: bool, keeps_fields: bool = False) -> DataFrame:
         """Write the columns that a user sees into the values of the stage's rows.
 
-        A row that a filter left out gets no value, which deletes it, or is removed.
+        A row that a filter left out gets no value, which deletes it, or is removed. With
+        `keeps_fields`, the columns stay beside their JSON, so that no sink parses it again.
         """
         columns = F.struct(*(F.col(f"`{name}`") for name in self.names))
         value = F.when(F.col(_ALIVE), F.to_json(columns, _JSON).cast("binary"))
@@ -110,8 +112,14 @@ class Visible:
         if not keeps_dropped:
             dropped = F.col(_CHOSEN) & ~F.col(_ALIVE)
             visible = replace(visible, frame=visible.frame.where(~dropped))
-        inner = F.col(_INNER)["value"]
-        return visible.changed({"value": F.when(F.col(_CHOSEN), F.col(_ROW)).otherwise(inner)})
+        inner = F.col(_INNER)
+        value = F.when(F.col(_CHOSEN), F.col(_ROW)).otherwise(inner["value"])
+        changed = {"value": value}
+        if keeps_fields:
+            before = inner[FIELDS] if FIELDS in visible.inner_names else F.lit(None)
+            fields = F.when(F.col(_ALIVE), columns)
+            changed[FIELDS] = F.when(F.col(_CHOSEN), fields).otherwise(before)
+        return visible.changed(changed)
 
     def alone(self) -> DataFrame:
         """Return only the columns, of rows that are alive."""
@@ -119,13 +127,17 @@ class Visible:
         columns = [F.col(f"`{name}`") for name in self.names]
         return self.frame.where(F.col(_ALIVE)).select(*own, *columns)
 
-    def changed(self, changed: Mapping[str, Column]) -> DataFrame:
-        """Return the stage's rows with these columns changed."""
+    def changed(self, changed: dict[str, Column]) -> DataFrame:
+        """Return the stage's rows with these columns changed or added."""
+        kept = {name: F.col(_INNER)[name] for name in self.inner_names}
+        return self.frame.select(*(one.alias(name) for name, one in (kept | changed).items()))
+
+    @property
+    def inner_names(self) -> list[str]:
+        """The columns of the stage."""
         inner = self.frame.schema[_INNER].dataType
         assert isinstance(inner, StructType)
-        return self.frame.select(
-            *(changed.get(name, F.col(_INNER)[name]).alias(name) for name in inner.names)
-        )
+        return inner.names
 
     def filtered(self, step: Filter) -> Visible:
         """Leave alive only the rows of which a condition is true."""

@@ -38,11 +38,11 @@ class Targets:
 def aimed(results: DataFrame, targets: Targets, encode: Encode | None = None) -> DataFrame:
     """Give results the columns of `KafkaSink`, with the topic of each row.
 
-    `encode` turns the JSON of rows into what is written; others stay as they are.
+    `encode` encodes the fields of rows; other records stay as they are.
     """
     verdict, value = F.col("verdict"), F.col("value")
     if encode is not None:
-        value = F.when(verdict.isin(*ROWS), encode(value)).otherwise(value)
+        value = F.when(verdict.isin(*ROWS), encode(results)).otherwise(value)
     target = (
         F.when(verdict.isin(*ROWS), F.lit(targets.rows).cast("string"))
         .when(verdict == LATE, F.lit(targets.late).cast("string"))

@@ -15,14 +15,16 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql import types as spark
 from pyspark.sql.avro.functions import to_avro
 
 from headrace.contracts.errors import JobInvalid
+from headrace.spark_jobs.write.fields import fields_of
 
-Encode = Callable[[Column], Column]
+Encode = Callable[[DataFrame], Column]
+"""Returns the bytes of each row of a frame, as a column."""
 _NUMBER_BYTES = 4
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_]")
@@ -53,11 +55,9 @@ def avro_of(topic: str, row: spark.StructType) -> str:
 
 
 def encoding(row: spark.StructType, schema: str, number: int) -> Encode:
-    """Return what makes Avro of the bytes of a row's JSON, and nothing of no row."""
+    """Return the encoder of rows with these fields; a deleted key has no bytes."""
     frame = b"\x00" + number.to_bytes(_NUMBER_BYTES)
-    return lambda value: F.concat(
-        F.lit(frame), to_avro(F.from_json(value.cast("string"), row), schema)
-    )
+    return lambda rows: F.concat(F.lit(frame), to_avro(fields_of(rows, row), schema))
 
 
 def _record(name: str, row: spark.StructType) -> dict[str, Any]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
-from pyspark.sql.types import StructType
 
 from headrace.spark_jobs.shapes import CORRECTED, FIELDS
 from headrace.spark_jobs.write.aim import ROWS, Targets, aimed, rows_of
+from headrace.spark_jobs.write.fields import fields_of, has_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from headrace.spark_jobs.write.avro import Encode
     from headrace.spark_jobs.write.kafka import KafkaSink, Written
@@ -45,7 +46,7 @@ class KafkaOutput:
     ) -> None:
         """Set up the output; it calls `note` with the outcome of each micro-batch.
 
-        Rows leave as JSON, or as what `encode` makes of it.
+        Rows leave as JSON, or as `encode` encodes their fields.
         """
         self._encode = encode
         self._kafka = kafka
@@ -114,11 +115,11 @@ def columns(rows: DataFrame, row_schema: StructType, *, corrects: bool = False) 
     places = F.col("task"), F.col("sequence")
     own = [F.col("timestamp"), F.col("deleted"), *corrected, *places]
     fields = [F.col("row")[name].alias(name) for name in row_schema.names if name.lower() != "key"]
-    row, deleted = F.from_json(F.col("value").cast("string"), row_schema), F.col("value").isNull()
-    if _has_fields(rows, row_schema):
-        row, deleted = F.coalesce(FIELDS, row), F.col(FIELDS).isNull() & deleted
+    deleted = F.col("value").isNull()
+    if has_fields(rows, row_schema):
+        deleted &= F.col(FIELDS).isNull()
     return (
-        rows.withColumn("row", row)
+        rows.withColumn("row", fields_of(rows, row_schema))
         .withColumn("deleted", deleted)
         .withColumn("timestamp", F.timestamp_millis("timestamp_ms"))
         .select(F.col("key").cast("string"), *own, *fields)
@@ -128,19 +129,10 @@ def columns(rows: DataFrame, row_schema: StructType, *, corrects: bool = False) 
 def kept_of(results: DataFrame, row_schema: StructType) -> DataFrame:
     """Return the columns that a table and the records beside it need: all of them are kept."""
     value, fields = F.col("value"), []
-    if _has_fields(results, row_schema):
+    if has_fields(results, row_schema):
         # A row whose fields are there needs no JSON.
         value, fields = F.when(F.col(FIELDS).isNull(), value), [FIELDS]
     headers = F.when(~F.col("verdict").isin(*ROWS), F.col("headers"))
     given = ("verdict", "reason", "task", "sequence", "topic", "timestamp_ms", "key")
     columns = [value.alias("value"), headers.alias("headers")]
     return results.select(*given, *columns, "number", "added", *fields)
-
-
-def _has_fields(rows: DataFrame, row_schema: StructType) -> bool:
-    """Return whether the fields are there, of the types that the JSON would be read as."""
-    if FIELDS not in rows.columns:
-        return False
-    given = rows.schema[FIELDS].dataType
-    types = {each.name: each.dataType for each in given} if isinstance(given, StructType) else {}
-    return types == {each.name: each.dataType for each in row_schema}

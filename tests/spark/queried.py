@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 import headrace as hr
 from headrace.contracts.record import Record
@@ -14,10 +15,9 @@ from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.run import format_of
 from headrace.spark_jobs.operators.frames import InputProgress
-from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.read.decode import checked
-from headrace.spark_jobs.shapes import CHANGED
+from headrace.spark_jobs.shapes import CHANGED, FIELDS
 from headrace.spark_jobs.write.output import columns
 from tests.spark.frames import Row, stream_rows, write_rows
 
@@ -32,6 +32,9 @@ class Ran:
         self.rows: Leaves = []
         self.records: list[dict[str, Any]] = []
         self.table: list[dict[str, Any]] = []
+        """The rows as a table has them."""
+        self.parsed: list[dict[str, Any]] = []
+        """The same, parsed from their JSON."""
 
     def of(self, verdict: str) -> list[tuple[str | None, Any]]:
         """The keys and values of one verdict, sorted."""
@@ -43,7 +46,9 @@ class Ran:
         return {key: value for said, key, value in self.rows if said == CHANGED}
 
 
-def run_in_spark(spark: SparkSession, folder: Path, query: Query, rows: list[Row]) -> Ran:
+def run_in_spark(
+    spark: SparkSession, folder: Path, query: Query, rows: list[Row], *, makes_tables: bool = False
+) -> Ran:
     """Run a query over rows; its inputs are numbered as it names its sources."""
     job, config = described(
         query, name="it", to=hr.console(), servers="here:1", checkpoint="unused", tasks=2
@@ -53,10 +58,11 @@ def run_in_spark(spark: SparkSession, folder: Path, query: Query, rows: list[Row
     read = stream_rows(spark, write_rows(folder / "in", rows))
     progress = InputProgress(None, dict.fromkeys(range(len(names)), 0))
     results = job.transform(Inputs(names, checked(read, formats), progress, {}), config)
-    return _collected(results, job, folder / "checkpoint")
+    schema = job.Row if makes_tables else None
+    return _collected(results, schema, folder / "checkpoint")
 
 
-def _collected(results: DataFrame, job: QueryJob, checkpoint: Path) -> Ran:
+def _collected(results: DataFrame, schema: StructType | None, checkpoint: Path) -> Ran:
     ran = Ran()
 
     def take(frame: DataFrame, _batch: int) -> None:
@@ -66,8 +72,10 @@ def _collected(results: DataFrame, job: QueryJob, checkpoint: Path) -> Ran:
             value = None if row["value"] is None else text(row["value"])
             ran.rows.append((row["verdict"], text(row["key"]), value))
             ran.records.append(row.asDict(recursive=True))
-        table = columns(frame.where("verdict IN ('joined', 'changed')"), job.Row)
-        ran.table += [row.asDict(recursive=True) for row in table.collect()]
+        if schema is not None:
+            made = frame.where("verdict IN ('joined', 'changed')")
+            for table, form in ((ran.table, made), (ran.parsed, made.drop(FIELDS))):
+                table += [row.asDict(recursive=True) for row in columns(form, schema).collect()]
         frame.unpersist()
 
     writer = results.writeStream.foreachBatch(take).trigger(availableNow=True)

@@ -192,24 +192,44 @@ def test_tables_meet_and_are_folded_exactly(run: Callable[..., Ran]) -> None:
     assert last.keys() == {"x", "y"}
 
 
+AT = "2020-01-01T00:00:00.000001Z"
+
+
 def test_tables_meet_by_key_and_are_told_by_column(run: Callable[..., Ran]) -> None:
-    notes = hr.table("notes", "note STRING, at TIMESTAMP, ratio DOUBLE", pipeline=None)
+    kinds = "note STRING, at TIMESTAMP, ratio DOUBLE, cents DECIMAL(9, 2), tags ARRAY<STRING>"
+    notes = hr.table("notes", kinds, pipeline=None)
     both = CUSTOMERS.select("upper(name) AS name").join(notes, how="outer").filter("note <> 'no'")
     rows = [
         *said(0, ("c1", 1, {"name": "Ann"}), ("c2", 2, {"name": "Bob"}), ("c1", 9, None)),
         *said(
             1,
             ("c1", 5, {"note": "no"}),
-            ("c2", 6, {"note": "é", "at": "2020-01-01T00:00:00.000001Z", "ratio": 0.1}),
-            ("c3", 6, {"note": "z", "ratio": 1e300}),
+            ("c2", 6, {"note": "é", "at": AT, "ratio": 0.1, "cents": 1.5}),
+            ("c3", 6, {"note": "z", "ratio": 1e300, "tags": ["a", None]}),
         ),
     ]
-    ran = run(both, rows)
+    ran = run(both, rows, makes_tables=True)
     assert ran.last() == {
         "c1": None,
-        "c2": {"name": "BOB", "note": "é", "at": "2020-01-01T00:00:00.000001Z", "ratio": 0.1},
-        "c3": {"name": None, "note": "z", "at": None, "ratio": 1e300},
+        "c2": {
+            "name": "BOB",
+            "note": "é",
+            "at": AT,
+            "ratio": 0.1,
+            "cents": 1.5,
+            "tags": None,
+        },
+        "c3": {
+            "name": None,
+            "note": "z",
+            "at": None,
+            "ratio": 1e300,
+            "cents": None,
+            "tags": ["a", None],
+        },
     }
+    assert len(ran.table) > 3
+    assert ran.table == ran.parsed
     (row,) = [one for one in ran.table if one["note"] == "é"]
     assert (row["key"], row["at"].microsecond, row["deleted"]) == ("c2", 1, False)
 
