@@ -17,7 +17,8 @@ import headrace as hr
 from headrace.contracts.errors import JobInvalid, SchemaRefused
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
-from headrace.spark_jobs.shapes import DEAD, JOINED
+from headrace.spark_jobs.shapes import COLD, DEAD, FIELDS, JOINED
+from headrace.spark_jobs.write.output import columns
 from tests.queries.test_known_before import RIGHT, WRONG
 from tests.spark.queried import Ran, run_in_spark, said
 
@@ -294,6 +295,33 @@ def test_mistakes_that_only_spark_can_tell_are_refused_before_the_first_read(
 ) -> None:
     with pytest.raises(error, match=said):
         QueryJob(query).prepare(spark)
+
+
+def test_rows_that_a_cold_history_answers_have_their_columns_as_well(spark: SparkSession) -> None:
+    query = ORDERS.join_as_of(PRICES, history="cold")
+    job = QueryJob(query.select("order_id", "quantity * price_cents AS cents"))
+    job.prepare(spark)
+    order, price = b'{"order_id":"o%d","quantity":2}', b'{"price_cents":%d}'
+    results = spark.createDataFrame(
+        [(JOINED, order % 1, price % 7, 1), (COLD, order % 2, None, 2)],
+        "verdict STRING, value BINARY, table_value BINARY, sequence BIGINT",
+    ).withColumns(
+        {
+            "key": F.lit(b"p"),
+            "timestamp_ms": F.lit(5),
+            "task": F.lit(0),
+            "headers": F.array().cast("array<struct<key:string,value:binary>>"),
+        }
+    )
+    is_cold = F.col("verdict") == COLD
+    met = F.when(is_cold, F.lit(price % 9)).otherwise(F.col("table_value"))
+    thawed = job.rows(results).withColumns(
+        {"thaws": is_cold, "table_value": met, "verdict": F.lit(JOINED)}
+    )
+    answered = job.rows(thawed, F.col("thaws")).orderBy("sequence")
+    rows = columns(answered, job.Row).collect()
+    assert [(row["order_id"], row["cents"]) for row in rows] == [("o1", 14), ("o2", 18)]
+    assert rows == columns(answered.drop(FIELDS), job.Row).collect()
 
 
 @pytest.mark.usefixtures("spark")
