@@ -194,6 +194,10 @@ bench: broker ## the race: headrace beside Kafka Streams, Quix and Faust (an hou
 bench-spark: spark ## the Spark join beside Spark's own operators and Kafka Streams (half an hour)
 	@$(BIN)/python -m tests.bench.spark --results tests/bench/results
 
+.PHONY: bench-whole
+bench-whole: spark ## raw topics to priced orders, beside Flink SQL and Kafka Streams (WHOLE="--orders 4000000")
+	@$(BIN)/python -m tests.bench.whole --results tests/bench/results $(WHOLE)
+
 .PHONY: bench-operators
 bench-operators: setup ## how fast the operators are without Kafka, on this machine
 	@$(BIN)/python -m tests.bench

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import venv
 from collections.abc import Callable, Sequence
 from hashlib import sha256
@@ -20,13 +21,14 @@ from headrace.services.broker.java import find_java
 _PEERS = Path(__file__).parents[1] / "peers"
 _STREAMS = _PEERS / "streams"
 _QUIX = _PEERS / "quix"
+_FLINK = _PEERS / "flink"
 _POM = _STREAMS / "pom.xml"
 _REQUIREMENTS = _QUIX / "requirements.txt"
 
 
 def build_streams() -> None:
     """Fetch Kafka Streams and compile what races on it."""
-    _made(_jars(), _fetch_jars)
+    _made(_jars(), lambda folder: _fetch_jars(folder, _POM))
     _made(_classes(), _compile)
 
 
@@ -39,12 +41,39 @@ def streams_command(collector: str) -> list[str]:
 
 def build_quix() -> None:
     """An environment with Quix Streams, from its pinned requirements."""
-    _made(_quix(), _install_quix)
+    _made(_quix(), lambda folder: _install(folder, _REQUIREMENTS))
 
 
 def quix_python() -> Path:
     """The Python of that environment."""
     return _quix() / "bin" / "python"
+
+
+def build_flink() -> None:
+    """Fetch Flink and its connector to Kafka; the first time takes minutes, and says so."""
+    if sys.version_info >= (3, 13):
+        message = "Flink's package for Python needs Python 3.11 or 3.12; make PYTHON=python3.12 ..."
+        raise ProgramMissing(message)
+    if not flink_jars().is_dir():
+        print("Flink, once: its connector to Kafka", flush=True)
+        _made(flink_jars(), lambda folder: _fetch_jars(folder, _FLINK / "pom.xml"))
+    if not _flink().is_dir():
+        print("Flink, once: its environment, 800 MiB, a minute or more", flush=True)
+        _made(_flink(), lambda folder: _install(folder, _FLINK / "requirements.txt"))
+
+
+def flink_python() -> Path:
+    """The Python of Flink's environment."""
+    return _flink() / "bin" / "python"
+
+
+def flink_jars() -> Path:
+    """The folder of Flink's connector."""
+    return _named("flink-jars", [_FLINK / "pom.xml"])
+
+
+def _flink() -> Path:
+    return _named("flink", [_FLINK / "requirements.txt"])
 
 
 def _jars() -> Path:
@@ -74,10 +103,10 @@ def _made(folder: Path, make: Callable[[Path], None]) -> None:
             made.rename(folder)
 
 
-def _fetch_jars(folder: Path) -> None:
+def _fetch_jars(folder: Path, pom: Path) -> None:
     maven = _program("mvn", "maven")
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-    _run([maven, "--quiet", "--batch-mode", f"--file={_POM}", *goal, f"-DoutputDirectory={folder}"])
+    _run([maven, "--quiet", "--batch-mode", f"--file={pom}", *goal, f"-DoutputDirectory={folder}"])
 
 
 def _compile(folder: Path) -> None:
@@ -86,11 +115,11 @@ def _compile(folder: Path) -> None:
     _run([compiler, "-Xlint:all", "-Werror", "-d", str(folder), "-cp", f"{_jars()}/*", *files])
 
 
-def _install_quix(folder: Path) -> None:
+def _install(folder: Path, requirements: Path) -> None:
     venv.create(folder, with_pip=True)
     # The folder is renamed afterwards; nothing but `python -m` is used in it, which can bear that.
     python = str(folder / "bin" / "python")
-    _run([python, "-m", "pip", "install", "--quiet", "--requirement", str(_REQUIREMENTS)])
+    _run([python, "-m", "pip", "install", "--quiet", "--requirement", str(requirements)])
 
 
 def _program(name: str, package: str) -> str:

@@ -72,7 +72,7 @@ def run(sink: str, size: Size, filled: Filled, servers: str, folder: Path) -> Sh
     file, checkpoint = folder / "job.yaml", folder / "checkpoint"
     file.write_text(json.dumps(_job(sink, size, filled, servers, folder)), "utf-8")
     command = [sys.executable, "-m", "headrace.services.cli", "spark", str(file), "--once"]
-    tree, moments, seconds = _watch(command, checkpoint, folder / "log")
+    tree, moments, seconds = watch_batches(command, checkpoint, folder / "log")
     made = digest_of(_rows(sink, size, servers, folder))
     if made != filled.wanted:
         message = f"the job made {made}, and right is {filled.wanted}"
@@ -96,7 +96,9 @@ def _job(sink: str, size: Size, filled: Filled, servers: str, folder: Path) -> d
     }
 
 
-def _watch(command: list[str], checkpoint: Path, log: Path) -> tuple[Tree, list[Moment], float]:
+def watch_batches(
+    command: list[str], checkpoint: Path, log: Path
+) -> tuple[Tree, list[Moment], float]:
     """Run a command to its end; note what it had used whenever a micro-batch was committed."""
     moments: list[Moment] = []
     began_s = time.monotonic()

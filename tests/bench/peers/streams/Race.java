@@ -52,6 +52,8 @@ public final class Race {
             case "versioned-join" ->
                 VersionedJoin.apply(
                     builder, source, sink, setting("TABLE"), millis("RETENTION_MS"));
+            case "priced-orders" ->
+                PricedOrders.apply(builder, source, sink, setting("TABLE"));
             default -> throw new IllegalArgumentException(setting("OPERATOR"));
         }
     }
@@ -69,7 +71,7 @@ public final class Race {
         return properties;
     }
 
-    private static long millis(String name) {
+    static long millis(String name) {
         return Long.parseLong(setting(name));
     }
 

@@ -1,0 +1,1 @@
+"""Flink SQL in the race."""

@@ -1,0 +1,78 @@
+import com.fasterxml.jackson.annotation.JsonProperty;
+import com.fasterxml.jackson.databind.DeserializationFeature;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.ObjectReader;
+import com.fasterxml.jackson.databind.ObjectWriter;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Joined;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.state.Stores;
+
+/**
+ * The whole way in one topology: raw orders and raw prices, each once by key and id, and each order
+ * with the price that its product had at the order's own time, as JSON.
+ */
+final class PricedOrders {
+    record Order(
+            @JsonProperty("order_id") String orderId, @JsonProperty("quantity") long quantity) {}
+
+    record Price(@JsonProperty("price_cents") long priceCents) {}
+
+    record Row(
+            @JsonProperty("product") String product,
+            @JsonProperty("order_id") String orderId,
+            @JsonProperty("quantity") long quantity,
+            @JsonProperty("price_cents") long priceCents,
+            @JsonProperty("total_cents") long totalCents) {}
+
+    private static final ObjectMapper JSON =
+        new ObjectMapper().disable(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES);
+    private static final ObjectReader ORDERS = JSON.readerFor(Order.class);
+    private static final ObjectReader PRICES = JSON.readerFor(Price.class);
+    private static final ObjectWriter ROWS = JSON.writerFor(Row.class);
+
+    private PricedOrders() {}
+
+    static void apply(
+            StreamsBuilder builder, KStream<byte[], byte[]> orders, String sink, String prices) {
+        long intervalMs = Race.millis("INTERVAL_MS");
+        Duration grace = Duration.ofMillis(Race.millis("GRACE_MS"));
+        KStream<byte[], byte[]> changes =
+            builder.stream(prices, Consumed.with(Race.BYTES, Race.BYTES));
+        KTable<byte[], byte[]> versions = Once.of(builder, changes, "prices", intervalMs).toTable(
+            Materialized.<byte[], byte[]>as(Stores.persistentVersionedKeyValueStore(
+                    "versions", Duration.ofMillis(Race.millis("RETENTION_MS"))))
+                .withKeySerde(Race.BYTES)
+                .withValueSerde(Race.BYTES));
+        Once.of(builder, orders, "orders", intervalMs)
+            .join(
+                versions,
+                PricedOrders::priced,
+                Joined.<byte[], byte[], byte[]>with(Race.BYTES, Race.BYTES, Race.BYTES)
+                    .withGracePeriod(grace))
+            .to(sink, Produced.with(Race.BYTES, Race.BYTES));
+    }
+
+    private static byte[] priced(byte[] key, byte[] order, byte[] price) {
+        try {
+            Order ordered = ORDERS.readValue(order);
+            Price paid = PRICES.readValue(price);
+            return ROWS.writeValueAsBytes(new Row(
+                new String(key, StandardCharsets.UTF_8),
+                ordered.orderId(),
+                ordered.quantity(),
+                paid.priceCents(),
+                ordered.quantity() * paid.priceCents()));
+        } catch (IOException wrong) {
+            throw new UncheckedIOException(wrong);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+"""From raw orders and raw prices to priced orders, by headrace, Flink SQL and Kafka Streams."""
