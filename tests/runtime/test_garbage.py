@@ -25,7 +25,7 @@ def _as_it_was() -> Iterator[None]:
     yield
     gc.set_threshold(*threshold)
     gc.unfreeze()
-    # What the run itself keeps stays out of the search, as `tests/conftest.py` has it.
+    # The objects of the run stay out of the search, as `tests/conftest.py` has it.
     gc.collect()
     gc.freeze()
 
