@@ -20,6 +20,8 @@ _MEMORY_BYTES = 2 << 30
 _SESSIONS = 2
 """In how many processes tests share a session: a start and warm Java code cost a minute each."""
 _ASKS_FOR_SESSION = "spark: SparkSession"
+_ASKS_FOR_MODULES = "python_files"
+"""Tests that look through all modules stay together: a process parses them in two seconds."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -43,11 +45,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def _process_of(root: Path, test: str) -> str:
     """Return the name that all tests of one process have in common."""
     file = test.partition("::")[0]
-    if not _shares_session(root / file):
-        return file
-    return f"Spark's session {crc32(file.encode()) % _SESSIONS}"
+    text = _text_of(root / file)
+    if _ASKS_FOR_SESSION in text:
+        return f"Spark's session {crc32(file.encode()) % _SESSIONS}"
+    return "all modules" if _ASKS_FOR_MODULES in text else file
 
 
 @cache
-def _shares_session(file: Path) -> bool:
-    return _ASKS_FOR_SESSION in file.read_text("utf-8")
+def _text_of(file: Path) -> str:
+    return file.read_text("utf-8")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.contracts.errors import JobInvalid, SchemaRefused
+from headrace.contracts.errors import HeadraceError, JobInvalid, SchemaRefused
+from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.queries.ddl import problem_of
 from headrace.spark_jobs.queries.mentioned import columns_in
 from tests.queries.test_query_file import GOOD, written
@@ -107,24 +108,40 @@ def test_an_expression_that_spark_understands_is_not_refused(expression: str) ->
 def printed(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     file = written(folder, text)
     command = [sys.executable, "-m", "headrace.services.cli", "spark", str(file), "--print"]
-    # A process with these variables finds no Java.
-    nowhere = {"JAVA_HOME": str(folder / "no-java"), "PATH": str(folder)}
+    nowhere = without_java(folder)
     return subprocess.run(command, capture_output=True, text=True, check=False, env=nowhere)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (
-            GOOD.replace("price_cents BIGINT", "price_cents BIGNT"),
-            ":10:35: tables.prices.schema: `BIGNT` is no type of a column; did you mean `BIGINT`?",
-        ),
-        (GOOD.replace("quantity *", "quantiy *"), "did you mean `quantity`?"),
-        (GOOD.replace("o.key, order_id", "o.key, p.order_id"), "`p.order_id` names a column"),
-        (GOOD.replace("= p.key", "= p.key WHERE quantiy > 1"), "`filter(quantiy > 1)` names"),
-    ],
+def without_java(folder: Path) -> dict[str, str]:
+    """Return variables with which a process finds no Java."""
+    return {"JAVA_HOME": str(folder / "no-java"), "PATH": str(folder)}
+
+
+MISSPELT = (
+    (
+        GOOD.replace("price_cents BIGINT", "price_cents BIGNT"),
+        ":10:35: tables.prices.schema: `BIGNT` is no type of a column; did you mean `BIGINT`?",
+    ),
+    (GOOD.replace("quantity *", "quantiy *"), "did you mean `quantity`?"),
+    (GOOD.replace("o.key, order_id", "o.key, p.order_id"), "`p.order_id` names a column"),
+    (GOOD.replace("= p.key", "= p.key WHERE quantiy > 1"), "`filter(quantiy > 1)` names"),
 )
-def test_print_checks_a_file_without_java(tmp_path: Path, text: str, said: str) -> None:
+
+
+@pytest.mark.parametrize(("text", "said"), MISSPELT)
+def test_a_file_is_checked_without_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    for name, value in without_java(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(HeadraceError) as refused:
+        load_job(written(tmp_path, text))
+    assert said in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+def test_print_checks_a_file_without_java(tmp_path: Path) -> None:
+    text, said = MISSPELT[-1]
     done = printed(tmp_path, text)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
