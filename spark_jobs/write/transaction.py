@@ -71,6 +71,7 @@ _FENCED = {
     KafkaError.PRODUCER_FENCED,
 }
 _FULL_WAIT_S = 0.1
+_RECORD = ("target", "key", "value", "timestamp_ms", "headers")
 _EPOCH_MS = 1
 """The client takes 0 for "now", so the very first millisecond of 1970 becomes the second."""
 
@@ -293,16 +294,9 @@ def _producer(batch: Batch, writer: int, timeout_ms: int) -> Producer:
 
 def _produce(producer: Producer, table: pa.RecordBatch) -> None:
     """Give a table's rows to the client, in their order."""
-    columns = {name: table.column(name).to_pylist() for name in table.schema.names}
+    columns = [table.column(name).to_pylist() for name in _RECORD]
     produce = producer.produce
-    rows = zip(
-        columns["target"],
-        columns["key"],
-        columns["value"],
-        columns["timestamp_ms"],
-        columns["headers"],
-        strict=True,
-    )
+    rows = zip(*columns, strict=True)
     for number, (topic, key, value, timestamp_ms, headers) in enumerate(rows):
         at_ms = timestamp_ms or _EPOCH_MS
         listed: list[tuple[str, str | bytes | None]] | None
