@@ -76,6 +76,8 @@ first.
 - **Kafka Streams** is one topology with two threads: KIP-655's processor over two stores for each
   topic, a versioned table, a stream-table join with grace, Jackson, a commit every 5 s. The
   topology repartitions nothing.
+- Memory is resident memory, added up over processes, so pages that Spark's Python workers share
+  count for each of them.
 - Flink and Kafka Streams take the heap that Java chooses, a quarter of the machine's memory.
   Spark's driver has what the job's defaults give it.
 
