@@ -75,7 +75,10 @@ first.
   gained nothing. It runs with a parallelism of one: see below.
 - **Kafka Streams** is one topology with two threads: KIP-655's processor over two stores for each
   topic, a versioned table, a stream-table join with grace, Jackson, a commit every 5 s. The
-  topology repartitions nothing.
+  topology repartitions nothing. Over half a million orders, in one round, Java's Parallel collector
+  took 37 CPU-seconds where G1 took 45, and 2.3 GiB where G1 took 0.9; caches for the ids took more.
+- Memory is resident memory, added up over processes, so pages that Spark's Python workers share
+  count for each of them.
 - Flink and Kafka Streams take the heap that Java chooses, a quarter of the machine's memory.
   Spark's driver has what the job's defaults give it.
 
