@@ -149,6 +149,7 @@ class Worker:
         self._is_stopping = True
         await self.rebalance.close()
         await self._close(list(self.tasks), commits=not self._is_replaced())
+        await self.work.ways.stop()
         await self.work.purges.purge_last()
         await self.work.restorer.stop()
 

@@ -35,6 +35,7 @@ from mode.threads import WorkerThread
 from headrace.contracts.record import Record, offset_of, size_bytes
 from headrace.services.kafka import seams
 from headrace.services.kafka.coordinator import OURS, GroupConsumer
+from headrace.services.kafka.member_offsets import Member
 from headrace.services.runtime.input.survey import Surveyed
 
 T = TypeVar("T")
@@ -183,6 +184,15 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         coordinator = None if self._consumer is None else seams.coordinator(self._consumer)
         at_s: float | None = None if coordinator is None else coordinator.heartbeat_at_s
         return at_s
+
+    def member(self) -> Member | None:
+        """Who the group knows us as, as far as we have heard."""
+        known_as: Member | None = seams.coordinator(self._ensure_consumer()).member
+        return known_as
+
+    async def is_counted(self) -> bool:
+        """Whether the group, asked now, counts us as a member."""
+        return await self._there(seams.coordinator(self._ensure_consumer()).is_counted())
 
     def share(self, fetch_bytes: int, in_all_bytes: int) -> None:
         """Fetch so much of each partition at once from now on, and of all of them."""

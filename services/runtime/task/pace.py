@@ -24,8 +24,12 @@ _CAREFUL, _BOLD = 1.1, 10.0
 """How much a transaction may grow on the one before, once one was too large, and until then."""
 _PARTS_OF_TIMEOUT = 3
 _PARTS_OF_FAILED = 4
-COMMITS_PER_SECOND = 100
-"""So many small ones an instance makes: some 2.5 ms of a core each, and as much on the broker."""
+_COMMIT_COSTS_S = 0.001
+"""The cost of a small commit of one partition in a producer, in seconds of a worker's core."""
+_COMMITS_SHARE = 0.25
+"""The part of a core that small commits may take."""
+COMMITS_PER_SECOND = int(_COMMITS_SHARE / _COMMIT_COSTS_S)
+"""So many small ones partitions make, all of an instance together."""
 OUTLASTED = (
     "the transaction lasted longer than HEADRACE_TRANSACTION_TIMEOUT, and the broker ended it;"
     " if that goes on, raise it"
@@ -52,6 +56,8 @@ class Pace:
         self._settings = settings
         self._load = load
         self._is_open = False
+        self.hurries = False
+        """Whether to commit now: the next record to blame costs as much as is uncommitted."""
         self._interval_s = settings.commit_interval_ms / 1000
         self._opened_at = 0.0
         self._commit_began_at = 0.0
@@ -103,6 +109,7 @@ class Pace:
         """It counts, with so many records; how long the commit took."""
         now_s = time.monotonic()
         was_open_s = now_s - self._opened_at
+        self.hurries = False
         self._count_open(is_open=False)
         if was_open_s > self._long_s:
             self._records_max = max(1, int(records * self._long_s / was_open_s))
@@ -117,6 +124,7 @@ class Pace:
     def given_up(self, records: int) -> None:
         """Discard what was open; if it took too long, the next try is smaller."""
         was_open_s = time.monotonic() - self._opened_at
+        self.hurries = False
         self._count_open(is_open=False)
         self.has_outlasted = records > 0 and was_open_s > self._long_s * _PARTS_OF_TIMEOUT
         if records and was_open_s > self._long_s:
@@ -126,7 +134,8 @@ class Pace:
     def is_due(self, *, records: int, sent_bytes: int, records_wait: bool) -> bool:
         """Whether to commit what is open."""
         return (
-            records >= self._records_max
+            self.hurries
+            or records >= self._records_max
             or sent_bytes >= self._settings.commit_bytes_max
             or self.due_in_s(records_wait=records_wait) <= 0
         )
