@@ -122,3 +122,16 @@ def test_a_partition_that_hurries_is_due_until_it_has_committed() -> None:
     pace.committed(1)
     pace.opened()
     assert not pace.is_due(records=1, sent_bytes=1, records_wait=False)
+
+
+def test_records_may_wait_only_where_operators_take_them_in_no_time(clock: Clock) -> None:
+    (pace,) = paces(1)
+    assert pace.few() == 1, "nobody knows yet how long one takes"
+    for _ in range(20):
+        pace.processed(pace.records_at_once(), clock.now_s)
+    few = pace.few()
+    assert 1 < few < pace.records_at_once(), "a batch of a few costs each record little"
+    began_at_s = clock.now_s
+    clock.now_s += 100
+    pace.processed(pace.records_at_once(), began_at_s)
+    assert pace.few() == 1

@@ -288,7 +288,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
             await self._hand_on(batches)
             if brought < FEW_RECORDS:
                 # Nothing is visible before the next commit; in larger batches it costs less.
-                await asyncio.sleep(self.app.worker.breath_s)
+                await asyncio.sleep(self.app.worker.breath_s())
 
     async def _hand_on(self, batches: list[Batch]) -> None:
         for batch in batches:

@@ -18,13 +18,15 @@ from headrace.services.settings import Settings
 
 RECORDS_MAX = 500
 """How many records operators take at once: enough to be fast, and a core's cache holds them."""
+_FEW_RECORDS = 64
+"""A batch of so many costs a record hardly more than a larger one."""
 _SHORT_S, _LONG_S = 0.05, 0.2
 _FIRST_RECORDS = 1_000
 _CAREFUL, _BOLD = 1.1, 10.0
 """How much a transaction may grow on the one before, once one was too large, and until then."""
 _PARTS_OF_TIMEOUT = 3
 _PARTS_OF_FAILED = 4
-_COMMIT_COSTS_S = 0.001
+_COMMIT_COSTS_S = 0.0006
 """The cost of a small commit of one partition in a producer, in seconds of a worker's core."""
 _COMMITS_SHARE = 0.25
 """The part of a core that small commits may take."""
@@ -75,6 +77,10 @@ class Pace:
     def records_at_once(self) -> int:
         """How many records to process before anybody else has a turn."""
         return min(self._records, self._records_max)
+
+    def few(self) -> int:
+        """Fewer records than this may wait until the commit: operators take them in no time."""
+        return min(_FEW_RECORDS, self.records_at_once())
 
     def processed(self, records: int, began_at: float) -> None:
         """So many records took from then until now."""

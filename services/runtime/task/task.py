@@ -40,7 +40,7 @@ from headrace.services.runtime.output.failures import full
 from headrace.services.runtime.output.outbox import Outbox
 from headrace.services.runtime.output.shared_producer import TransactionBrokenError
 from headrace.services.runtime.output.spread import Spread
-from headrace.services.runtime.task.pace import Pace
+from headrace.services.runtime.task.pace import RECORDS_MAX, Pace
 from headrace.services.runtime.task.succession import Succession
 from headrace.services.runtime.task.tally import Tally
 from headrace.services.runtime.task.trouble import Trouble
@@ -206,11 +206,17 @@ class Task:
         """What was brought next; None when it is time to commit or to look at the clock."""
         if not self._is_closing:
             await self.inbox.wait(self._patience_s())
-        return None if self._is_closing else self.inbox.take()
+        while self._work.may_wait(self):
+            # Nothing of them is visible before the commit, and together they cost less.
+            await self._begin()
+            if self._is_closing or self._is_due():
+                break
+            await self.inbox.wait_for_more(self.pace.few(), self._patience_s())
+        return None if self._is_closing else self.inbox.take(RECORDS_MAX)
 
     def _patience_s(self) -> float | None:
         if self._outbox.is_open:
-            return self.pace.due_in_s(records_wait=bool(self.inbox.records))
+            return self.pace.due_in_s(records_wait=self._work.is_behind(self))
         is_told = self._exits.source_state != AWAKE and not self._clock.is_trusted
         if is_told and self.pace.idle_s is None:
             return None
@@ -226,7 +232,7 @@ class Task:
             or self.pace.is_due(
                 records=self.uncommitted_records,
                 sent_bytes=self._outbox.bytes_sent,
-                records_wait=bool(self.inbox.records),
+                records_wait=self._work.is_behind(self),
             )
         )
 
@@ -326,17 +332,11 @@ class Task:
             await self._outbox.begin()
             self.pace.opened()
 
-    def _is_idle(self) -> bool:
-        quiet_until_s = self.pace.quiet_until_s()
-        if quiet_until_s is None or self.inbox.records or time.monotonic() < quiet_until_s:
-            return False
-        return self._work.was_at_end(self.source, quiet_until_s)
-
     async def _look_at_the_clock(self) -> None:
         """Nothing came, and nothing is open: maybe nothing is to be waited for any more."""
         chain = self.chain
         assert chain is not None
-        if self._is_idle():
+        if self._work.is_idle(self):
             self.pace.heard()
             await self._let_go(chain.release_idle)
         reached_ms = None

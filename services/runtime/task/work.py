@@ -42,6 +42,7 @@ from headrace.services.operators.operator import Aside, Batch
 from headrace.services.runtime.changelog.purge import Purges
 from headrace.services.runtime.changelog.restorer import Restorer
 from headrace.services.runtime.input.binding import BatchThread
+from headrace.services.runtime.input.inbox import Inbox
 from headrace.services.runtime.input.survey import UNSEEN, Surveyed
 from headrace.services.runtime.machine.budget import weight, with_held_bounds
 from headrace.services.runtime.machine.machine_memory import budget_for
@@ -204,9 +205,28 @@ class Work:
 
     def taken(self, task: Waits) -> None:
         """A task took records; go on reading where that was stopped."""
-        inbox = task.inbox
-        if weight(inbox.records, inbox.size_bytes) <= self.shares.waiting_bytes // 2:
+        if self.has_room(task.inbox):
             self._thread().resume(task.source)
+
+    def has_room(self, inbox: Inbox) -> bool:
+        """Whether a task may bring more, as far as what waits for it goes."""
+        return weight(inbox.records, inbox.size_bytes) <= self.shares.waiting_bytes // 2
+
+    def may_wait(self, task: Waits) -> bool:
+        """Whether what was brought is so little that it may wait until the commit."""
+        is_little = 0 < task.inbox.records < task.pace.few() and self.has_room(task.inbox)
+        return is_little and task.together.is_alone
+
+    def is_behind(self, task: Waits) -> bool:
+        """Whether records wait, and not because they may."""
+        return bool(task.inbox.records) and not self.may_wait(task)
+
+    def is_idle(self, task: Waits) -> bool:
+        """Whether the source was silent for so long that its first operator lets go."""
+        quiet_until_s = task.pace.quiet_until_s()
+        if quiet_until_s is None or task.inbox.records or time.monotonic() < quiet_until_s:
+            return False
+        return self.was_at_end(task.source, quiet_until_s)
 
     def let_in(
         self, records: list[Record], timestamps: Timestamps | None, source: TopicPartition
