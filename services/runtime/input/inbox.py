@@ -59,7 +59,7 @@ class Inbox:
         if not self._fetched:
             await self._wait(0, patience_s)
 
-    async def wait_for_more(self, enough: int, patience_s: float | None) -> None:
+    async def wait_for_more(self, enough: int, patience_s: float) -> None:
         """Wait until there are so many records, or for so long."""
         if self.records < enough:
             await self._wait(enough, patience_s)

@@ -206,12 +206,12 @@ class Task:
         """What was brought next; None when it is time to commit or to look at the clock."""
         if not self._is_closing:
             await self.inbox.wait(self._patience_s())
-        while self._work.may_wait(self):
+        if self._work.may_wait(self):
             # Nothing of them is visible before the commit, and together they cost less.
             await self._begin()
-            if self._is_closing or self._is_due():
-                break
-            await self.inbox.wait_for_more(self.pace.few(), self._patience_s())
+            if not (self._is_closing or self._is_due()):
+                due_in_s = self.pace.due_in_s(records_wait=False)
+                await self.inbox.wait_for_more(self.pace.few(), min(due_in_s, _LOOK_AGAIN_S))
         return None if self._is_closing else self.inbox.take(RECORDS_MAX)
 
     def _patience_s(self) -> float | None:
