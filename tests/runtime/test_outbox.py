@@ -204,3 +204,32 @@ def test_a_start_that_is_cancelled_is_over_when_it_says_so(kafka_own: OwnKafka) 
         broker.resume()
 
     asyncio.run(live())
+
+
+def test_a_place_of_the_last_transaction_is_part_of_the_next_before_anything_is_sent(
+    kafka: SharedKafka, topic: str
+) -> None:
+    async def live() -> None:
+        out = outbox(kafka.bootstrap_servers, topic)
+        await out.start()
+        await out.begin()
+        await write(out, topic)
+        await out.commit()
+        out.closed()
+        await out.begin()
+        out.announce_as_last()
+        transaction = out._way.producer._txn_manager  # noqa: SLF001
+        while TopicPartition(topic, 0) not in transaction.txn_partitions:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        # It had nothing to send there after all.
+        await out.commit()
+        out.closed()
+        await out.begin()
+        out.announce_as_last()
+        assert not transaction.partitions_to_add()
+        await write(out, topic)
+        await out.commit()
+        await out.stop()
+
+    asyncio.run(live())
+    assert len(kafka.clients.consume_all(topic)) == 2

@@ -43,6 +43,10 @@ class Outbox:
         self._batches: dict[TopicPartition, Any] = {}
         """Those that are being filled: small batches cost as much as large ones."""
         self._sent: list[_Sent] = []
+        self._written: set[TopicPartition] = set()
+        """Where something went since the last commit."""
+        self._written_last: set[TopicPartition] = set()
+        """Where something went with it."""
         self.is_open = False
         """Whether something was sent since the last commit."""
         self.bytes_sent = 0
@@ -116,6 +120,7 @@ class Outbox:
             batch = self._batches[to] = filling.new_batch(
                 self.limits.batch_bytes(to.topic), is_transactional=self.is_transactional
             )
+            self._written.add(to)
             self.announce(to)
         return batch
 
@@ -149,6 +154,13 @@ class Outbox:
             for partition in partitions:
                 announce(self._way.producer, partition)
 
+    def announce_as_last(self) -> None:
+        """Say early that this transaction goes where the last one did.
+
+        If nothing goes to one of these partitions, it has a marker alone.
+        """
+        self.announce(*self._written_last)
+
     async def settle(self) -> dict[TopicPartition, int]:
         """Wait until everything sent is acknowledged; the next offset of each partition."""
         for to in list(self._batches):
@@ -180,6 +192,7 @@ class Outbox:
         """Begin to count anew: all that was open is committed."""
         self.is_open = False
         self.bytes_sent = 0
+        self._written_last, self._written = self._written, set()
 
     async def stop(self) -> None:
         """Let go; what was not committed does not count."""

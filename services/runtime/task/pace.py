@@ -27,7 +27,7 @@ _CAREFUL, _BOLD = 1.1, 10.0
 _PARTS_OF_TIMEOUT = 3
 _PARTS_OF_FAILED = 4
 _COMMIT_COSTS_S = 0.0006
-"""The cost of a small commit of one partition in a producer, in seconds of a worker's core."""
+"""The cost of a small commit of one partition, in seconds of a worker's and a broker's cores."""
 _COMMITS_SHARE = 0.25
 """The part of a core that small commits may take."""
 COMMITS_PER_SECOND = int(_COMMITS_SHARE / _COMMIT_COSTS_S)

@@ -207,8 +207,8 @@ class Task:
         if not self._is_closing:
             await self.inbox.wait(self._patience_s())
         if self._work.may_wait(self):
-            # Nothing of them is visible before the commit, and together they cost less.
             await self._begin()
+            self._outbox.announce_as_last()
             if not (self._is_closing or self._is_due()):
                 due_in_s = self.pace.due_in_s(records_wait=False)
                 await self.inbox.wait_for_more(self.pace.few(), min(due_in_s, _LOOK_AGAIN_S))

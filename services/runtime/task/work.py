@@ -213,7 +213,10 @@ class Work:
         return weight(inbox.records, inbox.size_bytes) <= self.shares.waiting_bytes // 2
 
     def may_wait(self, task: Waits) -> bool:
-        """Whether what was brought is so little that it may wait until the commit."""
+        """Whether what was brought is so little that it may wait until the commit.
+
+        Nothing of it is visible before, and together records cost less.
+        """
         is_little = 0 < task.inbox.records < task.pace.few() and self.has_room(task.inbox)
         return is_little and task.together.is_alone
 
