@@ -242,6 +242,26 @@ def test_the_group_takes_offsets_from_a_member_alone(
     assert read(kafka, topic) == [1]
 
 
+def test_a_producer_whose_transaction_is_over_begins_again(kafka: SharedKafka, topic: str) -> None:
+    async def live() -> None:
+        async with staged(kafka, topic) as stage:
+            out = await stage.outbox(0)
+            await stage.write(out, 0)
+            await out.settle()
+            # aiokafka knows no failure then, and says that it is in no state to go on.
+            await (await stage.shared.life()).producer.abort_transaction()
+            with pytest.raises(TransactionBrokenError):
+                await stage.commit(out, 0)
+            await out.stop()
+            out = await stage.outbox(1)
+            await stage.write(out, 1)
+            await stage.commit(out, 1)
+            await out.stop()
+
+    asyncio.run(live())
+    assert read(kafka, topic) == [1]
+
+
 def test_a_member_that_has_joined_anew_commits_nothing(kafka: SharedKafka, topic: str) -> None:
     async def live() -> None:
         async with staged(kafka, topic) as stage:
