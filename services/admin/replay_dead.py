@@ -30,8 +30,10 @@ from headrace.services.kafka import seams
 from headrace.services.kafka.cluster import Cluster, connected
 from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.security import client_options
+from headrace.services.kafka.transactions import ConnectionLostError
 from headrace.services.kafka.unfinished import Known
-from headrace.services.runtime.output.outbox import Name, Outbox
+from headrace.services.runtime.output.outbox import Outbox
+from headrace.services.runtime.output.producer import Name, Producer
 from headrace.services.settings import Settings
 
 _POLL_MS = 200
@@ -209,7 +211,7 @@ async def _opened(
 ) -> AsyncIterator[Outbox]:
     """Open the way back; it fences an earlier replay, and ends what that one left open."""
     name = Name(group, settings.transaction_timeout_ms, Known(dict.fromkeys(topics)))
-    outbox = Outbox(client_options(settings, "replay-dead"), group, name, limits)
+    outbox = Outbox(Producer(client_options(settings, "replay-dead"), group, name), limits)
     try:
         await outbox.start()
         yield outbox
@@ -219,7 +221,7 @@ async def _opened(
             " what it put back counts, and the other goes on behind it"
         )
         raise GroupBusy(message) from error
-    except seams.ConnectionLostError as error:
+    except ConnectionLostError as error:
         message = (
             "a connection to the brokers was lost while letters were put back; run the command"
             " again, and it goes on behind those that were"
@@ -239,7 +241,7 @@ async def _commit(
             await _send(outbox, to, records)
         await outbox.tell_offsets(done)
         await outbox.commit()
-    except (ProducerFenced, seams.ConnectionLostError):
+    except (ProducerFenced, ConnectionLostError):
         # Another replay has ended it; or brokers may be away, and the next replay ends it.
         raise
     except BaseException:
@@ -253,7 +255,7 @@ async def _send(outbox: Outbox, to: TopicPartition, records: list[Record]) -> No
     try:
         too_large = await outbox.send(to.topic, to.partition, records)
         await outbox.settle()
-    except (ProducerFenced, seams.ConnectionLostError):
+    except (ProducerFenced, ConnectionLostError):
         raise
     except KafkaError as error:
         message = f"the brokers do not take letters back into `{to.topic}`: {error}"

@@ -29,6 +29,7 @@ from aiokafka.errors import (
     KafkaError,
     RebalanceInProgressError,
     UnknownMemberIdError,
+    for_code,
 )
 from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.group import HeartbeatRequest
@@ -44,6 +45,7 @@ from headrace.services.group.round import Heard
 from headrace.services.group.wire import NO_GENERATION
 from headrace.services.kafka import seams
 from headrace.services.kafka.heartbeats import FENCED_INSTANCE_ID, NamedHeartbeat
+from headrace.services.kafka.member_offsets import Member
 
 PROTOCOL = "headrace"
 """The name by which the group's members know how they share out partitions."""
@@ -52,7 +54,8 @@ OURS = "headrace"
 _COMMIT_AGAIN_S = 0.02
 _COUNT_AGAIN_S = 0.1
 _COUNTED_WITHIN_S = 10.0
-_GROUP_ERRORS = (IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
+_OF_A_MEMBER = (IllegalGenerationError, RebalanceInProgressError)
+_GROUP_ERRORS = (*_OF_A_MEMBER, UnknownMemberIdError)
 
 
 class Membership(Protocol):
@@ -143,6 +146,29 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         self._is_joining = False
         """Whether the group may have a new generation whose number has not been read here."""
         super().__init__(*arguments, **options)
+
+    @property
+    def member(self) -> Member | None:
+        """Return the member that we are to the group; None if we are none, or have not heard it."""
+        if self._is_lost or not self.member_id or self.generation < 0:
+            return None
+        return Member(self.member_id, self.generation)
+
+    async def is_counted(self) -> bool:
+        """Whether the group, asked now, counts us as a member."""
+        member = self.member
+        if member is None:
+            return False
+        await self.ensure_coordinator_known()
+        request = HeartbeatRequest(self.group_id, member.generation, member.member_id)
+        answer = await seams.ask(self._consumer, request, self.coordinator_id)
+        error = for_code(answer.error_code)
+        if error is UnknownMemberIdError or answer.error_code == FENCED_INSTANCE_ID:
+            return False
+        # Another generation says nothing about membership.
+        if answer.error_code and error not in _OF_A_MEMBER:
+            raise error
+        return True
 
     async def _in_main_loop(self, call: Any) -> Any:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._main_loop))

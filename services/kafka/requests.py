@@ -2,6 +2,7 @@
 
     DescribeProducers v0     who writes to partitions, and where a transaction of theirs is open
     DescribeTransactions v0  what became of the last transaction of an id
+    ListTransactions v0      under which ids producers write
     InitProducerId v3        a new epoch, for whoever comes or for who had the last (KIP-360)
     WriteTxnMarkers v1       the end of a transaction, written where the coordinator did not
     OffsetFetch v7           what a group has committed, behind transactions on their way (KIP-447)
@@ -168,6 +169,56 @@ class DescribeTransaction(Request[DescribeTransactionsStruct]):  # type: ignore[
     ) -> DescribeTransactionsStruct:
         """As it goes out."""
         return request_struct_class([self._transactional_id], _NO_TAGS)
+
+
+class ListTransactionsResponse(Response):  # type: ignore[misc]
+    """The transactions that a broker coordinates."""
+
+    API_KEY = 66
+    API_VERSION = 0
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("error_code", Int16),
+        ("unknown_state_filters", CompactArray(_NAME)),
+        (
+            "transaction_states",
+            CompactArray(
+                ("transactional_id", _NAME),
+                ("producer_id", Int64),
+                ("transaction_state", _NAME),
+                _TAGS,
+            ),
+        ),
+        _TAGS,
+    )
+
+
+class ListTransactionsStruct(RequestStruct):  # type: ignore[misc]
+    """Version 0 on the wire."""
+
+    API_KEY = 66
+    API_VERSION = 0
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = ListTransactionsResponse
+    SCHEMA = Schema(
+        ("state_filters", CompactArray(_NAME)),
+        ("producer_id_filters", CompactArray(Int64)),
+        _TAGS,
+    )
+
+
+class ListTransactions(Request[ListTransactionsStruct]):  # type: ignore[misc]
+    """The transactional ids of these producers, as far as the broker coordinates them."""
+
+    API_KEY = 66
+
+    def __init__(self, producer_ids: Iterable[int]) -> None:
+        """In whatever state their transactions are."""
+        self._producer_ids = [*producer_ids]
+
+    def build(self, request_struct_class: type[ListTransactionsStruct]) -> ListTransactionsStruct:
+        """As it goes out."""
+        return request_struct_class([], self._producer_ids, _NO_TAGS)
 
 
 class InitProducerIdResponse(Response):  # type: ignore[misc]

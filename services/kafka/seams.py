@@ -2,7 +2,8 @@
 
 The versions are pinned, and `tests/runtime/test_seams.py` fails loudly when an upgrade moves one of
 these. Other modules use what is public, and take the rest from here alone. `fetched.py` reads what
-a fetch brings, and `filling.py` writes what a producer sends.
+a fetch brings, `filling.py` writes what a producer sends, and `transactions.py` guides a producer's
+transactions.
 
 We use nothing private of Python. The test also covers what Python does beyond its documentation: a
 TLS connection that nobody has closed yet can be aborted after the other end hung up, and a function
@@ -18,15 +19,12 @@ from typing import Any
 
 import cramjam  # noqa: F401 - aiokafka reads snappy, lz4 and zstd with it, where it is there
 from aiokafka import AIOKafkaConsumer
-from aiokafka.conn import AIOKafkaConnection, CloseReason
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.errors import (
-    IllegalOperation,
     LeaderNotAvailableError,
-    OutOfOrderSequenceNumber,
     for_code,
 )
-from aiokafka.producer.transaction_manager import PidAndEpoch
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -92,7 +90,12 @@ PRIVATE_NAMES = {
     "aiokafka.consumer.subscription_state.Assignment": ("_topic_partitions", "_tp_state"),
     "aiokafka.producer.AIOKafkaProducer": ("_sender", "_txn_manager"),
     "aiokafka.producer.message_accumulator.BatchBuilder": ("_builder", "_relative_offset"),
-    "aiokafka.producer.sender.Sender": ("_maybe_wait_for_pid",),
+    "aiokafka.producer.sender.Sender": (
+        "_coordinator_dead",
+        "_do_txn_offset_commit",
+        "_find_coordinator",
+        "_maybe_wait_for_pid",
+    ),
     "aiokafka.producer.transaction_manager.TransactionManager": (
         "_pid_and_epoch",
         "_sequence_numbers",
@@ -280,92 +283,3 @@ def drop_partitions(consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartit
         assignment._tp_state[partition] = TopicPartitionState(assignment)
         fetcher._records.pop(partition, None)
     fetcher._notify(fetcher._wait_consume_future)
-
-
-async def start_as(producer: Any, identity: tuple[int, int]) -> None:
-    """Start a producer whose client is connected, under a number and an epoch that it was given."""
-    producer._txn_manager.set_pid_and_epoch(*identity)
-    await producer._sender.start()
-
-
-def go_on_as(producer: Any, identity: tuple[int, int]) -> None:
-    """Give a producer that has no transaction open a new epoch."""
-    transaction = producer._txn_manager
-    transaction._pid_and_epoch = PidAndEpoch(*identity)
-    transaction._sequence_numbers.clear()
-
-
-class ConnectionLostError(OutOfOrderSequenceNumber):  # type: ignore[misc]
-    """Of a transaction within which a connection was lost nothing more is sent.
-
-    Of aiokafka's errors its sender takes three for what they are; this is one of them.
-    """
-
-
-def on_lost_connection(producer: Any, hear: Callable[[], None]) -> None:
-    """Hear of each connection that ends while something may be under way on it.
-
-    The broker may have died before it ended the transaction before everywhere, and what is sent
-    again now would stand behind that in the same epoch: both would end alike. So an open
-    transaction ends here, and nothing of it is sent any more.
-    """
-    client, sender, transaction = producer.client, producer._sender, producer._txn_manager
-    closed, wait_for_pid = client._on_connection_closed, sender._maybe_wait_for_pid
-    torn: list[Any] = []
-
-    def heard(connection: Any, reason: Any) -> None:
-        if reason is not CloseReason.IDLE_DROP:
-            if transaction.is_in_transaction():
-                torn.append(reason)
-            hear()
-        closed(connection, reason)
-
-    async def wait_or_end() -> None:
-        """The sender calls this before each request."""
-        if torn:
-            message = "a connection was lost within a transaction"
-            raise ConnectionLostError(message)
-        await wait_for_pid()
-
-    client._on_connection_closed = heard
-    sender._maybe_wait_for_pid = wait_or_end
-
-
-OUT_OF_STATE = (IllegalOperation, AssertionError)
-"""How aiokafka's calls end behind the one that failed."""
-
-
-def failure_of_transaction(producer: Any) -> BaseException | None:
-    """Return the open transaction's failure; the calls behind it only say that there is none."""
-    ends = (producer._txn_manager._transaction_waiter, producer._sender.sender_task)
-    for end in ends:
-        if end is not None and end.done() and not end.cancelled():
-            failure: BaseException | None = end.exception()
-            if failure is not None:
-                return failure
-    return None
-
-
-def announce(producer: Any, partition: TopicPartition) -> None:
-    """Make a partition part of the open transaction, in one request with those sent to next.
-
-    Of a transaction that has failed the next `send_batch` will say so.
-    """
-    if producer._txn_manager.is_in_transaction():
-        producer._txn_manager.maybe_add_partition_to_txn(partition)
-
-
-def announce_group(producer: Any, group: str) -> None:
-    """Make a group part of every transaction that has partitions, before its offsets are told.
-
-    By itself the producer asks for the group once it has offsets, and they wait for the answer.
-    """
-    transaction = producer._txn_manager
-    to_add = transaction.consumer_group_to_add
-
-    def to_add_early() -> str | None:
-        is_added = transaction._txn_consumer_group is not None
-        is_begun = transaction.is_in_transaction() and transaction.txn_partitions
-        return group if is_begun and not is_added else to_add()
-
-    transaction.consumer_group_to_add = to_add_early

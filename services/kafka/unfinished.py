@@ -8,10 +8,8 @@ along. So whoever takes an id over looks for such records before it writes, and 
 
 How they are ended is what their own transaction came to, never a rule:
 
-1. The coordinator's word. A transaction whose end it did not hear is aborted under an epoch that
-   nobody has, one behind the transaction's; a producer that comes later is given another. We never
-   abort by ourselves. So what stands open under the epoch right before a producer's was committed,
-   and what stands open under the one before an abort was aborted.
+1. The coordinator's word (`verdict` in `services/group/shared_transaction.py`). A transaction
+   whose end it did not hear is aborted under an epoch that nobody has, one behind its own.
 2. The markers in partitions to which every commit of ours writes: changelog and progress.
 3. Where these stand open as well, the group's offset: it is part of the same transaction, and the
    changelog's open part says which offset that was.
@@ -33,6 +31,7 @@ from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     ConcurrentTransactions,
     InvalidProducerEpoch,
+    KafkaError,
     LeaderNotAvailableError,
     ProducerFenced,
     TransactionalIdAuthorizationFailed,
@@ -42,6 +41,7 @@ from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.errors import KafkaRefused
+from headrace.services.group.shared_transaction import Word, is_behind, verdict
 from headrace.services.kafka.markers import last_marker, last_value, leader_of
 from headrace.services.kafka.patience import PAUSE_S, patient
 from headrace.services.kafka.requests import (
@@ -66,7 +66,7 @@ _RETIRED_MS = 1
 
 
 class Known(NamedTuple):
-    """A producer's transactions: where they write, and for which group."""
+    """Places and offsets that tell of a producer's transactions, beside their id."""
 
     written: Mapping[str, Sequence[int] | None]
     """The topics where they may have written, and in which partitions; None is all of them."""
@@ -78,14 +78,14 @@ class Known(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """An open transaction of a partition, and how it was ended."""
+    """A part of a transaction that stood open, and how it was ended."""
 
     place: TopicPartition
     commits: bool
     because: str
 
 
-class _Told(NamedTuple):
+class Told(NamedTuple):
     """The last transaction of an id, as its coordinator tells it."""
 
     state: str
@@ -122,7 +122,7 @@ class Takeover:
         """
         # Asked for one by one, each topic would cost a round trip while nobody owns the partition.
         await self._client.set_topics([*self._known.written])
-        before = await self._told()
+        before = await self.told()
         while True:
             if before is not None:
                 if last is not None and _is_anothers(before, last):
@@ -132,18 +132,66 @@ class Takeover:
             identity = await self._ask_for_identity(last)
             if identity is not None:
                 break
-            before = await self._told()
+            before = await self.told()
         if before is not None:
             await self._end(_given(identity, before))
         return identity
 
     @patient
+    async def give(self) -> tuple[Identity, list[Told]]:
+        """Fence all earlier producers of this id, and end what they left open by their word.
+
+        For an id under which many partitions wrote. A place without a leader is passed over, and
+        what is in doubt is left: for both the partitions are looked at as they come, with what is
+        told here. If somebody else takes the id meanwhile, its word has changed, so all is asked
+        again.
+        """
+        await self._client.set_topics([*self._known.written])
+        identity, told = None, []
+        while identity is None:
+            before = await self.told()
+            told = [before] if before is not None and before.state in _OVER else []
+            for one in told:
+                await self._end(one, by_word=True)
+            try:
+                identity = await self._ask_for_identity(before and Identity(*before[2:]))
+            except ProducerFenced:
+                continue
+        if before is not None:
+            told.append(_given(identity, before))
+            await self._end(told[-1], by_word=True)
+        return identity, told
+
+    @patient
+    async def end(self, told: Sequence[Told]) -> None:
+        """End what stands open, and is over by what was told."""
+        for one in told:
+            await self._end(one)
+
+    @patient
+    async def is_over(self, epoch: int) -> bool:
+        """Whether a transaction of this epoch is over by the word of its coordinator."""
+        told = await self.told()
+        return told is None or told.state != _ONGOING or told.producer_epoch > epoch
+
+    @patient
+    async def is_given_to(self, identity: Identity) -> bool:
+        """Whether nobody has used the id since it was given to this producer."""
+        told = await self.told()
+        return told is not None and told.state == _GIVEN and told[2:] == identity
+
+    @patient
+    async def until_over(self) -> None:
+        """Wait until readers see the end of a transaction that was told to end."""
+        await self.told()
+
+    @patient
     async def retire(self) -> None:
         """Do the same once for an id that no producer of ours will have any more."""
         try:
-            told = await self._told()
+            told = await self.told()
         except TransactionalIdAuthorizationFailed:
-            return  # A user who may not use the id has not used it.
+            return  # An instance that may not use it has not used it.
         if told is not None and (told.state, told.timeout_ms) != (_GIVEN, _RETIRED_MS):
             self._timeout_ms = _RETIRED_MS
             await self.take()
@@ -154,7 +202,7 @@ class Takeover:
         )
         return node
 
-    async def _told(self) -> _Told | None:
+    async def told(self) -> Told | None:
         """Return the last transaction, once it is not just being ended; None if the id is new."""
         while True:
             request = DescribeTransaction(self._transactional_id)
@@ -165,7 +213,7 @@ class Takeover:
             if code:
                 raise for_code(code)(self._transactional_id)
             if state not in _ENDING:
-                return _Told(state, timeout_ms, producer_id, epoch)
+                return Told(state, timeout_ms, producer_id, epoch)
             await asyncio.sleep(PAUSE_S)
 
     async def _ask_for_identity(self, last: Identity | None) -> Identity | None:
@@ -181,22 +229,23 @@ class Takeover:
             raise error(self._transactional_id)
         return Identity(answer.producer_id, answer.producer_epoch)
 
-    async def _end(self, told: _Told) -> None:
-        """End what stands open, and is over by its coordinator's account."""
-        found = await self._open(told.producer_id)
+    async def _end(self, told: Told, *, by_word: bool = False) -> None:
+        """End what stands open, and is over by its coordinator's account; or by its word alone."""
+        found = await self.open(skips=by_word)
+        found = [one for one in found if one.writer.producer_id == told.producer_id]
+        word = Word(told.producer_epoch, told.state == _GIVEN, told.state == _ABORTED)
         for epoch in sorted({one.writer.producer_epoch for one in found}):
-            if epoch < told.producer_epoch + (told.state == _ABORTED):
+            commits = verdict(word, epoch)
+            if is_behind(word, epoch) and not (by_word and commits is None):
                 parts = [one for one in found if one.writer.producer_epoch == epoch]
-                commits, because = await self._verdict(told, epoch, parts)
+                because = f"its coordinator {'committed' if commits else 'aborted'} it"
+                if commits is None:
+                    commits, because = await self._verdict(told, epoch, parts)
                 for part in parts:
                     await self._end_in(part, commits=commits)
                     self.ended.append(Ended(part.place, commits, because))
 
-    async def _verdict(self, told: _Told, epoch: int, parts: list[Open]) -> tuple[bool, str]:
-        if told.state == _ABORTED and epoch >= told.producer_epoch - 1:
-            return False, "its coordinator aborted it"
-        if told.state == _GIVEN and epoch == told.producer_epoch - 1:
-            return True, "its coordinator committed it"
+    async def _verdict(self, told: Told, epoch: int, parts: list[Open]) -> tuple[bool, str]:
         opened = {one.place: one for one in parts}
         for place in self._known.witnesses:
             if place not in opened:
@@ -227,14 +276,22 @@ class Takeover:
             raise for_code(code)(self._known.group)
         return bool(committed >= offset_in(reached))
 
-    async def _open(self, producer_id: int) -> list[Open]:
+    async def open(self, *, skips: bool = False) -> list[Open]:
+        """Return the transactions that stand open where it may have written.
+
+        `skips` passes over places without a leader.
+        """
         found = []
-        for leader, places in self._by_leader().items():
-            opened = await self._writers.open_in(leader, places)
-            found += [one for one in opened if one.writer.producer_id == producer_id]
+        for leader, places in self._by_leader(skips=skips).items():
+            try:
+                found += await self._writers.open_in(leader, places)
+            except KafkaError as problem:
+                if problem.invalid_metadata:
+                    self._client.force_metadata_update()
+                raise
         return found
 
-    def _by_leader(self) -> dict[int, list[TopicPartition]]:
+    def _by_leader(self, *, skips: bool) -> dict[int, list[TopicPartition]]:
         found: dict[int, list[TopicPartition]] = defaultdict(list)
         for topic, numbers in self._known.written.items():
             for number in self._partitions(topic) if numbers is None else numbers:
@@ -243,7 +300,8 @@ class Takeover:
                     found[leader_of(self._client, place)].append(place)
                 except LeaderNotAvailableError:
                     self._client.force_metadata_update()
-                    raise
+                    if not skips:
+                        raise
         return found
 
     def _partitions(self, topic: str) -> Iterable[int]:
@@ -257,10 +315,12 @@ class Takeover:
         request = EndInPartition(part.place, part.writer, commits=commits)
         answer = await self._client.send(part.leader, request)
         ((_, ((_, ((_, code, _),), _),), _),) = answer.markers
-        if for_code(code) is ClusterAuthorizationFailedError:
+        error = for_code(code)
+        if error is ClusterAuthorizationFailedError:
             raise KafkaRefused(_refusal(part, commits=commits))
-        if code:
-            raise for_code(code)(str(part.place))
+        # A later producer of the id has ended it, and writes there already.
+        if code and error is not InvalidProducerEpoch:
+            raise error(str(part.place))
 
 
 def _refusal(part: Open, *, commits: bool) -> str:
@@ -277,13 +337,13 @@ def _refusal(part: Open, *, commits: bool) -> str:
     )
 
 
-def _is_anothers(told: _Told, last: Identity) -> bool:
+def _is_anothers(told: Told, last: Identity) -> bool:
     """Whether somebody else has a transaction open; a broker would abort it, and then refuse."""
     return told.state == _ONGOING and (told.producer_id, told.producer_epoch) != last
 
 
-def _given(identity: Identity, before: _Told) -> _Told:
+def _given(identity: Identity, before: Told) -> Told:
     """The id as it was just given away; where its epochs were used up, of its old number."""
     if identity.producer_id == before.producer_id:
-        return _Told(_GIVEN, 0, *identity)
-    return _Told(_GIVEN, 0, before.producer_id, before.producer_epoch + 1)
+        return Told(_GIVEN, 0, *identity)
+    return Told(_GIVEN, 0, before.producer_id, before.producer_epoch + 1)

@@ -16,10 +16,10 @@ from headrace.contracts.decision import Reason
 from headrace.contracts.record import NO_TIME_MS
 from headrace.services.observe.histogram import HistogramSnapshot
 from headrace.services.operators.aggregate import Aggregate
-from headrace.services.operators.chain import Lateness
 from headrace.services.operators.deduplicate import Deduplicate
 from headrace.services.operators.distinct import Distinct
 from headrace.services.operators.filter import Filter
+from headrace.services.operators.lateness import Lateness
 from headrace.services.operators.operator import Counts, Operator
 from headrace.services.operators.reorder import Reorder
 from headrace.services.operators.sample import Sample

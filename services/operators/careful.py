@@ -42,14 +42,14 @@ class Stage:
         """Decide about every record of a batch by itself."""
         whole = Step(Batch([], [], origins=None if batch.origins is None else []))
         for one in _ones(batch):
-            before = self._before()
+            earlier = before(self.operators, self._views)
             try:
                 step = self._take(one)
-                self._check_rows(before)
+                self._check_rows(earlier)
             except Exception as problem:
                 if not is_of_a_record(problem) or not one.records:
                     raise
-                step = self._give_up(one, before, problem)
+                step = self._give_up(one, earlier, problem)
             _add(whole, step)
             if step.failure is not None:
                 break
@@ -62,9 +62,9 @@ class Stage:
         self._save()
         return step
 
-    def _check_rows(self, before: Before) -> None:
+    def _check_rows(self, state: Before) -> None:
         """Refuse a record for which a row has become larger than the changelog accepts."""
-        for view, (earlier, _) in zip(self._views, before, strict=True):
+        for view, (earlier, _) in zip(self._views, state, strict=True):
             for key, row in view.changes().rows.items():
                 size_bytes = len(key) + len(row or b"")
                 if size_bytes > self._row_bytes_max and earlier.rows.get(key) is not row:
@@ -78,25 +78,35 @@ class Stage:
         for operator in self.operators:
             operator.save()
 
-    def _before(self) -> Before:
-        return [
-            (view.changes(), _copy_of(operator.counts))
-            for view, operator in zip(self._views, self.operators, strict=True)
-        ]
-
-    def _give_up(self, one: Batch, before: Before, problem: Exception) -> Step:
+    def _give_up(self, one: Batch, state: Before, problem: Exception) -> Step:
         """Go back to the state before a record, and count the record as dead."""
-        for view, (changes, _) in zip(self._views, before, strict=True):
-            view.go_back(changes)
-        self.operators = self._rebuild()
-        for operator, (_, counts) in zip(self.operators, before, strict=True):
-            operator.counts = counts
+        self.operators = go_back(state, self._views, self._rebuild)
         first = self.operators[0]
         first.counts.taken += 1
         step = Step(Batch([], []))
         aside = dead_aside(one.causes[0], first.name, one.records[0], problem)
         set_aside_dead(step, first.counts, aside)
         return step
+
+
+def before(operators: Sequence[Operator], views: Sequence[View]) -> Before:
+    """Return the state of operators that have saved it, to go back to."""
+    return [
+        (view.changes(), _copy_of(operator.counts))
+        for view, operator in zip(views, operators, strict=True)
+    ]
+
+
+def go_back(
+    state: Before, views: Sequence[View], rebuild: Callable[[], list[Operator]]
+) -> list[Operator]:
+    """Undo what operators did since then; return new ones in their place."""
+    for view, (changes, _) in zip(views, state, strict=True):
+        view.go_back(changes)
+    operators = rebuild()
+    for operator, (_, counts) in zip(operators, state, strict=True):
+        operator.counts = counts
+    return operators
 
 
 def is_of_a_record(problem: Exception) -> bool:

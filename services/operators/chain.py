@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 
@@ -32,13 +32,14 @@ from headrace.contracts.record import NO_TIME_MS
 from headrace.contracts.selectors import predicate, select
 from headrace.contracts.serde.json import ReadField, decode_json_field
 from headrace.services.operators.aggregate import Aggregate
-from headrace.services.operators.careful import Stage
+from headrace.services.operators.careful import Stage, before, go_back, is_of_a_record
 from headrace.services.operators.deduplicate import Deduplicate
 from headrace.services.operators.deduplicate_across import DeduplicateAcross
 from headrace.services.operators.distinct import Distinct
 from headrace.services.operators.filter import Filter
 from headrace.services.operators.functions import function_of
 from headrace.services.operators.lanes import Lanes
+from headrace.services.operators.lateness import Lateness
 from headrace.services.operators.merge import Merge
 from headrace.services.operators.operator import NO_CAUSE, Batch, Operator, Step, View
 from headrace.services.operators.reorder import Reorder
@@ -113,40 +114,6 @@ def _across(
             return None
 
 
-@dataclass(slots=True)
-class Lateness:
-    """How late records came, against the latest time before each (rule A6)."""
-
-    time_ms: int = NO_TIME_MS
-    records: int = 0
-    sum_ms: int = 0
-    max_ms: int = 0
-
-    def take(self, timestamps_ms: list[int]) -> None:
-        """Count a batch of records; most are not late, and add nothing to the sum."""
-        time_ms = self.time_ms
-        for timestamp_ms in timestamps_ms:
-            if timestamp_ms >= time_ms:
-                time_ms = timestamp_ms
-            else:
-                late_ms = time_ms - timestamp_ms
-                self.sum_ms += late_ms
-                if late_ms > self.max_ms:
-                    self.max_ms = late_ms
-        self.records += len(timestamps_ms)
-        self.time_ms = time_ms
-
-    def take_across(self, batch: Batch, latest_ms: int) -> None:
-        """Count a batch of records, each against the time of its own source partition."""
-        assert batch.origins is not None
-        pairs = zip(batch.records, batch.origins, strict=True)
-        lates_ms = [time_ms - record[2] for record, (_, _, time_ms) in pairs if time_ms > record[2]]
-        self.sum_ms += sum(lates_ms)
-        self.max_ms = max(self.max_ms, *lates_ms, 0)
-        self.records += len(batch.records)
-        self.time_ms = max(self.time_ms, latest_ms)
-
-
 class Chain:
     """Operators in their order over one partition."""
 
@@ -175,12 +142,14 @@ class Chain:
         self.lateness = Lateness()
         self._last = Batch([], []), NO_TIME_MS
 
-    def process(self, batch: Batch, *, carefully: bool = False) -> Step:
+    def process(self, batch: Batch, *, carefully: bool = False, warily: bool = False) -> Step:
         """Take a batch from the source through all operators.
 
         Carefully means record by record: a record on which an operator fails is dead, and the rest
-        goes on.
+        goes on. Warily means that a batch is undone if an operator fails, and is taken carefully.
         """
+        if warily and self.lanes is None:
+            return self._process_warily(batch)
         self._last = batch, self.lateness.time_ms
         if self.lanes is None:
             self.lateness.take([record[2] for record in batch.records])
@@ -188,6 +157,22 @@ class Chain:
             batch = self.lanes.take(batch)
             self.lateness.take_across(batch, self.lanes.latest_ms)
         return self.process_from(0, batch, carefully=carefully)
+
+    def _process_warily(self, batch: Batch) -> Step:
+        """Take a batch right behind `save`.
+
+        Behind a repartition nobody is wary, because what was taken of source partitions stays.
+        """
+        state, lateness = before(self.operators, self._views), replace(self.lateness)
+        try:
+            return self.process(batch)
+        except Exception as problem:
+            if not is_of_a_record(problem):
+                raise
+        rebuild = partial(self._built, slice(None), explain=self._explain)
+        self.operators[:] = go_back(state, self._views, rebuild)
+        self.lateness = lateness
+        return self.process(batch, carefully=True)
 
     def times_ms(self, causes: list[int]) -> list[int]:
         """Return how far the source was with these records of the last batch, or is without one."""

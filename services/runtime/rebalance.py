@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from aiokafka.structs import TopicPartition
@@ -25,7 +23,6 @@ from aiokafka.structs import TopicPartition
 from headrace.contracts.errors import TopicRefused
 from headrace.services.group.holdings import Holdings, Step
 from headrace.services.group.info import (
-    CLIENT_BYTES,
     INFO_VERSION,
     ORIGINS_SINCE,
     RUNS_SINCE,
@@ -44,6 +41,7 @@ from headrace.services.group.round import (
 )
 from headrace.services.observe.logs import logger as logger_of
 from headrace.services.observe.snapshot import CopyRole, CopySnapshot
+from headrace.services.runtime.machine.folder import client_of
 from headrace.services.runtime.standby.disk import lags_on_disk
 from headrace.services.runtime.standby.follower import Follower
 from headrace.services.runtime.task.work import Work
@@ -298,18 +296,6 @@ def _grown(topic: str, had: int, has: int) -> str:
         " other partitions than those that know them; stop all instances, and begin anew with"
         " `headrace reset`, or bring the source to a new topic"
     )
-
-
-def client_of(folder: Path) -> bytes:
-    """Return the name by which the whole group knows a folder's copies of state."""
-    file = folder / "client"
-    # One that was cut short, by a full disk or a lost machine, says nothing.
-    if not file.exists() or file.stat().st_size != 2 * CLIENT_BYTES:
-        folder.mkdir(parents=True, exist_ok=True)
-        made = folder / "client.new"
-        made.write_text(uuid.uuid4().hex, "ascii")
-        made.replace(file)
-    return bytes.fromhex(file.read_text("ascii"))
 
 
 def _endpoint(settings: Settings) -> Endpoint | None:

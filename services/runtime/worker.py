@@ -51,7 +51,6 @@ class Worker:
         self.spec = spec
         self.settings = settings
         self.hops = {hop.topic: hop for hop in spec.hops()}
-        self.breath_s = settings.commit_interval_ms / _BREATHS_PER_COMMIT / 1000
         self.tasks: dict[TopicPartition, Task] = {}
         # The group must not count out a member that still commits what is under way.
         self.rebalance_timeout_ms = settings.shutdown_timeout_ms + settings.session_timeout_ms
@@ -81,6 +80,11 @@ class Worker:
         self._thread, self._route = thread, route
         await self.work.restorer.start()
         await self.rebalance.start()
+
+    def breath_s(self) -> float:
+        """How long to wait for more records where few have come: a small part of an interval."""
+        interval_s = self.settings.commit_interval_ms / 1000
+        return max(interval_s, self.work.load.spread_s()) / _BREATHS_PER_COMMIT
 
     def consumer_options(self) -> dict[str, Any]:
         """How the source's consumer connects."""
@@ -149,6 +153,7 @@ class Worker:
         self._is_stopping = True
         await self.rebalance.close()
         await self._close(list(self.tasks), commits=not self._is_replaced())
+        await self.work.ways.stop()
         await self.work.purges.purge_last()
         await self.work.restorer.stop()
 

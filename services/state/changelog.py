@@ -12,6 +12,8 @@ length of store's name (1) name key  the row; null where it was deleted
 0x00 'purged'                        records before this offset may be gone (8, signed), since none
                                      of them counts any more, see `purging`
 0x00 'history'                       what `purging` goes by
+0x00 'producer'                      the transactional id under which the owner writes, which its
+                                     successor must end; missing where it has left in peace
 
 The store without a name holds rows about the state as a whole. Its position ends a commit: the rows
 since the last position belong together. A restore takes up whole commits alone. Rows behind the
@@ -36,6 +38,7 @@ _STAMP_KEY = b"stamp"
 _POSITION_KEY = b"position"
 _CLEANED_KEY = b"cleaned"
 _PURGED_KEY = b"purged"
+_PRODUCER_KEY = b"producer"
 POSITION = b"\x00" + _POSITION_KEY
 """The key of the record that ends a commit."""
 _position = Struct(">qq")
@@ -129,6 +132,21 @@ def read_purged(about: StoreView) -> int:
 def put_purged(about: StoreView, offset: int) -> None:
     """Put the offset before which the changelog's records may be gone from the next commit on."""
     about.put_many({about.prefix + _PURGED_KEY: _offset.pack(offset)})
+
+
+def read_producer(about: StoreView) -> str | None:
+    """Return the transactional id under which this state's owner writes; None where it has left."""
+    row = about.get_many([about.prefix + _PRODUCER_KEY])[0]
+    try:
+        return None if row is None else row.decode()
+    except UnicodeDecodeError as damage:
+        message = "the name of the owner's producer in the state cannot be read"
+        raise StateCorrupt(message) from damage
+
+
+def put_producer(about: StoreView, name: str | None) -> None:
+    """Put the transactional id under which the owner writes; None where it leaves."""
+    about.put_many({about.prefix + _PRODUCER_KEY: None if name is None else name.encode()})
 
 
 def _read_numbers(

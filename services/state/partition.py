@@ -25,10 +25,12 @@ from headrace.services.state.changelog import (
     is_being_restored,
     put_cleaned,
     put_position,
+    put_producer,
     put_stamp,
     reached,
     read_cleaned,
     read_position,
+    read_producer,
     read_purged,
     read_stamp,
 )
@@ -128,6 +130,16 @@ class PartitionState:
     def cleaned_offset(self) -> int | None:
         """The offset of the last cleaned record, None where none is known."""
         return read_cleaned(self._about)
+
+    @property
+    def producer(self) -> str | None:
+        """The transactional id under which its owner writes; None where it has left in peace."""
+        return read_producer(self._about)
+
+    def name_producer(self, name: str | None) -> None:
+        """Put under which transactional id its owner writes from the next commit on."""
+        if self.producer != name:
+            put_producer(self._about, name)
 
     @property
     def changelog_position(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiokafka.protocol.commit import OffsetCommitRequest
-from aiokafka.protocol.group import JoinGroupRequest
+from aiokafka.protocol.group import JoinGroupRequest, LeaveGroupRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headrace.contracts.hops import Hop
@@ -15,6 +15,7 @@ from headrace.contracts.topics import changelog_topic
 from headrace.services.group.holdings import Holdings
 from headrace.services.group.member import Rules
 from headrace.services.group.round import Heard, Instance, describe, hear, lead
+from headrace.services.kafka import seams
 from headrace.services.kafka.coordinator import GroupConsumer
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
@@ -108,3 +109,42 @@ def test_a_commit_with_the_generation_before_is_made_again_and_loses_no_partitio
     committed = commit_between_a_generation_and_its_number(kafka.bootstrap_servers, topic)
     alone = asyncio.run(asyncio.wait_for(committed, PATIENCE_S))
     assert (alone.losses, alone.problems) == (0, [])
+
+
+async def counted_before_and_after_it_was_put_out(servers: str, topic: str) -> list[bool]:
+    """Whether the group counts a member, also under an older generation, and behind its removal."""
+    alone, group = Alone(topic), fresh_name("group")
+    consumer = GroupConsumer(
+        alone,
+        asyncio.get_running_loop(),
+        bootstrap_servers=servers,
+        group_id=group,
+        enable_auto_commit=False,
+        # It hears nothing of the group by itself, for so long.
+        session_timeout_ms=60_000,
+        heartbeat_interval_ms=50_000,
+    )
+    consumer.subscribe([topic])
+    await consumer.start()
+    await alone.opened.wait()
+    coordinator = consumer._coordinator  # noqa: SLF001
+    counted = [await coordinator.is_counted()]
+    generation = coordinator.generation
+    coordinator.generation = generation + 1
+    counted.append(await coordinator.is_counted())
+    coordinator.generation = generation
+    request = LeaveGroupRequest(group, coordinator.member_id)
+    await seams.ask(consumer, request, coordinator.coordinator_id)
+    assert coordinator.member is not None, "it has not heard"
+    counted.append(await coordinator.is_counted())
+    await consumer.stop()
+    return counted
+
+
+def test_a_member_that_has_not_heard_that_it_is_none_any_more_is_told_when_it_asks(
+    kafka: SharedKafka,
+) -> None:
+    topic = fresh_name("counted")
+    kafka.clients.make_topic(topic, 1)
+    counted = counted_before_and_after_it_was_put_out(kafka.bootstrap_servers, topic)
+    assert asyncio.run(asyncio.wait_for(counted, PATIENCE_S)) == [True, True, False]

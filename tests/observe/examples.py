@@ -28,7 +28,8 @@ from headrace.services.observe.snapshot import (
     lateness_snapshot,
     operator_snapshot,
 )
-from headrace.services.operators.chain import Chain, Lateness
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.lateness import Lateness
 from headrace.services.operators.operator import Batch
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay

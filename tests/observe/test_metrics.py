@@ -25,7 +25,7 @@ from headrace.services.observe.names.of_operator import OPERATOR
 from headrace.services.observe.names.of_task import TASK
 from headrace.services.observe.names.of_worker import WORKER
 from headrace.services.observe.snapshot import TaskSnapshot
-from headrace.services.operators.chain import Lateness
+from headrace.services.operators.lateness import Lateness
 from tests.observe.examples import Ran, busy_worker, clicks, page_of, task, worker
 
 GOLDEN = Path(__file__).with_name("metrics.txt")

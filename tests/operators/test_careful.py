@@ -6,7 +6,7 @@ import pytest
 
 from headrace.contracts.decision import Reason
 from headrace.contracts.errors import StateUnavailable
-from headrace.services.operators.careful import Stage
+from headrace.services.operators.careful import Stage, before, go_back
 from headrace.services.operators.operator import Batch, Counts, Operator, Step, View
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
@@ -49,6 +49,20 @@ def stage_over(view: View, row_bytes_max: int = 1_000) -> Stage:
         return [Fragile(view)]
 
     return Stage(rebuild(), [view], rebuild, row_bytes_max)
+
+
+def test_all_of_a_batch_is_undone() -> None:
+    view = Overlay(MemoryStore(), PIPELINE).view("fragile")
+    operators: list[Operator] = [Fragile(view)]
+    operators[0].process(Batch.of([record(0, value=b"a")]))
+    state = before(operators, [view])
+    with pytest.raises(ZeroDivisionError):
+        operators[0].process(Batch.of([record(1, value=b"b"), record(2, value=b"bad")]))
+    operators = go_back(state, [view], lambda: [Fragile(view)])
+    assert list(view.pending) == [view.prefix + b"a"]
+    assert operators[0].counts == Counts(0, taken=1, forwarded=1)
+    step = operators[0].process(Batch.of([record(3, value=b"c")]))
+    assert [one.value for one in step.forwarded.records] == [b"2"]
 
 
 def test_it_forgets_rows_and_counts_of_the_record_that_failed() -> None:

@@ -73,10 +73,17 @@ class WholeChain:
     """A chain as a subject."""
 
     def __init__(
-        self, policies: Sequence[AnyOperator], overlay: Overlay, *, carefully: bool = False
+        self,
+        policies: Sequence[AnyOperator],
+        overlay: Overlay,
+        *,
+        carefully: bool = False,
+        warily: bool = False,
     ) -> None:
         """Build every operator over its part of the store."""
         self.take(Chain(policies, overlay.view), carefully=carefully)
+        if warily:
+            self.process = self._process_warily
 
     def skip(self, records: Sequence[Record]) -> None:
         """Begin anywhere."""
@@ -87,6 +94,10 @@ class WholeChain:
         self.process = partial(chain.process, carefully=carefully)
         self.advance = partial(chain.advance, carefully=carefully)
         self.save = chain.save
+
+    def _process_warily(self, batch: Batch) -> Step:
+        self._chain.save()
+        return self._chain.process(batch, warily=True)
 
     def held(self) -> int:
         """How many records are held now, by all operators."""
@@ -228,9 +239,11 @@ def operator_of(policy: AnyOperator) -> Build:
     return lambda overlay: OneOperator(policy, overlay)
 
 
-def chain_of(policies: Sequence[AnyOperator], *, carefully: bool = False) -> Build:
+def chain_of(
+    policies: Sequence[AnyOperator], *, carefully: bool = False, warily: bool = False
+) -> Build:
     """A chain of operators, each over its own part of the store."""
-    return lambda overlay: WholeChain(policies, overlay, carefully=carefully)
+    return lambda overlay: WholeChain(policies, overlay, carefully=carefully, warily=warily)
 
 
 def assert_agree(outcome: Outcome, expected: Expected) -> None:

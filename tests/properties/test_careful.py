@@ -21,12 +21,17 @@ from tests.properties.test_chain import (
 
 Chain = tuple[AnyOperator, ...]
 chains = st.one_of(event_chains(), table_chains(), final_results())
+HOW = ("carefully", "warily")
 NOT_BYTES: Any = 7
 """Kafka carries no such value: an operator that looks at it, or writes it down, fails."""
 
 
-def _poisons(key: Any, name: Any) -> st.SearchStrategy[Record]:
-    times_ms = st.integers(0, 60_000)
+_MINUTE = st.integers(0, 60_000)
+
+
+def _poisons(
+    key: Any, name: Any, times_ms: st.SearchStrategy[int] = _MINUTE
+) -> st.SearchStrategy[Record]:
     return st.builds(
         lambda at_ms: Record(key, b"30", at_ms, ((name, b""),), strategies.TOPIC, 0, None), times_ms
     )
@@ -34,6 +39,8 @@ def _poisons(key: Any, name: Any) -> st.SearchStrategy[Record]:
 
 _at_once = _poisons(NOT_BYTES, "id")
 _when_saved = _poisons(b"a", NOT_BYTES)
+_never_late = _poisons(NOT_BYTES, "id", st.just(1 << 41))
+"""In a batch, no operator looks at the key of a late record."""
 
 
 def _poisoned(poisons: st.SearchStrategy[Record]) -> st.SearchStrategy[list[Record]]:
@@ -75,6 +82,14 @@ def test_a_record_that_fails_at_once_leaves_no_trace(
         output._replace(cause=good[output.cause]) for output in clean.outputs
     ]
     assert outcome.held == clean.held
+
+
+@given(chains, _poisoned(_never_late), strategies.plans)
+def test_a_batch_that_failed_is_undone_where_it_is(
+    policies: Chain, records: list[Record], plan: list[Stop]
+) -> None:
+    careful, wary = (run(chain_of(policies, **{how: True}), records, plan) for how in HOW)
+    _assert_same(wary, careful)
 
 
 def _assert_same(one: Outcome, other: Outcome) -> None:

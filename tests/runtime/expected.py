@@ -39,6 +39,20 @@ def some_records(
     return made
 
 
+def large_records(count: int, partitions: int, start_ms: int = 0) -> list[Record]:
+    """Few of them fill a batch, which leaves before the commit; each leaves a reorder soon."""
+    return [
+        record(
+            b"k",
+            b"%d" % at_ms + bytes(100_000),
+            at_ms,
+            (("id", b"%d" % at_ms),),
+            index % partitions,
+        )
+        for index, at_ms in enumerate(range(start_ms, start_ms + count * 1_000, 1_000))
+    ]
+
+
 def expected_of(pipeline: Pipeline, committed: Offsets | None = None) -> list[Content]:
     """The cleaned topic of a pipeline of one hop that has read its source, or so much of it."""
     policies = pipeline.spec.operators

@@ -7,14 +7,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.client import ConnectionGroup
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.errors import ProducerFenced
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from headrace.services.kafka import seams
 from headrace.services.kafka.limits import Limits
+from headrace.services.kafka.takeovers import Takeovers
+from headrace.services.kafka.transactions import ConnectionLostError
 from headrace.services.kafka.unfinished import Known, Takeover
-from headrace.services.runtime.output.outbox import Name, Outbox
+from headrace.services.runtime.output.outbox import Outbox
+from headrace.services.runtime.output.producer import Name, Producer
 from tests.kafka.clients import FOREVER, fresh_name
 from tests.kafka.fixtures import OwnKafka, SharedKafka
 from tests.runtime.sidecar import record
@@ -23,10 +25,15 @@ TIMEOUT_MS = 10_000
 ONE = [record(b"k", b"v", 1_000)]
 
 
-def outbox(servers: str, topic: str, former: str | None = None) -> Outbox:
+def producer(servers: str, topic: str) -> Producer:
+    """A producer under this topic's name."""
+    name = Name(f"{topic}/0", TIMEOUT_MS, Known({topic: None}))
+    return Producer({"bootstrap_servers": servers}, topic, name)
+
+
+def outbox(servers: str, topic: str) -> Outbox:
     """A way out to this topic."""
-    name = Name(f"{topic}/0", TIMEOUT_MS, Known({topic: None}), former)
-    return Outbox({"bootstrap_servers": servers}, topic, name, Limits({}))
+    return Outbox(producer(servers, topic), Limits({}))
 
 
 async def write(out: Outbox, topic: str) -> None:
@@ -84,7 +91,7 @@ def test_an_owner_that_was_away_while_another_took_over_is_fenced_and_fences_no_
         await away.begin()
         await write(away, topic)
         await away.commit()
-        away._lost_connection()  # noqa: SLF001 - as its client tells it
+        away._way._lost_connection()  # type: ignore[attr-defined]  # noqa: SLF001 - its client does
         await successor.start()
         await successor.begin()
         await write(successor, topic)
@@ -100,10 +107,12 @@ def test_an_owner_that_was_away_while_another_took_over_is_fenced_and_fences_no_
 
 async def cut_off(out: Outbox, *groups: ConnectionGroup) -> None:
     """End its connections of these groups, and wait until it has heard of it."""
-    for (_, group), connection in out._producer.client._conns.items():  # noqa: SLF001
+    for (_, group), connection in out._way.producer.client._conns.items():  # noqa: SLF001
         if group in groups:
             connection._writer.transport.abort()  # noqa: SLF001
-    while not out._has_lost_connection:  # noqa: ASYNC110, SLF001
+    way = out._way  # noqa: SLF001
+    assert isinstance(way, Producer)
+    while not way._has_lost_connection:  # noqa: ASYNC110, SLF001
         await asyncio.sleep(0)
 
 
@@ -118,7 +127,7 @@ def test_within_a_transaction_nothing_is_sent_behind_a_lost_connection(
         await write(out, topic)
         await cut_off(out, group)
         # It might stand behind a transaction that a dead broker has not ended everywhere.
-        with pytest.raises(seams.ConnectionLostError):
+        with pytest.raises(ConnectionLostError):
             await write(out, topic)
         await out.stop()
 
@@ -137,7 +146,7 @@ def test_a_lost_connection_ends_an_epoch(kafka: SharedKafka, topic: str) -> None
             await out.begin()
             await write(out, topic)
             await out.commit()
-            epochs.append(out._producer._txn_manager.producer_epoch)  # noqa: SLF001
+            epochs.append(out._way.producer._txn_manager.producer_epoch)  # noqa: SLF001
         await out.stop()
         first = epochs[0]
         assert epochs == [first, first, first + 1, first + 1]
@@ -149,38 +158,31 @@ def test_a_lost_connection_ends_an_epoch(kafka: SharedKafka, topic: str) -> None
 def test_a_former_id_is_ended_once(kafka: SharedKafka, topic: str) -> None:
     former = f"former-{topic}-0"
 
-    async def take() -> None:
-        out = outbox(kafka.bootstrap_servers, topic, former)
-        await out.start()
-        await out.stop()
-
-    async def told() -> object:
-        out = outbox(kafka.bootstrap_servers, topic)
-        await out.start()
-        takeover = Takeover(out._producer.client, former, TIMEOUT_MS, Known({topic: None}))  # noqa: SLF001
-        found = await takeover._told()  # noqa: SLF001
-        await out.stop()
-        return found
-
     async def live() -> None:
-        await take()
-        assert await told() is None
-        old = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=former)
+        options = {"bootstrap_servers": kafka.bootstrap_servers}
+        takeovers = Takeovers(options, [topic], TIMEOUT_MS)
+        known = Known({topic: None})
+        client = AIOKafkaClient(**options)
+        await client.bootstrap()
+        takeover = Takeover(client, former, TIMEOUT_MS, known)
+        await takeovers.retire(former, known)
+        assert await takeover.told() is None
+        old = AIOKafkaProducer(**options, transactional_id=former)
         async with old:
             await old.begin_transaction()
             await old.send_and_wait(topic, b"never committed")
-            await take()
+            await takeovers.retire(former, known)
             with pytest.raises(ProducerFenced):
                 await old.send_and_wait(topic, b"too late")
-        ended = await told()
-        await take()
-        assert await told() == ended
-        async with AIOKafkaProducer(
-            bootstrap_servers=kafka.bootstrap_servers, transactional_id=former
-        ):
+        ended = await takeover.told()
+        await takeovers.retire(former, known)
+        assert await takeover.told() == ended
+        async with AIOKafkaProducer(**options, transactional_id=former):
             # Somebody went back to an earlier version, and then on again.
-            assert await told() != ended
-        await take()
+            assert await takeover.told() != ended
+        await takeovers.retire(former, known)
+        await takeovers.close()
+        await client.close()
 
     asyncio.run(live())
     assert kafka.clients.consume_all(topic) == []
@@ -202,3 +204,32 @@ def test_a_start_that_is_cancelled_is_over_when_it_says_so(kafka_own: OwnKafka) 
         broker.resume()
 
     asyncio.run(live())
+
+
+def test_a_place_of_the_last_transaction_is_part_of_the_next_before_anything_is_sent(
+    kafka: SharedKafka, topic: str
+) -> None:
+    async def live() -> None:
+        out = outbox(kafka.bootstrap_servers, topic)
+        await out.start()
+        await out.begin()
+        await write(out, topic)
+        await out.commit()
+        out.closed()
+        await out.begin()
+        out.announce_as_last()
+        transaction = out._way.producer._txn_manager  # noqa: SLF001
+        while TopicPartition(topic, 0) not in transaction.txn_partitions:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        # It had nothing to send there after all.
+        await out.commit()
+        out.closed()
+        await out.begin()
+        out.announce_as_last()
+        assert not transaction.partitions_to_add()
+        await write(out, topic)
+        await out.commit()
+        await out.stop()
+
+    asyncio.run(live())
+    assert len(kafka.clients.consume_all(topic)) == 2

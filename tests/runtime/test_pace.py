@@ -68,7 +68,7 @@ def test_few_partitions_commit_once_an_interval(clock: Clock) -> None:
         assert made == pytest.approx(count * 10 / INTERVAL_S, rel=0.1)
 
 
-@pytest.mark.parametrize("count", [64, 256])
+@pytest.mark.parametrize("count", [128, 256])
 def test_many_partitions_share_the_commits_of_an_instance(clock: Clock, count: int) -> None:
     made = commits_in(clock, paces(count), 20)
     assert made == pytest.approx(COMMITS_PER_SECOND * 20, rel=0.2)
@@ -109,3 +109,29 @@ def test_a_transaction_given_up_after_its_timeout_has_outlasted_it(
         clock.now_s += was_open_s
         pace.given_up(1)
         assert pace.has_outlasted is has_outlasted
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_partition_that_hurries_is_due_until_it_has_committed() -> None:
+    (pace,) = paces(1)
+    pace.opened()
+    assert not pace.is_due(records=1, sent_bytes=1, records_wait=False)
+    pace.hurries = True
+    assert pace.is_due(records=1, sent_bytes=1, records_wait=False)
+    pace.commit_begins()
+    pace.committed(1)
+    pace.opened()
+    assert not pace.is_due(records=1, sent_bytes=1, records_wait=False)
+
+
+def test_records_may_wait_only_where_operators_take_them_in_no_time(clock: Clock) -> None:
+    (pace,) = paces(1)
+    assert pace.few() == 1, "nobody knows yet how long one takes"
+    for _ in range(20):
+        pace.processed(pace.records_at_once(), clock.now_s)
+    few = pace.few()
+    assert 1 < few < pace.records_at_once(), "a batch of a few costs each record little"
+    began_at_s = clock.now_s
+    clock.now_s += 100
+    pace.processed(pace.records_at_once(), began_at_s)
+    assert pace.few() == 1

@@ -45,6 +45,12 @@ SIGNATURES = {
         "_contains_abort_marker": "self, next_batch",
         "_unpack_records": "self",
     },
+    "aiokafka.producer.sender.Sender": {
+        "_coordinator_dead": "self, coordinator_type",
+        "_do_txn_offset_commit": "self, offsets, group_id",
+        "_find_coordinator": "self, coordinator_type, coordinator_key",
+        "_maybe_wait_for_pid": "self",
+    },
     "aiokafka.consumer.fetcher.Fetcher": {"_notify": "self, future"},
     "aiokafka.consumer.group_coordinator.GroupCoordinator": {
         "_do_commit_offsets": "self, assignment, offsets",
@@ -60,7 +66,6 @@ SIGNATURES = {
         "request_rejoin": "self",
         "reset_generation": "self",
     },
-    "aiokafka.producer.sender.Sender": {"_maybe_wait_for_pid": "self"},
     "aiokafka.producer.transaction_manager.TransactionManager": {"consumer_group_to_add": "self"},
     "faust.App": {
         "_create_directories": "self",

@@ -21,7 +21,8 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.requests import Identity
 from headrace.services.kafka.unfinished import Ended, Known, Takeover
-from headrace.services.runtime.output.outbox import Name, Outbox
+from headrace.services.runtime.output.outbox import Outbox
+from headrace.services.runtime.output.producer import Name, Producer
 from headrace.services.state.changelog import POSITION
 from tests.kafka.clients import FOREVER, Clients, fresh_name
 from tests.kafka.fixtures import OwnKafka
@@ -49,7 +50,7 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
     async def write(number: int, value: bytes) -> Outbox:
         client = {"bootstrap_servers": clients.servers}
         name = Name(f"producer-{number}", TIMEOUT_MS, Known(dict.fromkeys(TOPICS)))
-        outbox = Outbox(client, "group", name, Limits({}))
+        outbox = Outbox(Producer(client, "group", name), Limits({}))
         await outbox.start()
         await outbox.begin()
         for topic in TOPICS:
@@ -213,7 +214,7 @@ class Stage:
         give_up_at = time.monotonic() + WITHIN_S
         async with self.client() as client:
             takeover = Takeover(client, self.transactional_id, TIMEOUT_MS, self.known)
-            while (told := await takeover._told()) is None or told.state != state:  # noqa: SLF001
+            while (told := await takeover.told()) is None or told.state != state:
                 assert time.monotonic() < give_up_at, told
                 await asyncio.sleep(0.05)
 
@@ -226,6 +227,13 @@ class Stage:
         async with self.client() as client:
             takeover = Takeover(client, self.transactional_id, TIMEOUT_MS, self.known)
             return await takeover.take(), takeover.ended
+
+    async def give(self) -> tuple[Identity, list[Ended]]:
+        """Give the id a new epoch, as a producer does, which many partitions write in."""
+        async with self.client() as client:
+            everywhere = Known(dict.fromkeys(self.known.written))
+            takeover = Takeover(client, self.transactional_id, TIMEOUT_MS, everywhere)
+            return (await takeover.give())[0], takeover.ended
 
 
 class _Bootstrapped:
@@ -274,6 +282,37 @@ def test_an_aborted_transaction_counts_nowhere(clients: Clients, case: Case) -> 
 
 def places(ended: Iterable[Ended], *, commits: bool) -> list[TopicPartition]:
     return sorted(one.place for one in ended if one.commits == commits)
+
+
+@pytest.mark.parametrize(
+    ("case", "commits"),
+    [
+        (Case((), "commit", in_group=False), True),
+        (Case(("changelog",), "commit", given_away=1), True),
+        (Case((), "timeout"), False),
+        (Case((), "takeover"), False),
+    ],
+    ids=["committed", "given away", "timed out", "open"],
+)
+def test_a_shared_producer_has_a_new_epoch_once_nothing_of_it_stands_open(
+    clients: Clients, case: Case, *, commits: bool
+) -> None:
+    made = stage(clients)
+    asyncio.run(made.run(case))
+    _, ended = asyncio.run(made.give())
+    assert places(ended, commits=commits) == made.untold(case)
+    assert places(ended, commits=not commits) == []
+    for topic in case.writes:
+        assert made.read(topic) == ([POSITION] if commits else [])
+    assert asyncio.run(made.give())[1] == []
+
+
+def test_partitions_decide_what_a_word_leaves_in_doubt(clients: Clients) -> None:
+    made, case = stage(clients), Case((), "commit", given_away=2)
+    asyncio.run(made.run(case))
+    assert asyncio.run(made.give())[1] == []
+    _, ended = asyncio.run(made.take())
+    assert places(ended, commits=True) == made.untold(case)
 
 
 def test_where_nothing_is_open_nothing_is_ended(clients: Clients) -> None:

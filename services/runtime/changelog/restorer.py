@@ -127,14 +127,14 @@ class Restorer:
         ends: dict[TopicPartition, int] = await self._consumer.end_offsets(partitions)
         return ends
 
-    async def ask(self, request: Any, node: int | None = None) -> Any:
-        """Ask a broker, this one or any; its answer."""
-        asked = asyncio.run_coroutine_threadsafe(self._ask(request, node), self._loop)
+    async def ask(self, request: Any) -> Any:
+        """Ask some broker; its answer."""
+        asked = asyncio.run_coroutine_threadsafe(self._ask(request), self._loop)
         return await asyncio.wrap_future(asked)
 
-    async def _ask(self, request: Any, node: int | None) -> Any:
+    async def _ask(self, request: Any) -> Any:
         await self._connected.wait()
-        return await seams.ask(self._consumer, request, node)
+        return await seams.ask(self._consumer, request)
 
     async def hides_something(self, partition: TopicPartition) -> bool:
         """Whether a transaction that is open keeps the end of a changelog from being read."""

@@ -64,6 +64,8 @@ class Ahead:
         self.silent_until = 0
         """Before this source offset all was emitted once, and only the state is to be made."""
         self.is_careful_when_idle = False
+        self.is_wary = False
+        """Whether a record was to blame once: for the next one nobody else is to begin again."""
         self._careful = range(0)
 
     def take_care(self, failed: BatchFailedError) -> bool:
@@ -75,6 +77,7 @@ class Ahead:
         if offsets.start in self._careful:
             return False
         self._careful = offsets
+        self.is_wary = True
         return True
 
     def parts(self, records: list[Record], at_once: Callable[[], int]) -> Iterator[Part]:

@@ -35,6 +35,7 @@ from mode.threads import WorkerThread
 from headrace.contracts.record import Record, offset_of, size_bytes
 from headrace.services.kafka import seams
 from headrace.services.kafka.coordinator import OURS, GroupConsumer
+from headrace.services.kafka.member_offsets import Member
 from headrace.services.runtime.input.survey import Surveyed
 
 T = TypeVar("T")
@@ -184,6 +185,15 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         at_s: float | None = None if coordinator is None else coordinator.heartbeat_at_s
         return at_s
 
+    def member(self) -> Member | None:
+        """Return the name under which the group knows us, as far as we have heard."""
+        known_as: Member | None = seams.coordinator(self._ensure_consumer()).member
+        return known_as
+
+    async def is_counted(self) -> bool:
+        """Whether the group, asked now, counts us as a member."""
+        return await self._there(seams.coordinator(self._ensure_consumer()).is_counted())
+
     def share(self, fetch_bytes: int, in_all_bytes: int) -> None:
         """Fetch so much of each partition at once from now on, and of all of them."""
         seams.set_fetch_bytes(self._ensure_consumer(), fetch_bytes, in_all_bytes)
@@ -278,7 +288,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
             await self._hand_on(batches)
             if brought < FEW_RECORDS:
                 # No reader sees it before the next commit, and larger batches cost less.
-                await asyncio.sleep(self.app.worker.breath_s)
+                await asyncio.sleep(self.app.worker.breath_s())
 
     async def _hand_on(self, batches: list[Batch]) -> None:
         for batch in batches:

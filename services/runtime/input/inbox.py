@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from headrace.contracts.record import Record
@@ -35,6 +36,8 @@ class Inbox:
         self._fetched: deque[Fetched] = deque()
         self._taken: list[Fetched] = []
         self._arrived = asyncio.Event()
+        self._enough = 0
+        """With so many records, whoever waits is let go."""
 
     def expect(self, records: int, size_bytes: int) -> None:
         """So much is on its way."""
@@ -44,7 +47,8 @@ class Inbox:
     def offer(self, fetched: Fetched) -> None:
         """The next batch is here."""
         self._fetched.append(fetched)
-        self._arrived.set()
+        if self.records >= self._enough:
+            self._arrived.set()
 
     def wake(self) -> None:
         """Let go of whoever waits for the next batch."""
@@ -53,14 +57,43 @@ class Inbox:
     async def wait(self, patience_s: float | None) -> None:
         """Wait until there is a batch, or for so long."""
         if not self._fetched:
-            self._arrived.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(patience_s):
-                    await self._arrived.wait()
+            await self._wait(0, patience_s)
 
-    def take(self) -> Fetched | None:
-        """The next batch, None where none is here."""
-        return self._fetched.popleft() if self._fetched else None
+    async def wait_for_more(self, enough: int, patience_s: float) -> None:
+        """Wait until there are so many records, or for so long."""
+        if self.records < enough:
+            await self._wait(enough, patience_s)
+
+    async def _wait(self, enough: int, patience_s: float | None) -> None:
+        self._enough = enough
+        self._arrived.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._arrived.wait()
+
+    def take(self, enough: int) -> Fetched | None:
+        """The next batch, with those behind it until it is large enough; None where none is here.
+
+        A batch costs as much as many records do, and with many partitions each brings one or two.
+        """
+        if not self._fetched:
+            return None
+        first = self._fetched.popleft()
+        if not first.records or not self._is_next_in_one(first.records, enough):
+            return first
+        records, size_bytes, _ = first
+        parts = [first]
+        while self._is_next_in_one(records, enough):
+            part = self._fetched.popleft()
+            records.extend(part.records)
+            size_bytes += part.size_bytes
+            # The acknowledgement would keep them.
+            part.records.clear()
+            parts.append(part)
+        return Fetched(records, size_bytes, partial(_acknowledge_all, parts))
+
+    def _is_next_in_one(self, records: list[Record], enough: int) -> bool:
+        return bool(self._fetched and self._fetched[0].records) and len(records) < enough
 
     def took(self, fetched: Fetched) -> None:
         """All records of a batch were decided; the next commit acknowledges it."""
@@ -80,3 +113,8 @@ class Inbox:
         self._fetched.clear()
         self._taken.clear()
         self.records = self.size_bytes = 0
+
+
+def _acknowledge_all(parts: list[Fetched]) -> None:
+    for part in parts:
+        part.acknowledge()

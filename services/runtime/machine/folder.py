@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.contracts.errors import StateLocked, StateUnavailable
+from headrace.services.group.info import CLIENT_BYTES
 
 
 @contextmanager
@@ -43,3 +45,15 @@ def _lock(lock: int, folder: Path) -> None:
             " stop that one, or give this one a HEADRACE_STATE_FOLDER of its own"
         )
         raise StateLocked(message) from problem
+
+
+def client_of(folder: Path) -> bytes:
+    """Return the name by which the whole group knows a folder's copies of state."""
+    file = folder / "client"
+    # One that was cut short, by a full disk or a lost machine, says nothing.
+    if not file.exists() or file.stat().st_size != 2 * CLIENT_BYTES:
+        folder.mkdir(parents=True, exist_ok=True)
+        made = folder / "client.new"
+        made.write_text(uuid.uuid4().hex, "ascii")
+        made.replace(file)
+    return bytes.fromhex(file.read_text("ascii"))

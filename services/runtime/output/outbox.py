@@ -1,57 +1,28 @@
-"""One partition's way out: batches of records, and the transaction that makes them count.
-
-Exactly once, a transactional producer carries everything between `begin` and `commit`; whoever
-opens an outbox with the same transactional id fences all earlier ones, and what they left open is
-ended. At least once, an idempotent producer sends at once, and `commit` means: all of it was
-acknowledged.
-
-A request whose answer never came may still be on its way when its transaction is over, and would be
-taken for one of the next. So behind a connection that was lost, the next transaction has a new
-epoch, and the request is refused.
+"""One partition's way out: batches of records, in order, and what makes them count.
 
 A batch that the broker refuses fails `settle`, which must come before anything is committed:
-aiokafka by itself would commit a transaction without it. A record that its topic is
-known not to take is never sent: its giver is told.
+aiokafka by itself would commit a transaction without it. A record that is known to be too large for
+its topic is never sent: the caller is told.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headrace.contracts.origin import Origin
 from headrace.contracts.record import Record
-from headrace.services.kafka import filling, seams
-from headrace.services.kafka.limits import BATCH_BYTES, Limits
-from headrace.services.kafka.requests import Identity
-from headrace.services.kafka.unfinished import Ended, Known, Takeover
-from headrace.services.kafka.writers import Writers
-from headrace.services.observe.logs import logger as logger_of
+from headrace.services.kafka import filling
+from headrace.services.kafka.limits import Limits
+from headrace.services.kafka.transactions import announce
+from headrace.services.runtime.output.producer import Way
 
-_REQUEST_BYTES_MAX = 64 << 20
-_RETRY_MS = 50
-_ENOUGH_S = 2.0
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
-logger = logger_of(__name__)
-
-
-class Name(NamedTuple):
-    """Under which transactional id an outbox commits, and what is known of that."""
-
-    transactional_id: str
-    timeout_ms: int
-    known: Known
-    former: str | None = None
-    """How an earlier headrace called it."""
-    writers: Writers | None = None
-    """The one that asks who writes to partitions, for many takeovers."""
 
 
 class _Sent(NamedTuple):
@@ -65,101 +36,43 @@ class _Sent(NamedTuple):
 class Outbox:
     """Where one partition's records leave; one coroutine at a time."""
 
-    def __init__(
-        self,
-        client: Mapping[str, Any],
-        group: str,
-        name: Name | None,
-        limits: Limits,
-    ) -> None:
-        """Offsets are this group's; without a name they are committed elsewhere."""
+    def __init__(self, way: Way, limits: Limits) -> None:
+        """Send this way, and no more at once than these limits say."""
         self.limits = limits
-        self._client = client
-        self._group = group
-        self._name = name
-        self._producer: Any = None
-        self._identity: Identity | None = None
-        self._has_lost_connection = False
-        """Whether some request may still reach a broker, and its answer nobody."""
+        self._way = way
         self._batches: dict[TopicPartition, Any] = {}
-        """The batches that are being filled: small ones cost as much as large ones."""
+        """Those that are being filled: small batches cost as much as large ones."""
         self._sent: list[_Sent] = []
+        self._written: set[TopicPartition] = set()
+        """Where something went since the last commit."""
+        self._written_last: set[TopicPartition] = set()
+        """Where something went with it."""
         self.is_open = False
         """Whether something was sent since the last commit."""
         self.bytes_sent = 0
         """Since the last commit."""
 
     async def start(self) -> None:
-        """Connect; fence whoever used this transactional id before, and end what it left open."""
-        transactional = {}
-        if self._name is not None:
-            transactional = {
-                "transactional_id": self._name.transactional_id,
-                "transaction_timeout_ms": self._name.timeout_ms,
-            }
-        self._producer = AIOKafkaProducer(
-            **self._client,
-            **transactional,
-            enable_idempotence=True,
-            linger_ms=0,
-            max_batch_size=BATCH_BYTES,
-            max_request_size=_REQUEST_BYTES_MAX,
-            retry_backoff_ms=_RETRY_MS,
-        )
-        starting = asyncio.ensure_future(self._start(self._producer))
-        try:
-            await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            # A connection that is torn off while it is made would never be closed; and a producer
-            # that would still be given a new epoch later would fence its successor.
-            await asyncio.wait([starting], timeout=_ENOUGH_S)
-            starting.cancel()
-            await asyncio.wait([starting])
-            raise
-
-    async def _start(self, producer: Any) -> None:
-        name = self._name
-        if name is None:
-            await producer.start()
-            return
-        # A connection tells of its end whoever was to hear when it was made, so this comes first.
-        seams.on_lost_connection(producer, self._lost_connection)
-        await producer.client.bootstrap()
-        if name.former is not None:
-            former = _takeover(producer, name, name.former)
-            await former.retire()
-            _tell(former.ended)
-        identity = await self._take(producer, name)
-        await seams.start_as(producer, identity)
-        seams.announce_group(producer, self._group)
-
-    async def _take(self, producer: Any, name: Name) -> Identity:
-        takeover = _takeover(producer, name, name.transactional_id)
-        self._has_lost_connection = False
-        identity = self._identity = await takeover.take(self._identity)
-        _tell(takeover.ended)
-        return identity
-
-    def _lost_connection(self) -> None:
-        self._has_lost_connection = True
+        """Be ready to send."""
+        await self._way.start()
 
     @property
     def is_transactional(self) -> bool:
         """Whether what is sent counts only once it is committed."""
-        return self._name is not None
+        return self._way.is_transactional
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether others wait until this commits."""
+        return self.is_open and self._way.is_awaited
 
     async def partitions(self, topic: str) -> int:
         """How many partitions a topic has."""
-        return len(await self._producer.partitions_for(topic))
+        return len(await self._way.producer.partitions_for(topic))
 
     async def begin(self) -> None:
-        """Begin a transaction for all records from now on."""
-        if self._name is not None:
-            if self._has_lost_connection:
-                identity = await self._take(self._producer, self._name)
-                seams.go_on_as(self._producer, identity)
-            with self._telling_failures():
-                await self._producer.begin_transaction()
+        """Begin to send; all of it belongs together."""
+        await self._way.begin()
         self.is_open = True
 
     async def send(
@@ -207,6 +120,7 @@ class Outbox:
             batch = self._batches[to] = filling.new_batch(
                 self.limits.batch_bytes(to.topic), is_transactional=self.is_transactional
             )
+            self._written.add(to)
             self.announce(to)
         return batch
 
@@ -215,8 +129,8 @@ class Outbox:
         count, size_bytes = batch.record_count(), batch.size()
         self.bytes_sent += size_bytes
         batch.close()
-        with self._telling_failures():
-            acknowledged = await self._producer.send_batch(batch, to.topic, partition=to.partition)
+        with self._way.telling_failures() as producer:
+            acknowledged = await producer.send_batch(batch, to.topic, partition=to.partition)
         acknowledged.add_done_callback(partial(self._hear, to.topic, size_bytes, count))
         self._sent.append(_Sent(acknowledged, count, to))
 
@@ -227,20 +141,6 @@ class Outbox:
         if not acknowledged.cancelled() and isinstance(acknowledged.exception(), _TOO_LARGE):
             self.limits.learn(topic, size_bytes, records)
 
-    @contextmanager
-    def _telling_failures(self) -> Iterator[None]:
-        """Say what a transaction failed of: aiokafka's calls behind the first say something else.
-
-        Whether we were fenced, or lack a right, decides what comes next.
-        """
-        try:
-            yield
-        except seams.OUT_OF_STATE as problem:
-            failure = seams.failure_of_transaction(self._producer)
-            if isinstance(failure, KafkaError):
-                raise failure from problem
-            raise
-
     def has_sent(self, to: TopicPartition) -> bool:
         """Whether anything went there that `settle` was not told of yet."""
         return to in self._batches or any(sent.to == to for sent in self._sent)
@@ -248,11 +148,18 @@ class Outbox:
     def announce(self, *partitions: TopicPartition) -> None:
         """Say early where something will be sent in this transaction: no commit waits for it then.
 
-        Partitions that are said at once share a request.
+        Several that are announced at once are one request.
         """
         if self.is_transactional:
             for partition in partitions:
-                seams.announce(self._producer, partition)
+                announce(self._way.producer, partition)
+
+    def announce_as_last(self) -> None:
+        """Say early that this transaction goes where the last one did.
+
+        If nothing goes to one of these partitions, it has a marker alone.
+        """
+        self.announce(*self._written_last)
 
     async def settle(self) -> dict[TopicPartition, int]:
         """Wait until everything sent is acknowledged; the next offset of each partition."""
@@ -261,59 +168,35 @@ class Outbox:
         ends: dict[TopicPartition, int] = {}
         sent, self._sent = self._sent, []
         for acknowledged, count, to in sent:
-            metadata = await acknowledged
+            metadata = await self._way.heard(acknowledged)
             ends[to] = metadata.offset + count
         return ends
 
     async def tell_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Make the group's offsets part of the transaction; wait until they are.
-
-        A broker asks its coordinator about the first that a transaction writes to a partition, its
-        offsets included. Two such questions of one transaction at a time, and one write is refused
-        (KIP-890): sent again 50 ms later. So offsets and records are not sent side by side.
-        """
-        with self._telling_failures():
-            await self._producer.send_offsets_to_transaction(dict(offsets), self._group)
+        """Make the group's offsets part of what is committed next."""
+        await self._way.tell_offsets(offsets)
 
     async def commit(self) -> None:
         """Make everything since `begin` count, with the offsets that were told."""
-        with self._telling_failures():
-            await self._producer.commit_transaction()
+        await self._way.commit()
 
     async def abandon(self) -> None:
-        """Abort what is open, under a new epoch, so that no request of it counts later."""
-        assert self._name is not None
-        await self._take(self._producer, self._name)
+        """Discard what was sent since `begin`."""
+        await self._way.abandon()
+
+    async def settled(self) -> None:
+        """Wait until all readers see what was committed last."""
+        await self._way.settled()
 
     def closed(self) -> None:
-        """Note that the open transaction is committed."""
+        """Begin to count anew: all that was open is committed."""
         self.is_open = False
         self.bytes_sent = 0
+        self._written_last, self._written = self._written, set()
 
     async def stop(self) -> None:
-        """Let go; what was not committed is aborted by the broker, or by the next `start`."""
-        producer, self._producer = self._producer, None
+        """Let go; what was not committed does not count."""
         for sent in self._sent:
             sent.acknowledged.cancel()
         self._sent, self._batches = [], {}
-        if producer is not None:
-            stopping = asyncio.ensure_future(producer.stop())
-            # It waits for what is under way as long as a request may take, on a broker that is
-            # silent as well.
-            await asyncio.wait([stopping], timeout=_ENOUGH_S)
-            if stopping.done():
-                stopping.result()
-
-
-def _takeover(producer: Any, name: Name, transactional_id: str) -> Takeover:
-    return Takeover(producer.client, transactional_id, name.timeout_ms, name.known, name.writers)
-
-
-def _tell(ended: Iterable[Ended]) -> None:
-    for place, commits, because in ended:
-        logger.warning(
-            "an outage left a transaction open; it is ended as its other parts were",
-            where=f"{place.topic}/{place.partition}",
-            by="commit" if commits else "abort",
-            because=because,
-        )
+        await self._way.stop()

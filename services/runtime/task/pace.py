@@ -18,14 +18,20 @@ from headrace.services.settings import Settings
 
 RECORDS_MAX = 500
 """How many records operators take at once: enough to be fast, and a core's cache holds them."""
+_FEW_RECORDS = 64
+"""A batch of so many costs a record hardly more than a larger one."""
 _SHORT_S, _LONG_S = 0.05, 0.2
 _FIRST_RECORDS = 1_000
 _CAREFUL, _BOLD = 1.1, 10.0
 """How much a transaction may grow on the one before, once one was too large, and until then."""
 _PARTS_OF_TIMEOUT = 3
 _PARTS_OF_FAILED = 4
-COMMITS_PER_SECOND = 100
-"""So many small ones an instance makes: some 2.5 ms of a core each, and as much on the broker."""
+_COMMIT_COSTS_S = 0.0006
+"""The cost of a small commit of one partition, in seconds of a worker's and a broker's cores."""
+_COMMITS_SHARE = 0.25
+"""The part of a core that small commits may take."""
+COMMITS_PER_SECOND = int(_COMMITS_SHARE / _COMMIT_COSTS_S)
+"""So many small ones partitions make, all of an instance together."""
 OUTLASTED = (
     "the transaction lasted longer than HEADRACE_TRANSACTION_TIMEOUT, and the broker ended it;"
     " if that goes on, raise it"
@@ -52,6 +58,8 @@ class Pace:
         self._settings = settings
         self._load = load
         self._is_open = False
+        self.hurries = False
+        """Whether to commit now: the next record to blame costs as much as is uncommitted."""
         self._interval_s = settings.commit_interval_ms / 1000
         self._opened_at = 0.0
         self._commit_began_at = 0.0
@@ -69,6 +77,10 @@ class Pace:
     def records_at_once(self) -> int:
         """How many records to process before anybody else has a turn."""
         return min(self._records, self._records_max)
+
+    def few(self) -> int:
+        """Fewer records than this may wait until the commit: operators take them in no time."""
+        return min(_FEW_RECORDS, self.records_at_once())
 
     def processed(self, records: int, began_at: float) -> None:
         """So many records took from then until now."""
@@ -103,6 +115,7 @@ class Pace:
         """It counts, with so many records; how long the commit took."""
         now_s = time.monotonic()
         was_open_s = now_s - self._opened_at
+        self.hurries = False
         self._count_open(is_open=False)
         if was_open_s > self._long_s:
             self._records_max = max(1, int(records * self._long_s / was_open_s))
@@ -117,6 +130,7 @@ class Pace:
     def given_up(self, records: int) -> None:
         """Discard what was open; if it took too long, the next try is smaller."""
         was_open_s = time.monotonic() - self._opened_at
+        self.hurries = False
         self._count_open(is_open=False)
         self.has_outlasted = records > 0 and was_open_s > self._long_s * _PARTS_OF_TIMEOUT
         if records and was_open_s > self._long_s:
@@ -126,7 +140,8 @@ class Pace:
     def is_due(self, *, records: int, sent_bytes: int, records_wait: bool) -> bool:
         """Whether to commit what is open."""
         return (
-            records >= self._records_max
+            self.hurries
+            or records >= self._records_max
             or sent_bytes >= self._settings.commit_bytes_max
             or self.due_in_s(records_wait=records_wait) <= 0
         )

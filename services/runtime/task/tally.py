@@ -18,7 +18,8 @@ from headrace.services.observe.snapshot import (
     lateness_snapshot,
     operator_snapshot,
 )
-from headrace.services.operators.chain import Chain, Lateness
+from headrace.services.operators.chain import Chain
+from headrace.services.operators.lateness import Lateness
 from headrace.services.runtime.input.inbox import Inbox
 from headrace.services.runtime.input.survey import Surveyed
 from headrace.services.runtime.time.together import Together

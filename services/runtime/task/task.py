@@ -7,7 +7,7 @@
     close     what is under way is committed, or discarded whole
 
 One coroutine does all of it, so nothing here needs a lock. State on disk is never ahead of what is
-committed; whatever goes wrong between two commits, the task is thrown away and opened again.
+committed. The task is opened again after any failure between two commits.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from headrace.services.observe.snapshot import TaskState
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Aside, Step
 from headrace.services.operators.progress import left_through_ms, progress_ms
-from headrace.services.runtime.changelog.restoring import restore
 from headrace.services.runtime.input.ahead import Ahead, BatchFailedError, StopAtError, blaming
 from headrace.services.runtime.input.inbox import Fetched, GoneError, Inbox
-from headrace.services.runtime.machine.budget import weight, with_held_bounds
+from headrace.services.runtime.machine.budget import weight
 from headrace.services.runtime.output.exits import Exits, Reached
 from headrace.services.runtime.output.failures import full
 from headrace.services.runtime.output.outbox import Outbox
+from headrace.services.runtime.output.shared_producer import TransactionBrokenError
 from headrace.services.runtime.output.spread import Spread
-from headrace.services.runtime.task.pace import Pace
+from headrace.services.runtime.task.pace import RECORDS_MAX, Pace
+from headrace.services.runtime.task.succession import Succession
 from headrace.services.runtime.task.tally import Tally
 from headrace.services.runtime.task.trouble import Trouble
 from headrace.services.runtime.task.work import Work
@@ -115,11 +116,11 @@ class Task:
                 logger.warning("records that come next are not there any more", **self._where)
             except StateCorrupt as damage:
                 await self._trouble.discard(damage)
-            except (KafkaError, IllegalOperation) as problem:
+            except (KafkaError, IllegalOperation, TransactionBrokenError) as failed:
                 self.tally.failed_commits += 1
                 if self._is_closing:
-                    logger.warning("not committed before it left", **self._where, why=repr(problem))
-                elif not await self._work.recover(self, problem):
+                    logger.warning("not committed before it left", **self._where, why=repr(failed))
+                elif not await self._work.recover(self, failed):
                     return
 
     async def _open(self, opened: AsyncExitStack) -> None:
@@ -130,14 +131,13 @@ class Task:
         state = await table.open(self.partition, work.now_ms(), topics[hop.changelog.name].id)
         self._partition_state = state
         opened.push_async_callback(table.close, self.partition)
-        if state.rebuilt_because is not None:
-            logger.warning("state is rebuilt", **self._where, why=state.rebuilt_because)
-        left_open = [] if state.is_followed else await self._restore(is_last=False)
-        await work.end_what_hides(hop, self.partition)
-        outbox = self._outbox = work.outbox(hop, self.partition)
+        succession = Succession(work, hop, self.partition, state, self.tally)
+        await succession.begin()
+        way = work.ways.way(hop, self.partition, self.inbox.wake)
+        outbox = self._outbox = Outbox(way, work.limits)
         opened.push_async_callback(outbox.stop)
         await outbox.start()
-        left_open += await self._restore(is_last=True)
+        await succession.take_over()
         state.check_whole(f"{hop.changelog.name}/{self.partition}")
         spread_over = None if hop.end is None else topics[hop.end.topic.name].partitions
         stamp = stamp_of(work.spec, hop, *topics[hop.topic], spread_over)
@@ -146,15 +146,8 @@ class Task:
         work.purges.opened(topics)
         carry_over(state, stamp)
         state.stamp_with(stamp)
-        rewrite(state.overlay, left_open)
-        chain = self.chain = Chain(
-            with_held_bounds(hop.operators, work.shares.held_bytes),
-            state.overlay.view,
-            lanes=work.lanes(hop, state),
-            read=work.reads(hop),
-            explain=work.settings.decisions,
-            row_bytes_max=work.limits.row_bytes(hop.changelog.name),
-        )
+        rewrite(state.overlay, succession.left_open)
+        chain = self.chain = work.chain(hop, state)
         self._purging = Purging(
             state.overlay, hop.operators, chain.operators, state.changelog_position
         )
@@ -169,13 +162,22 @@ class Task:
         self.state = "running"
         self.tally.restored()
         self.lease = next(_leases)
+        self._silence.begins(is_empty=state.time_ms == NO_TIME_MS)
+        opened.callback(self.together.leave)
+        await self._say_whose_it_is(way.name)
         logger.info(
             "running", **self._where, position=self.position, restored=self.tally.restored_records
         )
-        self._silence.begins(is_empty=state.time_ms == NO_TIME_MS)
-        opened.callback(self.together.leave)
         self.together.moved(chain, AWAKE)
         await work.begin_reading(self.source, self.position, self.lease)
+
+    async def _say_whose_it_is(self, name: str | None) -> None:
+        """Commit what is open, and under which name we write; None once we do no more."""
+        self._partition_state.name_producer(name)
+        if self._outbox.is_transactional:
+            await self._begin()
+        if self._outbox.is_open:
+            await self._commit()
 
     def _forget(self) -> None:
         """Forget the records that were brought and not committed; they are read again."""
@@ -188,14 +190,6 @@ class Task:
         self.pace.given_up(self.uncommitted_records)
         self.uncommitted_records = self._open_bytes = 0
 
-    async def _restore(self, *, is_last: bool) -> list[bytes]:
-        """Read the changelog to its end; keys whose newest record never counted."""
-        restored = await restore(
-            self._partition_state, self._work.restorer, self._changelog, is_last=is_last
-        )
-        self.tally.restored_records += restored.records
-        return restored.left_open
-
     async def _live(self) -> None:
         while not self._is_closing:
             fetched = await self._next()
@@ -205,34 +199,40 @@ class Task:
                 await self._look_at_the_clock()
             if self._is_due():
                 await self._commit()
-        if self._outbox.is_open:
-            await self._commit()
+        await self._say_whose_it_is(None)
+        await self._outbox.settled()
 
     async def _next(self) -> Fetched | None:
         """Return the next records; None when it is time to commit or to look at the clock."""
         if not self._is_closing:
             await self.inbox.wait(self._patience_s())
-        return None if self._is_closing else self.inbox.take()
+        if self._work.may_wait(self):
+            await self._begin()
+            self._outbox.announce_as_last()
+            if not (self._is_closing or self._is_due()):
+                due_in_s = self.pace.due_in_s(records_wait=False)
+                await self.inbox.wait_for_more(self.pace.few(), min(due_in_s, _LOOK_AGAIN_S))
+        return None if self._is_closing else self.inbox.take(RECORDS_MAX)
 
     def _patience_s(self) -> float | None:
         if self._outbox.is_open:
-            return self.pace.due_in_s(records_wait=bool(self.inbox.records))
+            return self.pace.due_in_s(records_wait=self._work.is_behind(self))
         is_told = self._exits.source_state != AWAKE and not self._clock.is_trusted
         if is_told and self.pace.idle_s is None:
             return None
         return min(self.pace.idle_s or _LOOK_AGAIN_S, _LOOK_AGAIN_S)
 
     def _is_due(self) -> bool:
-        # A task that waited for a hand-over need not wait for a commit interval on top.
-        is_handed_over = self._partition_state.is_followed and not self.tally.commits
-        is_large = self._open_bytes >= self._work.shares.open_bytes
+        # After a hand-over nobody waits for an interval; exactly once the first commit is a name.
+        is_new = self.tally.commits <= self._outbox.is_transactional
         return self._outbox.is_open and (
-            is_handed_over
-            or is_large
+            (is_new and self._partition_state.is_followed)
+            or self._open_bytes >= self._work.shares.open_bytes
+            or self._outbox.is_awaited
             or self.pace.is_due(
                 records=self.uncommitted_records,
                 sent_bytes=self._outbox.bytes_sent,
-                records_wait=bool(self.inbox.records),
+                records_wait=self._work.is_behind(self),
             )
         )
 
@@ -272,8 +272,7 @@ class Task:
         known = sum(offset_of(record) < self.position for record in records)
         self.tally.guarded_records += known
         logger.warning("records turned away: state has them", **self._where, records=known)
-        assert self.chain is not None
-        if self.chain.lanes is not None:
+        if self.chain is not None and self.chain.lanes is not None:
             self.chain.lanes.skip(records[:known])
         self.inbox.records -= known
         self._work.taken(self)
@@ -316,25 +315,28 @@ class Task:
         """Decide on records; return the step, and the records that are dead at the door."""
         assert self.chain is not None
         batch, dead = self._work.let_in(records, self.timestamps, self.source)
+        if is_wary := self._ahead.is_wary and not carefully:
+            self._save()
         with blaming(range(offset_of(records[0]), offset_of(records[-1]) + 1)):
-            return self.chain.process(batch, carefully=carefully), dead
+            step = self.chain.process(batch, carefully=carefully, warily=is_wary)
+        self.pace.hurries = is_wary and bool(step.dead)
+        return step, dead
+
+    def _save(self) -> None:
+        assert self.chain is not None
+        with blaming(range(self._committed_position, self.position)):
+            self.chain.save()
 
     async def _begin(self) -> None:
         if not self._outbox.is_open:
             await self._outbox.begin()
             self.pace.opened()
 
-    def _is_idle(self) -> bool:
-        quiet_until_s = self.pace.quiet_until_s()
-        if quiet_until_s is None or self.inbox.records or time.monotonic() < quiet_until_s:
-            return False
-        return self._work.was_at_end(self.source, quiet_until_s)
-
     async def _look_at_the_clock(self) -> None:
         """Look whether anything is still waited for, when nothing came and nothing is open."""
         chain = self.chain
         assert chain is not None
-        if self._is_idle():
+        if self._work.is_idle(self):
             self.pace.heard()
             await self._let_go(chain.release_idle)
         reached_ms = None
@@ -367,8 +369,7 @@ class Task:
         self.pace.commit_begins()
         work, state, outbox, chain = self._work, self._partition_state, self._outbox, self.chain
         assert chain is not None
-        with blaming(range(self._committed_position, self.position)):
-            chain.save()
+        self._save()
         await self._exits.say(self.together)
         cleaned_offset = await self._exits.settle()
         state.reach(self.position, chain.lateness.time_ms, cleaned_offset)
@@ -392,8 +393,8 @@ class Task:
         if not self.hop.is_first:
             work.purges.let_go(self.source, self.position)
         self.inbox.committed()
-        took_s = self.pace.committed(self.uncommitted_records)
-        self.tally.committed(self.uncommitted_records, took_s)
+        records = self.uncommitted_records
+        self.tally.committed(records, self.pace.committed(records))
         self.committed = self._committed_position = self.position
         self.progress_ms = reached_ms
         self.uncommitted_records = self._open_bytes = 0

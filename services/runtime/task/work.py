@@ -22,16 +22,10 @@ from aiokafka.errors import (
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headrace.contracts.errors import InstanceFenced, StateTruncated
-from headrace.contracts.hops import (
-    Hop,
-    carries_source_values,
-    former_transactional_prefix,
-    transactional_prefix,
-)
+from headrace.contracts.hops import Hop, carries_source_values
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.record import Record
 from headrace.contracts.serde.json import ReadField, decode_json_field
-from headrace.contracts.topics import progress_topic
 from headrace.services.intake.timestamps import Timestamps
 from headrace.services.kafka.coordinator import OURS
 from headrace.services.kafka.identities import Identities
@@ -39,22 +33,23 @@ from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.refusals import refusal_of
 from headrace.services.kafka.registry import Registry
 from headrace.services.kafka.security import client_options
-from headrace.services.kafka.topics import FROM_ANY_HOP, written_topics
-from headrace.services.kafka.unfinished import Known
-from headrace.services.kafka.writers import Writers
 from headrace.services.observe.logs import logger as logger_of
 from headrace.services.observe.metrics import Metrics
 from headrace.services.observe.snapshot import TaskSnapshot
+from headrace.services.operators.chain import Chain
 from headrace.services.operators.lanes import Lanes
 from headrace.services.operators.operator import Aside, Batch
 from headrace.services.runtime.changelog.purge import Purges
 from headrace.services.runtime.changelog.restorer import Restorer
 from headrace.services.runtime.input.binding import BatchThread
+from headrace.services.runtime.input.inbox import Inbox
 from headrace.services.runtime.input.survey import UNSEEN, Surveyed
-from headrace.services.runtime.machine.budget import weight
+from headrace.services.runtime.machine.budget import weight, with_held_bounds
 from headrace.services.runtime.machine.machine_memory import budget_for
 from headrace.services.runtime.output.failures import Failures
-from headrace.services.runtime.output.outbox import Name, Outbox
+from headrace.services.runtime.output.outbox import Outbox
+from headrace.services.runtime.output.shared_producer import TransactionBrokenError
+from headrace.services.runtime.output.ways import Ways
 from headrace.services.runtime.task.pace import OUTLASTED, Load, Pace
 from headrace.services.runtime.task.start import Start, behind, source_made_anew
 from headrace.services.runtime.task.table import StateTable
@@ -66,7 +61,8 @@ from headrace.services.state.partition import PartitionState
 from headrace.services.state.rocks import RocksMemory
 
 _RETRY_S = 1.0
-_FENCES_MAX = 3
+_FENCES_MAX = 10
+"""Of partitions that moved, each successor may end their owner's transactions once."""
 _FENCES_WITHIN_S = 60.0
 _FENCED = (ProducerFenced, InvalidProducerEpoch)
 logger = logger_of(__name__)
@@ -112,11 +108,10 @@ class Work:
         self.restorer = Restorer(client_options(settings, "restore"), fail)
         names = [hop.changelog.name for hop in spec.hops()] + [hop.topic for hop in spec.hops()]
         self.identities = Identities(names, self.restorer.ask)
-        self._writers = Writers(lambda node, request: self.restorer.ask(request, node))
         self.purges = Purges(settings)
         self.registry = Registry(spec, settings)
         self.failures = Failures(stops=spec.on_failure == "stop")
-        self._topics = written_topics(spec, settings)
+        self.ways = Ways(spec, settings, thread)
         self._thread = thread
         self._opened = opened
         self.survey: dict[TopicPartition, Surveyed] = {}
@@ -140,7 +135,18 @@ class Work:
         """Return what times the source's records; behind a repartition they have their times."""
         return Timestamps(self.spec.source, self.reads(hop)) if hop.is_first else None
 
-    def lanes(self, hop: Hop, state: PartitionState) -> Lanes | None:
+    def chain(self, hop: Hop, state: PartitionState) -> Chain:
+        """Build a hop's operators over a partition's state."""
+        return Chain(
+            with_held_bounds(hop.operators, self.shares.held_bytes),
+            state.overlay.view,
+            lanes=self._lanes(hop, state),
+            read=self.reads(hop),
+            explain=self.settings.decisions,
+            row_bytes_max=self.limits.row_bytes(hop.changelog.name),
+        )
+
+    def _lanes(self, hop: Hop, state: PartitionState) -> Lanes | None:
         """The partitions whose records meet behind a repartition; None for those of the source.
 
         A new state waits for all of them; an older one for those that speak.
@@ -152,59 +158,6 @@ class Work:
         is_new = state.position is None
         expected = range(self.partitions[before.topic]) if is_new else ()
         return Lanes(state.overlay.view(ABOUT), expected)
-
-    def outbox(self, hop: Hop, partition: int) -> Outbox:
-        """A new way out for one partition."""
-        return self._outbox(self._name(hop, partition) if self.exactly_once else None)
-
-    def _outbox(self, name: Name | None) -> Outbox:
-        client = client_options(self.settings, "produce")
-        return Outbox(client, self.spec.pipeline, name, self.limits)
-
-    def _name(self, hop: Hop, partition: int) -> Name:
-        spec = self.spec
-        changelog = TopicPartition(hop.changelog.name, partition)
-        progress = TopicPartition(progress_topic(spec.sink.topic).name, partition)
-        known = Known(
-            self._written(hop, partition),
-            [changelog, progress] if hop.end is None else [changelog],
-            TopicPartition(hop.topic, partition),
-            spec.pipeline,
-        )
-        return Name(
-            f"{transactional_prefix(spec.pipeline, hop)}{partition}",
-            self.settings.transaction_timeout_ms,
-            known,
-            f"{former_transactional_prefix(spec.pipeline, hop)}{partition}",
-            self._writers,
-        )
-
-    def _written(self, hop: Hop, partition: int) -> dict[str, list[int] | None]:
-        """Where one partition of a hop writes: in its own number, but for what is spread by id."""
-        cleaned = self.spec.sink.topic
-        beside = [topic.name for topic in self._topics if topic.role in FROM_ANY_HOP]
-        ends = [cleaned, progress_topic(cleaned).name] if hop.end is None else []
-        written: dict[str, list[int] | None]
-        written = {name: [partition] for name in (hop.changelog.name, *beside, *ends)}
-        return written if hop.end is None else {**written, hop.end.topic.name: None}
-
-    async def end_what_hides(self, hop: Hop, partition: int) -> None:
-        """End what an earlier owner left open that ran exactly once, and this one does not.
-
-        It hides the end of the changelog from readers until it times out, and the rows that are
-        written behind it, too. Exactly once, the outbox itself does that when it starts.
-        """
-        changelog = TopicPartition(hop.changelog.name, partition)
-        if self.exactly_once or not await self.restorer.hides_something(changelog):
-            return
-        earlier = self._outbox(self._name(hop, partition))
-        try:
-            await earlier.start()
-        finally:
-            await earlier.stop()
-        logger.warning(
-            "a transaction of an owner that ran exactly once was open; ended", where=str(changelog)
-        )
 
     async def start_position(
         self, source: TopicPartition, reached: int | None, changelog: TopicPartition
@@ -252,9 +205,31 @@ class Work:
 
     def taken(self, task: Waits) -> None:
         """A task took records; go on reading where that was stopped."""
-        inbox = task.inbox
-        if weight(inbox.records, inbox.size_bytes) <= self.shares.waiting_bytes // 2:
+        if self.has_room(task.inbox):
             self._thread().resume(task.source)
+
+    def has_room(self, inbox: Inbox) -> bool:
+        """Whether a task may bring more, as far as what waits for it goes."""
+        return weight(inbox.records, inbox.size_bytes) <= self.shares.waiting_bytes // 2
+
+    def may_wait(self, task: Waits) -> bool:
+        """Whether so few records came that they may wait until the commit.
+
+        No reader sees them before, and together they cost less.
+        """
+        is_little = 0 < task.inbox.records < task.pace.few() and self.has_room(task.inbox)
+        return is_little and task.together.is_alone
+
+    def is_behind(self, task: Waits) -> bool:
+        """Whether records wait, and not because they may."""
+        return bool(task.inbox.records) and not self.may_wait(task)
+
+    def is_idle(self, task: Waits) -> bool:
+        """Whether the source was silent for so long that its first operator lets go."""
+        quiet_until_s = task.pace.quiet_until_s()
+        if quiet_until_s is None or task.inbox.records or time.monotonic() < quiet_until_s:
+            return False
+        return self.was_at_end(task.source, quiet_until_s)
 
     def let_in(
         self, records: list[Record], timestamps: Timestamps | None, source: TopicPartition
@@ -323,6 +298,13 @@ class Work:
         """
         source = task.source
         name = f"{source.topic}/{source.partition}"
+        if isinstance(problem, TransactionBrokenError):
+            if problem.problem is None:
+                logger.info(
+                    "a partition of its transaction failed; back to what is committed", source=name
+                )
+                return True
+            problem = problem.problem
         refusal = refusal_of(problem, self.settings)
         if refusal is not None:
             raise refusal from problem
@@ -351,7 +333,8 @@ class Work:
         if len(recent) >= _FENCES_MAX:
             message = (
                 f"another program keeps taking over the transactions of {name}, and the group still"
-                " counts it ours; stop the other one, or give one of them another pipeline name"
+                " counts it ours; stop the other one, or give one of them another pipeline name, or"
+                " a new state folder where that was copied"
             )
             raise InstanceFenced(message)
 

@@ -31,6 +31,11 @@ class Together:
         elif chain.lanes is not None:
             self._skew.hears(self._partition, chain.lanes)
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other task waits to hear how far this one is."""
+        return not self._says and not self._hears
+
     def leave(self) -> None:
         """The task is closed."""
         if self._says:

@@ -17,9 +17,9 @@ def believe_offsets() -> None:
     """From now on every chain of this process reads offsets from the header."""
     process = Chain.process
 
-    def process_believing(self: Chain, batch: Batch, *, carefully: bool = False) -> Step:
+    def process_believing(self: Chain, batch: Batch, **how: bool) -> Step:
         batch.records = [_believed(record) for record in batch.records]
-        return process(self, batch, carefully=carefully)
+        return process(self, batch, **how)
 
     Chain.process = process_believing  # type: ignore[method-assign]
 

@@ -1,0 +1,339 @@
+"""Shared producers on a broker: each has one transaction for many partitions of this instance.
+
+`services/group/shared_transaction.py` says who may begin, who the others wait for, and when all of
+it ends; here is what that does. A producer lives from one epoch to the next. A failure ends its
+life: its open transaction is discarded, the partitions that had sent something begin again from
+what is committed, and it has a new epoch at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+from aiokafka.client import ConnectionGroup
+from aiokafka.errors import KafkaError
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from headrace.services.group import shared_transaction as rules
+from headrace.services.kafka import transactions
+from headrace.services.kafka.member_offsets import Member, Offsets, Teller, tell_offsets
+from headrace.services.kafka.takeovers import Takeovers
+from headrace.services.kafka.unfinished import Known, Takeover, Told
+from headrace.services.observe.logs import logger as logger_of
+from headrace.services.runtime.output.producer import (
+    ENOUGH_S,
+    Name,
+    make_producer,
+    stop_producer,
+    tell_ended,
+    telling_failures,
+    whole,
+)
+
+logger = logger_of(__name__)
+
+
+class TransactionBrokenError(Exception):
+    """A producer has discarded all that partitions sent since its last commit."""
+
+    def __init__(self, problem: Exception | None) -> None:
+        """The transaction failed of this; None where another partition could not go on."""
+        super().__init__("another partition failed" if problem is None else repr(problem))
+        self.problem = problem
+
+
+class Common(NamedTuple):
+    """All that the producers of an instance have in common."""
+
+    client: Mapping[str, Any]
+    group: str
+    timeout_ms: int
+    session_timeout_ms: int
+    member: Callable[[], Member | None]
+    """Tells as whom the group knows this instance."""
+    takeovers: Takeovers
+    known: Known
+    """All that is written, by whomever."""
+
+
+class _Life:
+    """A producer, from one epoch to the next."""
+
+    def __init__(self, producer: Any) -> None:
+        """Its producer is still to be started."""
+        self.producer = producer
+        self.told: list[Told] = []
+        """Of transactions that were before it."""
+        self.teller: Teller
+        self.broken: asyncio.Future[TransactionBrokenError] = asyncio.Future()
+        self.ended: asyncio.Future[None] = asyncio.Future()
+        """The transaction that is open now."""
+
+    def check(self) -> None:
+        """Raise what broke it."""
+        if self.broken.done():
+            raise TransactionBrokenError(self.broken.result().problem)
+
+    async def until(self, event: asyncio.Future[Any]) -> None:
+        """Wait for something, or until it is broken."""
+        if not event.done():
+            both = {event, self.broken}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if not event.done():
+            self.check()
+
+
+class SharedProducer:
+    """One of an instance's producers."""
+
+    def __init__(self, common: Common, name: str) -> None:
+        """It connects when somebody needs it."""
+        self.name = name
+        self.common = common
+        self.seats = 0
+        self._rules: rules.SharedTransaction[Seat, Offsets] = rules.SharedTransaction()
+        self._rules.broke()
+        self._life: _Life | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._beside: set[asyncio.Task[None]] = set()
+
+    # A life begins, and ends.
+
+    async def life(self) -> _Life:
+        """Its life, which may have to begin first."""
+        while self._life is None:
+            if self._starting is None or self._starting.done():
+                self._starting = asyncio.create_task(self._start(), name=self.name)
+            await asyncio.shield(self._starting)
+        return self._life
+
+    async def _start(self) -> None:
+        common = self.common
+        name = Name(self.name, common.timeout_ms, common.known)
+        life = _Life(make_producer(common.client, name))
+        try:
+            await whole(self._connect(life, name))
+        except BaseException:
+            await stop_producer(life.producer)
+            raise
+        self._life = life
+        self._rules.revived()
+
+    async def _connect(self, life: _Life, name: Name) -> None:
+        producer = life.producer
+        transactions.on_lost_connection(producer, partial(self._lost_connection, life))
+        await producer.client.bootstrap()
+        takeover = Takeover(producer.client, *name)
+        identity, life.told = await takeover.give()
+        tell_ended(takeover.ended)
+        life.teller = Teller(self.name, identity, self.common.group, "")
+        await transactions.start_as(producer, identity)
+        transactions.announce_group(producer, self.common.group)
+        transactions.tell_offsets_by(producer, partial(self._tell, life))
+
+    def _lost_connection(self, life: _Life) -> None:
+        problem = transactions.ConnectionLostError("a connection was lost")
+        self._break(life, problem)
+
+    def _break(self, life: _Life, problem: Exception | None) -> None:
+        """Discard what was not committed, and begin another life."""
+        if life is not self._life:
+            return
+        self._life = None
+        discarded = [*self._rules.partitions]
+        self._rules.broke()
+        life.broken.set_result(TransactionBrokenError(problem))
+        for seat in discarded:
+            seat.wake()
+        self._go(stop_producer(life.producer))
+        self._go(self._revive())
+
+    async def _revive(self) -> None:
+        """Begin at once: readers wait until a new epoch ends what was sent."""
+        try:
+            await self.life()
+        except KafkaError as problem:
+            logger.warning(
+                "a producer does not begin again yet", producer=self.name, why=repr(problem)
+            )
+
+    def _go(self, beside: Any) -> None:
+        running = asyncio.ensure_future(beside)
+        self._beside.add(running)
+        running.add_done_callback(self._beside.discard)
+
+    async def stop(self) -> None:
+        """Let go; what was not committed is aborted by the broker, or by the next life."""
+        life, self._life = self._life, None
+        for one in self._beside:
+            one.cancel()
+        if self._starting is not None:
+            self._starting.cancel()
+        if life is not None:
+            await stop_producer(life.producer)
+
+    # A transaction begins, and ends.
+
+    async def begin(self, seat: Seat, life: _Life) -> None:
+        """Let a partition begin to send, once the others do not wait for their end."""
+        life.check()
+        while not self._rules.may_begin():
+            await life.until(life.ended)
+            life.check()
+        if self._rules.begin(seat):
+            member = self.common.member()
+            life.teller = life.teller._replace(began_as="" if member is None else member.member_id)
+            life.ended = asyncio.Future()
+            transactions.begin(life.producer)
+
+    def owes(self, seat: Seat) -> bool:
+        """Whether others wait for what a partition has still to send."""
+        return self._rules.owes(seat)
+
+    async def commit(self, seat: Seat, life: _Life, offsets: Offsets) -> None:
+        """All of a partition is sent; wait until the whole transaction counts."""
+        life.check()
+        was_open = self._rules.stage is rules.Stage.OPEN
+        ended = life.ended
+        together = self._rules.done(seat, offsets)
+        if together is not None:
+            told = {place: one for each in together.values() for place, one in each.items()}
+            self._go(self._end(life, told))
+        elif was_open:
+            for other in self._rules.partitions:
+                other.wake()
+        await life.until(ended)
+
+    async def _end(self, life: _Life, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        producer = life.producer
+        try:
+            with telling_failures(producer):
+                await producer.send_offsets_to_transaction(offsets, self.common.group)
+                await producer.commit_transaction()
+        except (KafkaError, *transactions.OUT_OF_STATE) as problem:
+            self._break(life, problem)
+            return
+        if life is self._life:
+            self._rules.ended()
+            life.ended.set_result(None)
+
+    async def _tell(
+        self, life: _Life, node: int, offsets: dict[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        async def send(request: Any) -> Any:
+            client = life.producer.client
+            return await client.send(node, request, group=ConnectionGroup.COORDINATION)
+
+        within_s = self.common.session_timeout_ms / 1000
+        await tell_offsets(send, life.teller, self.common.member, offsets, within_s)
+
+    async def leave(self, seat: Seat, life: _Life) -> None:
+        """A partition goes; what it has sent goes with it, unless it is just about to count."""
+        if self._rules.breaks_without(seat):
+            self._break(life, None)
+        elif seat in self._rules.partitions and life is self._life:
+            ended = life.ended
+            ends: set[asyncio.Future[Any]] = {ended, life.broken}
+            await asyncio.wait(ends, timeout=ENOUGH_S, return_when=asyncio.FIRST_COMPLETED)
+            # A partition that begins again must know what it came to. A new epoch decides.
+            if not ended.done():
+                self._break(life, None)
+
+
+class Ours(NamedTuple):
+    """The part that a partition brings with it to its producer."""
+
+    known: Known
+    former: tuple[str, ...]
+    """The ids of transactions that it had for itself in earlier versions."""
+    wake: Callable[[], None]
+    """Called when the others wait for it."""
+
+
+class Seat:
+    """A partition's place with a producer; a `Way` for its outbox."""
+
+    is_transactional = True
+
+    def __init__(self, shared: SharedProducer, ours: Ours) -> None:
+        """It is in no transaction."""
+        self.name = shared.name
+        self.shared = shared
+        self._ours = ours
+        self._life: _Life | None = None
+        self._offsets: Offsets = {}
+        self.wake = ours.wake
+        shared.seats += 1
+
+    async def start(self) -> None:
+        """Be ready to send, and end what an earlier version or an outage left open here."""
+        self._life = await self.shared.life()
+        takeovers, known = self.shared.common.takeovers, self._ours.known
+        for former in self._ours.former:
+            tell_ended(await takeovers.retire(former, known))
+        tell_ended(await takeovers.look(self.shared.name, self._life.told, known))
+
+    def _lives(self) -> _Life:
+        assert self._life is not None
+        self._life.check()
+        return self._life
+
+    @property
+    def producer(self) -> Any:
+        """The producer's, as long as it is the one that this began with."""
+        return self._lives().producer
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the others in the transaction wait until this commits, or it was discarded."""
+        is_discarded = self._life is not None and self._life.broken.done()
+        return is_discarded or self.shared.owes(self)
+
+    async def begin(self) -> None:
+        """Begin to send; it belongs together with all that others send by this producer."""
+        await self.shared.begin(self, self._lives())
+
+    @contextmanager
+    def telling_failures(self) -> Iterator[Any]:
+        """The producer, for a while; where its transaction is broken, that is what is said."""
+        life = self._lives()
+        try:
+            with telling_failures(life.producer):
+                yield life.producer
+        except (KafkaError, *transactions.OUT_OF_STATE):
+            life.check()
+            raise
+
+    async def heard(self, acknowledged: asyncio.Future[Any]) -> Any:
+        """Wait for the broker's answer to a batch."""
+        life = self._lives()
+        await life.until(acknowledged)
+        with self.telling_failures():
+            return await acknowledged
+
+    async def tell_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Tell them with those of the others."""
+        self._offsets = dict(offsets)
+
+    async def commit(self) -> None:
+        """Make everything since `begin` count, when the whole transaction does."""
+        await self.shared.commit(self, self._lives(), self._offsets)
+
+    async def abandon(self) -> None:
+        """Discard what was sent since `begin`."""
+        if self._life is not None:
+            await self.shared.leave(self, self._life)
+
+    async def settled(self) -> None:
+        """Wait until all readers see what was committed last, whoever comes next among them."""
+        await self.shared.common.takeovers.settled(self.shared.name)
+
+    async def stop(self) -> None:
+        """Leave the producer."""
+        await self.abandon()
+        self._life = None
+        self.shared.seats -= 1

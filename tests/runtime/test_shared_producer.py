@@ -1,0 +1,400 @@
+"""Many partitions in one transaction, on a real broker: who may commit, and who begins again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import CommitFailedError, IllegalGenerationError, ProducerFenced
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from headrace.contracts.record import Record
+from headrace.services.kafka.limits import Limits
+from headrace.services.kafka.member_offsets import Member
+from headrace.services.kafka.takeovers import Takeovers
+from headrace.services.kafka.unfinished import Known
+from headrace.services.runtime.output.outbox import Outbox
+from headrace.services.runtime.output.shared_producer import (
+    Common,
+    Ours,
+    Seat,
+    SharedProducer,
+    TransactionBrokenError,
+)
+from tests.kafka.clients import FOREVER, fresh_name
+from tests.kafka.fixtures import SharedKafka
+from tests.runtime.expected import (
+    assert_cleaned,
+    large_records,
+    some_records,
+    stream,
+    wait_until_all_move,
+)
+from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, record
+
+TIMEOUT_MS = 60_000
+ONE = [record(b"k", b"v", 1_000)]
+PARTITIONS = 4
+OPERATORS = (
+    "reorder: {grace: 5s}",
+    "deduplicate: {by: key+id, id: header.id, interval: 20s}",
+)
+LONG = {"commit_interval": "5m", "memory": "1GiB"}
+"""A commit comes neither by time nor by what is open, soon."""
+FOR_EVER = "10m"
+"""A transaction that nobody ends is open until the test has failed."""
+FAILS_ONCE = """
+from pathlib import Path
+
+from headrace.services.operators.deduplicate import Deduplicate
+
+process = Deduplicate.process
+
+
+def fail(self, batch):
+    step = process(self, batch)
+    if any(record.value == b"bad" for record in batch.records):
+        raise TypeError("a mistake of ours")
+    return step
+
+
+def identity(record):
+    return dict(record.headers)["id"]
+
+
+Deduplicate.process = fail
+"""
+
+
+class Stage:
+    """A producer over a topic, and a member of its group."""
+
+    def __init__(self, kafka: SharedKafka, topic: str, consumer: Any) -> None:
+        """It has sent nothing."""
+        self.member: Member | None
+        self._consumer = consumer
+        self.joined()
+        options = {"bootstrap_servers": kafka.bootstrap_servers}
+        self.takeovers = Takeovers(options, [topic], TIMEOUT_MS)
+        common = Common(
+            options,
+            topic,
+            TIMEOUT_MS,
+            1_000,
+            lambda: self.member,
+            self.takeovers,
+            Known({topic: None}),
+        )
+        self.shared = SharedProducer(common, f"{topic}/shared")
+        self.topic = topic
+        self.woken: list[int] = []
+
+    def joined(self) -> None:
+        """The member is who the group knows."""
+        coordinator = self._consumer._coordinator  # noqa: SLF001
+        self.member = Member(coordinator.member_id, coordinator.generation)
+
+    async def outbox(self, partition: int) -> Outbox:
+        """The way out of one partition."""
+        known = Known({self.topic: [partition]})
+        ours = Ours(known, (), lambda: self.woken.append(partition))
+        made = Outbox(Seat(self.shared, ours), Limits({}))
+        await made.start()
+        return made
+
+    async def write(self, out: Outbox, partition: int) -> None:
+        """Send a record of a partition."""
+        await out.begin()
+        await out.send(self.topic, partition, ONE)
+
+    async def commit(self, out: Outbox, partition: int) -> None:
+        """Make it count."""
+        await out.settle()
+        place = TopicPartition(self.topic, partition)
+        await out.tell_offsets({place: OffsetAndMetadata(partition + 1, "")})
+        await out.commit()
+        out.closed()
+
+
+@asynccontextmanager
+async def staged(kafka: SharedKafka, topic: str) -> AsyncIterator[Stage]:
+    """A producer whose instance is a member of its group."""
+    consumer = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=kafka.bootstrap_servers,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    await consumer.getmany(timeout_ms=0)
+    while not consumer.assignment():  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0.01)
+    stage = Stage(kafka, topic, consumer)
+    try:
+        yield stage
+    finally:
+        await stage.shared.stop()
+        await stage.takeovers.close()
+        await consumer.stop()
+
+
+@pytest.fixture
+def topic(kafka: SharedKafka) -> str:
+    return kafka.clients.make_topic(fresh_name("producer"), PARTITIONS, FOREVER)
+
+
+def read(kafka: SharedKafka, topic: str) -> list[int]:
+    """The partitions of what counts."""
+    return sorted(one.partition for one in kafka.clients.consume_all(topic))
+
+
+def test_partitions_of_a_transaction_count_together(kafka: SharedKafka, topic: str) -> None:
+    async def live() -> None:
+        async with staged(kafka, topic) as stage:
+            outs = [await stage.outbox(number) for number in range(3)]
+            for number, out in enumerate(outs):
+                await stage.write(out, number)
+            first = asyncio.ensure_future(stage.commit(outs[0], 0))
+            while not stage.woken:  # noqa: ASYNC110 - nothing else tells of it
+                await asyncio.sleep(0.01)
+            assert [out.is_awaited for out in outs] == [False, True, True]
+            late = await stage.outbox(3)
+            begins = asyncio.ensure_future(stage.write(late, 3))
+            await asyncio.gather(*(stage.commit(outs[number], number) for number in (1, 2)))
+            await first
+            assert await asyncio.to_thread(read, kafka, topic) == [0, 1, 2]
+            await begins
+            await stage.commit(late, 3)
+            for out in (*outs, late):
+                await out.stop()
+
+    asyncio.run(live())
+    assert read(kafka, topic) == [0, 1, 2, 3]
+    committed = kafka.clients.committed_offsets(topic)
+    assert committed == {(topic, number): number + 1 for number in range(PARTITIONS)}
+
+
+def test_a_partition_that_leaves_in_the_middle_has_all_begin_again(
+    kafka: SharedKafka, topic: str
+) -> None:
+    async def live() -> None:
+        async with staged(kafka, topic) as stage:
+            fails, stays, looks_on, sent = [await stage.outbox(number) for number in range(4)]
+            await stage.write(fails, 0)
+            await stage.write(stays, 1)
+            await stage.write(sent, 3)
+            committing = asyncio.ensure_future(stage.commit(stays, 1))
+            await asyncio.sleep(0)
+            stage.woken.clear()
+            await fails.stop()
+            # One that waits for its interval hears of it now.
+            assert sorted(stage.woken) == [0, 1, 3]
+            assert sent.is_awaited
+            with pytest.raises(TransactionBrokenError) as broken:
+                await committing
+            assert broken.value.problem is None
+            for out in (stays, looks_on, sent):
+                with pytest.raises(TransactionBrokenError):
+                    await out.begin()
+                await out.stop()
+            again = await stage.outbox(1)
+            await stage.write(again, 1)
+            await stage.commit(again, 1)
+            await again.stop()
+
+    asyncio.run(live())
+    assert read(kafka, topic) == [1]
+    assert kafka.clients.committed_offsets(topic) == {(topic, 1): 2}
+
+
+@pytest.mark.parametrize(
+    ("generations", "member", "refusal"),
+    [(1, "", IllegalGenerationError), (0, "nobody", CommitFailedError)],
+    ids=["another generation", "no member"],
+)
+def test_the_group_takes_offsets_from_a_member_alone(
+    kafka: SharedKafka, topic: str, generations: int, member: str, refusal: type[Exception]
+) -> None:
+    async def live() -> None:
+        async with staged(kafka, topic) as stage:
+            out = await stage.outbox(0)
+            assert stage.member is not None
+            stage.member = Member(
+                member or stage.member.member_id, stage.member.generation + generations
+            )
+            await stage.write(out, 0)
+            with pytest.raises(TransactionBrokenError) as broken:
+                await stage.commit(out, 0)
+            assert isinstance(broken.value.problem, refusal)
+            await out.stop()
+            stage.joined()
+            out = await stage.outbox(1)
+            await stage.write(out, 1)
+            await stage.commit(out, 1)
+            await out.stop()
+
+    asyncio.run(live())
+    assert read(kafka, topic) == [1]
+
+
+def test_a_producer_whose_transaction_is_over_begins_again(kafka: SharedKafka, topic: str) -> None:
+    async def live() -> None:
+        async with staged(kafka, topic) as stage:
+            out = await stage.outbox(0)
+            await stage.write(out, 0)
+            await out.settle()
+            # aiokafka knows no failure then, and says that it is in no state to go on.
+            await (await stage.shared.life()).producer.abort_transaction()
+            with pytest.raises(TransactionBrokenError):
+                await stage.commit(out, 0)
+            await out.stop()
+            out = await stage.outbox(1)
+            await stage.write(out, 1)
+            await stage.commit(out, 1)
+            await out.stop()
+
+    asyncio.run(live())
+    assert read(kafka, topic) == [1]
+
+
+def test_a_member_that_has_joined_anew_commits_nothing(kafka: SharedKafka, topic: str) -> None:
+    async def live() -> None:
+        async with staged(kafka, topic) as stage:
+            out = await stage.outbox(0)
+            known_as, stage.member = stage.member, Member("before", 1)
+            await stage.write(out, 0)
+            stage.member = known_as
+            with pytest.raises(TransactionBrokenError) as broken:
+                await stage.commit(out, 0)
+            assert isinstance(broken.value.problem, CommitFailedError)
+            await out.stop()
+
+    asyncio.run(live())
+    assert read(kafka, topic) == []
+
+
+def test_a_successor_ends_a_transaction_by_its_name(kafka: SharedKafka, topic: str) -> None:
+    async def live() -> None:
+        async with staged(kafka, topic) as stage:
+            out = await stage.outbox(0)
+            await stage.write(out, 0)
+            await out.settle()
+            successor = Takeovers({"bootstrap_servers": kafka.bootstrap_servers}, [topic], 1_000)
+            known = Known({topic: [0]})
+            await asyncio.gather(*(successor.end(stage.shared.name, known) for _ in range(5)))
+            with pytest.raises(TransactionBrokenError) as broken:
+                await stage.commit(out, 0)
+            assert isinstance(broken.value.problem, ProducerFenced)
+            await out.stop()
+            again = await stage.outbox(1)
+            await stage.write(again, 1)
+            await stage.commit(again, 1)
+            await again.stop()
+            await successor.close()
+
+    asyncio.run(live())
+    assert read(kafka, topic) == [1]
+
+
+def has_open_records(pipeline: Pipeline) -> bool:
+    """Whether a transaction stands open in every partition."""
+    clients, topic = pipeline.clients, pipeline.sink
+    ends, readable = clients.end_offsets(topic), clients.end_offsets(topic, read_committed=True)
+    return all(readable[number] < end for number, end in ends.items())
+
+
+def wait_until_running(pipeline: Pipeline, sidecar: Sidecar, partitions: int) -> None:
+    """Until each partition has named its producer: that commits for all, whatever the interval."""
+    pipeline.wait_until(lambda: sidecar.log.count("] running ") == partitions, "all run")
+
+
+def test_partitions_that_move_in_peace_have_nobody_begin_again(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(*OPERATORS, partitions=PARTITIONS)
+    with stream(pipeline, PARTITIONS):
+        one = pipeline.start("one", instance_id="")
+        wait_until_all_move(pipeline, PARTITIONS)
+        two = pipeline.start("two", instance_id="")
+        wait_until_running(pipeline, two, PARTITIONS // 2)
+        wait_until_all_move(pipeline, PARTITIONS)
+    pipeline.wait_until_done()
+    for sidecar in (one, two):
+        assert sidecar.stop() == 0
+        assert "back to what is committed" not in sidecar.log
+    assert_cleaned(pipeline)
+
+
+def test_a_successor_does_not_wait_for_the_transaction_of_an_owner_that_was_killed(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline(*OPERATORS, partitions=2)
+    settings = {"transaction_timeout": FOR_EVER, "session_timeout": "6s"}
+    pipeline.produce(some_records(100, 1, 2))
+    killed = pipeline.start("one", **settings)
+    pipeline.wait_until_done()
+    # All of it is sent, and waits for a commit that does not come.
+    killed.stop()
+    killed = pipeline.start("two", **LONG, **settings)
+    wait_until_running(pipeline, killed, 2)
+    pipeline.produce(large_records(60, 2, start_ms=8_000))
+    pipeline.wait_until(lambda: has_open_records(pipeline), "records that are not committed")
+    killed.kill()
+    pipeline.start("three", **settings)
+    pipeline.wait_until_done()
+    assert_cleaned(pipeline)
+
+
+def failing(make_pipeline: MakePipeline) -> Pipeline:
+    """A pipeline whose operator fails on records that are bad."""
+    pipeline = make_pipeline(
+        "reorder: {grace: 5s}",
+        "deduplicate: {by: key+id, id: 'of_user:identity', interval: 20s}",
+        partitions=PARTITIONS,
+    )
+    (pipeline.folder / "of_user.py").write_text(FAILS_ONCE)
+    return pipeline
+
+
+def bad(at_ms: int) -> Record:
+    """One of them; each has an id of its own, and leaves the reorder at once."""
+    return record(b"k", b"bad", at_ms, (("id", b"bad-%d" % at_ms),), 1)
+
+
+def test_a_partition_that_fails_has_its_transaction_begin_again(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = failing(make_pipeline)
+    sidecar = pipeline.start(**LONG, transaction_timeout=FOR_EVER)
+    wait_until_running(pipeline, sidecar, PARTITIONS)
+    pipeline.produce(large_records(80, PARTITIONS))
+    pipeline.wait_until(lambda: has_open_records(pipeline), "open records")
+    pipeline.produce([bad(100_000), record(b"k", b"good", 200_000, (("id", b"1"),), 1)])
+    sidecar.wait_for("a partition of its transaction failed")
+    assert sidecar.stop() == 0
+    again = pipeline.start()
+    pipeline.wait_until_done()
+    assert again.stop() == 0
+    assert [one.timestamp_ms for one in pipeline.beside("dead")] == [100_000]
+    values = [one.value for one in pipeline.cleaned()]
+    assert len(values) == len(set(values)) > 0
+
+
+def test_the_first_of_many_failing_records_alone_has_its_transaction_begin_again(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = failing(make_pipeline)
+    sidecar = pipeline.start()
+    count = 20
+    for number in range(1, count + 1):
+        good = some_records(40, number, PARTITIONS, start_ms=number * 100_000)
+        pipeline.produce([*good[:20], bad(number * 100_000 + 10_000), *good[20:]])
+        pipeline.wait_until_done()
+    pipeline.produce([record(b"k", b"good", 10**8, (("id", b"1"),), 1)])
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    assert len(pipeline.beside("dead")) == count
+    assert sidecar.log.count("a batch failed, and is done record by record") == 1
