@@ -22,6 +22,7 @@ from tests.kafka.fixtures import OwnKafka, SharedKafka
 from tests.runtime.sidecar import record
 
 TIMEOUT_MS = 10_000
+PATIENCE_S = 120.0
 ONE = [record(b"k", b"v", 1_000)]
 
 
@@ -219,8 +220,9 @@ def test_a_place_of_the_last_transaction_is_part_of_the_next_before_anything_is_
         await out.begin()
         out.announce_as_last()
         transaction = out._way.producer._txn_manager  # noqa: SLF001
-        while TopicPartition(topic, 0) not in transaction.txn_partitions:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(PATIENCE_S):
+            while TopicPartition(topic, 0) not in transaction.txn_partitions:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         # It had nothing to send there after all.
         await out.commit()
         out.closed()

@@ -37,6 +37,7 @@ from tests.runtime.expected import (
 from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, record
 
 TIMEOUT_MS = 60_000
+PATIENCE_S = 120.0
 ONE = [record(b"k", b"v", 1_000)]
 PARTITIONS = 4
 OPERATORS = (
@@ -248,15 +249,14 @@ def test_a_producer_whose_transaction_is_over_begins_again(kafka: SharedKafka, t
             out = await stage.outbox(0)
             await stage.write(out, 0)
             await out.settle()
-            # aiokafka knows no failure then, and says that it is in no state to go on.
+            # aiokafka knows no failure, and is in no state to go on.
             await (await stage.shared.life()).producer.abort_transaction()
             with pytest.raises(TransactionBrokenError):
-                await stage.commit(out, 0)
+                await asyncio.wait_for(stage.commit(out, 0), PATIENCE_S)
             await out.stop()
-            out = await stage.outbox(1)
-            await stage.write(out, 1)
-            await stage.commit(out, 1)
-            await out.stop()
+            again = await stage.outbox(1)
+            await stage.write(again, 1)
+            await stage.commit(again, 1)
 
     asyncio.run(live())
     assert read(kafka, topic) == [1]
