@@ -20,6 +20,9 @@ _SMALL = {
     "transaction.state.log.num.partitions": "4",
     "share.coordinator.state.topic.num.partitions": "4",
     "log.cleaner.dedupe.buffer.size": str(4 << 20),
+    # Each partition maps two indexes of this size. The first write to one reads up to 8 MiB of it
+    # ahead, all zeros, where the disk is told to. Segments end at 350 MiB with this, not at 1 GiB.
+    "log.index.size.max.bytes": str(1 << 20),
     "num.network.threads": "2",
     "num.io.threads": "4",
     # A topic that is misspelt shall show, not appear.
