@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 _STARTED_WITHIN_S = 60.0
+_QUIET_TURNS = 3
+"""A connection that is being accepted becomes a task one turn later. A task that has ended aborts
+its connection in the next turn of the loop, and the connection closes in the turn after that."""
 Carry = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
 
 
@@ -45,9 +48,10 @@ class Connections:
 
 async def cancel_others() -> None:
     """Cancel all other tasks of this loop, and those that begin meanwhile."""
-    # A connection that is being accepted becomes a task one turn later.
-    await asyncio.sleep(0)
-    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+    quiet_turns = 0
+    while quiet_turns < _QUIET_TURNS:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        quiet_turns = 0 if others else quiet_turns + 1
         for one in others:
             one.cancel()
         await asyncio.gather(*others, return_exceptions=True)
