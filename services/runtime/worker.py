@@ -33,6 +33,8 @@ from headrace.services.runtime.unawaited import report_failure
 from headrace.services.settings import Settings
 
 _BREATHS_PER_COMMIT = 20
+_BREATH_MAX_S = 0.25
+"""Records of a topic with few large values come one by one, however long the interval is."""
 Route = Callable[[Iterable[TopicPartition]], Awaitable[None]]
 logger = logger_of(__name__)
 
@@ -82,9 +84,10 @@ class Worker:
         await self.rebalance.start()
 
     def breath_s(self) -> float:
-        """How long to wait for more records where few have come: a small part of an interval."""
+        """Return how long to wait for more records where few came: a small part of an interval."""
         interval_s = self.settings.commit_interval_ms / 1000
-        return max(interval_s, self.work.load.spread_s()) / _BREATHS_PER_COMMIT
+        breath_s = max(interval_s, self.work.load.spread_s()) / _BREATHS_PER_COMMIT
+        return min(breath_s, _BREATH_MAX_S)
 
     def consumer_options(self) -> dict[str, Any]:
         """How the source's consumer connects."""

@@ -176,8 +176,7 @@ def test_partitions_of_a_transaction_count_together(kafka: SharedKafka, topic: s
 
     asyncio.run(live())
     assert read(kafka, topic) == [0, 1, 2, 3]
-    committed = kafka.clients.committed_offsets(topic)
-    assert committed == {(topic, number): number + 1 for number in range(PARTITIONS)}
+    assert kafka.clients.committed_offsets(topic) == {(topic, n): n + 1 for n in range(PARTITIONS)}
 
 
 def test_a_partition_that_leaves_in_the_middle_has_all_begin_again(
@@ -272,6 +271,7 @@ def test_a_member_that_has_joined_anew_commits_nothing(kafka: SharedKafka, topic
             with pytest.raises(TransactionBrokenError) as broken:
                 await stage.commit(out, 0)
             assert isinstance(broken.value.problem, CommitFailedError)
+            await stage.shared.life()  # It ends the transaction, which readers would wait for.
             await out.stop()
 
     asyncio.run(live())
@@ -334,7 +334,7 @@ def test_a_successor_does_not_wait_for_the_transaction_of_an_owner_that_was_kill
     pipeline = make_pipeline(*OPERATORS, partitions=2)
     settings = {"transaction_timeout": FOR_EVER, "session_timeout": "6s"}
     pipeline.produce(some_records(100, 1, 2))
-    killed = pipeline.start("one", **settings)
+    killed = pipeline.start("one", instance_id="", **settings)
     pipeline.wait_until_done()
     # All of it is sent, and waits for a commit that does not come.
     killed.stop()
