@@ -19,6 +19,7 @@ from headrace.services.broker.kraft import (
 )
 from headrace.services.broker.ports import LOOPBACK, check_free, free_ports
 from headrace.services.broker.process import BrokerProcess
+from headrace.services.broker.storage import kept_checkpoint, lay_out
 
 # A heap that is collected in place, and code that is compiled once: a start of two seconds, and
 # little memory. A broker under a bench wants `()` instead.
@@ -69,6 +70,7 @@ class EmbeddedBroker:
         if archive.exists():
             command.append(f"-XX:SharedArchiveFile={archive}")
         command += java_options
+        self._checkpoint = kept_checkpoint(jars)
         folder = folder.absolute()
         self.brokers = [
             BrokerProcess(folder / f"broker-{number}", command, heap_mib)
@@ -91,6 +93,23 @@ class EmbeddedBroker:
     def plain_servers(self) -> str:
         """Where this machine's own tools connect without a password or certificate."""
         return ",".join(node.brokers.address for node in self._nodes)
+
+    def prepare(self) -> None:
+        """Prepare the folders for a first start; those that hold data keep them."""
+        for broker, node in zip(self.brokers, self._nodes, strict=True):
+            told = properties(node, self._nodes, str(broker.data), self._clients_protocol)
+            if node is self._nodes[0]:
+                told = and_listeners(told, self._listeners)
+            plain = [node.brokers]
+            if self._clients_protocol == PLAINTEXT:
+                plain.append(node.clients)
+            ports = [int(endpoint.address.rpartition(":")[2]) for endpoint in plain]
+            broker.configure(node.number, ports, told | self._properties)
+        if not self._users and self._checkpoint.exists():
+            for broker, node in zip(self.brokers, self._nodes, strict=True):
+                lay_out(broker.data, node.number, self._checkpoint)
+        else:
+            self._format()
 
     def start(self) -> None:
         """Start all, the first time or again; returns when each answers and knows the others."""
@@ -142,23 +161,14 @@ class EmbeddedBroker:
 
     def _start_once(self) -> None:
         if not self._prepared:
-            self._prepare()
+            self.prepare()
         for broker in self.brokers:
             broker.launch()
         for broker in self.brokers:
             broker.wait_ready(len(self.brokers))
 
-    def _prepare(self) -> None:
-        for broker, node in zip(self.brokers, self._nodes, strict=True):
-            data = str(broker.folder / "data")
-            told = properties(node, self._nodes, data, self._clients_protocol)
-            if node is self._nodes[0]:
-                told = and_listeners(told, self._listeners)
-            plain = [node.brokers]
-            if self._clients_protocol == PLAINTEXT:
-                plain.append(node.clients)
-            ports = [int(endpoint.address.rpartition(":")[2]) for endpoint in plain]
-            broker.configure(node.number, ports, told | self._properties)
+    def _format(self) -> None:
+        """Have Kafka's own tool prepare the folders; it knows how passwords are kept."""
         preparing = [broker.format(self._users) for broker in self.brokers]
         for one in preparing:
             said, _ = one.communicate()

@@ -32,6 +32,7 @@ class BrokerProcess:
     def __init__(self, folder: Path, java: Sequence[str], heap_mib: int) -> None:
         self.folder = folder
         self.log = folder / "broker.log"
+        self.data = folder / "data"
         self._properties = folder / "server.properties"
         self._java = java
         self._heap = f"-Xmx{heap_mib}m"

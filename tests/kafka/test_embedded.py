@@ -119,7 +119,8 @@ def _alive(pid: int) -> bool:
 
 
 def test_a_broker_that_cannot_start_says_why_at_once(tmp_path: Path) -> None:
-    broker = EmbeddedBroker(tmp_path, properties={"num.io.threads": "many"})
+    users = {"ada": "engine"}
+    broker = EmbeddedBroker(tmp_path, properties={"num.io.threads": "many"}, users=users)
     with pytest.raises(BrokerFailed, match=r"(?s)storage could not be prepared.*num\.io\.threads"):
         broker.start()
 
