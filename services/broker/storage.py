@@ -1,4 +1,4 @@
-"""What a broker's data folder holds before its first start.
+"""The files of a broker's data folder before its first start.
 
 Kafka's own tool writes two files there, and Java takes half a second for it:
 
