@@ -129,7 +129,7 @@ def test_an_option_that_is_none(tmp_path: Path, free_port: int) -> None:
     code, sentence = job.run()
     assert code == 2
     assert sentence.startswith("Spark's Kafka client cannot be set up: Invalid value nonsense ")
-    assert sentence.endswith("; see `servers`, `reader`")
+    assert sentence.endswith("; see `servers`, `kafka`, `reader`")
 
 
 def test_a_topic_that_is_not_there(kafka: SharedKafka, tmp_path: Path) -> None:

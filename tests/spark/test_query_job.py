@@ -57,6 +57,11 @@ class Shop:
         assert old in text
         file.write_text(text.replace(old, new))
 
+    def line_of(self, text: str) -> int:
+        """The number of the job's first line with this text."""
+        lines = (self.folder / "priced.py").read_text().splitlines()
+        return next(number for number, line in enumerate(lines, 1) if text in line)
+
     def topic(self, name: str) -> str:
         """The name of one of its topics."""
         return f"{self.name}-{name}"
@@ -166,7 +171,7 @@ def test_a_job_that_cannot_work_says_why_and_goes_on_when_it_is_mended(shop: Sho
     assert refused.returncode == 2, refused.stderr
     assert "names a column `pieces`" in refused.stderr
     assert "ERROR" not in refused.stderr
-    assert "priced.py:8: `select(key, order_id, " in refused.stderr
+    assert f"priced.py:{shop.line_of('.select(')}: `select(key, order_id, " in refused.stderr
 
     shop.replace('"pieces *', '"quantity *')
     again = shop.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from decimal import ROUND_DOWN, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
@@ -26,6 +27,7 @@ _INEXACT = Context(prec=39, rounding=ROUND_DOWN)
 _NEGATED = Context(prec=34, rounding=ROUND_HALF_EVEN)
 """Spark turns a sign by Scala, which keeps 34 digits."""
 _SCALE_OF_QUOTIENT = 6
+_CHAINED: dict[str, Callable[[int, int], int]] = {"+": operator.add, "*": operator.mul}
 _DIVISIONS = ("/", "div", "%")
 
 
@@ -89,18 +91,53 @@ def _remainder(one: float, other: float) -> float:
 
 def _of_wholes(sign: str, left: Typed, right: Typed) -> Typed:
     kind = max(left.kind, right.kind, key=lambda each: WHOLE[type(each)])
+    if sign in _CHAINED:
+        terms = (*_terms(sign, left, kind), *_terms(sign, right, kind))
+        return Typed(kind, _chained(sign, terms, kind), chain=(sign, terms))
     if sign == "div":
         kind = BIGINT
     compute: Callable[[int, int], int] = {
-        "+": lambda one, other: one + other,
-        "-": lambda one, other: one - other,
-        "*": lambda one, other: one * other,
+        "-": operator.sub,
         "div": _quotient,
         "%": lambda one, other: one - other * _quotient(one, other),
     }[sign]
     return Typed(
         kind, _both(sign, left, right, lambda one, other: fitting_whole(compute(one, other), kind))
     )
+
+
+def _terms(sign: str, found: Typed, kind: spark.DataType) -> tuple[Typed, ...]:
+    # A narrower sum is cast, so Spark does not look into it.
+    if found.chain is None or found.chain[0] != sign or found.kind != kind:
+        return (found,)
+    return found.chain[1]
+
+
+def _chained(sign: str, terms: tuple[Typed, ...], kind: spark.DataType) -> Callable[[Row], Any]:
+    """Compute as Spark's optimizer has it done: the constants at once, and behind the columns.
+
+    So `1 + i + j` overflows where `i + j + 1` does, and a constant null needs no column.
+    """
+    compute = _CHAINED[sign]
+    columns = [each.run for each in terms if not each.is_constant]
+    constants = [each.run for each in terms if each.is_constant]
+
+    def reduced(runs: list[Callable[[Row], Any]], row: Row) -> Any:
+        so_far = runs[0](row)
+        for run in runs[1:]:
+            other = None if so_far is None else run(row)
+            if other is None:
+                return None
+            so_far = fitting_whole(compute(so_far, other), kind)
+        return so_far
+
+    def computed(row: Row) -> Any:
+        if not (columns and constants):
+            return reduced(columns or constants, row)
+        constant = reduced(constants, row)
+        return None if constant is None else reduced([*columns, lambda _row: constant], row)
+
+    return computed
 
 
 def _quotient(one: int, other: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import isnan
 from typing import Any, NoReturn
@@ -128,6 +128,10 @@ class Compiler:
 
     def compiled(self, node: Any) -> Typed:
         """Compile an expression."""
+        found = self._compiled(node)
+        return found if node.find(exp.Column) else replace(found, is_constant=True)
+
+    def _compiled(self, node: Any) -> Typed:
         compile_it = self._kinds.get(type(node))
         if compile_it is not None:
             self._refuse_more(node, ("this", "expression", "expressions", "table", "to", *_IFS))

@@ -23,3 +23,7 @@ class Typed:
     """Whether it may be a number as written: beside a decimal, only Spark knows its digits."""
     written: str | None = None
     """Of a text as written: the text."""
+    is_constant: bool = False
+    """Whether no column has a part in it."""
+    chain: tuple[str, tuple[Typed, ...]] | None = None
+    """Of a sum or product of whole numbers: its sign, and all that it adds up or multiplies."""
