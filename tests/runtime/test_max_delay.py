@@ -60,7 +60,9 @@ def test_a_quiet_partition_goes_on_with_the_clock_step_by_step(make_pipeline: Ma
     for number in (0, 1):
         rows = of_partition(pipeline, number)
         assert not any(row.is_idle for row in rows)
-        steps_ms = [later.progress_ms - row.progress_ms for row, later in pairwise(rows)]
+        # Whoever takes over says again what was said last.
+        told = dict.fromkeys(row.progress_ms for row in rows)
+        steps_ms = [later_ms - earlier_ms for earlier_ms, later_ms in pairwise(told)]
         # The first row behind a record may come at any time; the clock's own are a second apart.
         assert all(step_ms >= 1_000 for step_ms in steps_ms[1 - number :])
         assert told_ms(pipeline, number) <= now_ms() - 2_000
