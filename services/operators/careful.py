@@ -46,7 +46,7 @@ class Stage:
             try:
                 step = self._take(one)
                 self._check_rows(earlier)
-            except Exception as problem:
+            except Exception as problem:  # a function of a user raises what it likes
                 if not is_of_a_record(problem) or not one.records:
                     raise
                 step = self._give_up(one, earlier, problem)

@@ -166,7 +166,7 @@ class Chain:
         state, lateness = before(self.operators, self._views), replace(self.lateness)
         try:
             return self.process(batch)
-        except Exception as problem:
+        except Exception as problem:  # a function of a user raises what it likes
             if not is_of_a_record(problem):
                 raise
         rebuild = partial(self._built, slice(None), explain=self._explain)

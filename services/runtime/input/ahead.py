@@ -42,7 +42,7 @@ def blaming(offsets: range) -> Iterator[None]:
     """Records of these offsets are processed; one of them may be to blame for what is raised."""
     try:
         yield
-    except Exception as problem:
+    except Exception as problem:  # a function of a user raises what it likes
         if not is_of_a_record(problem):
             raise
         raise BatchFailedError(offsets) from problem
