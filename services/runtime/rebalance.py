@@ -247,6 +247,7 @@ class Rebalance:
             self._reason = f"it gave up what moves (partitions: {len(tasks)})"
         steps: list[Step] = []
         for task in tasks:
+            await self._work.tables[self._hops[task.hop].name].close_parked(task.partition)
             steps += self.holdings.closed(task)
         await self._take(steps)
 
