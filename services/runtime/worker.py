@@ -160,7 +160,8 @@ class Worker:
         for source in sources:
             task = self.tasks[source]
             task.close()
-            if task.state == "restoring" or not commits:
+            # One that failed has nothing to commit, and may rest for long before it tries again.
+            if task.state != "running" or not commits:
                 self._running[source].cancel()
             running.append(self._running[source])
         if running:
