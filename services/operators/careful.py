@@ -119,9 +119,9 @@ def is_of_a_record(problem: Exception) -> bool:
 def _ones(batch: Batch) -> Iterator[Batch]:
     for place, (record, cause) in enumerate(zip(batch.records, batch.causes, strict=True)):
         olds = None if batch.olds is None else [batch.olds[place]]
-        origins = None if batch.origins is None else [batch.origins[place]]
+        origins = [batch.origins[place]] if batch.origins and batch.has_origins else None
         yield Batch([record], [cause], olds, origins, is_part=True)
-    if batch.origins is not None:
+    if batch.has_origins:
         # The times of source partitions behind the last record may release records as well.
         yield Batch([], [], origins=[])
 

@@ -146,9 +146,10 @@ class Chain:
         """Take a batch from the source through all operators.
 
         Carefully means record by record: a record on which an operator fails is dead, and the rest
-        goes on. Warily means that a batch is undone if an operator fails, and is taken carefully.
+        goes on. Warily means that a batch is undone if an operator fails, also when it saves what
+        the batch has changed, and is taken carefully.
         """
-        if warily and self.lanes is None:
+        if warily:
             return self._process_warily(batch)
         self._last = batch, self.lateness.time_ms
         if self.lanes is None:
@@ -159,16 +160,19 @@ class Chain:
         return self.process_from(0, batch, carefully=carefully)
 
     def _process_warily(self, batch: Batch) -> Step:
-        """Take a batch right behind `save`.
-
-        Behind a repartition nobody is wary, because what was taken of source partitions stays.
-        """
+        """Take a batch right behind `save`."""
         state, lateness = before(self.operators, self._views), replace(self.lateness)
+        heard = None if self.lanes is None else self.lanes.heard()
         try:
-            return self.process(batch)
+            step = self.process(batch)
+            self.save()
         except Exception as problem:  # a function of a user raises what it likes
             if not is_of_a_record(problem):
                 raise
+        else:
+            return step
+        if self.lanes is not None and heard is not None:
+            self.lanes.go_back(heard)
         rebuild = partial(self._built, slice(None), explain=self._explain)
         self.operators[:] = go_back(state, self._views, rebuild)
         self.lateness = lateness

@@ -319,7 +319,7 @@ class Task:
             self._save()
         with blaming(range(offset_of(records[0]), offset_of(records[-1]) + 1)):
             step = self.chain.process(batch, carefully=carefully, warily=is_wary)
-        self.pace.hurries = is_wary and bool(step.dead)
+        self.pace.hurries = is_wary and self._ahead.decided(step.dead)
         return step, dead
 
     def _save(self) -> None:
