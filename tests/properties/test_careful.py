@@ -30,6 +30,9 @@ _REORDER = ReorderPolicy(name="reorder", store="reorder", grace_ms=10_000)
 _BY_KEY = DeduplicatePolicy(
     name="deduplicate", store="deduplicate", by="key+id", id="header.id", interval_ms=20_000
 )
+_BY_ID = DeduplicatePolicy(
+    name="across", store="across", by="id", id="header.id", interval_ms=20_000
+)
 Chain = tuple[AnyOperator, ...]
 chains = st.one_of(event_chains(), table_chains(), final_results())
 HOW = ("carefully", "warily")
@@ -116,7 +119,7 @@ _behind = st.sampled_from(
     [
         (_REORDER, _BY_KEY),
         (MergePolicy(name="merge", store="merge"), _BY_KEY),
-        (_BY_KEY,),
+        (_BY_ID, _REORDER, _BY_KEY),
     ]
 )
 
