@@ -34,6 +34,19 @@ class Gate:
         assert await asyncio.to_thread(self.is_reached.wait, PATIENCE_S)
 
 
+def at_opening(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """Behind the opening of a database, once."""
+    gate, open_now = Gate(), PartitionState._open  # noqa: SLF001
+
+    def open_late(state: PartitionState) -> None:
+        monkeypatch.setattr(PartitionState, "_open", open_now)
+        open_now(state)
+        gate.wait()
+
+    monkeypatch.setattr(PartitionState, "_open", open_late)
+    return gate
+
+
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Before a database is closed, and before a folder is deleted."""
@@ -75,6 +88,27 @@ def test_a_database_is_opened_behind_its_close_whoever_gave_up_before(
         await gate.reached()
         await cancelled(closing)
         opening = asyncio.create_task(databases.open(0, 0))
+        await asyncio.sleep(0)
+        await cancelled(opening)
+        again = asyncio.create_task(databases.open(0, 0))
+        await asyncio.sleep(0)
+        gate.is_open.set()
+        await again
+        await databases.close(0)
+
+    asyncio.run(live())
+
+
+def test_a_task_that_gives_up_for_the_second_time_leaves_no_database_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = at_opening(monkeypatch)
+
+    async def live() -> None:
+        databases = table(tmp_path)
+        opening = asyncio.create_task(databases.open(0, 0))
+        await gate.reached()
+        opening.cancel()
         await asyncio.sleep(0)
         await cancelled(opening)
         again = asyncio.create_task(databases.open(0, 0))
