@@ -45,7 +45,7 @@ class Stage:
             earlier = before(self.operators, self._views)
             try:
                 step = self._take(one)
-                self._check_rows(earlier)
+                check_rows(earlier, self._views, self._row_bytes_max)
             except Exception as problem:  # a function of a user raises what it likes
                 if not is_of_a_record(problem) or not one.records:
                     raise
@@ -61,18 +61,6 @@ class Stage:
             step.go_on(operator.process(step.forwarded))
         self._save()
         return step
-
-    def _check_rows(self, state: Before) -> None:
-        """Refuse a record for which a row has become larger than the changelog accepts."""
-        for view, (earlier, _) in zip(self._views, state, strict=True):
-            for key, row in view.changes().rows.items():
-                size_bytes = len(key) + len(row or b"")
-                if size_bytes > self._row_bytes_max and earlier.rows.get(key) is not row:
-                    message = (
-                        f"what is remembered with it has {size_bytes} bytes, and the changelog"
-                        f" takes {self._row_bytes_max}"
-                    )
-                    raise RecordTooLarge(message)
 
     def _save(self) -> None:
         for operator in self.operators:
@@ -107,6 +95,19 @@ def go_back(
     for operator, (_, counts) in zip(operators, state, strict=True):
         operator.counts = counts
     return operators
+
+
+def check_rows(state: Before, views: Sequence[View], row_bytes_max: int) -> None:
+    """Refuse records for which a row has become larger than the changelog accepts."""
+    for view, (earlier, _) in zip(views, state, strict=True):
+        for key, row in view.changes().rows.items():
+            size_bytes = len(key) + len(row or b"")
+            if size_bytes > row_bytes_max and earlier.rows.get(key) is not row:
+                message = (
+                    f"what is remembered with it has {size_bytes} bytes, and the changelog"
+                    f" takes {row_bytes_max}"
+                )
+                raise RecordTooLarge(message)
 
 
 def is_of_a_record(problem: Exception) -> bool:

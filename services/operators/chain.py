@@ -32,7 +32,7 @@ from headrace.contracts.record import NO_TIME_MS
 from headrace.contracts.selectors import predicate, select
 from headrace.contracts.serde.json import ReadField, decode_json_field
 from headrace.services.operators.aggregate import Aggregate
-from headrace.services.operators.careful import Stage, before, go_back, is_of_a_record
+from headrace.services.operators.careful import Stage, before, check_rows, go_back, is_of_a_record
 from headrace.services.operators.deduplicate import Deduplicate
 from headrace.services.operators.deduplicate_across import DeduplicateAcross
 from headrace.services.operators.distinct import Distinct
@@ -166,6 +166,7 @@ class Chain:
         try:
             step = self.process(batch)
             self.save()
+            check_rows(state, self._views, self._row_bytes_max)
         except Exception as problem:  # a function of a user raises what it likes
             if not is_of_a_record(problem):
                 raise

@@ -18,8 +18,9 @@ from headrace.contracts.record import Record, offset_of
 from headrace.services.operators.careful import is_of_a_record
 from headrace.services.operators.operator import Aside
 
+_TO_BLAME = {Reason.FAILED, Reason.TOO_LARGE}
 WARY_BATCHES = 2_000
-"""To be wary so often costs about as much as to begin a transaction again, once."""
+"""To be wary so often costs two CPU-s where batches are full, and less where they are not."""
 
 
 class StopAtError(Exception):
@@ -78,8 +79,8 @@ class Ahead:
         return self._wary_batches > 0
 
     def decided(self, dead: Iterable[Aside]) -> bool:
-        """A batch was taken warily; return whether an operator failed on a record of it."""
-        has_failed = any(aside.reason is Reason.FAILED for aside in dead)
+        """A batch was taken warily; return whether a record of it was to blame for a failure."""
+        has_failed = any(aside.reason in _TO_BLAME for aside in dead)
         self._wary_batches = WARY_BATCHES if has_failed else self._wary_batches - 1
         return has_failed
 
