@@ -120,9 +120,7 @@ def test_a_task_that_gives_up_for_the_second_time_leaves_no_database_open(
     asyncio.run(live())
 
 
-def test_a_database_is_opened_once_the_one_before_is_deleted(
-    tmp_path: Path, gate: Gate
-) -> None:
+def test_a_database_is_opened_once_the_one_before_is_deleted(tmp_path: Path, gate: Gate) -> None:
     folder = tmp_path / "0"
     folder.mkdir()
     (folder / "of the one before").touch()

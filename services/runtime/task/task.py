@@ -281,7 +281,7 @@ class Task:
     async def _has_its_turn(self) -> bool:
         """Wait until others are as far; False where it is to close meanwhile."""
         while self.together.is_ahead() and not self._is_closing:
-            if not self._outbox.is_open and await self._exits.owes(self.together):
+            if not self._outbox.is_open and self._exits.owes(self.together):
                 await self._begin()
             if self._is_due():
                 await self._commit()
@@ -351,7 +351,7 @@ class Task:
             self._exits.source_state = state
             self.together.moved(chain, state)
             await self._begin()
-        elif await self._exits.owes(self.together):
+        elif self._exits.owes(self.together):
             await self._begin()
 
     async def _let_go(self, release: Callable[..., Step | None]) -> None:
