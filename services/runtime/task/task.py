@@ -70,7 +70,8 @@ class Task:
         self.state: TaskState = "restoring"
         self.lease = 0
         """The task takes records of this lease alone: fetched since it last began to read."""
-        self.inbox = Inbox()
+        self.together = Together(work.skew, hop, partition)
+        self.inbox = Inbox(self.together.wake)
         self.position = 0
         """The next source offset."""
         self.committed: int | None = None
@@ -92,7 +93,6 @@ class Task:
         self._outbox: Outbox
         self._exits: Exits
         self._purging: Purging
-        self.together = Together(work.skew, hop, partition)
 
     def close(self) -> None:
         """Commit what was processed, and end; `run` returns soon."""
