@@ -15,17 +15,14 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (
     Boolean,
     CompactArray,
-    CompactString,
     Int16,
     Int32,
     Int64,
     Schema,
-    TaggedFields,
 )
 
-_NAME = CompactString("utf-8")
-_TAGS = ("tags", TaggedFields)
-_NO_TAGS: dict[int, bytes] = {}
+from headrace.services.kafka.flexible import NAME, NO_TAGS, TAGS
+
 _ID = ("id_high", Int64), ("id_low", Int64)
 _HALF = 1 << 64
 _FRESH_S = 1.0
@@ -48,15 +45,15 @@ class MetadataResponse(Response):  # type: ignore[misc]
         ("throttle_time_ms", Int32),
         (
             "brokers",
-            CompactArray(("node", Int32), ("host", _NAME), ("port", Int32), ("rack", _NAME), _TAGS),
+            CompactArray(("node", Int32), ("host", NAME), ("port", Int32), ("rack", NAME), TAGS),
         ),
-        ("cluster_id", _NAME),
+        ("cluster_id", NAME),
         ("controller", Int32),
         (
             "topics",
             CompactArray(
                 ("error_code", Int16),
-                ("name", _NAME),
+                ("name", NAME),
                 *_ID,
                 ("is_internal", Boolean),
                 (
@@ -69,14 +66,14 @@ class MetadataResponse(Response):  # type: ignore[misc]
                         ("replicas", CompactArray(Int32)),
                         ("in_sync", CompactArray(Int32)),
                         ("offline", CompactArray(Int32)),
-                        _TAGS,
+                        TAGS,
                     ),
                 ),
                 ("operations", Int32),
-                _TAGS,
+                TAGS,
             ),
         ),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -88,10 +85,10 @@ class MetadataStruct(RequestStruct):  # type: ignore[misc]
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = MetadataResponse
     SCHEMA = Schema(
-        ("topics", CompactArray(*_ID, ("name", _NAME), _TAGS)),
+        ("topics", CompactArray(*_ID, ("name", NAME), TAGS)),
         ("makes_topics", Boolean),
         ("tells_operations", Boolean),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -102,11 +99,11 @@ class DescribeTopics(Request[MetadataStruct]):  # type: ignore[misc]
 
     def __init__(self, topics: Iterable[str]) -> None:
         """Ask for them; a broker makes none of them."""
-        self._topics = [(0, 0, name, _NO_TAGS) for name in topics]
+        self._topics = [(0, 0, name, NO_TAGS) for name in topics]
 
     def build(self, request_struct_class: type[MetadataStruct]) -> MetadataStruct:
         """As it goes out."""
-        return request_struct_class(self._topics, False, False, _NO_TAGS)  # noqa: FBT003
+        return request_struct_class(self._topics, False, False, NO_TAGS)  # noqa: FBT003
 
 
 def identities_in(answer: Any) -> dict[str, Identity]:

@@ -24,21 +24,17 @@ from aiokafka.errors import (
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (
     CompactArray,
-    CompactString,
     Int16,
     Int32,
     Int64,
     Schema,
-    TaggedFields,
 )
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from headrace.services.kafka.flexible import NAME, NO_TAGS, TAGS, by_partition
 from headrace.services.kafka.heartbeats import FENCED_INSTANCE_ID
 from headrace.services.kafka.requests import Identity
 
-_NAME = CompactString("utf-8")
-_TAGS = ("tags", TaggedFields)
-_NO_TAGS: dict[int, bytes] = {}
 _UNKNOWN_EPOCH = -1
 _AGAIN_S = 0.02
 
@@ -55,21 +51,7 @@ class MemberOffsetsResponse(Response):  # type: ignore[misc]
 
     API_KEY = 28
     API_VERSION = 3
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("name", _NAME),
-                (
-                    "partitions",
-                    CompactArray(("partition_index", Int32), ("error_code", Int16), _TAGS),
-                ),
-                _TAGS,
-            ),
-        ),
-        _TAGS,
-    )
+    SCHEMA = Schema(("throttle_time_ms", Int32), ("topics", by_partition()), TAGS)
 
 
 class MemberOffsetsStruct(RequestStruct):  # type: ignore[misc]
@@ -80,31 +62,31 @@ class MemberOffsetsStruct(RequestStruct):  # type: ignore[misc]
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = MemberOffsetsResponse
     SCHEMA = Schema(
-        ("transactional_id", _NAME),
-        ("group_id", _NAME),
+        ("transactional_id", NAME),
+        ("group_id", NAME),
         ("producer_id", Int64),
         ("producer_epoch", Int16),
         ("generation_id", Int32),
-        ("member_id", _NAME),
-        ("group_instance_id", _NAME),
+        ("member_id", NAME),
+        ("group_instance_id", NAME),
         (
             "topics",
             CompactArray(
-                ("name", _NAME),
+                ("name", NAME),
                 (
                     "partitions",
                     CompactArray(
                         ("partition_index", Int32),
                         ("committed_offset", Int64),
                         ("committed_leader_epoch", Int32),
-                        ("committed_metadata", _NAME),
-                        _TAGS,
+                        ("committed_metadata", NAME),
+                        TAGS,
                     ),
                 ),
-                _TAGS,
+                TAGS,
             ),
         ),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -132,16 +114,16 @@ class MemberOffsets(Request[MemberOffsetsStruct]):  # type: ignore[misc]
         self._member = member
         self._topics: dict[str, list[tuple[Any, ...]]] = {}
         for (topic, number), (offset, metadata) in sorted(offsets.items()):
-            one = (number, offset, _UNKNOWN_EPOCH, metadata, _NO_TAGS)
+            one = (number, offset, _UNKNOWN_EPOCH, metadata, NO_TAGS)
             self._topics.setdefault(topic, []).append(one)
 
     def build(self, request_struct_class: type[MemberOffsetsStruct]) -> MemberOffsetsStruct:
         """As it goes out."""
         transactional_id, identity, group, _ = self._teller
-        topics = [(name, partitions, _NO_TAGS) for name, partitions in self._topics.items()]
+        topics = [(name, partitions, NO_TAGS) for name, partitions in self._topics.items()]
         member_id, generation = self._member
         return request_struct_class(
-            transactional_id, group, *identity, generation, member_id, None, topics, _NO_TAGS
+            transactional_id, group, *identity, generation, member_id, None, topics, NO_TAGS
         )
 
 

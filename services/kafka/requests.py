@@ -21,30 +21,19 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (
     Boolean,
     CompactArray,
-    CompactString,
     Int16,
     Int32,
     Int64,
     Schema,
-    TaggedFields,
 )
 from aiokafka.structs import TopicPartition
 
+from headrace.services.kafka.flexible import NAME, NO_TAGS, TAGS, by_partition
+
 UNSTABLE = 88
 """The code of a partition where a transaction has still to end."""
-_NAME = CompactString("utf-8")
-_TAGS = ("tags", TaggedFields)
-_NO_TAGS: dict[int, bytes] = {}
-_PARTITION_INDEXES = CompactArray(
-    ("name", _NAME), ("partition_indexes", CompactArray(Int32)), _TAGS
-)
+_PARTITION_INDEXES = CompactArray(("name", NAME), ("partition_indexes", CompactArray(Int32)), TAGS)
 """Topics, and which of their partitions are asked about."""
-
-
-def _by_partition(*fields: tuple[str, Any]) -> CompactArray:
-    """Topics, and what is said about each of their partitions."""
-    partitions = CompactArray(("partition_index", Int32), ("error_code", Int16), *fields, _TAGS)
-    return CompactArray(("name", _NAME), ("partitions", partitions), _TAGS)
 
 
 class Identity(NamedTuple):
@@ -72,8 +61,8 @@ class DescribeProducersResponse(Response):  # type: ignore[misc]
         ("throttle_time_ms", Int32),
         (
             "topics",
-            _by_partition(
-                ("error_message", _NAME),
+            by_partition(
+                ("error_message", NAME),
                 (
                     "active_producers",
                     CompactArray(
@@ -83,12 +72,12 @@ class DescribeProducersResponse(Response):  # type: ignore[misc]
                         ("last_timestamp", Int64),
                         ("coordinator_epoch", Int32),
                         ("current_txn_start_offset", Int64),
-                        _TAGS,
+                        TAGS,
                     ),
                 ),
             ),
         ),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -99,7 +88,7 @@ class DescribeProducersStruct(RequestStruct):  # type: ignore[misc]
     API_VERSION = 0
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = DescribeProducersResponse
-    SCHEMA = Schema(("topics", _PARTITION_INDEXES), _TAGS)
+    SCHEMA = Schema(("topics", _PARTITION_INDEXES), TAGS)
 
 
 class DescribeProducers(Request[DescribeProducersStruct]):  # type: ignore[misc]
@@ -113,8 +102,8 @@ class DescribeProducers(Request[DescribeProducersStruct]):  # type: ignore[misc]
 
     def build(self, request_struct_class: type[DescribeProducersStruct]) -> DescribeProducersStruct:
         """As it goes out."""
-        topics = [(name, [*numbers], _NO_TAGS) for name, numbers in self._partitions.items()]
-        return request_struct_class(topics, _NO_TAGS)
+        topics = [(name, [*numbers], NO_TAGS) for name, numbers in self._partitions.items()]
+        return request_struct_class(topics, NO_TAGS)
 
 
 class DescribeTransactionsResponse(Response):  # type: ignore[misc]
@@ -128,20 +117,20 @@ class DescribeTransactionsResponse(Response):  # type: ignore[misc]
             "transaction_states",
             CompactArray(
                 ("error_code", Int16),
-                ("transactional_id", _NAME),
-                ("transaction_state", _NAME),
+                ("transactional_id", NAME),
+                ("transaction_state", NAME),
                 ("transaction_timeout_ms", Int32),
                 ("transaction_start_time_ms", Int64),
                 ("producer_id", Int64),
                 ("producer_epoch", Int16),
                 (
                     "topics",
-                    CompactArray(("topic", _NAME), ("partitions", CompactArray(Int32)), _TAGS),
+                    CompactArray(("topic", NAME), ("partitions", CompactArray(Int32)), TAGS),
                 ),
-                _TAGS,
+                TAGS,
             ),
         ),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -152,7 +141,7 @@ class DescribeTransactionsStruct(RequestStruct):  # type: ignore[misc]
     API_VERSION = 0
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = DescribeTransactionsResponse
-    SCHEMA = Schema(("transactional_ids", CompactArray(_NAME)), _TAGS)
+    SCHEMA = Schema(("transactional_ids", CompactArray(NAME)), TAGS)
 
 
 class DescribeTransaction(Request[DescribeTransactionsStruct]):  # type: ignore[misc]
@@ -168,7 +157,7 @@ class DescribeTransaction(Request[DescribeTransactionsStruct]):  # type: ignore[
         self, request_struct_class: type[DescribeTransactionsStruct]
     ) -> DescribeTransactionsStruct:
         """As it goes out."""
-        return request_struct_class([self._transactional_id], _NO_TAGS)
+        return request_struct_class([self._transactional_id], NO_TAGS)
 
 
 class ListTransactionsResponse(Response):  # type: ignore[misc]
@@ -179,17 +168,17 @@ class ListTransactionsResponse(Response):  # type: ignore[misc]
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
         ("error_code", Int16),
-        ("unknown_state_filters", CompactArray(_NAME)),
+        ("unknown_state_filters", CompactArray(NAME)),
         (
             "transaction_states",
             CompactArray(
-                ("transactional_id", _NAME),
+                ("transactional_id", NAME),
                 ("producer_id", Int64),
-                ("transaction_state", _NAME),
-                _TAGS,
+                ("transaction_state", NAME),
+                TAGS,
             ),
         ),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -201,9 +190,9 @@ class ListTransactionsStruct(RequestStruct):  # type: ignore[misc]
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = ListTransactionsResponse
     SCHEMA = Schema(
-        ("state_filters", CompactArray(_NAME)),
+        ("state_filters", CompactArray(NAME)),
         ("producer_id_filters", CompactArray(Int64)),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -218,7 +207,7 @@ class ListTransactions(Request[ListTransactionsStruct]):  # type: ignore[misc]
 
     def build(self, request_struct_class: type[ListTransactionsStruct]) -> ListTransactionsStruct:
         """As it goes out."""
-        return request_struct_class([], self._producer_ids, _NO_TAGS)
+        return request_struct_class([], self._producer_ids, NO_TAGS)
 
 
 class InitProducerIdResponse(Response):  # type: ignore[misc]
@@ -231,7 +220,7 @@ class InitProducerIdResponse(Response):  # type: ignore[misc]
         ("error_code", Int16),
         ("producer_id", Int64),
         ("producer_epoch", Int16),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -243,11 +232,11 @@ class InitProducerIdStruct(RequestStruct):  # type: ignore[misc]
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = InitProducerIdResponse
     SCHEMA = Schema(
-        ("transactional_id", _NAME),
+        ("transactional_id", NAME),
         ("transaction_timeout_ms", Int32),
         ("producer_id", Int64),
         ("producer_epoch", Int16),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -264,7 +253,7 @@ class NextEpoch(Request[InitProducerIdStruct]):  # type: ignore[misc]
 
     def build(self, request_struct_class: type[InitProducerIdStruct]) -> InitProducerIdStruct:
         """As it goes out."""
-        return request_struct_class(self._transactional_id, self._timeout_ms, *self._last, _NO_TAGS)
+        return request_struct_class(self._transactional_id, self._timeout_ms, *self._last, NO_TAGS)
 
 
 class WriteTxnMarkersResponse(Response):  # type: ignore[misc]
@@ -275,9 +264,9 @@ class WriteTxnMarkersResponse(Response):  # type: ignore[misc]
     SCHEMA = Schema(
         (
             "markers",
-            CompactArray(("producer_id", Int64), ("topics", _by_partition()), _TAGS),
+            CompactArray(("producer_id", Int64), ("topics", by_partition()), TAGS),
         ),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -297,10 +286,10 @@ class WriteTxnMarkersStruct(RequestStruct):  # type: ignore[misc]
                 ("transaction_result", Boolean),
                 ("topics", _PARTITION_INDEXES),
                 ("coordinator_epoch", Int32),
-                _TAGS,
+                TAGS,
             ),
         ),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -315,14 +304,14 @@ class EndInPartition(Request[WriteTxnMarkersStruct]):  # type: ignore[misc]
             writer.producer_id,
             writer.producer_epoch,
             commits,
-            [(place.topic, [place.partition], _NO_TAGS)],
+            [(place.topic, [place.partition], NO_TAGS)],
             writer.coordinator_epoch,
-            _NO_TAGS,
+            NO_TAGS,
         )
 
     def build(self, request_struct_class: type[WriteTxnMarkersStruct]) -> WriteTxnMarkersStruct:
         """As it goes out."""
-        return request_struct_class([self._marker], _NO_TAGS)
+        return request_struct_class([self._marker], NO_TAGS)
 
 
 class OffsetsUnstableError(GroupLoadInProgressError):  # type: ignore[misc]
@@ -339,23 +328,23 @@ class OffsetFetchResponse(Response):  # type: ignore[misc]
         (
             "topics",
             CompactArray(
-                ("name", _NAME),
+                ("name", NAME),
                 (
                     "partitions",
                     CompactArray(
                         ("partition_index", Int32),
                         ("committed_offset", Int64),
                         ("committed_leader_epoch", Int32),
-                        ("metadata", _NAME),
+                        ("metadata", NAME),
                         ("error_code", Int16),
-                        _TAGS,
+                        TAGS,
                     ),
                 ),
-                _TAGS,
+                TAGS,
             ),
         ),
         ("error_code", Int16),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -367,10 +356,10 @@ class OffsetFetchStruct(RequestStruct):  # type: ignore[misc]
     FLEXIBLE_VERSION = True
     RESPONSE_TYPE = OffsetFetchResponse
     SCHEMA = Schema(
-        ("group_id", _NAME),
+        ("group_id", NAME),
         ("topics", _PARTITION_INDEXES),
         ("require_stable", Boolean),
-        _TAGS,
+        TAGS,
     )
 
 
@@ -389,6 +378,6 @@ class StableOffsets(Request[OffsetFetchStruct]):  # type: ignore[misc]
     def build(self, request_struct_class: type[OffsetFetchStruct]) -> OffsetFetchStruct:
         """As it goes out."""
         topics: list[tuple[Any, ...]] = [
-            (name, numbers, _NO_TAGS) for name, numbers in self._numbers.items()
+            (name, numbers, NO_TAGS) for name, numbers in self._numbers.items()
         ]
-        return request_struct_class(self._group, topics, True, _NO_TAGS)  # noqa: FBT003
+        return request_struct_class(self._group, topics, True, NO_TAGS)  # noqa: FBT003

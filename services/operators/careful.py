@@ -45,8 +45,8 @@ class Stage:
             earlier = before(self.operators, self._views)
             try:
                 step = self._take(one)
-                self._check_rows(earlier)
-            except Exception as problem:
+                check_rows(earlier, self._views, self._row_bytes_max)
+            except Exception as problem:  # a function of a user raises what it likes
                 if not is_of_a_record(problem) or not one.records:
                     raise
                 step = self._give_up(one, earlier, problem)
@@ -61,18 +61,6 @@ class Stage:
             step.go_on(operator.process(step.forwarded))
         self._save()
         return step
-
-    def _check_rows(self, state: Before) -> None:
-        """Refuse a record for which a row has become larger than the changelog accepts."""
-        for view, (earlier, _) in zip(self._views, state, strict=True):
-            for key, row in view.changes().rows.items():
-                size_bytes = len(key) + len(row or b"")
-                if size_bytes > self._row_bytes_max and earlier.rows.get(key) is not row:
-                    message = (
-                        f"what is remembered with it has {size_bytes} bytes, and the changelog"
-                        f" takes {self._row_bytes_max}"
-                    )
-                    raise RecordTooLarge(message)
 
     def _save(self) -> None:
         for operator in self.operators:
@@ -109,6 +97,19 @@ def go_back(
     return operators
 
 
+def check_rows(state: Before, views: Sequence[View], row_bytes_max: int) -> None:
+    """Refuse records for which a row has become larger than the changelog accepts."""
+    for view, (earlier, _) in zip(views, state, strict=True):
+        for key, row in view.changes().rows.items():
+            size_bytes = len(key) + len(row or b"")
+            if size_bytes > row_bytes_max and earlier.rows.get(key) is not row:
+                message = (
+                    f"what is remembered with it has {size_bytes} bytes, and the changelog"
+                    f" takes {row_bytes_max}"
+                )
+                raise RecordTooLarge(message)
+
+
 def is_of_a_record(problem: Exception) -> bool:
     """Return whether a record may be to blame for an error; a disk or memory never is."""
     if isinstance(problem, HeadraceError):
@@ -119,9 +120,9 @@ def is_of_a_record(problem: Exception) -> bool:
 def _ones(batch: Batch) -> Iterator[Batch]:
     for place, (record, cause) in enumerate(zip(batch.records, batch.causes, strict=True)):
         olds = None if batch.olds is None else [batch.olds[place]]
-        origins = None if batch.origins is None else [batch.origins[place]]
+        origins = [batch.origins[place]] if batch.origins and batch.has_origins else None
         yield Batch([record], [cause], olds, origins, is_part=True)
-    if batch.origins is not None:
+    if batch.has_origins:
         # The times of source partitions behind the last record may release records as well.
         yield Batch([], [], origins=[])
 

@@ -32,7 +32,7 @@ from headrace.contracts.record import NO_TIME_MS
 from headrace.contracts.selectors import predicate, select
 from headrace.contracts.serde.json import ReadField, decode_json_field
 from headrace.services.operators.aggregate import Aggregate
-from headrace.services.operators.careful import Stage, before, go_back, is_of_a_record
+from headrace.services.operators.careful import Stage, before, check_rows, go_back, is_of_a_record
 from headrace.services.operators.deduplicate import Deduplicate
 from headrace.services.operators.deduplicate_across import DeduplicateAcross
 from headrace.services.operators.distinct import Distinct
@@ -146,9 +146,10 @@ class Chain:
         """Take a batch from the source through all operators.
 
         Carefully means record by record: a record on which an operator fails is dead, and the rest
-        goes on. Warily means that a batch is undone if an operator fails, and is taken carefully.
+        goes on. Warily means that a batch is undone if an operator fails, also when it saves what
+        the batch has changed, and is taken carefully.
         """
-        if warily and self.lanes is None:
+        if warily:
             return self._process_warily(batch)
         self._last = batch, self.lateness.time_ms
         if self.lanes is None:
@@ -159,16 +160,20 @@ class Chain:
         return self.process_from(0, batch, carefully=carefully)
 
     def _process_warily(self, batch: Batch) -> Step:
-        """Take a batch right behind `save`.
-
-        Behind a repartition nobody is wary, because what was taken of source partitions stays.
-        """
+        """Take a batch right behind `save`."""
         state, lateness = before(self.operators, self._views), replace(self.lateness)
+        heard = None if self.lanes is None else self.lanes.heard()
         try:
-            return self.process(batch)
-        except Exception as problem:
+            step = self.process(batch)
+            self.save()
+            check_rows(state, self._views, self._row_bytes_max)
+        except Exception as problem:  # a function of a user raises what it likes
             if not is_of_a_record(problem):
                 raise
+        else:
+            return step
+        if self.lanes is not None and heard is not None:
+            self.lanes.go_back(heard)
         rebuild = partial(self._built, slice(None), explain=self._explain)
         self.operators[:] = go_back(state, self._views, rebuild)
         self.lateness = lateness

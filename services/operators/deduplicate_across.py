@@ -110,7 +110,9 @@ class DeduplicateAcross(Deduplicate):
                 self._decide(step, record, Verdict.FORWARDED, reason, cause)
         self.counts.forwarded += len(step.forwarded.records)
         self._view.put_many(rows)
-        self._time_ms = self._over_ms = max(self._over_ms, self._lanes.bound.time_ms)
+        # Record by record, those that come next may be duplicates of what is over behind the last.
+        bound = self._lanes.bound_at(batch.causes[-1]) if batch.is_part else self._lanes.bound
+        self._time_ms = self._over_ms = max(self._over_ms, bound.time_ms)
         self._sweep.count(len(rows))
         self._sweep.up_to(self._prefix(self._oldest_live_segment()))
         return step

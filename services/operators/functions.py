@@ -77,7 +77,7 @@ def user_function(name: str, of_user: Any) -> Function:
         raise SelectorInvalid(message)
     try:
         user = of_user() if isinstance(of_user, type) else of_user
-    except Exception as error:
+    except Exception as error:  # it is the user's class, and raises what it likes
         message = f"`{name}` cannot be made ({clause_of(error)}); it is called without arguments"
         raise SelectorInvalid(message) from error
     for part, arguments in _PARTS.items():

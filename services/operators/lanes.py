@@ -55,6 +55,18 @@ class Bound(NamedTuple):
     partition: int
 
 
+class Heard(NamedTuple):
+    """All that was heard up to a record."""
+
+    times_ms: dict[int, int]
+    states: dict[int, int]
+    changed: set[int]
+    slowest: int
+    bound: Bound
+    latest_ms: int
+    run: Sequence[Origin]
+
+
 NOTHING = Bound(NO_TIME_MS, UNKNOWN_PARTITION)
 
 
@@ -243,6 +255,24 @@ class Lanes:
         start = bisect_right(self._steps, bound)
         end = len(self._steps) if until is None else bisect_right(self._step_causes, until)
         return self._step_causes[start:end], self._steps[start:end]
+
+    def heard(self) -> Heard:
+        """Return all that was heard so far, to go back to."""
+        return Heard(
+            dict(self.times_ms),
+            dict(self.states),
+            set(self._changed),
+            self._slowest,
+            self.bound,
+            self.latest_ms,
+            self._run,
+        )
+
+    def go_back(self, heard: Heard) -> None:
+        """Forget what was heard since then; it comes again."""
+        self.times_ms, self.states, self._changed = heard.times_ms, heard.states, heard.changed
+        self._slowest, self.bound = heard.slowest, heard.bound
+        self.latest_ms, self._run = heard.latest_ms, heard.run
 
     def save(self) -> None:
         """Put the times and states that lanes have sent since the last save."""

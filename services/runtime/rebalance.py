@@ -154,7 +154,7 @@ class Rebalance:
             if not self._is_stopping:
                 _log(heard.share)
                 await self._take(self.holdings.told(heard.share))
-        except Exception as problem:
+        except Exception as problem:  # whatever it is, the worker ends with it
             self._tasks.fail(problem)
             raise
 
@@ -164,7 +164,7 @@ class Rebalance:
             logger.warning("the group goes on without us; what was not committed is discarded")
             self._reason = "it was counted out, and is back"
             await self._take(self.holdings.thrown_out())
-        except Exception as problem:
+        except Exception as problem:  # whatever it is, the worker ends with it
             self._tasks.fail(problem)
             raise
 
@@ -247,6 +247,7 @@ class Rebalance:
             self._reason = f"it gave up what moves (partitions: {len(tasks)})"
         steps: list[Step] = []
         for task in tasks:
+            await self._work.tables[self._hops[task.hop].name].close_parked(task.partition)
             steps += self.holdings.closed(task)
         await self._take(steps)
 

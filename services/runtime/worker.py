@@ -32,9 +32,6 @@ from headrace.services.runtime.task.work import Work
 from headrace.services.runtime.unawaited import report_failure
 from headrace.services.settings import Settings
 
-_BREATHS_PER_COMMIT = 20
-_BREATH_MAX_S = 0.25
-"""Records of a topic with few large values come one by one, however long the interval is."""
 Route = Callable[[Iterable[TopicPartition]], Awaitable[None]]
 logger = logger_of(__name__)
 
@@ -84,10 +81,8 @@ class Worker:
         await self.rebalance.start()
 
     def breath_s(self) -> float:
-        """Return how long to wait for more records where few came: a small part of an interval."""
-        interval_s = self.settings.commit_interval_ms / 1000
-        breath_s = max(interval_s, self.work.load.spread_s()) / _BREATHS_PER_COMMIT
-        return min(breath_s, _BREATH_MAX_S)
+        """Return how long to wait between two fetches where the first brought few records."""
+        return self.work.load.breath_s(self.settings.commit_interval_ms / 1000)
 
     def consumer_options(self) -> dict[str, Any]:
         """How the source's consumer connects."""
@@ -165,7 +160,8 @@ class Worker:
         for source in sources:
             task = self.tasks[source]
             task.close()
-            if task.state == "restoring" or not commits:
+            # One that failed has nothing to commit, and may rest for long before it tries again.
+            if task.state != "running" or not commits:
                 self._running[source].cancel()
             running.append(self._running[source])
         if running:

@@ -4,7 +4,7 @@ A database is rebuilt from the changelog if it is damaged. It is also rebuilt if
 the changelog may have lost deletions which the database never saw. Compaction keeps a tombstone for
 `TOMBSTONES_KEPT_MS` only, and purging removes the records before the changelog's first one,
 tombstones included. A state restored from there may go on only if nobody else deleted anything: see
-`purging`.
+`purging`. A database from a clock far ahead of ours is rebuilt as well, since its age is unknown.
 """
 
 from __future__ import annotations
@@ -68,8 +68,12 @@ class PartitionState:
             self._open()
             if self._is_of_another():
                 self._put_aside()
-            if now_ms - (self.overlay.position(_CLOCK) or 0) > _TRUSTED_MS:
+            age_ms = now_ms - (self.overlay.position(_CLOCK) or 0)
+            if age_ms > _TRUSTED_MS:
                 self.begin_anew("it is older than the changelog's tombstones")
+            elif -age_ms > _TRUSTED_MS:
+                # The clock was wrong then, or is now.
+                self.begin_anew("by the clock, it was written later than now: its age is unknown")
         except StateCorrupt as damage:
             self._delete_and_open(str(damage))
 

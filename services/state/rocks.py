@@ -160,7 +160,7 @@ class RocksStore:
         options.no_slowdown = True
         try:
             self._database.write(batch, options)
-        except Exception as problem:
+        except Exception as problem:  # rocksdict raises nothing narrower
             if str(problem) == _STALLED:
                 return False
             raise
@@ -187,7 +187,7 @@ class RocksStore:
         """Release files and locks; the rows in the log move to a file."""
         try:
             self._database.close()
-        except Exception as problem:
+        except Exception as problem:  # rocksdict raises nothing narrower
             # After a failed write it raises the same error once more, without the reason.
             if not self._has_failed:
                 raise _translated(self._path, str(problem)) from problem
@@ -267,7 +267,7 @@ def _told(path: Path) -> Iterator[None]:
         yield
     except (DbClosedError, GeneratorExit):
         raise
-    except Exception as problem:
+    except Exception as problem:  # rocksdict raises nothing narrower
         raise _translated(path, str(problem)) from problem
 
 

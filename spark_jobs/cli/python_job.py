@@ -186,7 +186,7 @@ def _placed(file: Path) -> Iterator[None]:
     except SyntaxError as error:
         message = f"{file.name}:{error.lineno}: {clause_of(error)}"
         raise JobInvalid(message) from error
-    except Exception as error:
+    except Exception as error:  # the file is a user's program, and raises what it likes
         if _is_ours(error, file):
             raise
         message = f"{file.name}{_line(error, file)}: {clause_of(error)}"

@@ -48,6 +48,6 @@ def _asking() -> Iterator[None]:
     """Turn an error of the store into one that is not the fault of any record."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # Spark's client raises many kinds, some of them private
         message = f"Spark's state store does not answer: {error}"
         raise StateUnavailable(message) from error

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka.protocol.commit import OffsetCommitRequest
@@ -63,9 +64,11 @@ class Alone:
         self.problems.append(problem)
 
 
-async def commit_between_a_generation_and_its_number(servers: str, topic: str) -> Alone:
-    """Have a commit refused after the group's new generation began, before the member read it."""
-    alone = Alone(topic)
+@asynccontextmanager
+async def consuming(
+    servers: str, alone: Alone, topic: str, **options: Any
+) -> AsyncIterator[GroupConsumer]:
+    """The group's only member, which has opened its task."""
     consumer = GroupConsumer(
         alone,
         asyncio.get_running_loop(),
@@ -74,13 +77,18 @@ async def commit_between_a_generation_and_its_number(servers: str, topic: str) -
         enable_auto_commit=False,
         # Answers are late here on purpose; the group must not count the member out for it.
         session_timeout_ms=60_000,
+        **options,
     )
     consumer.subscribe([topic])
     await consumer.start()
-    place = TopicPartition(topic, 0)
     await alone.opened.wait()
-    coordinator = consumer._coordinator  # noqa: SLF001 (the answers are held there)
-    send = coordinator._send_req  # noqa: SLF001
+    yield consumer
+    await consumer.stop()
+
+
+async def commit_between_a_generation_and_its_number(servers: str, topic: str) -> Alone:
+    """Have a commit refused after the group's new generation began, before the member read it."""
+    alone = Alone(topic)
     joined, refused = asyncio.Event(), asyncio.Event()
 
     async def slowly(request: Any) -> Any:
@@ -92,12 +100,15 @@ async def commit_between_a_generation_and_its_number(servers: str, topic: str) -
             refused.set()
         return answer
 
-    coordinator._send_req = slowly  # noqa: SLF001
-    coordinator.request_rejoin()
-    await joined.wait()
-    await consumer.commit({place: OffsetAndMetadata(7, "")})
-    assert await consumer.committed(place) == 7
-    await consumer.stop()
+    async with consuming(servers, alone, topic) as consumer:
+        coordinator = consumer._coordinator  # noqa: SLF001 (the answers are held there)
+        send = coordinator._send_req  # noqa: SLF001
+        coordinator._send_req = slowly  # noqa: SLF001
+        coordinator.request_rejoin()
+        await joined.wait()
+        place = TopicPartition(topic, 0)
+        await consumer.commit({place: OffsetAndMetadata(7, "")})
+        assert await consumer.committed(place) == 7
     return alone
 
 
@@ -113,31 +124,19 @@ def test_a_commit_with_the_generation_before_is_made_again_and_loses_no_partitio
 
 async def counted_before_and_after_it_was_put_out(servers: str, topic: str) -> list[bool]:
     """Whether the group counts a member, also under an older generation, and behind its removal."""
-    alone, group = Alone(topic), fresh_name("group")
-    consumer = GroupConsumer(
-        alone,
-        asyncio.get_running_loop(),
-        bootstrap_servers=servers,
-        group_id=group,
-        enable_auto_commit=False,
-        # It hears nothing of the group by itself, for so long.
-        session_timeout_ms=60_000,
-        heartbeat_interval_ms=50_000,
-    )
-    consumer.subscribe([topic])
-    await consumer.start()
-    await alone.opened.wait()
-    coordinator = consumer._coordinator  # noqa: SLF001
-    counted = [await coordinator.is_counted()]
-    generation = coordinator.generation
-    coordinator.generation = generation + 1
-    counted.append(await coordinator.is_counted())
-    coordinator.generation = generation
-    request = LeaveGroupRequest(group, coordinator.member_id)
-    await seams.ask(consumer, request, coordinator.coordinator_id)
-    assert coordinator.member is not None, "it has not heard"
-    counted.append(await coordinator.is_counted())
-    await consumer.stop()
+    # It hears nothing of the group by itself, for so long.
+    apart = consuming(servers, Alone(topic), topic, heartbeat_interval_ms=50_000)
+    async with apart as consumer:
+        coordinator = consumer._coordinator  # noqa: SLF001
+        counted = [await coordinator.is_counted()]
+        generation = coordinator.generation
+        coordinator.generation = generation + 1
+        counted.append(await coordinator.is_counted())
+        coordinator.generation = generation
+        request = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)
+        await seams.ask(consumer, request, coordinator.coordinator_id)
+        assert coordinator.member is not None, "it has not heard"
+        counted.append(await coordinator.is_counted())
     return counted
 
 

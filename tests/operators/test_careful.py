@@ -6,7 +6,9 @@ import pytest
 
 from headrace.contracts.decision import Reason
 from headrace.contracts.errors import StateUnavailable
+from headrace.contracts.policies import ReorderPolicy
 from headrace.services.operators.careful import Stage, before, go_back
+from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Batch, Counts, Operator, Step, View
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
@@ -94,6 +96,17 @@ def test_a_record_that_makes_a_row_too_large_is_dead_by_itself() -> None:
     assert [(aside.cause, aside.reason) for aside in step.dead] == [(1, Reason.TOO_LARGE)]
     kept = [bytes([0]) * 10, bytes([2]) * 3]
     assert sorted(view.pending) == [view.prefix + one for one in kept]
+
+
+def test_a_wary_chain_undoes_a_batch_of_which_a_record_makes_a_row_too_large() -> None:
+    reorder = ReorderPolicy(name="reorder", store="reorder", grace_ms=10_000)
+    chain = Chain([reorder], Overlay(MemoryStore(), PIPELINE).view, row_bytes_max=500)
+    chain.save()
+    records = [record(at, value=bytes(size)) for at, size in enumerate((10, 1_000, 20))]
+    step = chain.process(Batch.of(records), warily=True)
+    assert [(aside.cause, aside.reason) for aside in step.dead] == [(1, Reason.TOO_LARGE)]
+    step = chain.process(Batch.of([record(60_000)]), warily=True)
+    assert step.forwarded.records == [records[0], records[2]]
 
 
 def test_no_record_is_to_blame_for_a_full_disk() -> None:

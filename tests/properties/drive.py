@@ -81,17 +81,17 @@ class WholeChain:
         warily: bool = False,
     ) -> None:
         """Build every operator over its part of the store."""
-        self.take(Chain(policies, overlay.view), carefully=carefully)
-        if warily:
-            self.process = self._process_warily
+        self.take(Chain(policies, overlay.view), carefully=carefully, warily=warily)
 
     def skip(self, records: Sequence[Record]) -> None:
         """Begin anywhere."""
 
-    def take(self, chain: Chain, *, carefully: bool) -> None:
+    def take(self, chain: Chain, *, carefully: bool, warily: bool = False) -> None:
         """Be this chain."""
         self._chain = chain
-        self.process = partial(chain.process, carefully=carefully)
+        self.process = (
+            self._process_warily if warily else partial(chain.process, carefully=carefully)
+        )
         self.advance = partial(chain.advance, carefully=carefully)
         self.save = chain.save
 

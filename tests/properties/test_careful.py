@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.contracts.policies import AnyOperator
+from headrace.contracts.policies import (
+    AnyOperator,
+    DeduplicatePolicy,
+    MergePolicy,
+    ReorderPolicy,
+)
 from headrace.contracts.record import Record
 from tests.properties import strategies
 from tests.properties.drive import Outcome, chain_of, run
+from tests.properties.lanes import Read, across, read_at_random, reads
 from tests.properties.strategies import Stop
 from tests.properties.test_chain import (
     NUMBERS,
@@ -19,6 +26,13 @@ from tests.properties.test_chain import (
     table_chains,
 )
 
+_REORDER = ReorderPolicy(name="reorder", store="reorder", grace_ms=10_000)
+_BY_KEY = DeduplicatePolicy(
+    name="deduplicate", store="deduplicate", by="key+id", id="header.id", interval_ms=20_000
+)
+_BY_ID = DeduplicatePolicy(
+    name="across", store="across", by="id", id="header.id", interval_ms=20_000
+)
 Chain = tuple[AnyOperator, ...]
 chains = st.one_of(event_chains(), table_chains(), final_results())
 HOW = ("carefully", "warily")
@@ -89,6 +103,49 @@ def test_a_batch_that_failed_is_undone_where_it_is(
     policies: Chain, records: list[Record], plan: list[Stop]
 ) -> None:
     careful, wary = (run(chain_of(policies, **{how: True}), records, plan) for how in HOW)
+    _assert_same(wary, careful)
+
+
+@given(chains, _poisoned(st.one_of(_at_once, _when_saved)), strategies.plans)
+@example((_REORDER, _BY_KEY), [Record(b"a", b"30", 0, ((NOT_BYTES, b""),), "raw", 0, None)], [])
+def test_a_batch_that_fails_as_it_is_saved_is_undone_and_ends_nothing(
+    policies: Chain, records: list[Record], plan: list[Stop]
+) -> None:
+    wary = run(chain_of(policies, warily=True), records, plan)
+    assert wary.failure is not None or wary.taken == len(records)
+
+
+_behind = st.sampled_from(
+    [
+        (_REORDER, _BY_KEY),
+        (MergePolicy(name="merge", store="merge"), _BY_KEY),
+        (_BY_ID, _REORDER, _BY_KEY),
+    ]
+)
+
+
+@given(_behind, reads(), strategies.plans)
+def test_behind_a_repartition_record_by_record_is_batch_by_batch(
+    policies: Chain, read: Read, plan: list[Stop]
+) -> None:
+    lanes = len(read.partitions)
+    whole = run(across(policies, lanes), read.place)
+    _assert_same(run(across(policies, lanes, carefully=True), read.place, plan), whole)
+
+
+@given(
+    _behind,
+    st.lists(_poisoned(_never_late), min_size=1, max_size=3),
+    st.integers(0, 1 << 32),
+    strategies.plans,
+)
+def test_behind_a_repartition_a_batch_that_failed_is_undone_as_well(
+    policies: Chain, partitions: list[list[Record]], seed: int, plan: list[Stop]
+) -> None:
+    place = list(read_at_random(dict(enumerate(partitions)), Random(seed)))
+    careful, wary = (
+        run(across(policies, len(partitions), **{how: True}), place, plan) for how in HOW
+    )
     _assert_same(wary, careful)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.contracts.policies import DeduplicatePolicy
 from headrace.contracts.record import Record
@@ -24,12 +25,17 @@ def policy_of(interval_ms: int) -> DeduplicatePolicy:
 
 
 @MORE
-@given(strategies.durations_ms, reads(in_order=True), strategies.plans)
+@given(
+    strategies.durations_ms,
+    reads(in_order=True),
+    strategies.plans,
+    st.sampled_from(({}, {"carefully": True}, {"warily": True})),
+)
 def test_of_records_near_one_another_one_goes_out(
-    interval_ms: int, read: Read, plan: list[Stop]
+    interval_ms: int, read: Read, plan: list[Stop], how: dict[str, bool]
 ) -> None:
     place = [one._replace(offset=None) for one in read.place]
-    outcome = run(across([policy_of(interval_ms)], len(read.partitions)), place, plan)
+    outcome = run(across([policy_of(interval_ms)], len(read.partitions), **how), place, plan)
     came = list(own(place))
     assert _content(outcome) == _content(deduplicate_across(came, interval_ms))
 

@@ -15,13 +15,17 @@ from aiokafka.errors import KafkaError
 
 from headrace.contracts.record import Record, offset_of
 from tests.properties.compose import expected_of_chain
-from tests.runtime.sidecar import Content, Offsets, Pipeline, contents, record
+from tests.runtime.sidecar import Content, Offsets, Pipeline, Sidecar, contents, record
 
 REORDER_AND_DEDUPLICATE = (
     "reorder: {grace: 5s}",
     "deduplicate: {by: key+id, id: header.id, interval: 20s}",
 )
 """Everything that an oracle judges by: records that are held, and ids that are remembered."""
+LONG = {"commit_interval": "5m", "memory": "1GiB"}
+"""A commit comes neither by time nor by what is open, soon."""
+FOR_EVER = "10m"
+"""A transaction that nobody ends is open until the test has failed."""
 
 
 def some_records(
@@ -139,3 +143,15 @@ def wait_until_all_move(pipeline: Pipeline, partitions: int) -> None:
         return len(moved) == partitions
 
     pipeline.wait_until(have_moved, "commits of all partitions")
+
+
+def has_open_records(pipeline: Pipeline) -> bool:
+    """Whether a transaction stands open in every partition."""
+    clients, topic = pipeline.clients, pipeline.sink
+    ends, readable = clients.end_offsets(topic), clients.end_offsets(topic, read_committed=True)
+    return all(readable[number] < end for number, end in ends.items())
+
+
+def wait_until_running(pipeline: Pipeline, sidecar: Sidecar, partitions: int) -> None:
+    """Until each partition has named its producer: that commits for all, whatever the interval."""
+    pipeline.wait_until(lambda: sidecar.log.count("] running ") == partitions, "all run")

@@ -178,3 +178,45 @@ def test_where_no_record_is_to_blame_none_is_dead(make_pipeline: MakePipeline) -
         b"%d" % at for at in range(10)
     ]
     assert pipeline.beside("dead") == []
+
+
+def test_a_partition_that_rests_before_it_tries_again_holds_up_no_stop(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make(make_pipeline)
+    (pipeline.folder / "of_user.py").write_text(BROKEN)
+    (pipeline.folder / "broken").touch()
+    sidecar = pipeline.start(shutdown_timeout="1s")
+    sidecar.wait_for("again_in_s=4.0")
+    assert sidecar.stop() == 0
+    assert "did not commit in time" not in sidecar.log
+
+
+def test_behind_a_repartition_the_first_of_many_failing_records_alone_breaks_a_transaction(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline(
+        "deduplicate: {by: id, id: header.id, interval: 1h}",
+        "reorder: {grace: 1s}",
+        "deduplicate: {name: again, by: key+id, id: 'of_user:identity', interval: 1h}",
+    )
+    (pipeline.folder / "of_user.py").write_text(MODULE)
+    sidecar = pipeline.start()
+    good, bad = [], []
+    for start_ms in range(0, 100_000, 10_000):
+        values = [b"%d" % at_ms for at_ms in range(start_ms, start_ms + 1_000, 100)]
+        values[5] = b"bad %d" % start_ms
+        pipeline.produce(
+            record(b"k", value, start_ms + 100 * at, (("id", value),))
+            for at, value in enumerate(values)
+        )
+        pipeline.wait_until_done()
+        good += [*values[:5], *values[6:]]
+        bad.append(values[5])
+    pipeline.produce([record(b"k", b"last", 200_000, (("id", b"last"),))])
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    assert [value for _, value, *_ in contents(pipeline.cleaned())] == good
+    letters = [read_dead(one) for one in pipeline.beside("dead")]
+    assert [one.record.value for one in letters if one] == bad
+    assert sidecar.log.count("a batch failed, and is done record by record") == 1

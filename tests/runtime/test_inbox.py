@@ -13,7 +13,7 @@ class Source:
 
     def __init__(self) -> None:
         """It begins with the first record."""
-        self.inbox = Inbox()
+        self.inbox = Inbox(lambda: None)
         self.acknowledged: list[int] = []
         self._next = 0
 

@@ -43,6 +43,13 @@ async def write(out: Outbox, topic: str) -> None:
     await out.settle()
 
 
+async def begin_with_a_record(out: Outbox, topic: str) -> None:
+    """Start, and send a record in a transaction."""
+    await out.start()
+    await out.begin()
+    await write(out, topic)
+
+
 async def tell(out: Outbox, topic: str) -> None:
     """Make an offset part of the transaction."""
     await out.tell_offsets({TopicPartition(topic, 0): OffsetAndMetadata(1, "")})
@@ -69,9 +76,7 @@ def test_a_fenced_owner_is_told_so_by_every_call(
 ) -> None:
     async def live() -> None:
         first, second = (outbox(kafka.bootstrap_servers, topic) for _ in range(2))
-        await first.start()
-        await first.begin()
-        await write(first, topic)
+        await begin_with_a_record(first, topic)
         await second.start()
         with pytest.raises(ProducerFenced):
             await tell(first, topic)
@@ -88,14 +93,10 @@ def test_an_owner_that_was_away_while_another_took_over_is_fenced_and_fences_no_
 ) -> None:
     async def live() -> None:
         away, successor = (outbox(kafka.bootstrap_servers, topic) for _ in range(2))
-        await away.start()
-        await away.begin()
-        await write(away, topic)
+        await begin_with_a_record(away, topic)
         await away.commit()
         away._way._lost_connection()  # type: ignore[attr-defined]  # noqa: SLF001 - its client does
-        await successor.start()
-        await successor.begin()
-        await write(successor, topic)
+        await begin_with_a_record(successor, topic)
         with pytest.raises(ProducerFenced):
             await away.begin()
         await successor.commit()
@@ -123,9 +124,7 @@ def test_within_a_transaction_nothing_is_sent_behind_a_lost_connection(
 ) -> None:
     async def live() -> None:
         out = outbox(kafka.bootstrap_servers, topic)
-        await out.start()
-        await out.begin()
-        await write(out, topic)
+        await begin_with_a_record(out, topic)
         await cut_off(out, group)
         # It might stand behind a transaction that a dead broker has not ended everywhere.
         with pytest.raises(ConnectionLostError):
@@ -212,9 +211,7 @@ def test_a_place_of_the_last_transaction_is_part_of_the_next_before_anything_is_
 ) -> None:
     async def live() -> None:
         out = outbox(kafka.bootstrap_servers, topic)
-        await out.start()
-        await out.begin()
-        await write(out, topic)
+        await begin_with_a_record(out, topic)
         await out.commit()
         out.closed()
         await out.begin()

@@ -92,6 +92,14 @@ def test_partitions_without_anything_to_commit_take_no_part() -> None:
     assert one.due_in_s(records_wait=False) == pytest.approx(INTERVAL_S)
 
 
+def test_a_breath_between_fetches_is_part_of_a_commit_interval_and_short_in_any_case() -> None:
+    load = Load()
+    breaths_s = [load.breath_s(interval_s) for interval_s in (0.2, 2.0, 5.0, 300.0)]
+    assert breaths_s == pytest.approx([0.01, 0.1, 0.25, 0.25])
+    load.open = COMMITS_PER_SECOND
+    assert load.breath_s(0.2) == pytest.approx(0.05), "all of them take a second to commit once"
+
+
 def test_no_partition_waits_until_its_transaction_times_out(clock: Clock) -> None:
     instance = paces(5_000)
     for pace in instance:

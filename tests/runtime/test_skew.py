@@ -5,14 +5,25 @@ from __future__ import annotations
 import asyncio
 
 from headrace.contracts.origin import AT_END, AWAKE, IDLE, SourceTime, times_headers
+from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.record import Record
 from headrace.services.operators.lanes import Lanes
 from headrace.services.operators.operator import Batch
+from headrace.services.runtime.input.inbox import Inbox
 from headrace.services.runtime.time.skew import Skew
+from headrace.services.runtime.time.together import Together
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
 from tests.runtime.sidecar import record
 
+SPEC = PipelineSpec.model_validate(
+    {
+        "pipeline": "clicks",
+        "source": {"topic": "raw"},
+        "operators": [{"deduplicate": {"by": "id", "id": "header.id", "interval": "1m"}}],
+        "sink": {"topic": "cleaned"},
+    }
+)
 FIRST, SECOND, ELSEWHERE = range(3)
 MAX_SKEW_MS = 1_000
 
@@ -96,6 +107,26 @@ def test_a_waiting_partition_is_let_go_when_the_slowest_has_moved() -> None:
         skew.is_at(FIRST, 8_000)
         await waiting
         assert not skew.is_waiting(SECOND)
+
+    asyncio.run(live())
+
+
+def test_a_task_that_waits_for_slower_ones_looks_again_when_its_inbox_is_woken() -> None:
+    first, second = SPEC.hops()
+
+    async def live() -> None:
+        skew = Skew(MAX_SKEW_MS, yes)
+        skew.is_at(FIRST, 5_000)
+        skew.is_at(SECOND, 9_000)
+        says, hears = Together(skew, first, SECOND), Together(skew, second, SECOND)
+        waiting = asyncio.create_task(says.wait(60.0))
+        await asyncio.sleep(0)
+        Inbox(hears.wake).wake()
+        assert skew.is_waiting(SECOND)
+        Inbox(says.wake).wake()
+        assert not skew.is_waiting(SECOND)
+        await waiting
+        assert says.is_ahead()
 
     asyncio.run(live())
 

@@ -165,12 +165,12 @@ def test_a_place_that_was_given_no_record_is_told_the_time_once_a_second() -> No
     assert told() == dict.fromkeys((1, 2), SourceTime(HOME, 50, AWAKE))
     read(60)
     assert told() == {}
-    assert not spread.owes(3, urgent_before_ms=50)
-    assert spread.owes(3, urgent_before_ms=51)
+    assert not spread.owes(urgent_before_ms=50)
+    assert spread.owes(urgent_before_ms=51)
     clock.now_s += SAY_AGAIN_S
-    assert spread.owes(3, urgent_before_ms=-1)
+    assert spread.owes(urgent_before_ms=-1)
     assert told() == dict.fromkeys((1, 2), SourceTime(HOME, 60, AWAKE))
-    assert not spread.owes(3, urgent_before_ms=99)
+    assert not spread.owes(urgent_before_ms=99)
     read(70)
     assert told(urgent_before_ms=60) == {}
     assert told(urgent_before_ms=61) == dict.fromkeys((1, 2), SourceTime(HOME, 70, AWAKE))
@@ -188,4 +188,4 @@ def test_places_are_told_nothing_that_an_older_version_would_pass_on() -> None:
     assert (part.records, part.origins) == (batch.records, ())
     assert list(spread.rows(2, IDLE, urgent_before_ms=99)) == []
     readers.says_origins = True
-    assert spread.owes(2, urgent_before_ms=-1)
+    assert spread.owes(urgent_before_ms=-1)

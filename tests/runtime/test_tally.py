@@ -45,7 +45,7 @@ class Running:
     state: TaskState = "running"
     position: int = 1
     committed: int | None = 1
-    inbox: Inbox = field(default_factory=Inbox)
+    inbox: Inbox = field(default_factory=lambda: Inbox(lambda: None))
     uncommitted_records: int = 0
     progress_ms: int | None = 8_000
     chain: Chain | None = field(default_factory=lambda: chain_of(HOP))

@@ -182,9 +182,16 @@ def test_a_database_is_trusted_for_half_as_long_as_tombstones_are_kept(folder: P
         assert is_new(state)
 
 
-def test_a_clock_that_was_set_back_is_no_reason_to_begin_anew(folder: Path) -> None:
-    with opened(folder, now_ms=NOW_MS - 10 * TOMBSTONES_KEPT_MS) as state:
+def test_a_database_from_a_clock_far_ahead_is_not_trusted_for_its_age_is_unknown(
+    folder: Path,
+) -> None:
+    half_ms = TOMBSTONES_KEPT_MS // 2
+    with opened(folder, now_ms=NOW_MS - half_ms) as state:
         assert state.rebuilt_because is None
+        assert row_of(state) == b"row"
+    with opened(folder, now_ms=NOW_MS - half_ms - 1) as state:
+        assert state.rebuilt_because is not None
+        assert is_new(state)
 
 
 def test_a_folder_of_another_pipeline_is_left_alone(folder: Path) -> None:

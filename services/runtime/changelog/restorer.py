@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,7 +83,7 @@ class Restorer:
         self._consumer: Any = None
         self._changed = asyncio.Event()
         self._connected = asyncio.Event()
-        self._is_stopping = False
+        self._serving: asyncio.Task[None]
 
     async def start(self) -> None:
         """Start the thread."""
@@ -165,21 +166,27 @@ class Restorer:
             reading = await asyncio.wrap_future(submitted)
             return await asyncio.wrap_future(reading.done)
         finally:
-            dropped = asyncio.run_coroutine_threadsafe(self._drop(partition), self._loop)
-            await asyncio.shield(asyncio.wrap_future(dropped))
+            if not reading.done.done():
+                await self._let_go(partition)
+
+    async def _let_go(self, partition: TopicPartition) -> None:
+        dropped = asyncio.run_coroutine_threadsafe(self._drop(partition), self._loop)
+        await asyncio.shield(asyncio.wrap_future(dropped))
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._serving = self._loop.create_task(self._serve())
         try:
-            self._loop.run_until_complete(self._serve())
+            # It stops in the middle of a wait, since a silent broker answers nothing.
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._serving)
         except Exception as failure:  # noqa: BLE001 - handed to the worker, which ends
             self._main_loop.call_soon_threadsafe(self._fail, failure)
         finally:
             self._loop.close()
 
     def _end(self) -> None:
-        self._is_stopping = True
-        self._changed.set()
+        self._serving.cancel()
 
     async def _begin(
         self, partition: TopicPartition, reading: _Reading, *, is_last: bool
@@ -211,7 +218,7 @@ class Restorer:
     async def _serve(self) -> None:
         try:
             await self._connect()
-            while not self._is_stopping:
+            while True:
                 if self._changed.is_set():
                     self._changed.clear()
                     self._assign()
@@ -226,7 +233,7 @@ class Restorer:
                 await seams.stop(self._consumer)
 
     async def _connect(self) -> None:
-        while not self._is_stopping:
+        while True:
             self._consumer = AIOKafkaConsumer(
                 **self._client,
                 enable_auto_commit=False,

@@ -8,14 +8,19 @@ one to blame is not known yet.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from headrace.contracts.decision import Reason
 from headrace.contracts.errors import HeadraceError, RecordFailed
 from headrace.contracts.record import Record, offset_of
 from headrace.services.operators.careful import is_of_a_record
 from headrace.services.operators.operator import Aside
+
+_TO_BLAME = {Reason.FAILED, Reason.TOO_LARGE}
+WARY_BATCHES = 2_000
+"""To be wary so often costs two CPU-s where batches are full, and less where they are not."""
 
 
 class StopAtError(Exception):
@@ -42,7 +47,7 @@ def blaming(offsets: range) -> Iterator[None]:
     """Records of these offsets are processed; one of them may be to blame for what is raised."""
     try:
         yield
-    except Exception as problem:
+    except Exception as problem:  # a function of a user raises what it likes
         if not is_of_a_record(problem):
             raise
         raise BatchFailedError(offsets) from problem
@@ -64,9 +69,20 @@ class Ahead:
         self.silent_until = 0
         """Before this source offset all was emitted once, and only the state is to be made."""
         self.is_careful_when_idle = False
-        self.is_wary = False
-        """Whether a record was to blame once: for the next one nobody else is to begin again."""
         self._careful = range(0)
+        self._wary_batches = 0
+        """So many batches are still taken warily."""
+
+    @property
+    def is_wary(self) -> bool:
+        """Whether a record was to blame lately: for the next one nobody else is to begin again."""
+        return self._wary_batches > 0
+
+    def decided(self, dead: Iterable[Aside]) -> bool:
+        """A batch was taken warily; return whether a record of it was to blame for a failure."""
+        has_failed = any(aside.reason in _TO_BLAME for aside in dead)
+        self._wary_batches = WARY_BATCHES if has_failed else self._wary_batches - 1
+        return has_failed
 
     def take_care(self, failed: BatchFailedError) -> bool:
         """Process what failed one by one from now on; False where that was done, and failed too."""
@@ -77,7 +93,7 @@ class Ahead:
         if offsets.start in self._careful:
             return False
         self._careful = offsets
-        self.is_wary = True
+        self._wary_batches = WARY_BATCHES
         return True
 
     def parts(self, records: list[Record], at_once: Callable[[], int]) -> Iterator[Part]:

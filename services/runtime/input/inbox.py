@@ -27,8 +27,9 @@ class GoneError(Exception):
 class Inbox:
     """One task's; a batch is expected before it is offered, so that it counts all the way."""
 
-    def __init__(self) -> None:
-        """Begin empty."""
+    def __init__(self, wake_elsewhere: Callable[[], None]) -> None:
+        """Begin empty; its task may wait for something else as well, and is woken there, too."""
+        self._wake_elsewhere = wake_elsewhere
         self.records = 0
         """Those that were brought and not taken yet."""
         self.size_bytes = 0
@@ -51,8 +52,9 @@ class Inbox:
             self._arrived.set()
 
     def wake(self) -> None:
-        """Let go of whoever waits for the next batch."""
+        """Let go of whoever waits for the next batch, or for something else."""
         self._arrived.set()
+        self._wake_elsewhere()
 
     async def wait(self, patience_s: float | None) -> None:
         """Wait until there is a batch, or for so long."""

@@ -153,12 +153,10 @@ class Exits:
             ):
                 await self._send_whole(topic, row, to)
 
-    async def owes(self, together: Together) -> bool:
+    def owes(self, together: Together) -> bool:
         """Whether those behind a repartition are to be told now how far this partition is."""
-        if self._spread is None:
-            return False
-        partitions = await self._outbox.partitions(self._spread.topic)
-        return self._spread.owes(partitions, urgent_before_ms=together.urgent_before_ms)
+        spread = self._spread
+        return spread is not None and spread.owes(urgent_before_ms=together.urgent_before_ms)
 
     async def settle(self) -> int | None:
         """Wait until what was cleaned is acknowledged; the last one's offset, None without any.

@@ -9,7 +9,7 @@ what is committed, and it has a new epoch at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -252,6 +252,8 @@ class Ours(NamedTuple):
     """The ids of transactions that it had for itself in earlier versions."""
     wake: Callable[[], None]
     """Called when the others wait for it."""
+    check_counted: Callable[[], Awaitable[None]]
+    """Raises where the group does not count this instance any more."""
 
 
 class Seat:
@@ -271,11 +273,15 @@ class Seat:
 
     async def start(self) -> None:
         """Be ready to send, and end what an earlier version or an outage left open here."""
-        self._life = await self.shared.life()
-        takeovers, known = self.shared.common.takeovers, self._ours.known
         for former in self._ours.former:
-            tell_ended(await takeovers.retire(former, known))
-        tell_ended(await takeovers.look(self.shared.name, self._life.told, known))
+            tell_ended(await self.shared.common.takeovers.retire(former, self._ours.known))
+        await self._join()
+
+    async def _join(self) -> None:
+        life = await self.shared.life()
+        look = self.shared.common.takeovers.look
+        tell_ended(await look(self.shared.name, life.told, self._ours.known))
+        self._life = life
 
     def _lives(self) -> _Life:
         assert self._life is not None
@@ -294,8 +300,17 @@ class Seat:
         return is_discarded or self.shared.owes(self)
 
     async def begin(self) -> None:
-        """Begin to send; it belongs together with all that others send by this producer."""
-        await self.shared.begin(self, self._lives())
+        """Begin to send; it belongs together with all that others send by this producer.
+
+        Where others have broken a transaction, nothing of this partition was in it. So it goes on
+        in the producer's next life from where it is, unless the instance was counted out.
+        """
+        while True:
+            try:
+                return await self.shared.begin(self, self._lives())
+            except TransactionBrokenError:
+                await self._ours.check_counted()
+                await self._join()
 
     @contextmanager
     def telling_failures(self) -> Iterator[Any]:

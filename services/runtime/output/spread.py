@@ -175,12 +175,12 @@ class Spread:
                 self._said[to] = _Said(time_ms, state, now_s)
                 yield to, Record(None, None, max(0, time_ms), headers, self.topic, to, None)
 
-    def owes(self, partitions: int, *, urgent_before_ms: int) -> bool:
+    def owes(self, *, urgent_before_ms: int) -> bool:
         """Whether anybody is to be told now of a later time than before."""
         time_ms, now_s = self.time_ms, self._clock_s()
         return self._group.says_origins and any(
             self._said.get(to, _NOTHING).is_due(time_ms, now_s, urgent_before_ms)
-            for to in range(partitions)
+            for to in range(self.over)
         )
 
 

@@ -61,7 +61,7 @@ class Ways:
             client = client_options(self._settings, "produce")
             return Producer(client, self._spec.pipeline, None)
         former = self._former_ids(hop, partition)
-        ours = Ours(self._known(hop, partition), former, wake)
+        ours = Ours(self._known(hop, partition), former, wake, self.check_counted)
         return self._shared.seat(TopicPartition(hop.topic, partition), ours)
 
     def _make_shared(self) -> SharedProducers:

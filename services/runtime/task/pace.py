@@ -32,6 +32,8 @@ _COMMITS_SHARE = 0.25
 """The part of a core that small commits may take."""
 COMMITS_PER_SECOND = int(_COMMITS_SHARE / _COMMIT_COSTS_S)
 """So many small ones partitions make, all of an instance together."""
+_BREATHS_PER_COMMIT = 20
+_BREATH_MAX_S = 0.25
 OUTLASTED = (
     "the transaction lasted longer than HEADRACE_TRANSACTION_TIMEOUT, and the broker ended it;"
     " if that goes on, raise it"
@@ -48,6 +50,15 @@ class Load:
     def spread_s(self) -> float:
         """How long all of them together take to commit once."""
         return self.open / COMMITS_PER_SECOND
+
+    def breath_s(self, interval_s: float) -> float:
+        """Return how long to wait between two fetches where the first brought few records.
+
+        No reader sees them before the commit, so it is a small part of the interval between two.
+        Few records may be large ones, which a fetch brings one by one: with an interval of minutes
+        an instance would wait 15 s behind each of them. So the wait is short in any case.
+        """
+        return min(max(interval_s, self.spread_s()) / _BREATHS_PER_COMMIT, _BREATH_MAX_S)
 
 
 class Pace:

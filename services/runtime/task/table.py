@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ class StateTable(faust.Table):  # type: ignore[misc]
         self._folder = folder
         self._memory = memory
         self._parked: dict[int, PartitionState] = {}
-        self._closing: dict[int, asyncio.Future[None]] = {}
+        self._busy: dict[int, asyncio.Future[None]] = {}
+        """The work of a thread on a partition's folder, by partition."""
 
     def _new_store_by_url(self, url: Any) -> PartitionStores:
         return PartitionStores(url, self.app, self)
@@ -73,8 +75,8 @@ class StateTable(faust.Table):  # type: ignore[misc]
         if partition in self._parked:
             state = self.data.open_states[partition] = self._parked.pop(partition)
             return state
-        if partition in self._closing:
-            await asyncio.wait([self._closing.pop(partition)])
+        while partition in self._busy:
+            await asyncio.wait([self._busy[partition]])
         opening = asyncio.get_running_loop().run_in_executor(
             None,
             PartitionState,
@@ -87,7 +89,7 @@ class StateTable(faust.Table):  # type: ignore[misc]
         try:
             state = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            (await opening).close()
+            await self._occupied(partition, self._close_late(opening))
             raise
         self.data.open_states[partition] = state
         return state
@@ -100,12 +102,28 @@ class StateTable(faust.Table):  # type: ignore[misc]
     async def close(self, partition: int) -> None:
         """Let go of a partition's files and locks."""
         state: PartitionState = self.data.open_states.pop(partition)
-        # A caller that is cancelled meanwhile leaves it to the thread; the next one to open it
-        # waits.
-        closing = asyncio.ensure_future(asyncio.to_thread(state.close))
-        self._closing[partition] = closing
-        await asyncio.shield(closing)
+        await self._occupied(partition, asyncio.to_thread(state.close))
+
+    async def close_parked(self, partition: int) -> None:
+        """Let go of a copy that was handed over, and that no task has opened since."""
+        state = self._parked.pop(partition, None)
+        if state is not None:
+            await self._occupied(partition, asyncio.to_thread(state.close))
 
     async def discard(self, partition: int) -> None:
         """Throw a partition's database away; it is closed, and its changelog has the rows."""
-        await asyncio.to_thread(shutil.rmtree, self._folder / str(partition))
+        folder = self._folder / str(partition)
+        await self._occupied(partition, asyncio.to_thread(shutil.rmtree, folder))
+
+    async def _close_late(self, opening: Awaitable[PartitionState]) -> None:
+        state = await opening
+        await asyncio.to_thread(state.close)
+
+    async def _occupied(self, partition: int, work: Awaitable[None]) -> None:
+        """Do something with a partition's folder, to the end: the next to open it waits for that.
+
+        A caller that is cancelled meanwhile leaves it to the thread.
+        """
+        busy = self._busy[partition] = asyncio.ensure_future(work)
+        busy.add_done_callback(lambda _: self._busy.pop(partition))
+        await asyncio.shield(busy)

@@ -70,7 +70,8 @@ class Task:
         self.state: TaskState = "restoring"
         self.lease = 0
         """The task takes records of this lease alone: fetched since it last began to read."""
-        self.inbox = Inbox()
+        self.together = Together(work.skew, hop, partition)
+        self.inbox = Inbox(self.together.wake)
         self.position = 0
         """The next source offset."""
         self.committed: int | None = None
@@ -92,7 +93,6 @@ class Task:
         self._outbox: Outbox
         self._exits: Exits
         self._purging: Purging
-        self.together = Together(work.skew, hop, partition)
 
     def close(self) -> None:
         """Commit what was processed, and end; `run` returns soon."""
@@ -281,7 +281,7 @@ class Task:
     async def _has_its_turn(self) -> bool:
         """Wait until others are as far; False where it is to close meanwhile."""
         while self.together.is_ahead() and not self._is_closing:
-            if not self._outbox.is_open and await self._exits.owes(self.together):
+            if not self._outbox.is_open and self._exits.owes(self.together):
                 await self._begin()
             if self._is_due():
                 await self._commit()
@@ -319,7 +319,7 @@ class Task:
             self._save()
         with blaming(range(offset_of(records[0]), offset_of(records[-1]) + 1)):
             step = self.chain.process(batch, carefully=carefully, warily=is_wary)
-        self.pace.hurries = is_wary and bool(step.dead)
+        self.pace.hurries = is_wary and self._ahead.decided(step.dead)
         return step, dead
 
     def _save(self) -> None:
@@ -351,7 +351,7 @@ class Task:
             self._exits.source_state = state
             self.together.moved(chain, state)
             await self._begin()
-        elif await self._exits.owes(self.together):
+        elif self._exits.owes(self.together):
             await self._begin()
 
     async def _let_go(self, release: Callable[..., Step | None]) -> None:

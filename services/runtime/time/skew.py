@@ -114,6 +114,11 @@ class Skew:
         finally:
             self._waiting.pop(partition, None)
 
+    def wake(self, partition: int) -> None:
+        """Let a partition look again, for another reason than that it may go on."""
+        if (waiting := self._waiting.pop(partition, None)) is not None:
+            waiting.set_result(None)
+
     def pieces(self, records: list[Record]) -> Iterator[list[Record]]:
         """Records in pieces that are short in time, each at least one."""
         span_ms = max(1, self.max_skew_ms // _PIECES_PER_SKEW)

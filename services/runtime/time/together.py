@@ -67,6 +67,11 @@ class Together:
         """How far it is ahead of the slowest; None where there is nothing to keep together."""
         return self._skew.ahead_ms(self._partition) if self._says else None
 
+    def wake(self) -> None:
+        """Let the task look again, if it waits."""
+        if self._says:
+            self._skew.wake(self._partition)
+
     async def wait(self, timeout_s: float) -> None:
         """Wait until it may go on, or for so long."""
         await self._skew.wait(self._partition, timeout_s)
