@@ -191,7 +191,12 @@ def _raw_bytes(selector: Selector) -> Callable[[Record], bytes | None]:
     (wanted,) = selector.path
 
     def last_header(record: Record) -> bytes | None:
-        for name, content in reversed(record.headers):
+        headers = record[3]
+        if len(headers) == 1:
+            # The way of nearly every record.
+            name, content = headers[0]
+            return content if name == wanted else None
+        for name, content in reversed(headers):
             if name == wanted:
                 return content
         return None

@@ -117,10 +117,11 @@ class AcrossLanes(WholeChain):
         *,
         carefully: bool = False,
         warily: bool = False,
+        explain: bool = False,
     ) -> None:
         """Expect these partitions to speak."""
         self._lanes = Lanes(overlay.view(ABOUT), expected)
-        chain = Chain(policies, overlay.view, lanes=self._lanes)
+        chain = Chain(policies, overlay.view, lanes=self._lanes, explain=explain)
         self.take(chain, carefully=carefully, warily=warily)
 
     def skip(self, records: Sequence[Record]) -> None:
@@ -129,9 +130,14 @@ class AcrossLanes(WholeChain):
 
 
 def across(
-    policies: Sequence[AnyOperator], lanes: int, *, carefully: bool = False, warily: bool = False
+    policies: Sequence[AnyOperator],
+    lanes: int,
+    *,
+    carefully: bool = False,
+    warily: bool = False,
+    explain: bool = False,
 ) -> Build:
     """A chain over so many source partitions."""
     return lambda overlay: AcrossLanes(
-        policies, overlay, range(lanes), carefully=carefully, warily=warily
+        policies, overlay, range(lanes), carefully=carefully, warily=warily, explain=explain
     )

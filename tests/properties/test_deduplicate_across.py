@@ -40,6 +40,19 @@ def test_of_records_near_one_another_one_goes_out(
     assert _content(outcome) == _content(deduplicate_across(came, interval_ms))
 
 
+@MORE
+@given(strategies.durations_ms, st.sampled_from(("forward", "drop", "topic")), reads())
+def test_a_batch_leaves_as_its_records_would_one_by_one(
+    interval_ms: int, late: str, read: Read
+) -> None:
+    policy = policy_of(interval_ms).model_copy(update={"late": late})
+    build = across([policy], len(read.partitions))
+    each = [Stop(1, "go")] * len(read.place)
+    whole = run(build, read.place)
+    assert run(build, read.place, each) == whole
+    assert run(across([policy], len(read.partitions), explain=True), read.place) == whole
+
+
 @FEWER
 @given(strategies.durations_ms, reads(), strategies.plans)
 def test_memory_and_rocksdb_agree(interval_ms: int, read: Read, plan: list[Stop]) -> None:
