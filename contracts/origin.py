@@ -95,6 +95,16 @@ def read_run(record: Record) -> list[Origin] | None:
     return list(zip(repeat(partition, count), fields[:count], fields[count:], strict=True))
 
 
+def read_run_times(record: Record) -> tuple[int, list[int]] | None:
+    """Return the source partition of the records behind a row, and its stream time with each."""
+    value = None if record[0] is not None or record[1] is not None else _run_in(record[3])
+    if value is None:
+        return None
+    count = (len(value) - _partition.size) // RUN_RECORD_BYTES
+    (partition,) = _partition.unpack_from(value)
+    return partition, list(unpack_from(f">{count}q", value, _partition.size + 8 * count))
+
+
 def within(headers: Headers, records: int) -> Headers:
     """Return a row's headers; a run is cut to the records that stand behind it in its batch."""
     value = _run_in(headers)

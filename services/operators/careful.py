@@ -15,7 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 
 from headrace.contracts.errors import HeadraceError, RecordTooLarge, RecordUndecodable
-from headrace.services.operators.operator import Batch, Changes, Counts, Operator, Step, View
+from headrace.services.operators.operator import (
+    Batch,
+    Changes,
+    Counts,
+    Operator,
+    Origins,
+    Step,
+    View,
+)
 from headrace.services.operators.readable import dead_aside, set_aside_dead
 
 Before = list[tuple[Changes, Counts]]
@@ -40,7 +48,7 @@ class Stage:
 
     def process(self, batch: Batch) -> Step:
         """Decide about every record of a batch by itself."""
-        whole = Step(Batch([], [], origins=None if batch.origins is None else []))
+        whole = Step(Batch([], [], origins=None if batch.origins is None else Origins()))
         for one in _ones(batch):
             earlier = before(self.operators, self._views)
             try:
@@ -119,11 +127,13 @@ def is_of_a_record(problem: Exception) -> bool:
 def _ones(batch: Batch) -> Iterator[Batch]:
     for place, (record, cause) in enumerate(zip(batch.records, batch.causes, strict=True)):
         olds = None if batch.olds is None else [batch.olds[place]]
-        origins = None if batch.origins is None else [batch.origins[place]]
+        origins = None
+        if batch.origins is not None:
+            origins = Origins([batch.origins.lanes[place]], [batch.origins.times_ms[place]])
         yield Batch([record], [cause], olds, origins, is_part=True)
     if batch.origins is not None:
         # The times of source partitions behind the last record may release records as well.
-        yield Batch([], [], origins=[])
+        yield Batch([], [], origins=Origins())
 
 
 def _add(whole: Step, step: Step) -> None:
@@ -133,8 +143,8 @@ def _add(whole: Step, step: Step) -> None:
         if more.olds is not None and whole.forwarded.olds is None:
             whole.forwarded.olds = []
         whole.forwarded.extend(more.records, more.causes, more.olds or [])
-        if more.origins and whole.forwarded.origins is not None:
-            whole.forwarded.origins += more.origins
+        if more.origins is not None and whole.forwarded.origins is not None:
+            whole.forwarded.origins.extend(more.origins)
     whole.late += step.late
     whole.dead += step.dead
     whole.decisions += step.decisions

@@ -44,7 +44,7 @@ _SPACE = b"\x01"
 _SPACE_END = b"\x02"
 _pack_length = Struct(">I").pack
 _entry = Struct(">qq")
-_pack_entry = _entry.pack
+pack_entry = _entry.pack
 _time_of_entry = Struct(">q")
 _pack_time_alone = _time_of_entry.pack
 _ENTRY_LENGTHS = frozenset({_time_of_entry.size, _entry.size})
@@ -204,7 +204,7 @@ class Deduplicate:
 
 def entry_of(timestamp_ms: int, offset: int | None) -> bytes:
     """Pack the entry of a record's id."""
-    return _pack_time_alone(timestamp_ms) if offset is None else _pack_entry(timestamp_ms, offset)
+    return _pack_time_alone(timestamp_ms) if offset is None else pack_entry(timestamp_ms, offset)
 
 
 def check_entries(entries: Iterable[bytes]) -> None:

@@ -12,22 +12,30 @@ segment would be duplicates. Partitions that are far apart have their entries in
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
-from operator import itemgetter
+from operator import itemgetter, sub
+from typing import Any, NamedTuple
 
 from headrace.contracts.decision import Reason, Verdict
 from headrace.contracts.policies import DeduplicatePolicy
 from headrace.contracts.record import Record
-from headrace.services.operators.deduplicate import Deduplicate, Select, check_entries, entry_of
+from headrace.services.operators.deduplicate import (
+    Deduplicate,
+    Select,
+    check_entries,
+    entry_of,
+    pack_entry,
+)
 from headrace.services.operators.lanes import Lanes
-from headrace.services.operators.operator import Batch, Step, View
-from headrace.services.operators.readable import read_batch
+from headrace.services.operators.operator import Batch, Origins, Step, View
+from headrace.services.operators.readable import only, read_batch
 
 _SEGMENTS_MAX = 1_000
 _SEGMENTS_AT_ONCE = 3
 """As many as one record may need."""
 _time_of = itemgetter(2)
+_offset_of = itemgetter(6)
 
 
 class _Prefixes(dict[int, bytes]):
@@ -42,6 +50,19 @@ class _Prefixes(dict[int, bytes]):
             self.clear()
         prefix = self[segment] = self._prefix_of(segment)
         return prefix
+
+
+class _Known(NamedTuple):
+    """Entries of the ids of a batch."""
+
+    entries: dict[bytes, bytes]
+    """By place; there may be more, which are too far from any record."""
+    ids: set[bytes | None]
+    """All ids of these entries."""
+    asked: dict[int, list[bytes]]
+    """The places in a segment, if each record has an id of its own and all were looked for."""
+    rows: dict[bytes, bytes | None]
+    """The entries that the batch adds."""
 
 
 class DeduplicateAcross(Deduplicate):
@@ -79,53 +100,116 @@ class DeduplicateAcross(Deduplicate):
         """Forward records with new ids, drop those with known ids."""
         step = Step(Batch([], []))
         records, causes, ids = read_batch(batch, self._id_of, self.name, step, self.counts)
-        times_ms = self._times_ms(batch, records, causes)
-        known, seen = self._known(records, ids, times_ms)
-        interval_ms, segment_ms = self._policy.interval_ms, self._segment_ms
-        prefixes, explain = self._prefixes, self._explain
-        rows: dict[bytes, bytes | None] = {}
-        out, because = step.forwarded.records.append, step.forwarded.causes.append
-        for record, record_id, cause, time_ms in zip(records, ids, causes, times_ms, strict=True):
-            timestamp_ms, reason = record[2], Reason.FIRST
-            if record_id is None:
-                reason = Reason.NULL_ID
-            elif record_id in seen and (twin := self._twin(record, record_id, time_ms, known)):
-                reason, first = twin
-                if reason is Reason.DUPLICATE:
-                    self._stop_at(time_ms, step, record, cause, reason, first)
-                    continue
-            elif timestamp_ms >= time_ms - interval_ms:
-                place = prefixes[timestamp_ms // segment_ms] + record_id
-                known[place] = rows[place] = entry_of(timestamp_ms, record[6])
-                seen.add(record_id)
-            else:
-                reason = Reason.PAST_INTERVAL
-                if self._policy.late != "forward":
-                    self._stop_at(time_ms, step, record, cause, reason)
-                    continue
-            out(record)
-            because(cause)
-            if explain:
-                self._time_ms = time_ms
-                self._decide(step, record, Verdict.FORWARDED, reason, cause)
-        self.counts.forwarded += len(step.forwarded.records)
-        self._view.put_many(rows)
+        if records:
+            times_ms = self._times_ms(batch, records, causes)
+            leaves = self._compare_all(step, records, causes, ids, times_ms)
+            if leaves and batch.origins is not None and len(leaves) == len(batch.records):
+                lanes, lane_times_ms = only(leaves, (batch.origins.lanes, batch.origins.times_ms))
+                step.forwarded.origins = Origins(lanes, lane_times_ms)
         self._time_ms = self._over_ms = max(self._over_ms, self._lanes.bound.time_ms)
-        self._sweep.count(len(rows))
         self._sweep.up_to(self._prefix(self._oldest_live_segment()))
         return step
+
+    def _compare_all(
+        self,
+        step: Step,
+        records: list[Record],
+        causes: list[int],
+        ids: list[bytes | None],
+        times_ms: list[int],
+    ) -> list[bool]:
+        """Remember new ids; forward records that have one, and treat the others one by one.
+
+        Most records have an id that no other record has, and are decided together. Returns whether
+        each leaves; nothing if all do.
+        """
+        known = self._known(records, ids, times_ms)
+        others = known.ids | {None}
+        if len(set(ids)) < len(ids):
+            others.update(record_id for record_id, count in Counter(ids).items() if count > 1)
+        stamps_ms = list(map(_time_of, records))
+        if self._explain or min(map(sub, stamps_ms, times_ms)) < -self._policy.interval_ms:
+            leaves = [False] * len(ids)
+        elif others.isdisjoint(ids):
+            leaves = []
+            known.rows.update(self._rows_of(records, ids, stamps_ms, known.asked))
+            step.forwarded = Batch(records, causes)
+        else:
+            leaves = [record_id not in others for record_id in ids]
+            new, new_ids, new_stamps_ms = only(leaves, (records, ids, stamps_ms))
+            known.rows.update(self._rows_of(new, new_ids, new_stamps_ms, {}))
+        if leaves:
+            for at in [at for at, is_new in enumerate(leaves) if not is_new]:
+                one = records[at], ids[at], causes[at], times_ms[at]
+                leaves[at] = self._leaves(step, *one, known)
+            leaving, because = only(leaves, (records, causes))
+            step.forwarded = Batch(leaving, because)
+        self.counts.forwarded += len(step.forwarded.records)
+        self._view.put_many(known.rows)
+        self._sweep.count(len(known.rows))
+        return leaves
+
+    def _rows_of(
+        self,
+        records: list[Record],
+        ids: list[bytes | None],
+        stamps_ms: list[int],
+        asked: Mapping[int, list[bytes]],
+    ) -> dict[bytes, bytes | None]:
+        """Return the rows of new ids; their places in a segment, if they were asked for."""
+        segment_ms, prefixes = self._segment_ms, self._prefixes
+        first = min(stamps_ms, default=0) // segment_ms
+        if first in asked and max(stamps_ms) // segment_ms == first:
+            places = asked[first]
+        else:
+            places = [
+                prefixes[stamp_ms // segment_ms] + (record_id or b"")
+                for record_id, stamp_ms in zip(ids, stamps_ms, strict=True)
+            ]
+        offsets: Any = list(map(_offset_of, records))
+        pack = entry_of if None in offsets else pack_entry
+        return dict(zip(places, map(pack, stamps_ms, offsets), strict=True))
+
+    def _leaves(
+        self,
+        step: Step,
+        record: Record,
+        record_id: bytes | None,
+        cause: int,
+        time_ms: int,
+        known: _Known,
+    ) -> bool:
+        """Return whether one record is forwarded; drop or put it aside if it is not."""
+        timestamp_ms, reason = record[2], Reason.FIRST
+        if record_id is None:
+            reason = Reason.NULL_ID
+        elif twin := self._twin(record, record_id, time_ms, known.entries):
+            reason, first = twin
+            if reason is Reason.DUPLICATE:
+                self._stop_at(time_ms, step, record, cause, reason, first)
+                return False
+        elif timestamp_ms >= time_ms - self._policy.interval_ms:
+            place = self._prefixes[timestamp_ms // self._segment_ms] + record_id
+            known.entries[place] = known.rows[place] = entry_of(timestamp_ms, record[6])
+        else:
+            reason = Reason.PAST_INTERVAL
+            if self._policy.late != "forward":
+                self._stop_at(time_ms, step, record, cause, reason)
+                return False
+        if self._explain:
+            self._time_ms = time_ms
+            self._decide(step, record, Verdict.FORWARDED, reason, cause)
+        return True
 
     def _times_ms(self, batch: Batch, records: list[Record], causes: list[int]) -> list[int]:
         """Return the time by which each record is judged: that of its own partition with it."""
         origins = batch.origins
         assert origins is not None
         if len(records) < len(batch.records):
-            of_cause = dict(zip(batch.causes, origins, strict=True))
-            origins = [of_cause[cause] for cause in causes]
-        return [
-            max(record[2], time_ms)
-            for record, (_, _, time_ms) in zip(records, origins, strict=True)
-        ]
+            origins = batch.origins_of(causes)
+        if min(map(sub, origins.times_ms, map(_time_of, records))) >= 0:
+            return origins.times_ms
+        return list(map(max, origins.times_ms, map(_time_of, records)))
 
     def _stop_at(
         self,
@@ -156,39 +240,37 @@ class DeduplicateAcross(Deduplicate):
         last_ms = min(record[2] + interval_ms, self._lanes.latest_ms)
         return range((time_ms - interval_ms) // segment_ms, last_ms // segment_ms + 1)
 
-    def _known(
-        self, records: list[Record], ids: list[bytes | None], times_ms: list[int]
-    ) -> tuple[dict[bytes, bytes], set[bytes]]:
-        """Return the entries of which a record may be a duplicate, by place; and all their ids.
-
-        There may be more, which are too far from any record.
-        """
+    def _known(self, records: list[Record], ids: list[bytes | None], times_ms: list[int]) -> _Known:
+        """Return what is known of these ids."""
         known: dict[bytes, bytes] = {}
-        seen: set[bytes] = set()
+        seen: set[bytes | None] = set()
+        asked: dict[int, list[bytes]] = {}
         for segment, wanted in self._wanted(records, ids, times_ms).items():
             prefix = self._prefixes[segment]
             places = [prefix + record_id for record_id in wanted]
-            for record_id, place, entry in zip(
-                wanted, places, self._view.get_many(places), strict=True
-            ):
+            if len(places) == len(ids):
+                asked[segment] = places
+            entries = self._view.get_many(places)
+            if entries.count(None) == len(entries):
+                continue
+            for record_id, place, entry in zip(wanted, places, entries, strict=True):
                 if entry is not None:
                     known[place] = entry
                     seen.add(record_id)
         check_entries(known.values())
-        return known, seen
+        return _Known(known, seen, asked, {})
 
     def _wanted(
         self, records: list[Record], ids: list[bytes | None], times_ms: list[int]
     ) -> Mapping[int, Collection[bytes]]:
         """Return, by segment, the ids that may have a duplicate's entry there."""
-        if not records:
-            return {}
         interval_ms, segment_ms = self._policy.interval_ms, self._segment_ms
         last_ms = min(max(map(_time_of, records)) + interval_ms, self._lanes.latest_ms)
         first, last = (min(times_ms) - interval_ms) // segment_ms, last_ms // segment_ms
         if last - first < _SEGMENTS_AT_ONCE:
             # Most batches are short in time: all ids are looked for in the same few segments.
-            wanted = {record_id: None for record_id in ids if record_id is not None}
+            wanted: dict[Any, None] = dict.fromkeys(ids)
+            wanted.pop(None, None)
             return dict.fromkeys(range(first, last + 1), wanted)
         by_segment: dict[int, dict[bytes, None]] = defaultdict(dict)
         for record, record_id, time_ms in zip(records, ids, times_ms, strict=True):

@@ -33,11 +33,11 @@ from headrace.contracts.origin import (
     UNKNOWN_PARTITION,
     Origin,
     read_origin,
-    read_run,
+    read_run_times,
     read_times,
 )
 from headrace.contracts.record import NO_TIME_MS, Record
-from headrace.services.operators.operator import Batch, View
+from headrace.services.operators.operator import Batch, Origins, View
 from headrace.services.operators.rows import pack_time, unpack_time
 
 _SPACE = b"lane"
@@ -77,8 +77,8 @@ class Lanes:
         row = view.get_many([view.prefix + _LATEST_KEY])[0]
         self.latest_ms = NO_TIME_MS if row is None else unpack_time(row)
         """No record and no lane has a later time."""
-        self._run: Sequence[Origin] = ()
-        """The origins of the records that come next, as far as they were told before them."""
+        self._run_lane, self._run_times_ms = UNKNOWN_PARTITION, list[int]()
+        """The source partition of the records that come next, and its time with each, as told."""
         self._step_causes: list[int] = []
         self._steps: list[tuple[int, int]] = []
         self._bound_before = self.bound
@@ -104,9 +104,14 @@ class Lanes:
 
     def skip(self, records: Sequence[Record]) -> None:
         """Pass over records that state has already; what they say of later ones counts."""
-        self._run = ()
-        for record in records:
-            self._run = self._run[1:] if self._run else read_run(record) or ()
+        left, self._run_times_ms = 0, []
+        for at, record in enumerate(records):
+            if left:
+                left -= 1
+            elif (run := read_run_times(record)) is not None:
+                self._run_lane, times_ms = run
+                left = len(times_ms)
+                self._run_times_ms = times_ms[len(records) - at - 1 :]
 
     def take(self, batch: Batch) -> Batch:
         """Return the records of a batch with their origins; take in and remove what tells of them.
@@ -115,26 +120,33 @@ class Lanes:
         """
         self._step_causes, self._steps, self.behind = [], [], set()
         self._bound_before = self.bound
-        taken = Batch([], [], origins=[])
+        origins = Origins()
+        taken = Batch([], [], origins=origins)
         at, end = 0, len(batch.records)
         while at < end:
-            until = min(end, at + len(self._run)) if self._run else at + 1
-            records, causes = batch.records[at:until], batch.causes[at:until]
-            if self._run:
-                run, self._run = self._run[: until - at], self._run[until - at :]
-                self._hear_run(run, causes)
-                self._add(taken, records, causes, run)
-            else:
-                self._take_one(taken, records[0], causes[0])
+            if not self._run_times_ms:
+                self._take_one(taken, origins, batch.records[at], batch.causes[at])
+                at += 1
+                continue
+            until = min(end, at + len(self._run_times_ms))
+            causes = batch.causes[at:until]
+            times_ms = self._run_times_ms[: until - at]
+            del self._run_times_ms[: until - at]
+            self._hear_run(self._run_lane, times_ms, causes)
+            taken.records += batch.records[at:until]
+            taken.causes += causes
+            origins.lanes += repeat(self._run_lane, until - at)
+            origins.times_ms += times_ms
             at = until
+        self.latest_ms = max((self.latest_ms, *map(_time_of, taken.records)))
         return taken
 
-    def _take_one(self, taken: Batch, record: Record, cause: int) -> None:
+    def _take_one(self, taken: Batch, origins: Origins, record: Record, cause: int) -> None:
         """Take a record that no run has, or a row."""
         if (origin := read_origin(record[3])) is not None:
             record = record._replace(headers=record[3][:-1])
-        elif (run := read_run(record)) is not None:
-            self._run = run
+        elif (run := read_run_times(record)) is not None:
+            self._run_lane, self._run_times_ms = run
             return
         elif (times := read_times(record)) is not None:
             for lane, time_ms, state in times:
@@ -143,16 +155,10 @@ class Lanes:
         else:
             origin = self._of_an_older_version(record)
         self._hear(origin[0], origin[2], AWAKE, cause)
-        self._add(taken, [record], [cause], [origin])
-
-    def _add(
-        self, taken: Batch, records: list[Record], causes: list[int], origins: Sequence[Origin]
-    ) -> None:
-        assert taken.origins is not None
-        self.latest_ms = max(self.latest_ms, *map(_time_of, records))
-        taken.records += records
-        taken.causes += causes
-        taken.origins += origins
+        taken.records.append(record)
+        taken.causes.append(cause)
+        origins.lanes.append(origin[0])
+        origins.times_ms.append(origin[2])
 
     def _of_an_older_version(self, record: Record) -> Origin:
         time_ms = self.times_ms.get(UNKNOWN_PARTITION, NO_TIME_MS)
@@ -178,15 +184,13 @@ class Lanes:
             self._step_causes.append(cause)
             self._steps.append(least)
 
-    def _hear_run(self, run: Sequence[Origin], causes: list[int]) -> None:
+    def _hear_run(self, lane: int, times_ms: list[int], causes: list[int]) -> None:
         """Take in the times of one lane's records, as if each was heard by itself.
 
         If the bound waits for this lane, it moves with it, up to where the next lane is.
         """
-        lane, _, first_ms = run[0]
+        first_ms, last_ms = times_ms[0], times_ms[-1]
         self._hear(lane, first_ms, AWAKE, causes[0])
-        times_ms = list(map(_time_of, run))
-        last_ms = times_ms[-1]
         if times_ms != sorted(times_ms) or (first_ms, lane) < self.bound:
             for time_ms, cause in zip(times_ms[1:], causes[1:], strict=True):
                 self._hear(lane, time_ms, AWAKE, cause)

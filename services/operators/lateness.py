@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter, sub
 
 from headrace.contracts.record import NO_TIME_MS
 from headrace.services.operators.operator import Batch
+
+_time_of = itemgetter(2)
 
 
 @dataclass(slots=True)
@@ -34,9 +37,12 @@ class Lateness:
     def take_across(self, batch: Batch, latest_ms: int) -> None:
         """Count a batch of records, each against the time of its own source partition."""
         assert batch.origins is not None
-        pairs = zip(batch.records, batch.origins, strict=True)
-        lates_ms = [time_ms - record[2] for record, (_, _, time_ms) in pairs if time_ms > record[2]]
+        lates_ms = list(map(sub, batch.origins.times_ms, map(_time_of, batch.records)))
+        if min(lates_ms, default=0) < 0:
+            # A partition that waits tells an earlier time than its records have.
+            lates_ms = [max(0, late_ms) for late_ms in lates_ms]
         self.sum_ms += sum(lates_ms)
-        self.max_ms = max(self.max_ms, *lates_ms, 0)
+        late_ms = max(lates_ms, default=0)
+        self.max_ms = max(self.max_ms, late_ms)
         self.records += len(batch.records)
         self.time_ms = max(self.time_ms, latest_ms)

@@ -23,24 +23,32 @@ State
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from operator import itemgetter
 from struct import Struct
-from typing import Any
 
 from headrace.contracts.decision import Reason, Verdict
-from headrace.contracts.origin import Origin
 from headrace.contracts.policies import MergePolicy, ReorderPolicy
 from headrace.contracts.record import NO_TIME_MS, Record
+from headrace.services.operators.fresh import Fresh
 from headrace.services.operators.held import Entry
 from headrace.services.operators.lanes import NOTHING, PARTITION_MAX, Bound, Lanes
-from headrace.services.operators.operator import NO_CAUSE, Batch, Step, View
+from headrace.services.operators.operator import NO_CAUSE, Batch, Origins, Step, View
 from headrace.services.operators.readable import only
 from headrace.services.operators.reorder import PlacePackers, Reorder
 from headrace.services.operators.reorder import key_in as reordered_key_in
 from headrace.services.operators.reorder import times_in as reordered_times_in
 from headrace.services.operators.rows import TIME_BIAS, pack_time, unpack_fields, unpack_time
+from headrace.services.operators.turns import (
+    FROM_DISK,
+    LANE_BITS,
+    before_turns_at,
+    causes_of,
+    lane_of,
+    not_before,
+    time_of,
+    turn_of,
+)
 
 _IN_LANE = b"\x02"
 _BEHIND_LANES = b"\x03"
@@ -49,23 +57,12 @@ _order = Struct(">BII")
 _ARRIVALS = 1 << 32
 _NO_KEY = b"\x00"
 _cause_of = itemgetter(0)
+_turn_of = itemgetter(0)
+_record_of = itemgetter(1)
+_time_of = itemgetter(2)
 _SPAN_AT_LEAST_MS = 1_600
-_pack_biased = Struct(">Q").pack
-_Came = tuple[list[bytes], list[int]]
-"""The places of records that came with a batch, and their causes."""
 _Leaving = tuple[int, int | None, Record]
-"""A record on its way out: its cause, its turn (None if it came behind it), and itself."""
-
-
-class _Tails(dict[int, bytes]):
-    """Maps a lane to the end of the place behind all of its records of one time."""
-
-    def __missing__(self, partition: int) -> bytes:
-        self[partition] = _IN_LANE + (partition + 2).to_bytes(4, "big")
-        return self[partition]
-
-
-_TAILS = _Tails({PARTITION_MAX: _BEHIND_LANES})
+"""A record on its way out: its cause, the time of its turn (None if it came behind it), itself."""
 
 
 class Merge(Reorder):
@@ -86,18 +83,30 @@ class Merge(Reorder):
         self._bound = NOTHING
         self.latest_ms = NO_TIME_MS
         """No record was ever given a later turn."""
+        self._fresh = Fresh()
         super().__init__(policy, view, explain=explain)
         self._packers = PlacePackers(f"{len(self._space)}sQBIIB")
-        self._gone = self._reached = b""
+        self._gone_turn = self._reached_turn = 0
         self._move_to(lanes.bound if self._bound == NOTHING else self._bound)
 
     def _move_to(self, bound: Bound) -> None:
         """Move the bound: every record whose turn is at this bound leaves, or has left."""
         self._bound, self._time_ms = bound, bound.time_ms
-        self._gone = self._place_behind(bound)
-        """Every record before this place leaves."""
-        self._reached = max(self._place_of(bound), self._held.first_place)
-        """Every record that arrives before this place comes behind its turn."""
+        self._gone_turn = self._turn_at(bound)
+        """Every record leaves whose turn this is, or was before."""
+        first = before_turns_at(self._held.released_through_ms + 1)
+        self._reached_turn = max(self._next_turn_at(bound), first)
+        """Every record that arrives with an earlier turn comes behind it."""
+
+    def _turn_at(self, bound: tuple[int, int]) -> int:
+        """Return the last turn that a bound has passed."""
+        return turn_of(bound[0] - self._policy.grace_ms, bound[1])
+
+    def _next_turn_at(self, bound: Bound) -> int:
+        """Return the turn at which the slowest lane may go on, or all lanes if they were idle."""
+        if bound.partition >= PARTITION_MAX:
+            return before_turns_at(bound.time_ms - self._policy.grace_ms)
+        return self._turn_at(bound)
 
     @property
     def _goes_by_turn(self) -> bool:
@@ -139,92 +148,125 @@ class Merge(Reorder):
     def _key_at(self, place: bytes) -> bytes | None:
         return key_in(place[len(self._space) + 8 :])
 
-    def _place_of(self, bound: Bound) -> bytes:
-        """Return the place at which the slowest lane may go on, or all lanes if they were idle."""
-        time = self._space + pack_time(bound.time_ms - self._policy.grace_ms)
-        if bound.partition >= PARTITION_MAX:
-            return time
-        return time + _IN_LANE + (bound.partition + 1).to_bytes(4, "big")
-
     def _place_behind(self, bound: Bound) -> bytes:
         """Return the place before which all records have their turn at a bound."""
         time = pack_time(bound.time_ms - self._policy.grace_ms)
-        return self._space + time + _TAILS[bound.partition]
+        if bound.partition >= PARTITION_MAX:
+            return self._space + time + _BEHIND_LANES
+        return self._space + time + _IN_LANE + (bound.partition + 2).to_bytes(4, "big")
+
+    @property
+    def _held_count(self) -> int:
+        return self._held.count + self._fresh.count
+
+    @property
+    def held_from_ms(self) -> int | None:
+        """No held record is earlier; None where none is held."""
+        found = (super().held_from_ms, self._fresh.first_ms)
+        return min((time_ms for time_ms in found if time_ms is not None), default=None)
 
     def process(self, batch: Batch) -> Step:
         """Give every record its turn, and release those whose turn it is."""
         assert batch.origins is not None
         self.counts.taken += len(batch.records)
-        step = Step(Batch([], [], origins=[]))
+        step = Step(Batch([], [], origins=Origins()))
         if self._explain or not self._spills:
             self._merge_one_by_one(step, batch, batch.origins)
         else:
-            leaving, came = self._enter(step, batch.records, batch.causes, batch.origins)
-            self._let_go(step, leaving, came, batch.causes[-1] if batch.is_part else None)
+            leaving, causes = self._enter(step, batch.records, batch.causes, batch.origins)
+            self._let_go(step, leaving, causes, batch.causes[-1] if batch.is_part else None)
         if self._spills:
             self._spill()
-        self.counts.held = self._held.count
+        self.counts.held = self._held_count
         return step
 
-    def _merge_one_by_one(self, step: Step, batch: Batch, origins: list[Origin]) -> None:
+    def _spill(self) -> None:
+        in_memory_max = self._bounds.in_memory_max(self._held_count, self._weight)
+        if self._held.in_memory + self._fresh.count > in_memory_max:
+            self._settle()
+        super()._spill()
+
+    def _merge_one_by_one(self, step: Step, batch: Batch, origins: Origins) -> None:
         """Check the buffer's bounds after every record, and give each reason one cause."""
-        for record, cause, origin in zip(batch.records, batch.causes, origins, strict=True):
-            leaving, came = self._enter(step, [record], [cause], [origin])
-            self._let_go(step, leaving, came, cause)
+        columns = zip(batch.records, batch.causes, origins.lanes, origins.times_ms, strict=True)
+        for record, cause, lane, time_ms in columns:
+            origin = Origins([lane], [time_ms])
+            leaving, causes = self._enter(step, [record], [cause], origin)
+            self._let_go(step, leaving, causes, cause)
+            self._settle()
             if self._is_full():
                 self._make_room(step, cause)
                 if step.failure is not None:
                     return
         if not batch.is_part:
-            self._let_go(step, [], ([], []), None)
+            self._let_go(step, [], [], None)
 
     def _enter(
-        self, step: Step, records: list[Record], causes: list[int], origins: list[Origin]
-    ) -> tuple[list[_Leaving], _Came]:
-        """Hold records at their places; return those that leave now, and when the others came."""
+        self, step: Step, records: list[Record], causes: list[int], origins: Origins
+    ) -> tuple[list[_Leaving], list[int]]:
+        """Take in records with their turns; return those behind them, and causes of the others."""
         grace_ms = self._policy.grace_ms
-        turns_ms = [
-            time_ms if (time_ms := record[2]) >= (late_ms := origin[2] - grace_ms) else late_ms
-            for record, origin in zip(records, origins, strict=True)
-        ]
         if self._policy.late == "drop":
-            records, causes, origins, turns_ms = self._on_time(
-                step, records, causes, origins, turns_ms
+            records, causes, origins = self._on_time(step, records, causes, origins)
+        turns = [
+            ((own_ms if own_ms > (late_ms := time_ms - grace_ms) else late_ms) << LANE_BITS) + lane
+            for own_ms, lane, time_ms in zip(
+                map(_time_of, records), origins.lanes, origins.times_ms, strict=True
             )
-        places = self._places_of(records, origins, turns_ms)
+        ]
         leaving: list[_Leaving] = []
-        behind = self._lanes.behind
-        if places and (behind or min(places) < max(self._gone, self._reached)):
-            leaving, is_held = self._passing(places, records, causes, turns_ms)
-            places, records, causes, turns_ms = only(is_held, (places, records, causes, turns_ms))
-        if places:
-            self.latest_ms = max(self.latest_ms, *turns_ms)
-            self._held.add_many(list(zip(places, records, strict=True)), turns_ms)
+        if turns and (self._lanes.behind or min(turns) < self._reached_turn):
+            is_behind = list(map(self._is_behind, turns, causes))
+            if any(is_behind):
+                columns = zip(is_behind, causes, records, strict=True)
+                leaving = [(cause, None, record) for so, cause, record in columns if so]
+                in_turn = [not so for so in is_behind]
+                turns, records, causes = only(in_turn, (turns, records, causes))
+        if turns:
+            self.latest_ms = max(self.latest_ms, time_of(self._fresh.add(turns, records)))
             self._weigh(records, 1)
-            if self._explain:
+            if self._explain and turns[0] > self._gone_turn:
                 self._decide(step, records, Verdict.HELD, Reason.WITHIN_GRACE, causes[0])
-        return leaving, (places, causes)
+        return leaving, causes
+
+    def _is_behind(self, turn: int, cause: int) -> bool:
+        if turn < self._reached_turn:
+            return True
+        lanes = self._lanes
+        return cause in lanes.behind and turn < self._next_turn_at(lanes.bound_before(cause))
 
     def _on_time(
-        self,
-        step: Step,
-        records: list[Record],
-        causes: list[int],
-        origins: list[Origin],
-        turns_ms: list[int],
-    ) -> Iterator[list[Any]]:
-        """Drop records that are late; return the others, their causes, origins and turns."""
+        self, step: Step, records: list[Record], causes: list[int], origins: Origins
+    ) -> tuple[list[Record], list[int], Origins]:
+        """Drop records that are late; return the others, their causes and origins."""
+        grace_ms = self._policy.grace_ms
         is_on_time = [
-            record[2] >= turn_ms for record, turn_ms in zip(records, turns_ms, strict=True)
+            record[2] >= time_ms - grace_ms
+            for record, time_ms in zip(records, origins.times_ms, strict=True)
         ]
+        if all(is_on_time):
+            return records, causes, origins
         for at in (at for at, is_so in enumerate(is_on_time) if not is_so):
-            self._put_aside(step, records[at], causes[at], origins[at][2])
-        return only(is_on_time, (records, causes, origins, turns_ms))
+            self._put_aside(step, records[at], causes[at], origins.times_ms[at])
+        records, causes, *columns = only(
+            is_on_time, (records, causes, origins.lanes, origins.times_ms)
+        )
+        return records, causes, Origins(*columns)
+
+    def _settle(self) -> None:
+        """Give the records that came since the last save their places in the buffer."""
+        arrived = self._fresh.take_all()
+        if not arrived:
+            return
+        turns, records = list(map(_turn_of, arrived)), list(map(_record_of, arrived))
+        times_ms = list(map(time_of, turns))
+        places = self._places_of(records, list(map(lane_of, turns)), times_ms)
+        self._held.add_many(list(zip(places, records, strict=True)), times_ms)
 
     def _places_of(
-        self, records: list[Record], origins: list[Origin], turns_ms: list[int]
+        self, records: list[Record], lanes: list[int], times_ms: list[int]
     ) -> list[bytes]:
-        """Return the place of each record; those that leave at once have a number, too."""
+        """Return the place of each record."""
         space, packers, bias = self._space, self._packers, TIME_BIAS
         first, end = self._arrivals, self._arrivals + len(records)
         self._arrivals = end % _ARRIVALS
@@ -232,80 +274,57 @@ class Merge(Reorder):
         if end > _ARRIVALS:
             numbers = (number % _ARRIVALS for number in numbers)
         return [
-            packers[len(key)](space, turn_ms + bias, 2, origin[0] + 1, number, 1, key)
+            packers[len(key)](space, time_ms + bias, 2, lane + 1, number, 1, key)
             if (key := record[0]) is not None
-            else packers[0](space, turn_ms + bias, 2, origin[0] + 1, number, 0, b"")
-            for record, origin, turn_ms, number in zip(
-                records, origins, turns_ms, numbers, strict=True
-            )
+            else packers[0](space, time_ms + bias, 2, lane + 1, number, 0, b"")
+            for record, lane, time_ms, number in zip(records, lanes, times_ms, numbers, strict=True)
         ]
 
-    def _passing(
-        self,
-        places: list[bytes],
-        records: list[Record],
-        causes: list[int],
-        turns_ms: list[int],
-    ) -> tuple[list[_Leaving], list[bool]]:
-        """Return the records that leave now, and of each whether it is held."""
-        gone, reached, behind = self._gone, self._reached, self._lanes.behind
-        leaving: list[_Leaving] = []
-        is_held = [False] * len(places)
-        for at, (place, cause) in enumerate(zip(places, causes, strict=True)):
-            if place < reached or (behind and cause in behind and place < self._reached_at(cause)):
-                leaving.append((cause, None, records[at]))
-            elif place < gone:
-                leaving.append((cause, turns_ms[at], records[at]))
-            else:
-                is_held[at] = True
-        return leaving, is_held
+    def _turn_of_place(self, place: bytes) -> int:
+        """Return the turn of a record in the buffer; an order of a reorder is before all lanes."""
+        time_at = len(self._space)
+        time_ms = unpack_time(place, time_at)
+        order = place[time_at + 8 :]
+        if order[:1] != _IN_LANE:
+            return before_turns_at(time_ms)
+        return turn_of(time_ms, int.from_bytes(order[1:5], "big") - 1)
 
-    def _reached_at(self, cause: int) -> bytes:
-        return self._place_of(self._lanes.bound_before(cause))
+    def _let_go(
+        self, step: Step, leaving: list[_Leaving], came: list[int], until: int | None
+    ) -> None:
+        """Release all records whose turn it is by a cause, or by the end of the batch.
 
-    def _let_go(self, step: Step, leaving: list[_Leaving], came: _Came, until: int | None) -> None:
-        """Release all records whose turn it is by a cause, or by the end of the batch."""
+        `came` are the causes of the records that came in turn with the batch.
+        """
+        gone_turn = self._gone_turn
         moved_by, bounds = self._lanes.steps_behind(self._bound, until)
-        released: list[Entry[Record]] = []
-        causes: list[int] = []
+        held: list[Entry[Record]] = []
         if moved_by:
             self._move_to(self._lanes.bound if until is None else self._lanes.bound_at(until))
-            released = self._held.release_before(self._gone)
-            causes = self._causes_of(released, moved_by, bounds)
-            if released and came[0] and min(came[0]) < self._gone:
-                came_at = dict(zip(*came, strict=True))
-                causes = [
-                    max(cause, came_at.get(place, cause))
-                    for (place, _), cause in zip(released, causes, strict=True)
-                ]
-        if self._held.count == 0:
+            held = self._held.release_before(self._place_behind(self._bound))
+        released = self._fresh.release_through(self._gone_turn)
+        if held:
+            turn_of_place = self._turn_of_place
+            before = [(turn_of_place(place), record, FROM_DISK) for place, record in held]
+            released = sorted(before + released, key=_turn_of)
+        if self._held_count == 0:
             self._arrivals = 0
-        records = [record for _, record in released]
+        if not released and not leaving:
+            return
+        records = list(map(_record_of, released))
         self._weigh(records, -1)
-        if not leaving and not self._goes_by_turn:
-            # They stand in the order of their causes, and nobody asks for their turns.
+        grace_ms = self._policy.grace_ms
+        gone_at = [((time_ms - grace_ms) << LANE_BITS) + lane for time_ms, lane in bounds]
+        causes = causes_of(released, gone_turn, moved_by, gone_at)
+        if came:
+            causes = not_before(released, causes, self._fresh.first_of_batch, came)
+        if not leaving and not self._goes_by_turn and causes == sorted(causes):
             self._forward(step, records, causes)
             return
-        time_at = len(self._space)
-        turns_ms = [unpack_time(place, time_at) for place, _ in released]
-        leaving += zip(causes, turns_ms, records, strict=True)
+        times_ms = [time_of(turn) for turn, _, _ in released]
+        leaving += zip(causes, times_ms, records, strict=True)
         leaving.sort(key=_cause_of)
         self._leave(step, leaving)
-
-    def _causes_of(
-        self, released: list[Entry[Record]], moved_by: list[int], bounds: list[tuple[int, int]]
-    ) -> list[int]:
-        """Return, for each released record, the first cause by which its turn has come."""
-        space, bias, tails = self._space, TIME_BIAS - self._policy.grace_ms, _TAILS
-        gone_at = [space + _pack_biased(time_ms + bias) + tails[lane] for time_ms, lane in bounds]
-        step, gone, cause = 0, gone_at[0], moved_by[0]
-        causes: list[int] = []
-        for place, _ in released:
-            if place >= gone:
-                step = bisect_right(gone_at, place, step)
-                gone, cause = gone_at[step], moved_by[step]
-            causes.append(cause)
-        return causes
 
     def _leave(
         self, step: Step, leaving: list[_Leaving], on_time: Reason = Reason.GRACE_OVER
@@ -333,14 +352,20 @@ class Merge(Reorder):
                 self._decide(step, [record], Verdict.FORWARDED, reason, cause)
         self.counts.forwarded += len(out) - before
 
+    def save(self) -> None:
+        """Put the held records, and the header."""
+        self._settle()
+        super().save()
+
     def advance(self, time_ms: int) -> Step:
         """Do nothing: lanes say how far their sources are, and records leave by that."""
         del time_ms
-        return Step(Batch([], [], origins=[]))
+        return Step(Batch([], [], origins=Origins()))
 
     def release_idle(self) -> Step:
         """Release everything, because the source was silent for as long as the policy allows."""
-        step = Step(Batch([], [], origins=[]))
+        self._settle()
+        step = Step(Batch([], [], origins=Origins()))
         time_at = len(self._space)
         released = self._held.release_before(self._space + pack_time(self.latest_ms + 1))
         leaving: list[_Leaving] = [

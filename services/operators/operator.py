@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import NamedTuple, Protocol
 
 from headrace.contracts.decision import Decision, Reason
-from headrace.contracts.origin import Origin
 from headrace.contracts.record import Record
 
 NO_CAUSE = -1
@@ -61,20 +61,34 @@ class View(Protocol):
 
 
 @dataclass(slots=True)
+class Origins:
+    """The origins of records, by columns."""
+
+    lanes: list[int] = field(default_factory=list)
+    """The source partition of each."""
+    times_ms: list[int] = field(default_factory=list)
+    """How far that partition was with it."""
+
+    def extend(self, more: Origins) -> None:
+        """Add the origins of more records."""
+        self.lanes += more.lanes
+        self.times_ms += more.times_ms
+
+
+@dataclass(slots=True)
 class Batch:
     """Records on their way to an operator, in order.
 
     `causes[i]` is the index, in the batch the chain was given, of the record that caused
     `records[i]`. `olds` is None where records are events; behind a table or an aggregate
     `olds[i]` is the value that `records[i]` replaces. Between a repartition and the operator that
-    brings its records into one order, `origins[i]` says where `records[i]` came from; elsewhere
-    `origins` is None.
+    brings its records into one order, `origins` says where they came from; elsewhere it is None.
     """
 
     records: list[Record]
     causes: list[int]
     olds: list[bytes | None] | None = None
-    origins: list[Origin] | None = None
+    origins: Origins | None = None
     is_part: bool = False
     """Whether this is one record of a batch whose rest follows, record by record."""
 
@@ -86,7 +100,7 @@ class Batch:
     @property
     def has_origins(self) -> bool:
         """Whether each record has an origin; behind a merge none has."""
-        return self.origins is not None and len(self.origins) == len(self.records)
+        return self.origins is not None and len(self.origins.lanes) == len(self.records)
 
     def carry_origins(self, before: Batch) -> None:
         """Take each record's origin from the batch that these records are a part of."""
@@ -94,8 +108,15 @@ class Batch:
         if self.causes == before.causes:
             self.origins = before.origins
             return
-        of_cause = dict(zip(before.causes, before.origins, strict=True))
-        self.origins = [of_cause[cause] for cause in self.causes]
+        self.origins = before.origins_of(self.causes)
+
+    def origins_of(self, causes: list[int]) -> Origins:
+        """Return the origins of the records that have these causes here."""
+        assert self.origins is not None
+        lanes, times_ms = self.origins.lanes, self.origins.times_ms
+        place_of = dict(zip(self.causes, count()))
+        places = [place_of[cause] for cause in causes]
+        return Origins([lanes[place] for place in places], [times_ms[place] for place in places])
 
     def append(self, record: Record, cause: int, old: bytes | None) -> None:
         """Add one more update of a table."""

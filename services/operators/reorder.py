@@ -115,6 +115,10 @@ class Reorder:
         return key_in(place[len(self._space) + 8 :])
 
     @property
+    def _held_count(self) -> int:
+        return self._held.count
+
+    @property
     def stream_time_ms(self) -> int:
         """The latest time of any record that was on time."""
         return self._time_ms
@@ -127,12 +131,12 @@ class Reorder:
     @property
     def releases_when_idle(self) -> bool:
         """Whether silence releases records that are held now."""
-        return self._policy.idle_ms is not None and self._held.count > 0
+        return self._policy.idle_ms is not None and self._held_count > 0
 
     @property
     def left_through_ms(self) -> int | None:
         """No record has left that is later; None if nothing says so."""
-        if self._held.count == 0 or self._policy.buffer.when_full == "emit-early":
+        if self._held_count == 0 or self._policy.buffer.when_full == "emit-early":
             return None
         return self._time_ms - self._policy.grace_ms
 

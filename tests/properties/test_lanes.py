@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.contracts.origin import AT_END, AWAKE, IDLE, Origin, origin_header, run_headers
+from headrace.contracts.origin import AT_END, AWAKE, IDLE, origin_header, run_headers
 from headrace.contracts.record import Record
 from headrace.services.operators.lanes import Bound, Lanes
 from headrace.services.operators.operator import Batch
@@ -31,7 +31,8 @@ class Said(NamedTuple):
 class Heard(NamedTuple):
     """A record, and how far lanes are with it."""
 
-    origin: Origin
+    origin: tuple[int, int]
+    """Source partition, and its time."""
     before: Bound
     after: Bound
     is_behind: bool
@@ -74,7 +75,8 @@ def _lanes(expected: int) -> Lanes:
 def _hear(lanes: Lanes, records: list[Record]) -> Iterator[Heard]:
     batch = lanes.take(Batch.of(records))
     assert batch.origins is not None
-    for record, cause, origin in zip(batch.records, batch.causes, batch.origins, strict=True):
+    origins = zip(batch.origins.lanes, batch.origins.times_ms, strict=True)
+    for record, cause, origin in zip(batch.records, batch.causes, origins, strict=True):
         assert record.headers == ()
         bounds = lanes.bound_before(cause), lanes.bound_at(cause)
         yield Heard(origin, *bounds, cause in lanes.behind)

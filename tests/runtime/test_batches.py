@@ -129,7 +129,7 @@ def test_a_name_that_is_not_utf8_harms_nothing_else_that_was_fetched(
     ]
 
 
-ORIGINS = [(2, NO_OFFSET if at % 7 == 0 else 3 * at, 900 + at // 2) for at in range(len(RECORDS))]
+ORIGINS = [(2, NO_OFFSET if at % 7 == 0 else 3 * at, 900 + at) for at in range(len(RECORDS))]
 
 
 def _spread(limit_bytes: int) -> list[bytes]:
@@ -156,7 +156,9 @@ def test_a_reader_that_begins_at_any_offset_hears_where_records_came_from(limit_
     all_of_it = _read(Records, b"".join(batches))
     in_runs = [one for one in all_of_it if read_run(one) is not None]
     assert bool(in_runs) == (limit_bytes >= 5_000), "a row must not take a large part of a batch"
-    expected = [(one[:4], origin) for one, origin in zip(RECORDS, ORIGINS, strict=True)]
+    expected = [
+        (one[:4], lane, time_ms) for one, (lane, _, time_ms) in zip(RECORDS, ORIGINS, strict=True)
+    ]
     ends = [_read(Records, batch)[-1].offset + 1 for batch in batches]
     for offset in range(ends[-1]):
         from_batch = sum(end <= offset for end in ends)
@@ -164,9 +166,8 @@ def test_a_reader_that_begins_at_any_offset_hears_where_records_came_from(limit_
         assert [one.offset for one in read] == list(range(offset, ends[-1]))
         taken = Lanes(Overlay(MemoryStore(), "p").view(ABOUT)).take(Batch.of(read))
         assert taken.origins is not None
-        heard = [
-            (one[:4], origin) for one, origin in zip(taken.records, taken.origins, strict=True)
-        ]
+        origins = zip(taken.origins.lanes, taken.origins.times_ms, strict=True)
+        heard = [(one[:4], *origin) for one, origin in zip(taken.records, origins, strict=True)]
         assert heard == expected[len(expected) - len(heard) :]
         rows_before = sum(one.offset < offset for one in in_runs)
         assert len(heard) == len(expected) - (offset - rows_before)
