@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from heapq import merge
+from itertools import repeat
 from operator import itemgetter
+from typing import Any
 
 from headrace.contracts.errors import StateCorrupt, StateLayoutNewer, StateOfAnotherPipeline
 from headrace.services.operators.operator import Changes
@@ -158,10 +160,13 @@ class StoreView:
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         """Return the row of each key, None where there is none."""
         pending = self.pending
-        if pending and not pending.keys().isdisjoint(keys):
-            stored = iter(self._read([key for key in keys if key not in pending]))
-            return [pending[key] if key in pending else next(stored) for key in keys]
-        return self._read(keys)
+        if not pending or pending.keys().isdisjoint(keys):
+            return self._read(keys)
+        rows: list[Any] = list(map(pending.get, keys, repeat(_MISSING)))
+        missing = [place for place, row in enumerate(rows) if row is _MISSING]
+        for place, row in zip(missing, self._read([keys[at] for at in missing]), strict=True):
+            rows[place] = row
+        return rows
 
     def _read(self, keys: list[bytes]) -> list[bytes | None]:
         rows = self._store.get_many(keys) if keys else []
@@ -212,3 +217,4 @@ class StoreView:
 
 
 _key_of = itemgetter(0)
+_MISSING = object()

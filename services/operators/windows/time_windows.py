@@ -21,6 +21,7 @@ from headrace.contracts.record import Record
 from headrace.contracts.window import UNLIMITED_END_MS, WindowBounds
 from headrace.services.operators.functions import Function
 from headrace.services.operators.operator import Batch, View
+from headrace.services.operators.readable import only
 from headrace.services.operators.rows import make_record, pack_time
 from headrace.services.operators.sweep import Sweep
 from headrace.services.operators.windows.frame import (
@@ -37,6 +38,7 @@ from headrace.services.operators.windows.frame import (
 _SPACE = b"\x01"
 _BEHIND_SPACE = b"\x02"
 _key_of, _time_of = itemgetter(0), itemgetter(2)
+_topic_of, _partition_of, _offset_of = map(itemgetter, (4, 5, 6))
 _timestamp = Struct(">q")
 _pack_timestamp, _unpack_timestamp = _timestamp.pack, _timestamp.unpack_from
 _TIMESTAMP_BYTES = 8
@@ -176,6 +178,73 @@ class TumblingWindows(TimeWindows):
 
     def take(self, arrivals: Arrivals, time_ms: int, into: Batch) -> Taken:
         """Update the window that each record falls into, if it is open."""
+        keys = self._row_keys
+        if len(keys) != len(arrivals.records):
+            keys = self._frames.row_keys(arrivals.records)
+        if self._is_in_one_window(arrivals.records, time_ms):
+            taken = Taken(max(time_ms, *map(_time_of, arrivals.records)))
+            self._take_together(arrivals, keys, taken, into)
+            return taken
+        return self._take_each(arrivals, keys, time_ms, into)
+
+    def _is_in_one_window(self, records: list[Record], time_ms: int) -> bool:
+        """Return whether all records fall into one window, which is open until the last of them."""
+        times_ms = list(map(_time_of, records))
+        last_ms = max(times_ms, default=-1)
+        start_ms = last_ms - last_ms % self._size_ms
+        return min(times_ms, default=-1) >= start_ms >= 0 and time_ms < start_ms + self._open_ms
+
+    def _take_together(
+        self, arrivals: Arrivals, keys: list[bytes], taken: Taken, into: Batch
+    ) -> None:
+        """Update one open window; all that its results share is said once, by columns."""
+        rows, records, causes = self._rows, arrivals.records, arrivals.causes
+        _, initial, add, _ = self._function
+        olds: list[bytes | None] = []
+        news: list[bytes | None] = []
+        times_ms: list[int] = []
+        columns = zip(keys, map(_time_of, records), arrivals.contents, strict=True)
+        for index, (row_key, time_ms, content) in enumerate(columns):
+            row, latest_ms = rows[row_key], time_ms
+            try:
+                if row is None:
+                    old = initial()
+                else:
+                    old = row[_TIMESTAMP_BYTES:]
+                    (latest_ms,) = _unpack_timestamp(row)
+                    if latest_ms < time_ms:
+                        latest_ms = time_ms
+                new = add(old, content)
+            except RecordUndecodable as problem:
+                taken.dead.append((index, problem))
+                continue
+            except unpack_error as problem:
+                raise StateCorrupt(_CUT_SHORT) from problem
+            rows[row_key] = None if new is None else _pack_timestamp(latest_ms) + new
+            olds.append(old)
+            news.append(new)
+            times_ms.append(latest_ms)
+        if taken.dead:
+            dead = {index for index, _ in taken.dead}
+            is_good = [index not in dead for index in range(len(records))]
+            keys, records, causes = only(is_good, (keys, records, causes))
+        self._changed.update((key, rows[key]) for key in keys)
+        start_ms = arrivals.records[0][2] // self._size_ms * self._size_ms
+        _, suffix, more = self._frames.at(start_ms)
+        results = zip(
+            [(record[0] or b"") + suffix for record in records],
+            news,
+            times_ms,
+            [headers + more if (headers := record[3]) else more for record in records],
+            map(_topic_of, records),
+            map(_partition_of, records),
+            map(_offset_of, records),
+            strict=True,
+        )
+        into.extend(list(map(make_record, results)), causes, olds)
+
+    def _take_each(self, arrivals: Arrivals, keys: list[bytes], time_ms: int, into: Batch) -> Taken:
+        """Update the window of each record, if it is open when the record comes."""
         taken = Taken(time_ms)
         rows, changed, size_ms = self._rows, self._changed, self._size_ms
         _, initial, add, _ = self._function
@@ -186,9 +255,6 @@ class TumblingWindows(TimeWindows):
         start_ms = end_ms = open_until_ms = 0
         key: Any  # never null here
         _, suffix, window_headers = self._frames.at(0)
-        keys = self._row_keys
-        if len(keys) != len(arrivals.records):
-            keys = self._frames.row_keys(arrivals.records)
         columns = enumerate(zip(keys, *arrivals, strict=True))
         for index, (row_key, record, cause, content) in columns:
             key, _, timestamp_ms, headers, topic, partition, offset = record
