@@ -161,13 +161,14 @@ class Drive:
         records: Sequence[Record],
         store: Store,
         olds: Sequence[bytes | None] | None = None,
+        taken: Outcome | None = None,
     ) -> None:
-        """Open the subject; it reads no record yet."""
+        """Open the subject, behind what another has `taken` over this store; it reads nothing."""
         self._build = build
         self._records = list(records)
         self._olds = None if olds is None else list(olds)
         self._store = store
-        self._committed = Outcome()
+        self._committed = Outcome() if taken is None else taken.copy()
         self._start()
 
     def _start(self) -> None:

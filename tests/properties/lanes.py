@@ -116,16 +116,22 @@ class AcrossLanes(WholeChain):
         expected: range,
         *,
         carefully: bool = False,
+        explain: bool = False,
     ) -> None:
         """Expect these partitions to speak."""
         self._lanes = Lanes(overlay.view(ABOUT), expected)
-        self.take(Chain(policies, overlay.view, lanes=self._lanes), carefully=carefully)
+        chain = Chain(policies, overlay.view, lanes=self._lanes, explain=explain)
+        self.take(chain, carefully=carefully)
 
     def skip(self, records: Sequence[Record]) -> None:
         """A run may have begun before the position."""
         self._lanes.skip(records)
 
 
-def across(policies: Sequence[AnyOperator], lanes: int, *, carefully: bool = False) -> Build:
+def across(
+    policies: Sequence[AnyOperator], lanes: int, *, carefully: bool = False, explain: bool = False
+) -> Build:
     """A chain over so many source partitions."""
-    return lambda overlay: AcrossLanes(policies, overlay, range(lanes), carefully=carefully)
+    return lambda overlay: AcrossLanes(
+        policies, overlay, range(lanes), carefully=carefully, explain=explain
+    )

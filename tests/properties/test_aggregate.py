@@ -82,6 +82,15 @@ def test_over_sliding_windows_it_does_what_the_oracle_says(
     _check(policy, records, plan)
 
 
+@MORE
+@given(policies("tumbling"), strategies.records(values=VALUES))
+def test_a_batch_in_one_window_gives_the_results_of_its_records_one_by_one(
+    policy: AggregatePolicy, records: list[Record]
+) -> None:
+    each = [Stop(1, "go")] * len(records)
+    assert run(operator_of(policy), records, each) == run(operator_of(policy), records)
+
+
 @FEWER
 @given(policies(*KINDS), strategies.records(values=VALUES), strategies.plans)
 def test_memory_and_rocksdb_agree(

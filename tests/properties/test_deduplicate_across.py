@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.contracts.policies import DeduplicatePolicy
 from headrace.contracts.record import Record
@@ -32,6 +33,19 @@ def test_of_records_near_one_another_one_goes_out(
     outcome = run(across([policy_of(interval_ms)], len(read.partitions)), place, plan)
     came = list(own(place))
     assert _content(outcome) == _content(deduplicate_across(came, interval_ms))
+
+
+@MORE
+@given(strategies.durations_ms, st.sampled_from(("forward", "drop", "topic")), reads())
+def test_a_batch_leaves_as_its_records_would_one_by_one(
+    interval_ms: int, late: str, read: Read
+) -> None:
+    policy = policy_of(interval_ms).model_copy(update={"late": late})
+    build = across([policy], len(read.partitions))
+    each = [Stop(1, "go")] * len(read.place)
+    whole = run(build, read.place)
+    assert run(build, read.place, each) == whole
+    assert run(across([policy], len(read.partitions), explain=True), read.place) == whole
 
 
 @FEWER

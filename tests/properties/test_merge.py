@@ -19,10 +19,11 @@ from headrace.contracts.policies import (
     ReorderPolicy,
 )
 from headrace.contracts.record import Record
+from headrace.services.state.memory import MemoryStore
 from tests.oracles.expected import Output
 from tests.oracles.merge import Turn, left_by, merge
 from tests.properties import strategies
-from tests.properties.drive import Outcome, operator_of, run
+from tests.properties.drive import Drive, Outcome, operator_of, run
 from tests.properties.lanes import Read, across, read_at_random, reads
 from tests.properties.rocks import FEWER, assert_both_stores_agree
 from tests.properties.strategies import MORE, Stop
@@ -77,6 +78,43 @@ def test_so_it_is_behind_what_lets_all_pass(
     lanes, carefully = len(read.partitions), how == "carefully"
     behind = run(across([NO_IDS, policy], lanes, carefully=carefully), read.place, plan)
     assert behind == run(across([policy], lanes), read.place)
+
+
+@MORE
+@given(policies(), reads(), strategies.plans)
+def test_a_record_that_waits_over_a_commit_leaves_as_one_that_does_not(
+    policy: AnyOperator, read: Read, plan: list[Stop]
+) -> None:
+    build = across([policy], len(read.partitions))
+    # A commit behind each record gives a row to all that is held; without one, none gets a row.
+    each = [Stop(1, "commit")] * len(read.place)
+    without_rows = run(build, read.place)
+    assert run(build, read.place, each) == without_rows
+    assert run(build, read.place, plan) == without_rows
+
+
+@MORE
+@given(policies(), reads())
+def test_a_batch_leaves_as_its_records_would_one_by_one(policy: AnyOperator, read: Read) -> None:
+    lanes = len(read.partitions)
+    explained = run(across([policy], lanes, explain=True), read.place)
+    assert explained == run(across([policy], lanes), read.place)
+
+
+def test_a_record_that_waited_for_a_longer_grace_leaves_with_the_next_bound() -> None:
+    records = [Record(b"k", b"", time_ms, (), "input", 0, 0) for time_ms in (60, 100, 110)]
+    place, store = list(read_at_random({0: records}, Random(0))), MemoryStore()
+    policy = ReorderPolicy(name="reorder", store="reorder", grace_ms=50)
+    before = Drive(across([policy], 1), place, store)
+    before.process(len(place) - 2)
+    before.commit()
+    assert before.outcome.outputs == []
+    shorter = across([policy.model_copy(update={"grace_ms": 10})], 1)
+    behind = Drive(shorter, place, store, taken=before.outcome)
+    behind.process(len(place))
+    # The last record moves the bound, and is behind the row that may stand before it.
+    expected = [(len(place) - 2, 60), (len(place) - 2, 100)]
+    assert [(one.cause, one.timestamp_ms) for one in behind.outcome.outputs] == expected
 
 
 @FEWER
