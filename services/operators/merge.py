@@ -247,8 +247,7 @@ class Merge(Reorder):
         if all(is_on_time):
             return records, causes, origins
         for at in (at for at, is_so in enumerate(is_on_time) if not is_so):
-            late_ms = max(records[at][2], origins.times_ms[at] - grace_ms)
-            self._put_aside(step, records[at], causes[at], late_ms + grace_ms)
+            self._put_aside(step, records[at], causes[at], origins.times_ms[at])
         records, causes, *columns = only(
             is_on_time, (records, causes, origins.lanes, origins.times_ms)
         )

@@ -101,7 +101,7 @@ def test_a_batch_leaves_as_its_records_would_one_by_one(policy: AnyOperator, rea
     assert explained == run(across([policy], lanes), read.place)
 
 
-def test_what_waited_for_a_longer_grace_leaves_with_the_next_move_of_the_bound() -> None:
+def test_a_record_that_waited_for_a_longer_grace_leaves_with_the_next_bound() -> None:
     records = [Record(b"k", b"", time_ms, (), "input", 0, 0) for time_ms in (60, 100, 110)]
     place, store = list(read_at_random({0: records}, Random(0))), MemoryStore()
     policy = ReorderPolicy(name="reorder", store="reorder", grace_ms=50)
