@@ -60,7 +60,7 @@ def test_a_quiet_partition_goes_on_with_the_clock_step_by_step(make_pipeline: Ma
     for number in (0, 1):
         rows = of_partition(pipeline, number)
         assert not any(row.is_idle for row in rows)
-        # Whoever takes over says again what was said last.
+        # A successor repeats what its predecessor said last.
         told = dict.fromkeys(row.progress_ms for row in rows)
         steps_ms = [later_ms - earlier_ms for earlier_ms, later_ms in pairwise(told)]
         # The first row behind a record may come at any time; the clock's own are a second apart.
