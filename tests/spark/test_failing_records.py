@@ -16,7 +16,7 @@ from headrace.contracts.dead_letter import DeadLetter, read_dead
 from headrace.contracts.decision import Reason
 from headrace.contracts.errors import RecordFailed, StateUnavailable
 from headrace.contracts.record import Record
-from headrace.spark_jobs.headers import decode_headers
+from headrace.spark_jobs.headers import decode_headers, encode_headers
 from headrace.spark_jobs.operators.bundles import ROWS_SCHEMA
 from headrace.spark_jobs.operators.columns import PART, RECORD
 from headrace.spark_jobs.operators.messages import received, sent
@@ -163,7 +163,7 @@ def _take(row: dict[str, Any], told: ProgressRow) -> None:
 
 
 def _frame(taken: Sequence[Arrival], first: int) -> pd.DataFrame:
-    headers = json.dumps([{"key": "n", "value": "MQ=="}])
+    headers = encode_headers((("n", b"1"),))
     columns: dict[str, list[object]] = {name.split()[0]: [] for name in ROWS_SCHEMA.split(", ")}
     columns["arrival"] = []
     for place, (number, record) in enumerate(taken):
