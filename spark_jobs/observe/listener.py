@@ -17,8 +17,6 @@ from pyspark.sql.streaming.listener import (
 )
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaObject
-
     from headrace.spark_jobs.observe.metrics import Metrics
 
 _MS = 1_000
@@ -36,7 +34,7 @@ class Listener(StreamingQueryListener):
         self._metrics = metrics
 
     @cached_property
-    def _jlistener(self) -> JavaObject:
+    def _jlistener(self) -> Any:
         """Return the listener that Java calls."""
         jvm: Any = SparkContext._jvm  # noqa: SLF001 (as PySpark's own listener)
         return jvm.PythonStreamingQueryListenerWrapper(FromJava(self))
@@ -96,7 +94,7 @@ class FromJava(JStreamingQueryListener):
 
     pylistener: Listener
 
-    def onQueryProgress(self, jevent: JavaObject) -> None:  # noqa: N802
+    def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802
         """Hand over the figures of a micro-batch."""
         self.pylistener.take(json.loads(jevent.progress().json()))
 
