@@ -16,7 +16,7 @@ from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinK
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.rows import read_json, text_of, write_json
 from headrace.spark_jobs.operators.frames import Spread
-from headrace.spark_jobs.operators.operate import operate
+from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import ForeignKeyStep, Topic
 from headrace.spark_jobs.versioned.tables import Versioned
 
@@ -75,7 +75,7 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
         joiner=_join,
         join=config.join,
     )
-    return operate(joined, inputs.records, Spread(tasks=config.tasks))
+    return operate_for_sinks(joined, inputs.records, Spread(tasks=config.tasks))
 
 
 def _customer_of(_order: bytes, value: bytes) -> bytes | None:

@@ -19,7 +19,7 @@ from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinK
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.rows import with_row
 from headrace.spark_jobs.operators.frames import Spread
-from headrace.spark_jobs.operators.operate import operate
+from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import LookUp, Topic
 from headrace.spark_jobs.versioned.tables import Versioned
 
@@ -90,7 +90,9 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
         corrects=config.corrections,
         asks_cold=config.cold_history is not None,
     )
-    return rows(operate(priced, inputs.records, Spread(tasks=config.tasks), inputs.progress))
+    return rows(
+        operate_for_sinks(priced, inputs.records, Spread(tasks=config.tasks), inputs.progress)
+    )
 
 
 def fall_back(config: Config) -> FallBack | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from pyspark import SparkContext
 from pyspark.sql.streaming.listener import (
+    JStreamingQueryListener,
     QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
@@ -29,6 +32,12 @@ class Listener(StreamingQueryListener):
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+
+    @cached_property
+    def _jlistener(self) -> Any:
+        """Return the listener that Java calls."""
+        jvm: Any = SparkContext._jvm  # noqa: SLF001 (as PySpark's own listener)
+        return jvm.PythonStreamingQueryListenerWrapper(FromJava(self))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: ARG002, N802
         """Show that the query runs."""
@@ -74,6 +83,20 @@ class Listener(StreamingQueryListener):
             )
             behind = there.get((topic, partition), offset) - offset
             self._metrics.set("lag", "How many offsets of an input are not read.", behind, **labels)
+
+
+class FromJava(JStreamingQueryListener):
+    """Takes progress from Java as JSON alone.
+
+    PySpark would copy each of its fields first. Some have names that Java looks up in all jars as
+    if they were classes, in every micro-batch.
+    """
+
+    pylistener: Listener
+
+    def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802
+        """Hand over the figures of a micro-batch."""
+        self.pylistener.take(json.loads(jevent.progress().json()))
 
 
 def _offsets(said: Any) -> dict[tuple[str, str], int]:

@@ -70,12 +70,22 @@ def operate(
     By progress, `records` must be complete, as they were read: the join waits for every record that
     progress names. Filter a table by a `FilterStep`, and a stream behind the join.
     """
+    return with_headers(operate_for_sinks(topology, records, spread, progress))
+
+
+def operate_for_sinks(
+    topology: Topology,
+    records: DataFrame,
+    spread: Spread | None = None,
+    progress: InputProgress | None = None,
+) -> DataFrame:
+    """Do as `operate`, with headers as the text that our sinks write from."""
     spread = spread or Spread()
     verify(topology)
     _refuse_without_progress(topology, progress)
     _refuse_unlike(spread, progress)
     _say_silent(topology, progress)
-    return operate_each(lambda _task: topology, topology, records, spread, progress)
+    return _operate_each(lambda _task: topology, topology, records, spread, progress)
 
 
 def operate_each(
@@ -86,6 +96,16 @@ def operate_each(
     progress: InputProgress | None = None,
 ) -> DataFrame:
     """Do as `operate`, with a topology for each task; `like` decides which stages they need."""
+    return with_headers(_operate_each(of_task, like, records, spread, progress))
+
+
+def _operate_each(
+    of_task: OfTask,
+    like: Topology,
+    records: DataFrame,
+    spread: Spread,
+    progress: InputProgress | None,
+) -> DataFrame:
     options = {} if progress is None else progress.options()
     if not waits(like):
         progress = None
@@ -96,7 +116,7 @@ def operate_each(
             " key says where that is; use `Spread(by='key')`"
         )
         raise TopologyRefused(message)
-    return with_headers(_Plan(records, spread, progress, options).run(of_task, like))
+    return _Plan(records, spread, progress, options).run(of_task, like)
 
 
 class _Plan:

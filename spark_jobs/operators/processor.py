@@ -60,7 +60,7 @@ class TaskProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the rows; Spark calls this on the driver too, where there is no task."""
         settle()
-        self.rows = StoredRows(handle.getMapState(ROWS, NAME_SCHEMA, ROW_SCHEMA))
+        self.rows: Rows = StoredRows(handle.getMapState(ROWS, NAME_SCHEMA, ROW_SCHEMA))
 
     def handleInputRows(  # noqa: N802
         self,

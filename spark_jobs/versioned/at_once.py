@@ -155,11 +155,9 @@ class HistoryAtOnce:
         """Read these buckets, unless they were read already."""
         known = self._versions
         sizes, times, values = [np.diff(known.starts)], [known.times_ms], [known.values]
-        for number in numbers:
-            if number in self._read:
-                continue
-            self._read.add(number)
-            row = self._rows.get(row_name(self._name, number))
+        unread = [number for number in numbers if number not in self._read]
+        self._read.update(unread)
+        for row in self._rows.get_all([row_name(self._name, number) for number in unread]):
             if row is None:
                 continue
             row_keys, row_sizes, row_times, row_values = decode_version_columns(row)

@@ -8,7 +8,7 @@ from zlib import crc32
 from headrace.spark_jobs.versioned.layout import decode_numbers, encode_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from headrace.spark_jobs.versioned.arrival import Arrival
 
@@ -28,15 +28,25 @@ class Rows(Protocol):
     def get(self, name: str) -> bytes | None:
         """Return the row of that name, None where there is none."""
 
+    def get_all(self, names: Sequence[str]) -> Sequence[bytes | None]:
+        """Return the rows of these names, which takes less than one by one."""
+
     def put(self, name: str, row: bytes) -> None:
         """Set a row."""
 
     def remove(self, name: str) -> None:
         """Remove a row."""
 
+    def settle(self) -> None:
+        """Raise an error unless all changes are stored."""
+
 
 class MemoryRows(dict[str, bytes]):
     """Rows in memory, for bounded runs and tests."""
+
+    def get_all(self, names: Sequence[str]) -> list[bytes | None]:
+        """Return the rows of these names."""
+        return [*map(self.get, names)]
 
     def put(self, name: str, row: bytes) -> None:
         """Set a row."""
@@ -45,6 +55,9 @@ class MemoryRows(dict[str, bytes]):
     def remove(self, name: str) -> None:
         """Remove a row."""
         self.pop(name, None)
+
+    def settle(self) -> None:
+        """Do nothing, since every change is stored at once."""
 
 
 class Changes:
@@ -61,6 +74,12 @@ class Changes:
             self._known[name] = self._rows.get(name)
         return self._known[name]
 
+    def get_all(self, names: Sequence[str]) -> list[bytes | None]:
+        """Return the rows of these names; read each once."""
+        unknown = [name for name in names if name not in self._known]
+        self._known.update(zip(unknown, self._rows.get_all(unknown), strict=True))
+        return [self._known[name] for name in names]
+
     def put(self, name: str, row: bytes) -> None:
         """Set a row."""
         self._known[name] = row
@@ -70,6 +89,9 @@ class Changes:
         """Remove a row."""
         self._known[name] = None
         self._changed.add(name)
+
+    def settle(self) -> None:
+        """Do nothing, since the changes are handed over later."""
 
     def hand_over(self) -> None:
         """Make the changes in the rows below."""
@@ -143,6 +165,7 @@ class TaskState:
         for part in self._parts:
             part.save()
         self.rows.put(HEADER, encode_numbers(self.numbers))
+        self.rows.settle()
 
 
 def row_name(table: str, bucket: int) -> str:
@@ -178,8 +201,10 @@ class Buckets(Generic[Entry]):
         """Return the entry of each key, for many look-ups. A null key has none."""
         buckets_max = self._buckets_max
         numbered = [(0, None) if key is None else (crc32(key) % buckets_max, key) for key in keys]
-        for number in {number for number, _ in numbered} - self._read.keys():
-            self._load(number)
+        wanted = sorted({number for number, _ in numbered} - self._read.keys())
+        rows = self._rows.get_all([row_name(self._name, number) for number in wanted])
+        for number, row in zip(wanted, rows, strict=True):
+            self._take(number, row)
         read = self._read
         return [None if key is None else read[number].get(key) for number, key in numbered]
 
@@ -204,7 +229,9 @@ class Buckets(Generic[Entry]):
         self._changed.clear()
 
     def _load(self, number: int) -> dict[bytes, Entry]:
-        row = self._rows.get(row_name(self._name, number))
+        return self._take(number, self._rows.get(row_name(self._name, number)))
+
+    def _take(self, number: int, row: bytes | None) -> dict[bytes, Entry]:
         bucket = {} if row is None else self._decode(row)
         self._read[number] = bucket
         return bucket

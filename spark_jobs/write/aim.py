@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 
 from headrace.contracts.correction import CORRECTED_HEADER
 from headrace.contracts.topics import dead_topic_name
-from headrace.spark_jobs.headers import headers_with
+from headrace.spark_jobs.headers import text_of_headers, text_with
 from headrace.spark_jobs.shapes import CHANGED, CORRECTED, DEAD, JOINED, LATE
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def aimed(results: DataFrame, targets: Targets, encode: Encode | None = None) ->
         "key",
         value.alias("value"),
         "timestamp_ms",
-        _marked_headers().alias("headers"),
+        _marked_headers(results).alias("headers"),
         verdict.alias("note"),
         "reason",
         "task",
@@ -62,11 +62,10 @@ def aimed(results: DataFrame, targets: Targets, encode: Encode | None = None) ->
     )
 
 
-def _marked_headers() -> Column:
-    name, value = CORRECTED_HEADER
-    mark = F.struct(F.lit(name).alias("key"), F.lit(value).alias("value"))
+def _marked_headers(results: DataFrame) -> Column:
+    headers = text_of_headers(results)
     is_corrected = F.col("verdict") == CORRECTED
-    return F.when(is_corrected, headers_with(mark)).otherwise(F.col("headers"))
+    return F.when(is_corrected, text_with(headers, CORRECTED_HEADER)).otherwise(headers)
 
 
 def rows_of(results: DataFrame) -> DataFrame:

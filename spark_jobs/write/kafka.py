@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 
 from headrace.contracts.topics import TopicSpec
-from headrace.spark_jobs.headers import packed_headers
+from headrace.spark_jobs.headers import text_of_headers
 from headrace.spark_jobs.write.batch import query_id_of
 from headrace.spark_jobs.write.digest import Digest, digests_of, row_hash
 from headrace.spark_jobs.write.markers import Marker, last_marker, markers_topic
@@ -96,7 +96,7 @@ class KafkaSink:
                 _log.warning("%s: %s", self._query, warning)
         marker = Marker(query_id_of(frame), batch_id, writers, self._options)
         batch = Batch(self._query, self._client, marker, self._bytes_max, self._repeats)
-        rows = frame.select(*COLUMNS, row_hash()).withColumn("headers", packed_headers())
+        rows = frame.select(*COLUMNS, row_hash()).withColumn("headers", text_of_headers(frame))
         begun = self._prepare(batch) if self._markers < writers else {}
         if not begun:
             return self._write(batch, rows)

@@ -16,7 +16,7 @@ from headrace.contracts.dead_letter import DeadLetter, read_dead
 from headrace.contracts.decision import Reason
 from headrace.contracts.errors import RecordFailed, StateUnavailable
 from headrace.contracts.record import Record
-from headrace.spark_jobs.headers import decode_headers
+from headrace.spark_jobs.headers import decode_headers, encode_headers
 from headrace.spark_jobs.operators.bundles import ROWS_SCHEMA
 from headrace.spark_jobs.operators.columns import PART, RECORD
 from headrace.spark_jobs.operators.messages import received, sent
@@ -41,7 +41,6 @@ from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
 from headrace.spark_jobs.versioned.progress import Expected
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
-from tests.spark.test_processor import Rows
 
 FIRST, SECOND, STREAM = 0, 1, 2
 MANY = 3
@@ -137,12 +136,12 @@ cuts = st.lists(st.integers(0, 24), max_size=4)
 
 def told_of(topology: Topology, taken: Sequence[Arrival], cut_at: Sequence[int]) -> ProgressRow:
     """Return the results of batches that end at these places."""
-    rows = Rows()
+    rows = MemoryRows()
     told = ProgressRow([], [])
     bounds = sorted({0, len(taken), *(cut for cut in cut_at if cut < len(taken))})
     for start, end in pairwise(bounds):
         processor = TaskProcessor(lambda _task: topology, Expected(), {}, {}, buckets=2)
-        processor.init(rows)  # type: ignore[arg-type]
+        processor.rows = rows
         frames = processor.handleInputRows((0,), iter([_frame(taken[start:end], start)]), None)
         for row in pd.concat(frames).to_dict("records"):
             _take(row, told)
@@ -164,7 +163,7 @@ def _take(row: dict[str, Any], told: ProgressRow) -> None:
 
 
 def _frame(taken: Sequence[Arrival], first: int) -> pd.DataFrame:
-    headers = json.dumps([{"key": "n", "value": "MQ=="}])
+    headers = encode_headers((("n", b"1"),))
     columns: dict[str, list[object]] = {name.split()[0]: [] for name in ROWS_SCHEMA.split(", ")}
     columns["arrival"] = []
     for place, (number, record) in enumerate(taken):
@@ -247,21 +246,21 @@ def test_a_step_that_fails_by_itself_is_found_in_smaller_pieces() -> None:
 
 def test_a_job_that_is_to_stop_says_at_which_record() -> None:
     processor = TaskProcessor(lambda _task: TABLES["mapped"], Expected(), {}, {}, stops=True)
-    processor.init(Rows())  # type: ignore[arg-type]
+    processor.rows = MemoryRows()
     frames = processor.handleInputRows((0,), iter([_frame([_one(b"1"), _one(b"0")], 0)]), None)
     with pytest.raises(RecordFailed, match=r"in the step `map`, at t0/0 offset 0; mend it, or"):
         list(frames)
 
 
 def test_no_record_is_to_blame_for_a_store_that_does_not_answer() -> None:
-    class Silent(Rows):
-        def getValue(self, key: object) -> Any:  # noqa: N802
-            if "first" in repr(key):
-                raise OSError
-            return super().getValue(key)
+    class Silent(MemoryRows):
+        def get(self, name: str, default: Any = None) -> Any:
+            if "first" in name:
+                raise StateUnavailable
+            return super().get(name, default)
 
     processor = TaskProcessor(lambda _task: TABLES["mapped"], Expected(), {}, {})
-    processor.init(Silent())  # type: ignore[arg-type]
+    processor.rows = Silent()
     with pytest.raises(StateUnavailable):
         list(processor.handleInputRows((0,), iter([_frame([_one(b"1")], 0)]), None))
 

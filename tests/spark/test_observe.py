@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import urllib.request
 
 import pytest
 
 from headrace.services.broker.ports import free_ports
-from headrace.spark_jobs.observe.listener import Listener
+from headrace.spark_jobs.observe.listener import FromJava, Listener
 from headrace.spark_jobs.observe.metrics import LOOPBACK, Metrics
 from headrace.spark_jobs.observe.state import StateRow, waits_of
 from headrace.spark_jobs.observe.waits import lowest_of
@@ -54,6 +55,21 @@ def metrics(clock: Clock) -> Metrics:
 
 def count(task: int, name: str, number: int) -> Note:
     return Note("count", name, task, number, 1)
+
+
+class _Event:
+    """An event that knows nothing but its JSON: each further field would cost a look-up."""
+
+    def progress(self) -> _Event:
+        return self
+
+    def json(self) -> str:
+        return json.dumps(PROGRESS)
+
+
+def test_progress_comes_as_json_alone(metrics: Metrics) -> None:
+    FromJava(Listener(metrics)).onQueryProgress(_Event())
+    assert "headrace_spark_rows_per_second" in metrics.page()
 
 
 def test_a_micro_batch_shows_rates_lag_and_state(metrics: Metrics) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 import pytest
 
@@ -12,33 +10,11 @@ from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.topology import LookUp, Topic
 from headrace.spark_jobs.shapes import DEAD, POSITION
 from headrace.spark_jobs.versioned.progress import Expected
+from headrace.spark_jobs.versioned.state import MemoryRows
 from headrace.spark_jobs.versioned.tables import Versioned
 
 JOIN = LookUp("join", Topic("table", 0, Versioned(1_000)), stream=1, release="progress")
 NUMBERS = {"int", "bigint"}
-
-
-class Rows:
-    """A task's state, as Spark would hand it out."""
-
-    def __init__(self) -> None:
-        self._rows: dict[Any, Any] = {}
-
-    def getMapState(self, *_: object) -> Rows:  # noqa: N802 (as Spark calls it)
-        """The one map that there is."""
-        return self
-
-    def getValue(self, key: object) -> Any:  # noqa: N802
-        """A row, None where there is none."""
-        return self._rows.get(key)
-
-    def updateValue(self, key: object, row: object) -> None:  # noqa: N802
-        """Set a row."""
-        self._rows[key] = row
-
-    def removeKey(self, key: object) -> None:  # noqa: N802
-        """Forget a row."""
-        self._rows.pop(key, None)
 
 
 def _frame(**said: object) -> pd.DataFrame:
@@ -52,7 +28,7 @@ def _frame(**said: object) -> pd.DataFrame:
 @pytest.mark.parametrize("verdict", [DEAD, POSITION])
 def test_a_batch_of_nothing_but_rows_that_pass_through(heard: dict[int, int], verdict: str) -> None:
     processor = TaskProcessor(lambda _task: JOIN, Expected(heard, {0: "t"}), {}, {})
-    processor.init(Rows())  # type: ignore[arg-type]
+    processor.rows = MemoryRows()
     aside = f'{{"verdict": "{verdict}", "reason": "undecodable", "number": 0}}'
     row = _frame(topic="t", key=b"k", value=b"{", offset=7, aside=aside)
     told = pd.concat(processor.handleInputRows((0,), iter([row]), None))

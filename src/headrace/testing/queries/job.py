@@ -105,7 +105,7 @@ class Job:
             counts = {n: partitions[topic] if self.tells(n) else 0 for n, topic in topics.items()}
             expected = Expected(counts, topics)
         self._processor = TaskProcessor(lambda _task: topology, expected, {}, {})
-        self._processor.rows = MemoryRows()  # type: ignore[assignment] # (has what is asked for)
+        self._processor.rows = MemoryRows()
 
     def tells(self, number: int) -> bool:
         """Return whether a sidecar tells the progress of an input."""
@@ -117,7 +117,7 @@ class Job:
 
     def go_back(self, state: MemoryRows) -> None:
         """Go on from an earlier state."""
-        self._processor.rows = MemoryRows(state)  # type: ignore[assignment] # (as above)
+        self._processor.rows = MemoryRows(state)
 
     @property
     def _rows(self) -> MemoryRows:
