@@ -24,9 +24,11 @@ from typing import Any, NamedTuple, Protocol
 from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import (
+    GroupLoadInProgressError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
     KafkaError,
+    NoError,
     RebalanceInProgressError,
     UnknownMemberIdError,
     for_code,
@@ -155,20 +157,18 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         return Member(self.member_id, self.generation)
 
     async def is_counted(self) -> bool:
-        """Whether the group, asked now, counts us as a member."""
+        """Whether the group, asked now, counts us as a member.
+
+        A coordinator that still reads its groups answers every heartbeat as if all were well. So we
+        ask with a generation that no group has: one that knows its members refuses it.
+        """
         member = self.member
         if member is None:
             return False
         await self.ensure_coordinator_known()
-        request = HeartbeatRequest(self.group_id, member.generation, member.member_id)
+        request = HeartbeatRequest(self.group_id, NO_GENERATION, member.member_id)
         answer = await seams.ask(self._consumer, request, self.coordinator_id)
-        error = for_code(answer.error_code)
-        if error is UnknownMemberIdError or answer.error_code == FENCED_INSTANCE_ID:
-            return False
-        # Another generation says nothing about membership.
-        if answer.error_code and error not in _OF_A_MEMBER:
-            raise error
-        return True
+        return counts(answer.error_code)
 
     async def _in_main_loop(self, call: Any) -> Any:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._main_loop))
@@ -350,3 +350,13 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 " or give each a HEADRACE_INSTANCE_ID of its own"
             )
             self._membership.fail(InstanceReplaced(message))
+
+
+def counts(error_code: int) -> bool:
+    """Whether a heartbeat of no generation was a member's, by the answer to it."""
+    error = GroupLoadInProgressError if error_code == NoError.errno else for_code(error_code)
+    if error is UnknownMemberIdError or error_code == FENCED_INSTANCE_ID:
+        return False
+    if error not in _OF_A_MEMBER:
+        raise error
+    return True

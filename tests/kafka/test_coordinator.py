@@ -7,6 +7,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+from aiokafka.errors import (
+    GroupLoadInProgressError,
+    IllegalGenerationError,
+    NoError,
+    NotCoordinatorForGroupError,
+    UnknownMemberIdError,
+)
 from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.group import JoinGroupRequest, LeaveGroupRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -17,7 +25,7 @@ from headrace.services.group.holdings import Holdings
 from headrace.services.group.member import Rules
 from headrace.services.group.round import Heard, Instance, describe, hear, lead
 from headrace.services.kafka import seams
-from headrace.services.kafka.coordinator import GroupConsumer
+from headrace.services.kafka.coordinator import GroupConsumer, counts
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
 
@@ -147,3 +155,12 @@ def test_a_member_that_has_not_heard_that_it_is_none_any_more_is_told_when_it_as
     kafka.clients.make_topic(topic, 1)
     counted = counted_before_and_after_it_was_put_out(kafka.bootstrap_servers, topic)
     assert asyncio.run(asyncio.wait_for(counted, PATIENCE_S)) == [True, True, False]
+
+
+def test_the_word_of_a_coordinator_that_still_reads_its_groups_says_nothing() -> None:
+    assert counts(IllegalGenerationError.errno)
+    assert not counts(UnknownMemberIdError.errno)
+    with pytest.raises(GroupLoadInProgressError):
+        counts(NoError.errno)
+    with pytest.raises(NotCoordinatorForGroupError):
+        counts(NotCoordinatorForGroupError.errno)
