@@ -165,7 +165,7 @@ def _verdict_of_late(pipeline: Pipeline) -> tuple[str, str]:
 def test_progress_is_told_beside_the_cleaned_topic_and_never_in_it(
     make_pipeline: MakePipeline, guarantee: str
 ) -> None:
-    pipeline = make_pipeline("reorder: {grace: 5s}", partitions=2)
+    pipeline = make_pipeline("reorder: {grace: 5s}", partitions=2, source="idle: never")
     pipeline.produce([*IN_TIME, *LATE])
     first = pipeline.start(guarantee=guarantee)
     pipeline.wait_until_done()
