@@ -120,7 +120,12 @@ def _truncated(number: float) -> int:
     if not isfinite(number):
         message = f"{double_text(number)} does not fit a {BIGINT.simpleString().upper()}"
         raise NoAnswer(message)
-    return int(number)
+    whole = int(number)
+    # As a double, the largest BIGINT is one more, and Java takes that for the largest.
+    return whole - 1 if whole == _BEHIND_BIGINT else whole
+
+
+_BEHIND_BIGINT = 1 << 63
 
 
 def _parsed(text: str, form: re.Pattern[str], parse: Callable[[str], Any]) -> Any:
