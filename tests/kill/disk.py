@@ -37,6 +37,8 @@ class Disks:
         self.looked = 0
         """How many databases were looked at."""
         self.problems: list[str] = []
+        self.cut_short: set[Path] = set()
+        """Databases that lost a part to a strike; a worker that opens one discards it."""
 
     def look(self, worker: Worker) -> None:
         """Take note of every database that is ahead of what is committed."""
@@ -77,7 +79,8 @@ class Disks:
                 copy = worker.log.parent / "copy"
                 shutil.copytree(folder, copy)
                 try:
-                    for store in state.on_disk([copy]):
+                    cut_short = [copy] if folder in self.cut_short else []
+                    for store in state.on_disk([copy], cut_short):
                         yield (hop.topic, partition), state.source_position(self._spec, store)
                 finally:
                     shutil.rmtree(copy)

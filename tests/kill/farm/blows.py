@@ -44,8 +44,7 @@ class Blows:
         self.requests = 0
         """Requests that were late, lost, torn, slow, or not answered."""
         self.worker_kills = 0
-        self.cut_short: set[Path] = set()
-        """Databases that lost a part; a worker that opens one discards it."""
+        self.cut_short = world.disks.cut_short
         self.problems: list[str] = []
 
     def strike(self, blow: Blow) -> None:
