@@ -27,6 +27,7 @@ _SIDECAR_TESTS = ("tests/runtime", "tests/state", "tests/intake", "tests/observe
 _OF_THE_CHECKOUT = (
     "--deselect=tests/observe/test_metrics.py::test_the_page_of_names_is_up_to_date",
     "--ignore=tests/versioned/test_semantics.py",
+    "--ignore=tests/runtime/test_beside_others.py",
 )
 _SPARK_TESTS = (
     "tests/queries/test_sql.py",
