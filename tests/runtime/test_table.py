@@ -78,6 +78,15 @@ async def cancelled(task: asyncio.Task[None] | asyncio.Task[PartitionState]) -> 
         await task
 
 
+async def open_again(databases: StateTable, gate: Gate) -> None:
+    """Open a database that is busy, while the gate opens, and close it."""
+    again = asyncio.create_task(databases.open(0, 0))
+    await asyncio.sleep(0)
+    gate.is_open.set()
+    await again
+    await databases.close(0)
+
+
 def test_a_database_is_opened_behind_its_close_whoever_gave_up_before(
     tmp_path: Path, gate: Gate
 ) -> None:
@@ -90,11 +99,7 @@ def test_a_database_is_opened_behind_its_close_whoever_gave_up_before(
         opening = asyncio.create_task(databases.open(0, 0))
         await asyncio.sleep(0)
         await cancelled(opening)
-        again = asyncio.create_task(databases.open(0, 0))
-        await asyncio.sleep(0)
-        gate.is_open.set()
-        await again
-        await databases.close(0)
+        await open_again(databases, gate)
 
     asyncio.run(live())
 
@@ -111,11 +116,7 @@ def test_a_task_that_gives_up_for_the_second_time_leaves_no_database_open(
         opening.cancel()
         await asyncio.sleep(0)
         await cancelled(opening)
-        again = asyncio.create_task(databases.open(0, 0))
-        await asyncio.sleep(0)
-        gate.is_open.set()
-        await again
-        await databases.close(0)
+        await open_again(databases, gate)
 
     asyncio.run(live())
 
