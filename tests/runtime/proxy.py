@@ -28,6 +28,8 @@ from tests.runtime.sidecar import WITHIN_S
 
 _LOOPBACK = "127.0.0.1"
 _SLOW_S = 0.5
+OFFSET_COMMIT = 8
+"""An offset that is committed outside of a transaction; its number in Kafka's protocol."""
 
 
 class Kind(IntEnum):
@@ -82,6 +84,8 @@ class Proxy(ThreadedServer):
         self._port = port
         self._broker_port = broker_port
         self._strike: Strike | None = None
+        self.carried: set[int] = set()
+        """Every kind of request that came through."""
 
     @property
     def address(self) -> str:
@@ -125,6 +129,7 @@ class Proxy(ThreadedServer):
         while True:
             frame = await read_frame(reader)
             kind = int.from_bytes(frame[4:6])
+            self.carried.add(kind)
             await self._hear_request(kind, frame)
             asked[frame[8:12]] = kind
             writer.write(frame)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
+from headrace.contracts.hops import transactional_prefix
 from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.services.runtime.machine.folder import client_of
+from headrace.services.runtime.output.shared_producers import PRODUCERS
 from tests.kafka.fixtures import OwnKafka
 from tests.runtime.expected import (
     REORDER_AND_DEDUPLICATE,
     assert_cleaned,
+    some_records,
     stream,
     wait_until_all_move,
 )
-from tests.runtime.proxy import How, Kind, Proxy, proxied
-from tests.runtime.sidecar import MakePipeline
+from tests.runtime.proxy import OFFSET_COMMIT, How, Kind, Proxy, proxied
+from tests.runtime.sidecar import MakePipeline, Pipeline
 
 STRIKES = [
     # The next transaction is open, and nothing written; the cleaned records are, and not yet the
@@ -60,3 +66,35 @@ def test_no_record_is_lost_or_doubled_whatever_becomes_of_a_request(
     pipeline.wait_until_done()
     assert sidecar.stop() == 0
     assert_cleaned(pipeline)
+
+
+def test_an_instance_that_is_fenced_writes_no_offset_outside_of_a_transaction(
+    between: tuple[EmbeddedBroker, Proxy], make_pipeline: MakePipeline
+) -> None:
+    broker, proxy = between
+    pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, servers=broker.bootstrap_servers)
+    proxy.carried.clear()
+    sidecar = pipeline.start(bootstrap_servers=proxy.address)
+    pipeline.produce(some_records(100, 1))
+    pipeline.wait_until_done()
+    asyncio.run(fence(pipeline))
+    pipeline.produce(some_records(100, 2, start_ms=8_000))
+    sidecar.wait_for("back to what is committed")
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    assert "took over" not in sidecar.log
+    assert_cleaned(pipeline)
+    assert Kind.TXN_OFFSET_COMMIT in proxy.carried
+    assert OFFSET_COMMIT not in proxy.carried
+
+
+async def fence(pipeline: Pipeline) -> None:
+    """Take every transactional id of an instance."""
+    client = client_of(pipeline.folder_of().parents[1])
+    prefix = transactional_prefix(pipeline.name, pipeline.spec.hops()[0])
+    for number in range(PRODUCERS):
+        async with AIOKafkaProducer(
+            bootstrap_servers=pipeline.servers,
+            transactional_id=f"{prefix}shared-{client.hex()}-{number}",
+        ):
+            pass

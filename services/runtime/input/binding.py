@@ -224,11 +224,9 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             return Bounds(earliest, end, None, is_ours=False)
         return Bounds(earliest, end, committed.offset, committed.metadata == OURS)
 
-    async def commit_offset(
-        self, partition: TopicPartition, offset: int, metadata: str = OURS
-    ) -> None:
+    async def commit_offset(self, partition: TopicPartition, offset: int) -> None:
         """Commit an offset; refused where the partition is not ours any more."""
-        await self._there(self._commit_offset(partition, OffsetAndMetadata(offset, metadata)))
+        await self._there(self._commit_offset(partition, OffsetAndMetadata(offset, OURS)))
 
     async def _commit_offset(self, partition: TopicPartition, found: OffsetAndMetadata) -> None:
         await self._ensure_consumer().commit({partition: found})

@@ -12,12 +12,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from aiokafka.errors import (
-    CommitFailedError,
-    IllegalStateError,
     InvalidProducerEpoch,
     KafkaError,
     ProducerFenced,
-    RebalanceInProgressError,
 )
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -339,15 +336,13 @@ class Work:
             raise InstanceFenced(message)
 
     async def _is_ours(self, source: TopicPartition) -> bool:
+        """Whether the group still counts us; a member gives a partition up before another has it.
+
+        Nothing is written to find out. A transaction that its coordinator has prepared commits its
+        offsets later, and an offset written before that would take their place.
+        """
         try:
-            bounds = await self._thread().bounds(source)
-            # Once more what stands there, as whose it is: somebody may have moved it by hand.
-            metadata = OURS if bounds.is_ours else ""
-            await self._thread().commit_offset(source, bounds.committed or 0, metadata)
-        except CommitFailedError as refused:
-            return isinstance(refused.__cause__, RebalanceInProgressError)
-        except IllegalStateError:
-            return False
+            return await self._thread().is_counted()
         except KafkaError as problem:
             # The task may open again: that fences, so a rightful owner is asked in turn.
             logger.warning(
