@@ -53,7 +53,17 @@ def test_every_pipeline_is_valid(page: str) -> None:
             PipelineSpec.model_validate(document)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _commands(page)])
+TUTORIAL = pytest.mark.long("users", why="its job starts Spark, and so does README's")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=TUTORIAL if page == "docs/learn.md" else ())
+        for page in PAGES
+        if _commands(page)
+    ],
+)
 def test_every_runnable_command_runs(page: str, tmp_path: Path) -> None:
     write_files(page, tmp_path)
     for command in _commands(page):

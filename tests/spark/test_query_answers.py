@@ -189,7 +189,10 @@ PAID_BY = (
 )
 
 
-@pytest.mark.parametrize("how", ["inner", "outer"])
+OUTER = pytest.mark.long("spark", why="the inner one takes as long, and is most of it")
+
+
+@pytest.mark.parametrize("how", ["inner", pytest.param("outer", marks=OUTER)])
 def test_two_streams_by_columns_and_their_backfill(
     spark: SparkSession, tmp_path: Path, how: Any
 ) -> None:
