@@ -338,8 +338,8 @@ class Work:
     async def _is_ours(self, source: TopicPartition) -> bool:
         """Whether the group still counts us; a member gives a partition up before another has it.
 
-        Nothing is written to find out. A transaction that its coordinator has prepared commits its
-        offsets later, and an offset written before that would take their place.
+        An offset that was written to ask would take the place of those that a transaction commits
+        later, once its coordinator has prepared it.
         """
         try:
             return await self._thread().is_counted()
