@@ -1,7 +1,7 @@
 """A test's requests to a broker: make a topic, write records, read all of them back.
 
-Synchronous outside, aiokafka inside; each call opens its own connection and closes it, so nothing
-is left behind that a later restart of the broker could disturb.
+Synchronous outside, aiokafka inside; each call opens its own connections, as few as it can, and
+closes them, so nothing is left behind that a later restart of the broker could disturb.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ WITHIN_S = 180.0
 _POLL_MS = 100
 _ASK_AGAIN_S = 0.02
 _BATCH_BYTES = 256 << 10
+_COMMITTED, _UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
 def fresh_name(word: str) -> str:
@@ -91,14 +92,14 @@ class Clients:
         broker answers a commit before its markers are written.
         """
         if read_committed:
-            asyncio.run(self._wait_until_closed(topic))
-        return self.consume(topic, 0, read_committed=read_committed)
+            return asyncio.run(self._consume_closed(topic))
+        return self.consume(topic, 0, read_committed=False)
 
     def consume(
         self, topic: str, count: int, *, read_committed: bool = True, within_s: float = WITHIN_S
     ) -> list[Record]:
         """Wait until at least this many records can be read, and return everything that can."""
-        level = "read_committed" if read_committed else "read_uncommitted"
+        level = _COMMITTED if read_committed else _UNCOMMITTED
         return asyncio.run(self._consume(topic, count, level, within_s))
 
     def end_offsets(self, topic: str, *, read_committed: bool = False) -> dict[int, int]:
@@ -128,17 +129,11 @@ class Clients:
             async with asyncio.timeout(WITHIN_S):
                 while not await _made(admin, wanted):  # noqa: ASYNC110
                     await asyncio.sleep(_ASK_AGAIN_S)
-            await self._wait_for_leaders(name, partitions)
-
-    async def _wait_for_leaders(self, topic: str, partitions: int) -> None:
-        """Ask each broker: one that made a topic may know of it before its neighbours do."""
-        client = AIOKafkaClient(bootstrap_servers=self.servers, **self.security)
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(client.close)
-            await client.bootstrap()
+            # One that made a topic may know of it before its neighbours do.
+            client = _client_of(admin)
             async with asyncio.timeout(WITHIN_S):
                 for broker in client.cluster.brokers():
-                    while not await _has_leaders(client, broker.nodeId, topic, partitions):  # noqa: ASYNC110
+                    while not await _has_leaders(client, broker.nodeId, name, partitions):  # noqa: ASYNC110
                         await asyncio.sleep(_ASK_AGAIN_S)
 
     async def _topics(self) -> set[str]:
@@ -159,30 +154,11 @@ class Clients:
                 while True:
                     try:
                         found = await admin.list_consumer_group_offsets(group)
-                        return await self._stable_offsets(group, places | found.keys())
+                        wanted = places | found.keys()
+                        return await stable_offsets(_client_of(admin), group, wanted)
                     except (GroupCoordinatorNotAvailableError, OffsetsUnstableError):
                         # A young broker makes the topic of groups' offsets when first asked.
                         await asyncio.sleep(_ASK_AGAIN_S)
-
-    async def _stable_offsets(
-        self, group: str, places: set[TopicPartition]
-    ) -> dict[tuple[str, int], int]:
-        client = AIOKafkaClient(bootstrap_servers=self.servers, **self.security)
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(client.close)
-            await client.bootstrap()
-            node = await client.coordinator_lookup(CoordinationType.GROUP, group)
-            answer = await client.send(node, StableOffsets(group, places))
-        found = {}
-        for topic, partitions, _ in answer.topics:
-            for number, offset, _, _, code, _ in partitions:
-                if code == UNSTABLE:
-                    raise OffsetsUnstableError
-                if code:
-                    raise for_code(code)
-                if offset >= 0:
-                    found[topic, number] = offset
-        return found
 
     async def _produce(
         self, topic: str, records: Sequence[Record], transaction: _Transaction | None
@@ -210,38 +186,31 @@ class Clients:
         read: dict[TopicPartition, list[Any]] = defaultdict(list)
         give_up_at = time.monotonic() + within_s
         async with AsyncExitStack() as stack:
-            consumer, places = await self._consumer(stack, topic, isolation_level=isolation_level)
+            consumer, places = await self._consumer(stack, topic, isolation_level)
             while sum(map(len, read.values())) < count:
                 await _read_on(consumer, read)
                 so_far = sum(map(len, read.values()))
                 if so_far < count and time.monotonic() > give_up_at:
                     message = f"{topic} has {so_far} records after {within_s} s, not {count}"
                     raise AssertionError(message)
-            ends = await consumer.end_offsets(places)
-            committed = isolation_level == "read_committed"
-            while not await _all_read(consumer, ends, read_committed=committed):
-                await _read_on(consumer, read)
-        return [_record(one) for place in sorted(read) for one in read[place]]
+            committed = isolation_level == _COMMITTED
+            await _read_to(consumer, await consumer.end_offsets(places), read, committed=committed)
+        return _sorted(read)
 
-    async def _wait_until_closed(self, topic: str) -> None:
-        give_up_at = time.monotonic() + WITHIN_S
+    async def _consume_closed(self, topic: str) -> list[Record]:
+        read: dict[TopicPartition, list[Any]] = defaultdict(list)
         async with AsyncExitStack() as stack:
-            consumer, places = await self._consumer(stack, topic)
-            ends = await consumer.end_offsets(places)
-            committed, _ = await self._consumer(stack, topic, isolation_level="read_committed")
-            while any(
-                stable < ends[place]
-                for place, stable in (await committed.end_offsets(places)).items()
-            ):
-                if time.monotonic() > give_up_at:
-                    message = f"a transaction in {topic} is still open after {WITHIN_S} s"
-                    raise AssertionError(message)
-                await asyncio.sleep(_ASK_AGAIN_S)
+            every, places = await self._consumer(stack, topic, _UNCOMMITTED)
+            ends = await every.end_offsets(places)
+            consumer, _ = await self._consumer(stack, topic, _COMMITTED)
+            await _wait_until_closed(consumer, topic, ends)
+            await _read_to(consumer, await consumer.end_offsets(places), read, committed=True)
+        return _sorted(read)
 
     async def _end_offsets(self, topic: str, *, read_committed: bool) -> dict[int, int]:
-        level = "read_committed" if read_committed else "read_uncommitted"
+        level = _COMMITTED if read_committed else _UNCOMMITTED
         async with AsyncExitStack() as stack:
-            consumer, places = await self._consumer(stack, topic, isolation_level=level)
+            consumer, places = await self._consumer(stack, topic, level)
             ends = await consumer.end_offsets(places)
             return {place.partition: end for place, end in sorted(ends.items())}
 
@@ -253,24 +222,59 @@ class Clients:
         return admin
 
     async def _consumer(
-        self, stack: AsyncExitStack, topic: str, **options: Any
+        self, stack: AsyncExitStack, topic: str, isolation_level: str
     ) -> tuple[AIOKafkaConsumer, list[TopicPartition]]:
-        (described,) = await (await self._admin(stack)).describe_topics([topic])
-        if described["error_code"]:
-            raise for_code(described["error_code"])(topic)
-        places = [TopicPartition(topic, one["partition"]) for one in described["partitions"]]
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self.servers,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=4 << 20,
-            **options,
+            isolation_level=isolation_level,
             **self.security,
         )
         stack.push_async_callback(consumer.stop)
         await consumer.start()
+        client = _client_of(consumer)
+        described = await _described(client, client.get_random_node(), topic)
+        if described["error_code"]:
+            raise for_code(described["error_code"])(topic)
+        places = [TopicPartition(topic, one["partition"]) for one in described["partitions"]]
         consumer.assign(places)
         return consumer, places
+
+
+def _client_of(user: AIOKafkaAdminClient | AIOKafkaConsumer) -> AIOKafkaClient:
+    """Return the client that it asks by; one of our own would connect once more."""
+    return user._client  # noqa: SLF001
+
+
+async def stable_offsets(
+    client: AIOKafkaClient, group: str, places: Iterable[TopicPartition]
+) -> dict[tuple[str, int], int]:
+    """Ask for a group's offsets; OffsetsUnstableError where transactions are on their way."""
+    node = await client.coordinator_lookup(CoordinationType.GROUP, group)
+    answer = await client.send(node, StableOffsets(group, places))
+    found = {}
+    for topic, partitions, _ in answer.topics:
+        for number, offset, _, _, code, _ in partitions:
+            if code == UNSTABLE:
+                raise OffsetsUnstableError
+            if code:
+                raise for_code(code)
+            if offset >= 0:
+                found[topic, number] = offset
+    return found
+
+
+async def _wait_until_closed(
+    consumer: AIOKafkaConsumer, topic: str, ends: Mapping[TopicPartition, int]
+) -> None:
+    give_up_at = time.monotonic() + WITHIN_S
+    while any(stable < ends[place] for place, stable in (await consumer.end_offsets(ends)).items()):
+        if time.monotonic() > give_up_at:
+            message = f"a transaction in {topic} is still open after {WITHIN_S} s"
+            raise AssertionError(message)
+        await asyncio.sleep(_ASK_AGAIN_S)
 
 
 async def _made(admin: AIOKafkaAdminClient, wanted: NewTopic) -> bool:
@@ -286,10 +290,15 @@ async def _made(admin: AIOKafkaAdminClient, wanted: NewTopic) -> bool:
 
 
 async def _has_leaders(client: AIOKafkaClient, broker: int, topic: str, partitions: int) -> bool:
-    answer = await client.send(broker, MetadataRequest([topic], allow_auto_topic_creation=False))
-    (described,) = answer.to_object()["topics"]
-    leaders = [one["leader"] for one in described["partitions"]]
+    leaders = [one["leader"] for one in (await _described(client, broker, topic))["partitions"]]
     return len(leaders) == partitions and min(leaders) >= 0
+
+
+async def _described(client: AIOKafkaClient, broker: int, topic: str) -> dict[str, Any]:
+    answer = await client.send(broker, MetadataRequest([topic], allow_auto_topic_creation=False))
+    described: dict[str, Any]
+    (described,) = answer.to_object()["topics"]
+    return described
 
 
 async def _send(producer: AIOKafkaProducer, topic: str, records: Sequence[Record]) -> None:
@@ -337,6 +346,17 @@ async def _read_on(consumer: AIOKafkaConsumer, read: dict[TopicPartition, list[A
         read[place] += some
 
 
+async def _read_to(
+    consumer: AIOKafkaConsumer,
+    ends: Mapping[TopicPartition, int],
+    read: dict[TopicPartition, list[Any]],
+    *,
+    committed: bool,
+) -> None:
+    while not await _all_read(consumer, ends, read_committed=committed):
+        await _read_on(consumer, read)
+
+
 async def _all_read(
     consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> bool:
@@ -348,6 +368,10 @@ async def _all_read(
         if position < end and (stable is None or position < stable):
             return False
     return True
+
+
+def _sorted(read: Mapping[TopicPartition, Sequence[Any]]) -> list[Record]:
+    return [_record(one) for place in sorted(read) for one in read[place]]
 
 
 def _record(one: Any) -> Record:

@@ -34,6 +34,7 @@ from headrace.contracts.record import Headers, Record, offset_of
 from headrace.services.cli import main
 from tests.bench.processes import stat_of
 from tests.kafka.clients import Clients, fresh_name
+from tests.kafka.watch import OffsetsWatch
 
 # Long enough for a machine at a fraction of its speed; nothing is measured by it.
 WITHIN_S = 180.0
@@ -247,9 +248,9 @@ class Pipeline:
 
     def wait_until_committed(self, offsets: Offsets, within_s: float = WITHIN_S) -> None:
         """Wait until the group has committed at least these offsets."""
-        self.wait_until(
-            lambda: reached(self.committed(), offsets), f"commits of {offsets}", within_s
-        )
+        with OffsetsWatch(self.clients, self.name, offsets) as watch:
+            what = f"commits of {offsets}"
+            self.wait_until(lambda: reached(watch.ask(), offsets), what, within_s)
 
     def wait_for_cleaned(self, count: int, within_s: float = WITHIN_S) -> list[Record]:
         """Wait until there are so many cleaned records, and return all."""
