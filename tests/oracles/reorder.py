@@ -63,8 +63,9 @@ def _is_over(
     held: list[tuple[int, Record]], max_records: int | None, max_bytes: int | None
 ) -> bool:
     over_records = max_records is not None and len(held) > max_records
-    weight = sum(weight_bytes(record) for _, record in held)
-    return over_records or (max_bytes is not None and weight > max_bytes)
+    if over_records or max_bytes is None:
+        return over_records
+    return sum(weight_bytes(record) for _, record in held) > max_bytes
 
 
 def _place(arrival: int, record: Record) -> tuple[int, bool, bytes]:

@@ -162,7 +162,9 @@ def _is_digit(node: Any) -> bool:
 def _near(number: float, digits: int) -> float:
     if not isfinite(number):
         return number
-    return float(Decimal(repr(number)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, EXACT))
+    rounded = Decimal(repr(number)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, EXACT)
+    # Java's decimals have no zero below zero.
+    return float(rounded or 0)
 
 
 def _truncated(node: Any, compile_it: Compile) -> Typed | None:
