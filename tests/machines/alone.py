@@ -14,6 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGES = {"sidecar": "headrace.services", "spark": "headrace.spark_jobs"}
+READERS_OF_SCHEMAS = frozenset(
+    f"headrace.contracts.serde.{name}" for name in ("asked", "avro", "protobuf", "registered")
+)
+"""They read what a registry has; each extra brings the libraries that they need."""
 COMMANDS = {
     "sidecar": ("demo", "group", "inspect", "replay-dead", "reset", "run"),
     "spark": ("spark",),
@@ -28,8 +32,9 @@ sink: {topic: clicks.cleaned}
 
 def problems(extras: list[str]) -> Iterator[str]:
     """Yield the problems with these extras alone."""
+    without = frozenset() if extras else READERS_OF_SCHEMAS
     for package in ("headrace.contracts", *(PACKAGES[extra] for extra in extras)):
-        yield from _imports(package)
+        yield from _imports(package, without)
     Path("clicks.yaml").write_text(_PIPELINE, "utf-8")
     yield from _unless(0, "", "--help")
     yield from _unless(0, "", "plan", "clicks.yaml")
@@ -49,13 +54,13 @@ def problems(extras: list[str]) -> Iterator[str]:
         yield from _unless(0, advice, "demo")
 
 
-def _imports(package: str) -> Iterator[str]:
-    """Every module of it can be imported, from where it was installed."""
+def _imports(package: str, without: frozenset[str]) -> Iterator[str]:
+    """Every module of it but these can be imported, from where it was installed."""
     found = importlib.import_module(package)
     if not Path(str(found.__file__)).is_relative_to(sys.prefix):
         yield f"{package} comes from {found.__file__}"
     for module in pkgutil.walk_packages(found.__path__, f"{package}."):
-        if not module.name.endswith(".__main__"):
+        if not module.name.endswith(".__main__") and module.name not in without:
             try:
                 importlib.import_module(module.name)
             except ImportError as error:
