@@ -136,13 +136,8 @@ _PAUSE_S = 0.05
 def wait_until_all_move(pipeline: Pipeline, partitions: int) -> None:
     """Wait until every partition of a source that grows is committed further than now."""
     before = pipeline.committed()
-
-    def have_moved() -> bool:
-        now = pipeline.committed()
-        moved = [at for at, offset in now.items() if offset > before.get(at, 0)]
-        return len(moved) == partitions
-
-    pipeline.wait_until(have_moved, "commits of all partitions")
+    places = [(pipeline.source, number) for number in range(partitions)]
+    pipeline.wait_until_committed({place: before.get(place, 0) + 1 for place in places})
 
 
 def has_open_records(pipeline: Pipeline) -> bool:

@@ -20,12 +20,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 import yaml
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from headrace.contracts.hops import FIRST_HOP
 from headrace.contracts.pipeline import PipelineSpec
@@ -248,15 +248,18 @@ class Pipeline:
 
     def wait_until_committed(self, offsets: Offsets, within_s: float = WITHIN_S) -> None:
         """Wait until the group has committed at least these offsets."""
+        what = f"commits of {offsets}"
         with OffsetsWatch(self.clients, self.name, offsets) as watch:
-            what = f"commits of {offsets}"
             self.wait_until(lambda: reached(watch.ask(), offsets), what, within_s)
 
     def wait_for_cleaned(self, count: int, within_s: float = WITHIN_S) -> list[Record]:
         """Wait until there are so many cleaned records, and return all."""
 
         def are_there() -> bool:
-            return self.sink in self.clients.topics() and len(self.cleaned()) >= count
+            with suppress(UnknownTopicOrPartitionError):
+                sent = sum(self.clients.end_offsets(self.sink).values())
+                return sent >= count and len(self.cleaned()) >= count
+            return False
 
         self.wait_until(are_there, f"{count} cleaned records", within_s)
         return self.cleaned()
