@@ -40,7 +40,7 @@ positive_durations_ms = st.sampled_from((1, 5_000, 10_000, 15_000))
 durations_ms = st.one_of(st.just(0), positive_durations_ms)
 
 
-MORE = settings(max_examples=settings().max_examples * 5)
+MORE = settings(max_examples=settings().max_examples * 3)
 """For properties that compare with an oracle: an example takes a millisecond or two."""
 
 seeds = st.integers(0, 1 << 32)
