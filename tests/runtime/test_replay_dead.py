@@ -154,6 +154,31 @@ def test_letters_go_back_as_they_came_and_only_once(dying: Dying) -> None:
     assert len(dying.back(6)) == 6
 
 
+def test_a_replay_without_letters_says_again_how_far_it_is(
+    kafka_own: OwnKafka, tmp_path: Path
+) -> None:
+    dying = _dying(SharedKafka(kafka_own().bootstrap_servers), tmp_path)
+    dying.die(_records(dying, 1))
+    dying.replay()
+    written = _commits_ever(dying)
+    assert dying.replay(really=False) == {}
+    assert _commits_ever(dying) == written
+    assert dying.replay() == {}
+    # Brokers keep an offset for a week behind its last commit, however often it was looked at.
+    assert _commits_ever(dying) > written
+    assert dying.replay() == {}
+
+
+def _commits_ever(dying: Dying) -> int:
+    """How often a broker of our own was told how far a group is."""
+
+    async def count() -> int:
+        async with connected(Settings(bootstrap_servers=dying.kafka.bootstrap_servers)) as cluster:
+            return sum(one.end for one in (await cluster.ends("__consumer_offsets")).values())
+
+    return asyncio.run(count())
+
+
 def test_looking_changes_nothing(dying: Dying) -> None:
     dying.die(_records(dying, 3))
     for _ in range(2):
