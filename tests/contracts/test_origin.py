@@ -38,7 +38,7 @@ def test_a_row_of_another_length_is_no_run(length: int) -> None:
     assert within(headers, 0) == (((RUN_HEADER, bytes(4)),) if is_run else headers)
 
 
-def test_what_has_a_key_or_a_value_or_other_headers_is_no_run() -> None:
+def test_a_row_with_a_key_or_a_value_or_other_headers_is_no_run() -> None:
     headers = run_headers(ORIGINS)
     others = [
         row(headers, key=b""),

@@ -116,10 +116,10 @@ class Dying(NamedTuple):
 
 @pytest.fixture
 def dying(kafka: SharedKafka, tmp_path: Path) -> Dying:
-    return _dying(kafka, tmp_path)
+    return dying_on(kafka, tmp_path)
 
 
-def _dying(kafka: SharedKafka, tmp_path: Path) -> Dying:
+def dying_on(kafka: SharedKafka, tmp_path: Path) -> Dying:
     name = fresh_name("dying")
     file = tmp_path / "pipeline.yaml"
     file.write_text(PIPELINE.format(name=name))
@@ -152,31 +152,6 @@ def test_letters_go_back_as_they_came_and_only_once(dying: Dying) -> None:
     dying.die(_records(dying, 2))
     assert dying.replay() == {(Fate.BACK, "undecodable"): 2}
     assert len(dying.back(6)) == 6
-
-
-def test_a_replay_without_letters_says_again_how_far_it_is(
-    kafka_own: OwnKafka, tmp_path: Path
-) -> None:
-    dying = _dying(SharedKafka(kafka_own().bootstrap_servers), tmp_path)
-    dying.die(_records(dying, 1))
-    dying.replay()
-    written = _commits_ever(dying)
-    assert dying.replay(really=False) == {}
-    assert _commits_ever(dying) == written
-    assert dying.replay() == {}
-    # Brokers keep an offset for a week behind its last commit, however often it was looked at.
-    assert _commits_ever(dying) > written
-    assert dying.replay() == {}
-
-
-def _commits_ever(dying: Dying) -> int:
-    """How often a broker of our own was told how far a group is."""
-
-    async def count() -> int:
-        async with connected(Settings(bootstrap_servers=dying.kafka.bootstrap_servers)) as cluster:
-            return sum(one.end for one in (await cluster.ends("__consumer_offsets")).values())
-
-    return asyncio.run(count())
 
 
 def test_looking_changes_nothing(dying: Dying) -> None:
@@ -277,7 +252,7 @@ def test_a_replays_transaction_that_an_outage_left_open_is_ended(
 ) -> None:
     # Such a broker does not ask whether a transaction has a partition, and never tells it the end.
     broker = kafka_own({"transaction.partition.verification.enable": "false"})
-    dying = _dying(SharedKafka(broker.bootstrap_servers), tmp_path)
+    dying = dying_on(SharedKafka(broker.bootstrap_servers), tmp_path)
 
     async def forget_a_partition() -> None:
         name = f"{dying.spec.pipeline}.replay-dead"

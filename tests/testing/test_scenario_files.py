@@ -156,7 +156,7 @@ def test_a_file_that_is_wrong_is_a_sentence(
     assert sentence in said
 
 
-def test_what_was_run_before_a_wrong_scenario_counts(
+def test_scenarios_before_a_wrong_one_count(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = "```scenario\npartitions: 1\ntable: {}\n# partition key ->\n3 a ->\n```\n"
