@@ -34,7 +34,12 @@ from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.services.operators.operator import Aside, Batch, Counts, Step, View
 from headrace.services.operators.readable import read_batch
 from headrace.services.operators.rows import pack_time, unpack_time
-from headrace.services.operators.segments import Segments, pack_segments, unpack_segments
+from headrace.services.operators.segments import (
+    GROWTH_MAX,
+    Segments,
+    pack_segments,
+    unpack_segments,
+)
 from headrace.services.operators.sweep import Sweep
 
 Select = Callable[[Record], bytes | None]
@@ -69,12 +74,15 @@ class Deduplicate:
         self._space = view.prefix + _SPACE
         header = view.get_many([self._header_key])[0]
         self._time_ms = NO_TIME_MS
-        self._segments = Segments(max(policy.interval_ms + 1, self._segment_ms_min))
+        segment_ms = max(policy.interval_ms + 1, self._segment_ms_min)
+        self._segments = Segments(segment_ms)
         if header is not None:
-            self._time_ms = unpack_time(header)
-            self._segments = unpack_segments(header, _TIME_BYTES).for_interval(
-                policy.interval_ms, self._time_ms, self.latest_ms
-            )
+            time_ms = self._time_ms = unpack_time(header)
+            found = unpack_segments(header, _TIME_BYTES)
+            # The interval was no longer than segments could grow, and a row begins within one.
+            first_ms = time_ms - (GROWTH_MAX + 1) * found.length_ms
+            over_ms = time_ms - policy.interval_ms
+            self._segments = found.going_on(segment_ms, over_ms, first_ms, self.latest_ms)
         self._segment_ms = self._segments.length_ms
         self._sweep = Sweep(view, self._space)
 

@@ -13,7 +13,7 @@ segment would be duplicates. Partitions that are far apart have their entries in
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter, sub
 from typing import Any, NamedTuple
 
@@ -237,7 +237,7 @@ class DeduplicateAcross(Deduplicate):
                 return why, entry
         return None
 
-    def _starts_near(self, record: Record, time_ms: int) -> list[int]:
+    def _starts_near(self, record: Record, time_ms: int) -> Sequence[int]:
         """Return where segments start in which a record's duplicates may have their entries."""
         interval_ms = self._policy.interval_ms
         last_ms = min(record[2] + interval_ms, self._lanes.latest_ms)

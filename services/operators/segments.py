@@ -1,15 +1,15 @@
-"""Segments of time in which `deduplicate` remembers ids.
+"""Segments of time, by which rows of ids and of sessions are found.
 
-A row's key begins with the start of its segment, a multiple of the segments' length. The length is
-a little more than the interval that the pipeline began with, so a look-up asks two segments. If the
-interval grows far beyond that, new rows go into longer segments. The rows that are there stay where
-they are, and are looked for until their time is over as well. Otherwise a look-up would ask one
-segment for each time that the old interval goes into the new one.
+A row's key begins with the start of its segment, a multiple of the segments' length. The length
+goes by the interval or gap that the pipeline began with, so a look-up asks a few segments. If that
+grows far, new rows go into longer segments. The rows that are there stay where they are, and are
+looked for until their time is over as well. Otherwise a look-up would ask one segment for each time
+that the old interval goes into the new one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.contracts.errors import StateCorrupt
@@ -20,8 +20,8 @@ from headrace.services.operators.rows import (
     unpack_time,
 )
 
-_PER_INTERVAL_MAX = 4
-"""An interval that has so many segments is looked up in longer ones."""
+GROWTH_MAX = 4
+"""If new segments would be so many times as long, new rows go into such."""
 _FORMER_BYTES = 24
 
 
@@ -42,31 +42,35 @@ class Segments(NamedTuple):
     """Of those to which new rows go."""
     formers: tuple[Former, ...] = ()
 
-    def starts(self, first_ms: int, last_ms: int) -> list[int]:
-        """Return the starts of all segments that may have a row of these times; formers first."""
-        starts: list[int] = []
+    def starts(self, first_ms: int, last_ms: int) -> Sequence[int]:
+        """Return the starts of all segments that may have a row of these times, each once."""
+        own = _starts(self.length_ms, first_ms, last_ms)
+        if not self.formers:
+            return own
+        starts: dict[int, None] = {}
         for length_ms, from_ms, until_ms in self.formers:
-            starts += _starts(length_ms, max(first_ms, from_ms), min(last_ms, until_ms))
-        starts += _starts(self.length_ms, first_ms, last_ms)
-        return starts
+            some = _starts(length_ms, max(first_ms, from_ms), min(last_ms, until_ms))
+            starts |= dict.fromkeys(some)
+        return list(starts | dict.fromkeys(own))
 
     def first_start(self, first_ms: int) -> int:
         """Return a start: no segment before it has a row of this time, or a later one."""
         lengths_ms = (self.length_ms, *(former.length_ms for former in self.formers))
         return min(first_ms // length_ms * length_ms for length_ms in lengths_ms)
 
-    def for_interval(self, interval_ms: int, time_ms: int, latest_ms: int) -> Segments:
-        """Return the segments to go on with; no row is later than `latest_ms`."""
-        formers = [one for one in self.formers if one.last_ms >= time_ms - interval_ms]
-        if interval_ms < _PER_INTERVAL_MAX * self.length_ms:
-            return Segments(self.length_ms, tuple(formers))
-        # With the interval that it had before, a row was over after so long at the latest.
-        first_ms = time_ms - (_PER_INTERVAL_MAX + 1) * self.length_ms
-        former = Former(self.length_ms, first_ms, latest_ms)
-        return Segments(interval_ms + 1, (*formers, former))
+    def going_on(self, length_ms: int, over_ms: int, first_ms: int, latest_ms: int) -> Segments:
+        """Return the segments to go on with, where a new state would have some of this length.
+
+        Rows before `over_ms` are over. Of the rows that there are, none before `first_ms` counts,
+        and none is later than `latest_ms`.
+        """
+        formers = tuple(one for one in self.formers if one.last_ms >= over_ms)
+        if length_ms <= GROWTH_MAX * self.length_ms:
+            return Segments(self.length_ms, formers)
+        return Segments(length_ms, (*formers, Former(self.length_ms, first_ms, latest_ms)))
 
 
-def _starts(length_ms: int, first_ms: int, last_ms: int) -> Iterable[int]:
+def _starts(length_ms: int, first_ms: int, last_ms: int) -> range:
     return range(first_ms // length_ms * length_ms, last_ms + 1, length_ms)
 
 

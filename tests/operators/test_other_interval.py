@@ -162,10 +162,10 @@ def test_segments_are_as_they_were_written() -> None:
 
 def test_former_segments_are_forgotten_when_all_in_them_is_over() -> None:
     segments = Segments(1_000, (Former(10, 0, 500),))
-    assert segments.for_interval(3_999, 4_000, 4_000).formers == segments.formers
+    assert segments.going_on(4_000, 500, 0, 0) == segments
     # A row of 9 ms stands in the former segment that starts at 8 ms.
     assert Segments(9, (Former(2, 0, 100),)).first_start(9) == 8
-    assert segments.for_interval(3_499, 4_000, 4_000).formers == ()
-    assert segments.for_interval(4_000, 4_500, 4_800) == Segments(
+    assert segments.going_on(4_000, 501, 0, 0) == Segments(1_000)
+    assert segments.going_on(4_001, 500, -500, 4_800) == Segments(
         4_001, (Former(10, 0, 500), Former(1_000, -500, 4_800))
     )
