@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from aiokafka.structs import TopicPartition
+
 from headrace.contracts.record import Record
 from headrace.services.kafka.cluster import connected
 from headrace.services.settings import Settings
@@ -32,6 +34,10 @@ def _commits_ever(dying: Dying) -> int:
 
     async def count() -> int:
         async with connected(Settings(bootstrap_servers=dying.kafka.bootstrap_servers)) as cluster:
-            return sum(one.end for one in (await cluster.ends("__consumer_offsets")).values())
+            # It answers once the end of the last transaction stands there, too.
+            letters = [TopicPartition(dying.spec.dead.topic, number) for number in range(2)]
+            await cluster.committed(f"{dying.spec.pipeline}.replay-dead", letters)
+            ends = await cluster.ends("__consumer_offsets")
+            return sum(one.end for one in ends.values())
 
     return asyncio.run(count())
