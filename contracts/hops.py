@@ -33,6 +33,8 @@ from headrace.contracts.topics import TopicSpec, changelog_topic, repartition_to
 FIRST_HOP = "state"
 """Names the changelog of the hop that begins at the source. A later hop has the name of the
 operator that needs it."""
+FILES_BESIDE_HOPS = ("client", "client.new", "lock")
+"""The files in a pipeline's folder of state, which has a folder for each hop as well."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,30 +87,30 @@ def run_headers(origins: Sequence[Origin]) -> Headers:
 
 def read_run(record: Record) -> list[Origin] | None:
     """Return the origins of the records behind a row, None if it is not the row of a run."""
-    value = None if record[0] is not None or record[1] is not None else _run_in(record[3])
-    if value is None:
+    run = None if record[0] is not None or record[1] is not None else _run_in(record[3])
+    if run is None:
         return None
-    count = (len(value) - _partition.size) // RUN_RECORD_BYTES
+    value, count = run
     partition, *fields = unpack_from(f">i{2 * count}q", value)
     return list(zip(repeat(partition, count), fields[:count], fields[count:], strict=True))
 
 
 def read_run_times(record: Record) -> tuple[int, list[int]] | None:
     """Return the source partition of the records behind a row, and its stream time with each."""
-    value = None if record[0] is not None or record[1] is not None else _run_in(record[3])
-    if value is None:
+    run = None if record[0] is not None or record[1] is not None else _run_in(record[3])
+    if run is None:
         return None
-    count = (len(value) - _partition.size) // RUN_RECORD_BYTES
+    value, count = run
     (partition,) = _partition.unpack_from(value)
     return partition, list(unpack_from(f">{count}q", value, _partition.size + 8 * count))
 
 
 def within(headers: Headers, records: int) -> Headers:
     """Return a row's headers; a run is cut to the records that stand behind it in its batch."""
-    value = _run_in(headers)
-    if value is None:
+    run = _run_in(headers)
+    if run is None:
         return headers
-    count = (len(value) - _partition.size) // RUN_RECORD_BYTES
+    value, count = run
     if count <= records:
         return headers
     times_at = _partition.size + 8 * count
@@ -118,13 +118,15 @@ def within(headers: Headers, records: int) -> Headers:
     return ((RUN_HEADER, value[:end] + value[times_at:times_end]),)
 
 
-def _run_in(headers: Headers) -> bytes | None:
+def _run_in(headers: Headers) -> tuple[bytes, int] | None:
+    """Return what the row of a run says, and of how many records; None if it is another row."""
     if len(headers) != 1:
         return None
     ((name, value),) = headers
-    if name != RUN_HEADER or value is None or len(value) % RUN_RECORD_BYTES != _partition.size:
+    if name != RUN_HEADER or value is None:
         return None
-    return value
+    count, rest = divmod(len(value) - _partition.size, RUN_RECORD_BYTES)
+    return None if rest else (value, count)
 
 
 def times_headers(times: Iterable[SourceTime]) -> Headers:

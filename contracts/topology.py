@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from headrace.contracts.hops import FILES_BESIDE_HOPS
 from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
+    DeduplicatePolicy,
     SuppressPolicy,
     Tumbling,
     Unlimited,
@@ -46,6 +48,8 @@ def operator_problems(operators: Sequence[AnyOperator]) -> Iterator[Problem]:
             yield Problem(path, f"the store `{policy.store}` has an owner; give another `store`")
         elif merges & {policy.name, policy.store}:
             yield Problem(path, _name_of_ours(policy))
+        elif _is_by_id(policy) and policy.name in FILES_BESIDE_HOPS:
+            yield Problem(path, _name_of_a_file(policy))
         names.add(policy.name)
         stores.add(policy.store)
         if isinstance(policy, SuppressPolicy) and policy.until == "window-closes":
@@ -89,6 +93,17 @@ def _name_of_ours(policy: AnyOperator) -> str:
     return (
         f"`{policy.name}` is what headrace calls a merge behind an operator of yours; give it"
         " another name and store"
+    )
+
+
+def _is_by_id(policy: AnyOperator) -> bool:
+    return isinstance(policy, DeduplicatePolicy) and policy.by == "id"
+
+
+def _name_of_a_file(policy: AnyOperator) -> str:
+    return (
+        f"`{policy.name}` is what headrace calls a file where a folder with this operator's name"
+        " would stand; give it another name"
     )
 
 

@@ -44,10 +44,14 @@ def _check_file(file: Path) -> Path:
     return file
 
 
+_SENT_MS_MAX = 12 * 86_400_000
+"""Brokers are told such a time, or two of them together, as a number of 32 bits."""
 _Positive = Annotated[DurationMs, Field(gt=0)]
+_Sent = Annotated[DurationMs, Field(gt=0, le=_SENT_MS_MAX)]
 _Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
 _ReadableFile = Annotated[Path, AfterValidator(_check_file)]
 _Text = Annotated[str, Field(min_length=1)]
+_RegistryUrl = Annotated[str, Field(pattern=r"^https?://[^/@,\s]+[^@,\s]*$")]
 
 
 class Settings(BaseSettings):
@@ -75,7 +79,7 @@ class Settings(BaseSettings):
     """A partition commits earlier if so much output waits in it."""
     memory_bytes: Annotated[SizeBytes, Field(gt=0)] | None = None
     """The memory of the whole process; half of the machine's or container's if absent."""
-    replication_factor: Annotated[int, Field(gt=0)] | None = None
+    replication_factor: Annotated[int, Field(gt=0, le=32_767)] | None = None
     """Of the topics that headrace makes; the broker's default if absent."""
     http_port: _Port | None = None
     """The port of /live, /ready and /metrics; none by default."""
@@ -83,13 +87,13 @@ class Settings(BaseSettings):
     """The address they answer at."""
     instance_id: Name | None = None
     """A name that survives restarts (Kafka's `group.instance.id`): a short one moves nothing."""
-    session_timeout_ms: _Positive = 10_000
+    session_timeout_ms: _Sent = 10_000
     """After so long a silence the others take over our partitions."""
     heartbeat_interval_ms: _Positive = 300
     """How often the group hears of us."""
-    transaction_timeout_ms: _Positive = 15_000
+    transaction_timeout_ms: _Sent = 15_000
     """After so long the broker aborts a transaction whose owner is gone."""
-    shutdown_timeout_ms: _Positive = 20_000
+    shutdown_timeout_ms: _Sent = 20_000
     """How long a stop may take to commit what is under way."""
     standbys: Annotated[int, Field(ge=0)] = 0
     """Copies of each partition's state that other instances keep up, to take over at once."""
@@ -140,9 +144,7 @@ class Settings(BaseSettings):
     oauth_scope: _Text | None = None
     """The scope of the token."""
 
-    schema_registry_url: Annotated[str, Field(pattern=r"^https?://[^/@,\s]+[^@,\s]*$")] | None = (
-        None
-    )
+    schema_registry_url: _RegistryUrl | None = None
     """Where schemas stand that values name by number, for sources with `values: registry`."""
     schema_registry_username: _Text | None = None
     """Our name there, for a registry with logins."""
@@ -167,8 +169,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _fit_together(self) -> Settings:
         found = (_security_problems(self), _registry_problems(self), _timing_problems(self))
-        problems = [*chain.from_iterable(found)]
-        if problems:
+        if problems := [*chain.from_iterable(found)]:
             details = [
                 InitErrorDetails(
                     type=PydanticCustomError("refused", "{sentence}", {"sentence": sentence}),
@@ -187,8 +188,7 @@ def read_settings(**flags: object) -> Settings:
     The error has a line for each problem, and never a value that is secret.
     """
     given = {field: value for field, value in flags.items() if value is not None}
-    problems = list(_environment_problems())
-    if problems:
+    if problems := list(_environment_problems()):
         raise SettingsInvalid("\n".join(problems))
     try:
         return Settings(**given)  # type: ignore[arg-type]  # wrong ones are what is caught here
@@ -336,16 +336,14 @@ def _line(details: ErrorDetails, flags: dict[str, object]) -> str:
     field = str(details["loc"][0])
     if details["type"] == "refused":
         return f"{variable(field)}: {details['msg']}"
-    name = _flag(field) if field in flags else variable(field)
+    name = variable(field)
+    if field in flags:
+        name = "--" + name.removeprefix(PREFIX).lower().replace("_", "-")
     if name not in os.environ and os.environ.get(name + _FILE_SUFFIX):
         name += _FILE_SUFFIX
     write = _SENTENCES.get(details["type"])
     sentence = f"{show(details['input'])} cannot stand here" if write is None else write(details)
     return f"{name}: {sentence}"
-
-
-def _flag(field: str) -> str:
-    return "--" + variable(field).removeprefix(PREFIX).lower().replace("_", "-")
 
 
 def _choice(details: ErrorDetails) -> str:
@@ -367,7 +365,9 @@ def _too_small(details: ErrorDetails) -> str:
 
 
 def _too_large(details: ErrorDetails) -> str:
-    return f"{show(details['input'])} is too large; write at most {details['ctx']['le']}"
+    most = details["ctx"]["le"]
+    written = format_duration_ms(most) if str(details["loc"][0]).endswith("_ms") else most
+    return f"{show(details['input'])} is too large; write at most {written}"
 
 
 def _not_matching(details: ErrorDetails) -> str:

@@ -5,7 +5,8 @@ Running instances notice nothing: the rebuild joins no group, and deletes its fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,8 +16,10 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition
 
+from headrace.contracts.errors import KafkaUnreachable
 from headrace.contracts.hops import Hop
 from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.time import format_duration_ms
 from headrace.services.kafka import seams
 from headrace.services.kafka.cluster import Cluster, Ends, connected
 from headrace.services.kafka.records import record_of
@@ -49,6 +52,7 @@ async def rebuild(
         )
         stack.push_async_callback(seams.stop, consumer)
         await consumer.start()
+        reader = _Reader(consumer, settings.stall_timeout_ms)
         places = [
             (hop, number)
             for hop in spec.hops()
@@ -59,10 +63,36 @@ async def rebuild(
             hop, number = places[-1]
             with _scratch(spec.pipeline, memory) as overlay:
                 changelog = TopicPartition(hop.changelog.name, number)
-                ends = await _take_up(consumer, cluster, changelog, overlay)
+                ends = await _take_up(reader, cluster, changelog, overlay)
                 if ends is not None:
                     show(hop, number, overlay, ends)
                     places.pop()
+
+
+class _Reader:
+    """A consumer that gives up on brokers which bring nothing for too long."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, stall_timeout_ms: int) -> None:
+        self._consumer = consumer
+        self._stall_timeout_ms = stall_timeout_ms
+        self._moved_at_s = time.monotonic()
+        self.seek, self.position = consumer.seek, consumer.position
+
+    def assign(self, changelog: TopicPartition) -> None:
+        """Read a changelog from now on."""
+        self._moved_at_s = time.monotonic()
+        self._consumer.assign([changelog])
+
+    async def getmany(self, *partitions: TopicPartition, **bounds: int) -> Mapping[Any, Any]:
+        """Return what has come; KafkaUnreachable where that is nothing again and again."""
+        fetched: Mapping[Any, Any] = await self._consumer.getmany(*partitions, **bounds)
+        if fetched:
+            self._moved_at_s = time.monotonic()
+        elif time.monotonic() - self._moved_at_s > self._stall_timeout_ms / 1_000:
+            stalled = format_duration_ms(self._stall_timeout_ms)
+            message = f"the brokers gave no record of a changelog for {stalled}; try again"
+            raise KafkaUnreachable(message)
+        return fetched
 
 
 @contextmanager
@@ -77,17 +107,17 @@ def _scratch(pipeline: str, memory: RocksMemory) -> Iterator[Overlay]:
 
 
 async def _take_up(
-    consumer: Any, cluster: Cluster, changelog: TopicPartition, overlay: Overlay
+    reader: _Reader, cluster: Cluster, changelog: TopicPartition, overlay: Overlay
 ) -> Ends | None:
     """Where what was read begins and ends; None where its beginning was purged meanwhile."""
     ends = (await cluster.ends(changelog.topic))[changelog.partition]
     restoration = Restoration(overlay)
-    consumer.assign([changelog])
+    reader.assign(changelog)
     try:
-        counts_before = await last_end(consumer, changelog, ends.first, ends.end)
-        consumer.seek(changelog, ends.first)
-        while await consumer.position(changelog) < ends.end:
-            fetched = await consumer.getmany(timeout_ms=_POLL_MS, max_records=_RECORDS_AT_ONCE)
+        counts_before = await last_end(reader, changelog, ends.first, ends.end)
+        reader.seek(changelog, ends.first)
+        while await reader.position(changelog) < ends.end:
+            fetched = await reader.getmany(timeout_ms=_POLL_MS, max_records=_RECORDS_AT_ONCE)
             records = map(record_of, fetched.get(changelog, ()))
             restoration.take(records, counts_before)
     except OffsetOutOfRangeError:

@@ -103,6 +103,7 @@ async def _replay(
         place.partition: Place.read(committed.get(place), each) for place, each in ends.items()
     }
     tally: Tally = Counter()
+    stale = {place.partition for place in committed}
     async with aclosing(_letters(settings, dead, places, tell)) as parts:
         async for number, letters, next_offset in parts:
             back = judge.divide(letters, places[number], tally)
@@ -110,6 +111,12 @@ async def _replay(
             if outbox is not None:
                 done = {TopicPartition(dead, number): places[number].written()}
                 await _commit(outbox, back, done)
+                stale.discard(number)
+    if outbox is not None and stale:
+        # Brokers forget an offset that nobody has committed for a week, and letters would go again.
+        await _commit(
+            outbox, {}, {TopicPartition(dead, number): places[number].written() for number in stale}
+        )
     return tally
 
 

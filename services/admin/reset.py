@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,10 +11,13 @@ from headrace.contracts.errors import GroupBusy, StateUnavailable
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.time import format_duration_ms
 from headrace.services.kafka.cluster import connected
+from headrace.services.runtime.machine.folder import held
 from headrace.services.settings import Settings
 
 _INTERNAL = ("changelog", "repartition")
 _CLEANED = ("cleaned", "progress")
+_GONE = ".deleted"
+"""A folder for what is about to be deleted; no hop can have its name."""
 
 
 class Remains(NamedTuple):
@@ -57,19 +61,33 @@ async def forget(remains: Remains, settings: Settings) -> None:
 
     The group goes first: a pipeline with its state and without offsets reads from the beginning and
     skips what it knows, while one with offsets and without its state lets duplicates pass.
+
+    Raises:
+        StateLocked: An instance has the folder. One that is about to join, or that was counted out
+            while it was frozen, is no member of the group.
     """
-    async with connected(settings) as cluster:
-        await cluster.delete_group(remains.group)
-        if remains.folder is not None:
-            _delete(remains.folder)
-        await cluster.delete(list(remains.topics))
+    with nullcontext() if remains.folder is None else held(remains.folder):
+        async with connected(settings) as cluster:
+            await cluster.delete_group(remains.group)
+            if remains.folder is not None:
+                _delete(remains.folder)
+            await cluster.delete(list(remains.topics))
 
 
 def _delete(folder: Path) -> None:
+    """Delete a pipeline's folder; whoever is killed in it leaves no database without its logs."""
+    if folder.is_symlink():
+        message = f"`{folder}` cannot be deleted: it is a link; delete it by hand, and try again"
+        raise StateUnavailable(message)
+    gone = folder / _GONE
     try:
+        if gone.exists():
+            shutil.rmtree(gone)
+        gone.mkdir()
+        for path in folder.iterdir():
+            if path != gone:
+                path.rename(gone / path.name)
         shutil.rmtree(folder)
-    except FileNotFoundError:
-        return
     except OSError as error:
         message = (
             f"`{error.filename or folder}` cannot be deleted ({error.strerror});"

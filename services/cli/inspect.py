@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +33,7 @@ from headrace.services.state.changelog import (
 )
 from headrace.services.state.overlay import Overlay
 from headrace.services.state.rocks import MEMORY_BYTES, RocksMemory, reading
+from headrace.services.state.stamps import check_layout
 
 _HEXADECIMAL = "0x"
 
@@ -96,8 +98,7 @@ class _Look:
                 if partition is None or number == partition:
                     with reading(path, memory) as store:
                         state = self._state(hop, number, Overlay(store, self._spec.pipeline))
-                    size = sum(file.stat().st_size for file in path.iterdir())
-                    self.states.append(state._replace(size_bytes=size))
+                    self.states.append(state._replace(size_bytes=_size_bytes(path)))
 
     def changelog(self, hop: Hop, number: int, overlay: Overlay, ends: Ends) -> None:
         """Look at what was read from a changelog."""
@@ -107,6 +108,8 @@ class _Look:
     def _state(self, hop: Hop, number: int, overlay: Overlay) -> State:
         about = overlay.view(ABOUT)
         stamp, at = read_stamp(about), read_position(about)
+        if stamp is not None:
+            check_layout(stamp)
         # The rows are what they were written as, whatever the file says by now.
         policies = [] if stamp is None else map(read_operator, stamp.operators)
         operators = []
@@ -135,9 +138,18 @@ def _databases(folder: Path) -> Iterator[tuple[int, Path]]:
             yield int(path.name), path
 
 
+def _size_bytes(folder: Path) -> int:
+    """How much lies in a folder; a process that has it may delete a file meanwhile."""
+    size_bytes = 0
+    for file in folder.iterdir():
+        with suppress(FileNotFoundError):
+            size_bytes += file.stat().st_size
+    return size_bytes
+
+
 def _operators(spec: PipelineSpec, name: str | None) -> list[str]:
-    """The names of those that are asked for; what the file calls them, or called them."""
-    names = [policy.name or policy.kind for policy in spec.operators]
+    """The names of those that are asked for, merges behind a repartition among them."""
+    names = [policy.name or policy.kind for hop in spec.hops() for policy in hop.operators]
     if name is None:
         return names
     if name not in names:

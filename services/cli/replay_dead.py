@@ -32,6 +32,7 @@ def replay_dead(
     """Put dead letters back into the topic they were read from; without --yes, only count them.
 
     Each letter is put back once, however often this is run. One that dies again is a new letter.
+    Brokers keep that in mind for a week after the last run with --yes (offsets.retention.minutes).
 
     Args:
         pipeline: The pipeline's YAML file.

@@ -211,8 +211,10 @@ class Cluster:
     async def ends(self, topic: str) -> dict[int, Ends]:
         """Where the partitions of a topic begin and end; nothing where there is no such topic."""
         found: dict[int, list[int]] = defaultdict(list)
+        # Asked once: somebody may add a partition meanwhile, and it would have an end alone.
+        by_leader = await self._led(topic)
         for at in (_EARLIEST, _LATEST):
-            for leader, led in (await self._led(topic)).items():
+            for leader, led in by_leader.items():
                 places = [(number, at) for number in led]
                 request = OffsetRequest(-1, _READ_COMMITTED, [(topic, places)])
                 ((_, partitions),) = (await self.send(request, leader)).topics

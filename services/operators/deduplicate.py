@@ -7,11 +7,14 @@ A record without id is forwarded. A saved record that is read again after a cras
 again. Rules K1 to K9.
 
 State
-    0x00                      stream time (8) | how long a segment is (8)
+    0x00                      stream time (8) | how long a segment is (8) | for each length that
+                              segments had before, and that is still looked for: length (8), the
+                              first and the last time of its rows (8 each)
     0x01 segment (8) id       timestamp (8) | offset (8, left out where there is none)
                               id = the key; by key and id: length of the key (4) | key | id.
                               A segment is a stretch of time a little longer than the interval
-                              that the pipeline began with; a new interval moves no row.
+                              that the pipeline began with; a new interval moves no row (see
+                              `segments`).
 
 At most one entry of an id is live, and it is in one of the two latest segments. So two look-ups
 answer every question, and a bloom filter nearly always stops one of them. A purge drops a whole
@@ -30,11 +33,12 @@ from headrace.contracts.policies import DeduplicatePolicy
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.services.operators.operator import Aside, Batch, Counts, Step, View
 from headrace.services.operators.readable import read_batch
-from headrace.services.operators.rows import (
-    pack_length_ms,
-    pack_time,
-    unpack_length_ms,
-    unpack_time,
+from headrace.services.operators.rows import pack_time, unpack_time
+from headrace.services.operators.segments import (
+    GROWTH_MAX,
+    Segments,
+    pack_segments,
+    unpack_segments,
 )
 from headrace.services.operators.sweep import Sweep
 
@@ -42,6 +46,7 @@ Select = Callable[[Record], bytes | None]
 _HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
 _SPACE_END = b"\x02"
+_TIME_BYTES = 8
 _pack_length = Struct(">I").pack
 _entry = Struct(">qq")
 pack_entry = _entry.pack
@@ -69,14 +74,26 @@ class Deduplicate:
         self._space = view.prefix + _SPACE
         header = view.get_many([self._header_key])[0]
         self._time_ms = NO_TIME_MS
-        self._segment_ms = max(policy.interval_ms + 1, self._segment_ms_min)
+        segment_ms = max(policy.interval_ms + 1, self._segment_ms_min)
+        self._segments = Segments(segment_ms)
         if header is not None:
-            self._time_ms, self._segment_ms = unpack_time(header), unpack_length_ms(header, 8)
+            time_ms = self._time_ms = unpack_time(header)
+            found = unpack_segments(header, _TIME_BYTES)
+            # The interval was no longer than segments could grow, and a row begins within one.
+            first_ms = time_ms - (GROWTH_MAX + 1) * found.length_ms
+            over_ms = time_ms - policy.interval_ms
+            self._segments = found.going_on(segment_ms, over_ms, first_ms, self.latest_ms)
+        self._segment_ms = self._segments.length_ms
         self._sweep = Sweep(view, self._space)
 
     @property
     def stream_time_ms(self) -> int:
         """The latest time of any record."""
+        return self._time_ms
+
+    @property
+    def latest_ms(self) -> int:
+        """No id was ever remembered at a later time."""
         return self._time_ms
 
     def process(self, batch: Batch) -> Step:
@@ -120,7 +137,7 @@ class Deduplicate:
         self.counts.forwarded += len(step.forwarded.records)
         self._view.put_many(rows)
         self._sweep.count(len(rows))
-        self._sweep.up_to(self._prefix(self._oldest_live_segment()))
+        self._sweep.up_to(self._prefix(self._oldest_live_start_ms()))
         return step
 
     def _stop(
@@ -156,20 +173,20 @@ class Deduplicate:
         """Return the latest entry of each id, from the segments that can hold a live one."""
         wanted = [record_id for record_id in dict.fromkeys(ids) if record_id is not None]
         known: dict[bytes, bytes] = {}
-        newest = self._time_ms // self._segment_ms
-        for segment in range(self._oldest_live_segment(), newest + 1):
-            prefix = self._prefix(segment)
+        oldest_ms = self._time_ms - self._policy.interval_ms
+        for start_ms in self._segments.starts(oldest_ms, self._time_ms):
+            prefix = self._prefix(start_ms)
             entries = self._view.get_many([prefix + record_id for record_id in wanted])
             found = zip(wanted, entries, strict=True)
             known |= {record_id: entry for record_id, entry in found if entry is not None}
         check_entries(known.values())
         return known
 
-    def _oldest_live_segment(self) -> int:
-        return (self._time_ms - self._policy.interval_ms) // self._segment_ms
+    def _oldest_live_start_ms(self) -> int:
+        return self._segments.first_start(self._time_ms - self._policy.interval_ms)
 
-    def _prefix(self, segment: int) -> bytes:
-        return self._space + pack_time(segment * self._segment_ms)
+    def _prefix(self, start_ms: int) -> bytes:
+        return self._space + pack_time(start_ms)
 
     def live_ids(self) -> Iterator[tuple[bytes, int]]:
         """Yield every id that is remembered now, with its timestamp; a scan, for people."""
@@ -181,7 +198,7 @@ class Deduplicate:
 
     def save(self) -> None:
         """Put the header; the entries were put with their batch."""
-        header = pack_time(self._time_ms) + pack_length_ms(self._segment_ms)
+        header = pack_time(self._time_ms) + pack_segments(self._segments)
         self._view.put_many({self._header_key: header})
 
     def _decide(

@@ -13,7 +13,7 @@ segment would be duplicates. Partitions that are far apart have their entries in
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter, sub
 from typing import Any, NamedTuple
 
@@ -39,16 +39,16 @@ _offset_of = itemgetter(6)
 
 
 class _Prefixes(dict[int, bytes]):
-    """Maps a segment to the prefix of its rows; the same few are asked for again and again."""
+    """Maps a segment's start to the prefix of its rows; the same few are asked for again."""
 
     def __init__(self, prefix_of: Callable[[int], bytes]) -> None:
         super().__init__()
         self._prefix_of = prefix_of
 
-    def __missing__(self, segment: int) -> bytes:
+    def __missing__(self, start_ms: int) -> bytes:
         if len(self) >= _SEGMENTS_MAX:
             self.clear()
-        prefix = self[segment] = self._prefix_of(segment)
+        prefix = self[start_ms] = self._prefix_of(start_ms)
         return prefix
 
 
@@ -60,7 +60,8 @@ class _Known(NamedTuple):
     ids: set[bytes | None]
     """All ids of these entries."""
     asked: dict[int, list[bytes]]
-    """The places in a segment, if each record has an id of its own and all were looked for."""
+    """By a segment's start, the places in it, if each record has an id of its own and all were
+    looked for."""
     rows: dict[bytes, bytes | None]
     """The entries that the batch adds."""
 
@@ -80,8 +81,8 @@ class DeduplicateAcross(Deduplicate):
         explain: bool = False,
     ) -> None:
         """Go on where an earlier instance over the view saved; lanes say which entries are over."""
-        super().__init__(policy, view, select, explain=explain)
         self._lanes = lanes
+        super().__init__(policy, view, select, explain=explain)
         self._prefixes = _Prefixes(self._prefix)
         self._over_ms = self._time_ms
         """The time that all lanes have passed, as far as this operator went by it."""
@@ -109,7 +110,7 @@ class DeduplicateAcross(Deduplicate):
         # Record by record, those that come next may be duplicates of what is over behind the last.
         bound = self._lanes.bound_at(batch.causes[-1]) if batch.is_part else self._lanes.bound
         self._time_ms = self._over_ms = max(self._over_ms, bound.time_ms)
-        self._sweep.up_to(self._prefix(self._oldest_live_segment()))
+        self._sweep.up_to(self._prefix(self._oldest_live_start_ms()))
         return step
 
     def _compare_all(
@@ -160,12 +161,12 @@ class DeduplicateAcross(Deduplicate):
     ) -> dict[bytes, bytes | None]:
         """Return the rows of new ids; their places in a segment, if they were asked for."""
         segment_ms, prefixes = self._segment_ms, self._prefixes
-        first = min(stamps_ms, default=0) // segment_ms
-        if first in asked and max(stamps_ms) // segment_ms == first:
-            places = asked[first]
+        start_ms = min(stamps_ms, default=0) // segment_ms * segment_ms
+        if start_ms in asked and max(stamps_ms) < start_ms + segment_ms:
+            places = asked[start_ms]
         else:
             places = [
-                prefixes[stamp_ms // segment_ms] + (record_id or b"")
+                prefixes[stamp_ms - stamp_ms % segment_ms] + (record_id or b"")
                 for record_id, stamp_ms in zip(ids, stamps_ms, strict=True)
             ]
         offsets: Any = list(map(_offset_of, records))
@@ -191,7 +192,7 @@ class DeduplicateAcross(Deduplicate):
                 self._stop_at(time_ms, step, record, cause, reason, first)
                 return False
         elif timestamp_ms >= time_ms - self._policy.interval_ms:
-            place = self._prefixes[timestamp_ms // self._segment_ms] + record_id
+            place = self._prefixes[timestamp_ms - timestamp_ms % self._segment_ms] + record_id
             known.entries[place] = known.rows[place] = entry_of(timestamp_ms, record[6])
         else:
             reason = Reason.PAST_INTERVAL
@@ -230,28 +231,28 @@ class DeduplicateAcross(Deduplicate):
     ) -> tuple[Reason, bytes] | None:
         """Return why a record is known at its time, and by which entry; None if it is not."""
         self._time_ms = time_ms
-        for segment in self._segments(record, time_ms):
-            entry = known.get(self._prefixes[segment] + record_id)
+        for start_ms in self._starts_near(record, time_ms):
+            entry = known.get(self._prefixes[start_ms] + record_id)
             if entry is not None and (why := self._compare(record, entry)):
                 return why, entry
         return None
 
-    def _segments(self, record: Record, time_ms: int) -> range:
-        """Return the segments in which a record's duplicates may have their entries."""
-        interval_ms, segment_ms = self._policy.interval_ms, self._segment_ms
+    def _starts_near(self, record: Record, time_ms: int) -> Sequence[int]:
+        """Return where segments start in which a record's duplicates may have their entries."""
+        interval_ms = self._policy.interval_ms
         last_ms = min(record[2] + interval_ms, self._lanes.latest_ms)
-        return range((time_ms - interval_ms) // segment_ms, last_ms // segment_ms + 1)
+        return self._segments.starts(time_ms - interval_ms, last_ms)
 
     def _known(self, records: list[Record], ids: list[bytes | None], times_ms: list[int]) -> _Known:
         """Return what is known of these ids."""
         known: dict[bytes, bytes] = {}
         seen: set[bytes | None] = set()
         asked: dict[int, list[bytes]] = {}
-        for segment, wanted in self._wanted(records, ids, times_ms).items():
-            prefix = self._prefixes[segment]
+        for start_ms, wanted in self._wanted(records, ids, times_ms).items():
+            prefix = self._prefixes[start_ms]
             places = [prefix + record_id for record_id in wanted]
             if len(places) == len(ids):
-                asked[segment] = places
+                asked[start_ms] = places
             entries = self._view.get_many(places)
             if entries.count(None) == len(entries):
                 continue
@@ -265,18 +266,18 @@ class DeduplicateAcross(Deduplicate):
     def _wanted(
         self, records: list[Record], ids: list[bytes | None], times_ms: list[int]
     ) -> Mapping[int, Collection[bytes]]:
-        """Return, by segment, the ids that may have a duplicate's entry there."""
+        """Return, by a segment's start, the ids that may have a duplicate's entry there."""
         interval_ms, segment_ms = self._policy.interval_ms, self._segment_ms
         last_ms = min(max(map(_time_of, records)) + interval_ms, self._lanes.latest_ms)
-        first, last = (min(times_ms) - interval_ms) // segment_ms, last_ms // segment_ms
-        if last - first < _SEGMENTS_AT_ONCE:
+        first_ms = min(times_ms) - interval_ms
+        if last_ms // segment_ms - first_ms // segment_ms < _SEGMENTS_AT_ONCE:
             # Most batches are short in time: all ids are looked for in the same few segments.
             wanted: dict[Any, None] = dict.fromkeys(ids)
             wanted.pop(None, None)
-            return dict.fromkeys(range(first, last + 1), wanted)
+            return dict.fromkeys(self._segments.starts(first_ms, last_ms), wanted)
         by_segment: dict[int, dict[bytes, None]] = defaultdict(dict)
         for record, record_id, time_ms in zip(records, ids, times_ms, strict=True):
             if record_id is not None:
-                for segment in self._segments(record, time_ms):
-                    by_segment[segment][record_id] = None
+                for start_ms in self._starts_near(record, time_ms):
+                    by_segment[start_ms][record_id] = None
         return by_segment

@@ -9,7 +9,6 @@ tombstones included. A state restored from there may go on only if nobody else d
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from headrace.contracts.errors import StateCorrupt, StateTruncated
@@ -35,7 +34,7 @@ from headrace.services.state.changelog import (
     read_stamp,
 )
 from headrace.services.state.overlay import Overlay
-from headrace.services.state.rocks import RocksMemory, RocksStore
+from headrace.services.state.rocks import RocksMemory, RocksStore, delete, put_aside
 
 _CLOCK = "clock"
 _BEGUN = "begun"
@@ -98,10 +97,7 @@ class PartitionState:
 
     def _put_aside(self) -> None:
         self._store.close()
-        aside = self._folder.with_name(f"{self._folder.name}.aside")
-        if aside.exists():
-            shutil.rmtree(aside)
-        self._folder.rename(aside)
+        aside = put_aside(self._folder)
         self.rebuilt_because = (
             "it belongs to a changelog that was deleted since, as `headrace reset` does; it lies in"
             f" {aside}, and may be deleted"
@@ -114,7 +110,7 @@ class PartitionState:
         self._delete_and_open(reason)
 
     def _delete_and_open(self, reason: str) -> None:
-        shutil.rmtree(self._folder, ignore_errors=False)
+        delete(self._folder)
         self.rebuilt_because = reason
         self._open()
 
@@ -166,7 +162,8 @@ class PartitionState:
 
     def begin_at(self, first: int) -> None:
         """Begin anew at the changelog's first record, which is behind all that is here."""
-        if self.changelog_position:
+        # A restore that was cut off in its first commit has rows, and is still at offset 0.
+        if self.changelog_position or is_being_restored(self.overlay):
             self.begin_anew(f"the changelog begins at offset {first}, behind what it has")
         self.overlay.commit({CHANGELOG: first, _BEGUN: first})
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 import resource
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -191,6 +192,22 @@ class RocksStore:
             # After a failed write it raises the same error once more, without the reason.
             if not self._has_failed:
                 raise _translated(self._path, str(problem)) from problem
+
+
+def delete(path: Path) -> None:
+    """Delete a database that is closed."""
+    with _told(path):
+        shutil.rmtree(path)
+
+
+def put_aside(path: Path) -> Path:
+    """Move a database that is closed out of the way, in place of one that was moved before."""
+    aside = path.with_name(f"{path.name}.aside")
+    with _told(path):
+        if aside.exists():
+            shutil.rmtree(aside)
+        path.rename(aside)
+    return aside
 
 
 def _batch_of(drops: Sequence[Stretch], rows: Sequence[Mapping[bytes, bytes | None]]) -> WriteBatch:

@@ -60,12 +60,7 @@ def check_stamp(state: PartitionState, now: Stamp) -> list[str]:
     before = state.stamp
     if before is None:
         return []
-    if before.layout > now.layout:
-        message = (
-            f"this state has layout {before.layout}, this program reads up to {now.layout};"
-            " upgrade headrace, or begin anew with `headrace reset`"
-        )
-        raise StateLayoutNewer(message)
+    check_layout(before)
     if before.pipeline != now.pipeline:
         message = (
             f"this state belongs to pipeline `{before.pipeline}`, not `{now.pipeline}`;"
@@ -80,6 +75,16 @@ def check_stamp(state: PartitionState, now: Stamp) -> list[str]:
     if problems:
         raise _refused("; ".join(problems))
     return list(_taken(before, now))
+
+
+def check_layout(stamp: Stamp) -> None:
+    """Refuse rows that a newer program wrote."""
+    if stamp.layout > OPERATORS_VERSION:
+        message = (
+            f"this state has layout {stamp.layout}, this program reads up to {OPERATORS_VERSION};"
+            " upgrade headrace, or begin anew with `headrace reset`"
+        )
+        raise StateLayoutNewer(message)
 
 
 def _check_topics(before: Stamp, now: Stamp) -> None:

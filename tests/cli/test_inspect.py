@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from headrace.contracts.errors import SettingsInvalid, StateOfAnotherPipeline
+from headrace.contracts.errors import SettingsInvalid, StateLayoutNewer, StateOfAnotherPipeline
 from headrace.contracts.record import Headers, Record
 from headrace.contracts.window import WindowBounds, window_header, windowed_key
 from headrace.services.cli.inspect import inspect
 from headrace.services.cli.pipeline_file import load_pipeline
 from headrace.services.operators.chain import Chain
+from headrace.services.operators.lanes import Lanes
 from headrace.services.operators.operator import Batch
 from headrace.services.state.changelog import ABOUT, put_purged
 from headrace.services.state.partition import PartitionState
@@ -293,6 +294,57 @@ def test_an_id_is_found_across_keys(tmp_path: Path, capsys: pytest.CaptureFixtur
     (seen,) = pipeline.seen(capsys, key="2")
     assert seen["hop"] == "deduplicate"
     assert seen["operators"][0]["entries"] == [identity(6_000, 1, None, id="2")]
+
+
+def test_records_that_a_merge_holds_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = Pipeline(
+        tmp_path,
+        "deduplicate: {by: id, id: header.id, interval: 5s}",
+        "aggregate: {function: count}",
+    )
+    hop = pipeline.spec.hops()[1]
+    state = PartitionState(pipeline.folder / "clicks" / hop.name / "0", "clicks", MEMORY, 1)
+    state.stamp_with(stamp_of(pipeline.spec, hop))
+    view = state.overlay.view
+    # Two source partitions are waited for, and neither has said how far it is.
+    chain = Chain(hop.operators, view, lanes=Lanes(view(ABOUT), range(2)))
+    chain.process(Batch.of(STREAM))
+    chain.save()
+    state.commit(40, 1)
+    state.close()
+    (seen,) = pipeline.seen(capsys, key="b")
+    by_name = {operator["operator"]: operator for operator in seen["operators"]}
+    assert list(by_name) == ["deduplicate", "deduplicate-merge", "aggregate"]
+    merge = by_name["deduplicate-merge"]
+    assert (merge["held"], [entry["value"] for entry in merge["entries"]]) == (5, ["3"])
+    (seen,) = pipeline.seen(capsys, operator="deduplicate-merge")
+    assert [operator["held"] for operator in seen["operators"]] == [5]
+
+
+def test_a_file_that_a_running_instance_deletes_meanwhile_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline = Pipeline(tmp_path, "reorder: {grace: 2s}")
+    pipeline.leave(STREAM)
+    (state,) = pipeline.seen(capsys)
+    # It is listed, and gone when it is asked for its size.
+    gone = pipeline.folder / "clicks" / "state" / "0" / "LOG.old.1"
+    gone.symlink_to(tmp_path / "gone")
+    assert pipeline.seen(capsys) == [state]
+
+
+def test_rows_of_a_newer_program_are_refused(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, "reorder: {grace: 2s}")
+    state = pipeline.take(STREAM)
+    stamp = stamp_of(pipeline.spec, pipeline.spec.hops()[0])
+    newer = [{"kind": "reshuffle", "name": "reshuffle", "store": "reshuffle"}]
+    state.stamp_with(stamp._replace(layout=stamp.layout + 1, operators=newer))
+    state.commit(41, 1)
+    state.close()
+    with pytest.raises(StateLayoutNewer, match="upgrade headrace"):
+        inspect(pipeline.file, state_folder=pipeline.folder)
 
 
 def test_a_running_instance_is_looked_at_and_not_disturbed(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import pytest
 from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.hops import hops_of
 from headrace.contracts.record import Record
 from headrace.services.admin.lags import lags_of
+from headrace.services.kafka.cluster import Cluster, Ends, connected
 from headrace.services.settings import Settings
 from tests.kafka.clients import FOREVER, fresh_name
 from tests.kafka.fixtures import SharedKafka
@@ -32,6 +37,46 @@ def test_a_commit_behind_the_end_that_was_told_is_no_lag_below_zero(
     settings = Settings(bootstrap_servers=kafka.bootstrap_servers)
     found = asyncio.run(lags_of(name, hops_of(name, topic, []), settings))
     assert found == {(topic, 0): 2, (topic, 1): 0, (topic, 2): _RECORDS}
+
+
+def test_a_partition_that_is_added_meanwhile_is_left_for_the_next_time(
+    kafka: SharedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.clients.make_topic(fresh_name("grows"), 1, FOREVER)
+    asked: list[object] = []
+
+    async def ends(cluster: Cluster) -> dict[int, Ends]:
+        send = cluster.send
+
+        async def grow_behind_the_first(request: Any, node: int | None = None) -> Any:
+            answer = await send(request, node)
+            if isinstance(request, OffsetRequest):
+                asked.append(request)
+                if len(asked) == 1:
+                    await _grow(kafka.bootstrap_servers, topic, 2)
+            return answer
+
+        monkeypatch.setattr(cluster, "send", grow_behind_the_first)
+        return await cluster.ends(topic)
+
+    async def find() -> tuple[dict[int, Ends], dict[int, Ends]]:
+        async with connected(Settings(bootstrap_servers=kafka.bootstrap_servers)) as cluster:
+            return await ends(cluster), await cluster.ends(topic)
+
+    first, then = asyncio.run(find())
+    assert (first, then) == ({0: Ends(0, 0)}, {0: Ends(0, 0), 1: Ends(0, 0)})
+
+
+async def _grow(servers: str, topic: str, partitions: int) -> None:
+    """Add partitions, and return when all brokers know of them."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+    await admin.start()
+    try:
+        await admin.create_partitions({topic: NewPartitions(partitions)})
+        while len((await admin.describe_topics([topic]))[0]["partitions"]) < partitions:
+            pass
+    finally:
+        await admin.close()
 
 
 async def _commit(servers: str, name: str) -> None:

@@ -116,10 +116,10 @@ class Dying(NamedTuple):
 
 @pytest.fixture
 def dying(kafka: SharedKafka, tmp_path: Path) -> Dying:
-    return _dying(kafka, tmp_path)
+    return dying_on(kafka, tmp_path)
 
 
-def _dying(kafka: SharedKafka, tmp_path: Path) -> Dying:
+def dying_on(kafka: SharedKafka, tmp_path: Path) -> Dying:
     name = fresh_name("dying")
     file = tmp_path / "pipeline.yaml"
     file.write_text(PIPELINE.format(name=name))
@@ -252,7 +252,7 @@ def test_a_replays_transaction_that_an_outage_left_open_is_ended(
 ) -> None:
     # Such a broker does not ask whether a transaction has a partition, and never tells it the end.
     broker = kafka_own({"transaction.partition.verification.enable": "false"})
-    dying = _dying(SharedKafka(broker.bootstrap_servers), tmp_path)
+    dying = dying_on(SharedKafka(broker.bootstrap_servers), tmp_path)
 
     async def forget_a_partition() -> None:
         name = f"{dying.spec.pipeline}.replay-dead"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections import Counter
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +15,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headrace.contracts.errors import GroupBusy, StateUnavailable
+from headrace.contracts.errors import GroupBusy, StateLocked, StateUnavailable
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.record import Record
 from headrace.services.cli.pipeline_file import load_pipeline
@@ -187,6 +190,54 @@ def test_a_folder_that_cannot_be_deleted_is_a_sentence(used: Used, tmp_path: Pat
     with pytest.raises(StateUnavailable, match="cannot be deleted"):
         used.reset(yes=True)
     assert (tmp_path / "elsewhere" / "state" / "0" / "CURRENT").exists()
+
+
+def test_a_folder_that_another_process_has_is_left_as_it_is(used: Used) -> None:
+    name, before = used.spec.pipeline, used.topics()
+    with lock_of_another(used.folder / name), pytest.raises(StateLocked, match="stop that one"):
+        used.reset(yes=True)
+    assert used.topics() == before
+    assert len(used.clients.committed_offsets(name)) == 2
+    assert (used.folder / name / "state" / "0" / "CURRENT").exists()
+    used.reset(yes=True)
+    assert not (used.folder / name).exists()
+
+
+@contextmanager
+def lock_of_another(folder: Path) -> Iterator[None]:
+    """Have a folder held by another process, as by a sidecar that is about to join."""
+    script = (
+        "import sys; from pathlib import Path;"
+        " from headrace.services.runtime.machine.folder import held\n"
+        "with held(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    words = [sys.executable, "-c", script, str(folder)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        yield
+        process.communicate()
+
+
+def test_a_reset_that_was_killed_leaves_no_database_in_part(
+    used: Used, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = used.folder / used.spec.pipeline
+    (own / "state" / "0" / "000004.log").write_text("rows")
+
+    def killed(folder: Path) -> None:
+        next(path for path in Path(folder).rglob("*") if path.is_file()).unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shutil.rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        used.reset(yes=True)
+    monkeypatch.undo()
+    # No task looks for a database there.
+    assert [path.name for path in own.iterdir()] == [".deleted"]
+    used.reset(yes=True)
+    assert not own.exists()
+    assert not any("changelog" in topic for topic in used.topics())
 
 
 def test_behind_a_reset_a_sidecar_starts_from_the_beginning(make_pipeline: MakePipeline) -> None:

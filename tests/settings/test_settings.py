@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+from aiokafka.protocol.types import Int32
 
 from headrace.contracts.errors import SettingsInvalid
 from headrace.contracts.servers import servers
@@ -57,6 +58,18 @@ def test_a_variable_is_written_as_in_a_pipeline(monkeypatch: pytest.MonkeyPatch)
     assert settings.state_folder == Path("here/state")
 
 
+def test_the_longest_times_fit_into_what_brokers_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SESSION_TIMEOUT", "TRANSACTION_TIMEOUT", "SHUTDOWN_TIMEOUT"):
+        monkeypatch.setenv(f"HEADRACE_{name}", "12d")
+    settings = read_settings()
+    for sent_ms in (
+        settings.transaction_timeout_ms,
+        # How long the group waits for a member in a rebalance.
+        settings.session_timeout_ms + settings.shutdown_timeout_ms,
+    ):
+        assert len(Int32.encode(sent_ms)) == 4
+
+
 def test_a_flag_goes_before_a_variable_and_an_absent_one_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -103,6 +116,10 @@ def test_no_variable_means_two_things() -> None:
         ("GUARANTEE", "most", "`most` is none of the choices; write `exactly-once` or"),
         ("HTTP_PORT", "web", "`web` is not a whole number; write one"),
         ("HTTP_PORT", "70000", "`70000` is too large; write at most 65535"),
+        ("REPLICATION_FACTOR", "32768", "`32768` is too large; write at most 32767"),
+        ("SESSION_TIMEOUT", "100d", "`100d` is too large; write at most 12d"),
+        ("TRANSACTION_TIMEOUT", "100d", "`100d` is too large; write at most 12d"),
+        ("SHUTDOWN_TIMEOUT", "100d", "`100d` is too large; write at most 12d"),
         ("COMMIT_RECORDS_MAX", "0", "`0` is too small; write more than 0"),
         ("DECISIONS", "maybe", "`maybe` is not a switch; write `true` or `false`"),
         ("INSTANCE_ID", "a b", "`a b` is not a name that Kafka accepts"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,12 @@ from headrace.contracts.errors import (
     StateLayoutNewer,
     StateLocked,
     StateOfAnotherPipeline,
+    StateUnavailable,
 )
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.contracts.topics import TOMBSTONES_KEPT_MS
 from headrace.services.state import layout
-from headrace.services.state.changelog import POSITION, Stamp, records_of
+from headrace.services.state.changelog import PIECE_BYTES, POSITION, Stamp, records_of
 from headrace.services.state.partition import PartitionState
 from headrace.services.state.rocks import RocksMemory, RocksStore
 
@@ -142,6 +144,45 @@ def test_half_a_restore_goes_on_there_and_is_no_state(folder: Path) -> None:
         state.restoration().take([rows[1], end])
         state.check_whole("c/0")
         assert (state.changelog_position, state.position, row_of(state)) == (10, 0, b"later")
+
+
+def test_half_a_restore_of_the_first_commit_is_begun_anew_if_that_is_purged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, large = tmp_path / "0", b"r" * PIECE_BYTES
+    rows = [Record(b"\x05tablekey%d" % at, large, 0, (), "changelog", 0, at) for at in range(3)]
+    with opened(folder) as state:
+        restoration, take_up = state.restoration(), state.overlay.take_up
+        written: list[int] = []
+
+        def take_up_one(*piece: Any) -> None:
+            if written:
+                raise KeyboardInterrupt
+            written.append(len(piece[0]))
+            take_up(*piece)
+
+        restoration.take(rows)
+        monkeypatch.setattr(state.overlay, "take_up", take_up_one)
+        with pytest.raises(KeyboardInterrupt):
+            restoration.take([Record(POSITION, b"\x00" * 16, 0, (), "changelog", 0, 3)])
+        assert written == [1]
+    with opened(folder) as state:
+        assert state.changelog_position == 0
+        state.begin_at(5)
+        assert state.changelog_position == 5
+        view = state.overlay.view("table")
+        assert list(view.range(view.prefix, view.prefix + b"\xff")) == []
+
+
+def test_a_folder_that_cannot_be_put_aside_is_a_sentence(folder: Path) -> None:
+    with opened_of(folder, "one") as state:
+        state.keep_up(NOW_MS)
+    folder.with_name("0.aside").write_text("no folder")
+    with (
+        pytest.raises(StateUnavailable, match="the folder may be written to"),
+        opened_of(folder, "two"),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("name", ["CURRENT", "MANIFEST", "CURRENT gone"])

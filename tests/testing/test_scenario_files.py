@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.contracts.errors import ScenarioInvalid
 from headrace.services.cli import main
-from headrace.testing.scenarios import load_scenarios, problems
+from headrace.testing.scenarios import Scenario, load_scenarios, problems
 from tests.pages import installed
 
 PIPELINE = """\
@@ -153,6 +154,49 @@ def test_a_file_that_is_wrong_is_a_sentence(
     code, said = of_headrace(folder, monkeypatch, capsys)
     assert (code, said.count("\n")) == (2, 3)
     assert sentence in said
+
+
+def test_scenarios_before_a_wrong_one_count(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = "```scenario\npartitions: 1\ntable: {}\n# partition key ->\n3 a ->\n```\n"
+    (folder / "a.scenario.md").write_text(TRUE + FALSE + wrong)
+    code, said = of_headrace(folder, monkeypatch, capsys)
+    assert code == 2
+    assert "\n1 are true, 1 are not\n" in said
+    assert "a.scenario.md:22: a record stands in a partition that the source has not" in said
+
+
+def test_a_page_with_the_lines_of_another_system_is_the_same_page(folder: Path) -> None:
+    page = (TRUE + FALSE).replace("```scenario\n", "```scenario  \n")
+    (folder / "a.scenario.md").write_bytes(page.replace("\n", "\r\n").encode())
+    (same, false) = load_scenarios(folder / "a.scenario.md")
+    assert (same.line, same.rows) == (6, load_scenarios_of(folder, TRUE)[0].rows)
+    assert problems(same) == []
+    assert problems(false)
+
+
+def load_scenarios_of(folder: Path, page: str) -> list[Scenario]:
+    """The scenarios of a page that lies there."""
+    (folder / "page.scenario.md").write_text(page)
+    return load_scenarios(folder / "page.scenario.md")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        FALSE.removesuffix("```\n"),
+        FALSE.replace("```scenario", "```scenario of mine"),
+        FALSE.replace("```", "````"),
+        FALSE.replace("```", "~~~"),
+        FALSE.replace("```", "  ```"),
+    ],
+)
+def test_a_block_that_would_not_be_run_is_a_sentence(folder: Path, other: str) -> None:
+    with pytest.raises(
+        ScenarioInvalid, match=r"page\.scenario\.md:15: this block would not be run"
+    ):
+        load_scenarios_of(folder, TRUE + other)
 
 
 def test_a_file_that_is_wrong_is_a_sentence_in_pytest(folder: Path) -> None:

@@ -7,7 +7,6 @@ whole batches; Faust's own way, one key at a time with a changelog record each, 
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from aiokafka.structs import TopicPartition
 from faust.stores.base import Store
 
 from headrace.services.state.partition import PartitionState
-from headrace.services.state.rocks import RocksMemory
+from headrace.services.state.rocks import RocksMemory, delete
 
 
 class PartitionStores(Store):  # type: ignore[misc]
@@ -113,7 +112,7 @@ class StateTable(faust.Table):  # type: ignore[misc]
     async def discard(self, partition: int) -> None:
         """Throw a partition's database away; it is closed, and its changelog has the rows."""
         folder = self._folder / str(partition)
-        await self._occupied(partition, asyncio.to_thread(shutil.rmtree, folder))
+        await self._occupied(partition, asyncio.to_thread(delete, folder))
 
     async def _close_late(self, opening: Awaitable[PartitionState]) -> None:
         state = await opening

@@ -33,7 +33,9 @@ from headrace.testing.running import (
 from headrace.testing.tables import TOPIC, Event, Leaving, Row, Topics, read_table
 
 SUFFIX = ".scenario.md"
-_BLOCK = re.compile(r"^```scenario\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"^```scenario[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
+_OPENING = re.compile(r"^[ \t]*(?:`{3,}|~{3,})[ \t]*scenario\b", re.MULTILINE)
+"""In Markdown each of these begins a block; here ```scenario alone does."""
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _OPERATORS_ALONE = "scenario"
 _SEEDS = range(5)
@@ -70,10 +72,26 @@ def load_scenarios(file: Path) -> list[Scenario]:
 
 def read_scenarios(page: str, file: str, folder: Path) -> Iterator[Scenario]:
     """Read all scenarios of a page; the pipelines that they name are in this folder."""
-    for block in _BLOCK.finditer(page):
+    page = page.replace("\r\n", "\n")
+    blocks = list(_BLOCK.finditer(page))
+    _refuse_others(page, blocks, file)
+    for block in blocks:
         line = page.count("\n", 0, block.start(1)) + 1
         headings = _HEADING.findall(_BLOCK.sub("", page[: block.start()]))
         yield _read_scenario(block[1], headings[-1] if headings else "scenario", file, line, folder)
+
+
+def _refuse_others(page: str, blocks: Sequence[re.Match[str]], file: str) -> None:
+    """Refuse what looks like a scenario and is none: it would be left out, true or not."""
+    known = {block.start() for block in blocks}
+    for opening in _OPENING.finditer(page):
+        if opening.start() not in known:
+            line = page.count("\n", 0, opening.start()) + 1
+            message = (
+                f"{file}:{line}: this block would not be run; begin it with a line ```scenario and"
+                " end it with a line ```, with nothing before or behind"
+            )
+            raise ScenarioInvalid(message)
 
 
 def _read_scenario(text: str, name: str, file: str, line: int, folder: Path) -> Scenario:
@@ -183,6 +201,14 @@ def problems(scenario: Scenario) -> list[str]:
     The scenario runs record by record. If there are no events and only one partition, it also runs
     cut into batches, with commits and crashes.
     """
+    try:
+        return _problems(scenario)
+    except ScenarioInvalid as error:
+        message = f"{scenario.file}:{scenario.line}: {error}"
+        raise ScenarioInvalid(message) from error
+
+
+def _problems(scenario: Scenario) -> list[str]:
     spec, rows, partitions = scenario.about, scenario.rows, scenario.partitions
     if isinstance(spec, Query):
         found = play_query(spec, rows, partitions=partitions)
