@@ -22,7 +22,7 @@ from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.names import OWN, name_of
 from headrace.spark_jobs.queries.sql_text import Clauses, Edits, Words
 from headrace.spark_jobs.queries.sql_within import columns_of, meeting_of
-from headrace.spark_jobs.queries.streams import Stream
+from headrace.spark_jobs.queries.streams import MadeStream, Stream
 from headrace.spark_jobs.queries.tables import Table
 
 _DIALECT = "spark"
@@ -53,7 +53,8 @@ def sql(
 
     `grace`, `corrections` and `history` are those of `join_as_of`, or the `grace` of `join_within`.
     """
-    waits = {"grace": grace, "corrections": corrections, "history": history}
+    said = {"grace": grace, "corrections": corrections or None, "history": history}
+    waits = {name: value for name, value in said.items() if value is not None}
     return _Selection(query, sources, waits).query()
 
 
@@ -85,6 +86,8 @@ class _Selection:
         """Describe the query, clause by clause."""
         self._refuse_clauses()
         query: Any = self._joined()
+        if self._waits and not isinstance(query, MadeStream):
+            _refuse(f"`{next(iter(self._waits))}` is of a stream that is joined, and none is here")
         where = self._select.args.get("where")
         if where is not None:
             query = query.filter(self._condition(TokenType.WHERE, where.this, {}))
@@ -154,8 +157,7 @@ class _Selection:
         version = join.this.args.get("version")
         if version is not None:
             self._refuse_other_time(version, first, text)
-            waits = {name: value for name, value in self._waits.items() if value}
-            return cast("Query", left.join_as_of(right, on=on, how=how, **waits))
+            return cast("Query", left.join_as_of(right, on=on, how=how, **self._waits))
         if isinstance(left, Stream):
             _refuse(
                 f"`{text}` joins a stream, which looks up as of its own time; write"
@@ -180,10 +182,9 @@ class _Selection:
                 f" times are near; write `ON {first}.key = {alias}.key AND {alias}.time BETWEEN"
                 f" {first}.time - INTERVAL 10 MINUTES AND {first}.time + INTERVAL 10 MINUTES`"
             )
-        for name in ("corrections", "history"):
-            if self._waits[name]:
-                _refuse(f"`{name}` is of a stream joined as of a table, and `{text}` is not")
-        grace = self._waits["grace"]
+        for name in self._waits.keys() & {"corrections", "history"}:
+            _refuse(f"`{name}` is of a stream joined as of a table, and `{text}` is not")
+        grace = self._waits.get("grace")
         return left.join_within(right, within=meeting.within_ms, on=on, how=how, grace=grace)
 
     def _met_by(self, on: Any, alias: str, text: str) -> str | None:

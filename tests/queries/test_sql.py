@@ -47,6 +47,16 @@ def test_a_left_join_by_the_key_waits_as_it_is_told() -> None:
     assert found == ORDERS.join_as_of(PRICES, how="left", grace="10s", corrections=True)
 
 
+def test_a_grace_of_nothing_is_a_grace() -> None:
+    query = "SELECT * FROM @".replace("@", AS_OF)
+    found = hr.sql(query, orders=ORDERS, prices=PRICES, grace=0)
+    assert found == ORDERS.join_as_of(PRICES, on="product", grace=0)
+    assert found != hr.sql(query, orders=ORDERS, prices=PRICES)
+    for waits in ({"grace": "1s"}, {"corrections": True}, {"history": "folder"}):
+        with pytest.raises(JobInvalid, match="is of a stream that is joined, and none is here"):
+            hr.sql("SELECT * FROM b", b=BOUGHT, **waits)
+
+
 def test_tables_are_joined_grouped_and_chosen_from() -> None:
     found = hr.sql(
         "SELECT segment, count(*) AS orders, sum(cents) / 100 AS euros"
