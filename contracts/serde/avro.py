@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
+from fastavro._read_py import schemaless_reader as careful_reader
 
 from headrace.contracts.serde.json import Json
 
@@ -30,10 +31,13 @@ def avro_reader(text: str, referred: Sequence[str] = ()) -> Callable[[bytes], Js
     for one in referred:
         parse_schema(_plainer(json.loads(one)), named_schemas=named)
     schema = parse_schema(_plainer(json.loads(text)), named_schemas=named)
+    # The fast reader puts records in one another on the stack of the process, which ends if there
+    # are thousands of them. The other one raises RecursionError.
+    read_from = careful_reader if _is_recursive(schema, named) else schemaless_reader
 
     def read(body: bytes) -> Json:
         stream = BytesIO(body)
-        found = schemaless_reader(stream, schema)
+        found = read_from(stream, schema)
         left = len(body) - stream.tell()
         if left:
             message = f"{left} bytes are left behind it"
@@ -41,6 +45,27 @@ def avro_reader(text: str, referred: Sequence[str] = ()) -> Callable[[bytes], Js
         return _json(found)
 
     return read
+
+
+def _is_recursive(schema: Any, named: Mapping[str, Any]) -> bool:
+    """Return whether a parsed schema has a record within itself."""
+    done: set[str] = set()
+
+    def recurs(found: Any, around: tuple[str, ...]) -> bool:
+        if isinstance(found, list):
+            return any(recurs(one, around) for one in found)
+        if isinstance(found, str):
+            return found in around or (found in named and recurs(named[found], around))
+        if "fields" not in found:
+            inner = [found[part] for part in ("items", "values", "type") if part in found]
+            return any(recurs(one, around) for one in inner)
+        name = found["name"]
+        if name in around or name in done:
+            return name in around
+        done.add(name)
+        return any(recurs(field["type"], (*around, name)) for field in found["fields"])
+
+    return recurs(schema, ())
 
 
 def _plainer(schema: Any) -> Any:

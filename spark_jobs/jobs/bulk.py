@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.window import WindowSpec
 
     from headrace.spark_jobs.read.source import Source
     from headrace.spark_jobs.read.written_by import CleanedTopic
@@ -79,17 +80,25 @@ def join_within(
     return rows.select(*(made.get(name, one[name]).alias(name) for name in RECORD_COLUMNS))
 
 
-def latest(table: DataFrame) -> DataFrame:
-    """Return the newest version of each key, without deleted ones: the table as it is now."""
+def latest(table: DataFrame, *, by_arrival: bool = False) -> DataFrame:
+    """Return the newest version of each key, without deleted ones: the table as it is now.
+
+    `by_arrival` is for a table without a past: there the last version of a partition is its newest,
+    whatever its time.
+    """
     newest = Window.partitionBy("key").orderBy(
         F.desc("timestamp_ms"), F.desc("partition"), F.desc("offset")
     )
-    return (
-        table.where("key IS NOT NULL")
-        .withColumn("place", F.row_number().over(newest))
-        .where((F.col("place") == 1) & F.col("value").isNotNull())
-        .drop("place")
-    )
+    versions = table.where("key IS NOT NULL")
+    if by_arrival:
+        of_place = Window.partitionBy("key", "partition").orderBy(F.desc("offset"))
+        versions = _first(versions, of_place)
+    return _first(versions, newest).where("value IS NOT NULL")
+
+
+def _first(rows: DataFrame, window: WindowSpec) -> DataFrame:
+    """Return the first row of each partition of a window."""
+    return rows.withColumn("place", F.row_number().over(window)).where("place = 1").drop("place")
 
 
 def read_range(

@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkab
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
+from headrace.contracts.errors import SinkOfAnotherQuery
 from headrace.spark_jobs.jobs.bulk import read_range
 from headrace.spark_jobs.read.decode import readable
+from headrace.spark_jobs.read.source import asking
 from headrace.spark_jobs.read.written_by import CleanedTopic
 from headrace.spark_jobs.shapes import COLD, JOINED
 from headrace.spark_jobs.write.delta import make_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -157,6 +159,10 @@ class ColdHistory:
         make_table(spark, folder, SCHEMA)
         versions = spark.read.format("delta").load(folder)
         ends = _ends_of(versions.where(F.col("topic") == self._topic))
+        with asking(spark, self._source) as brokers:
+            places = [(self._topic, partition) for partition in range(len(self._firsts))]
+            lasts = brokers.offsets(places, "latest")
+        refuse_another_topic(folder, ends, {place[1]: last for place, last in lasts.items()})
         for partition, end in ends.items():
             if end < self._firsts[partition]:
                 _log.error(
@@ -165,6 +171,18 @@ class ColdHistory:
                     *(self._topic, partition, end, self._firsts[partition] - 1, folder),
                 )
         return ends
+
+
+def refuse_another_topic(folder: str, kept: Mapping[int, int], ends: Mapping[int, int]) -> None:
+    """Refuse a history that goes beyond the end of its topic, by partition."""
+    for partition, end in kept.items():
+        if end > ends.get(partition, 0):
+            message = (
+                f"{folder} has records of partition {partition} up to offset {end - 1}, and the"
+                f" topic ends at {ends.get(partition, 0)}: the topic was made anew, and its first"
+                " records would not be kept; give the job another folder"
+            )
+            raise SinkOfAnotherQuery(message)
 
 
 def _ends_of(versions: DataFrame) -> dict[int, int]:

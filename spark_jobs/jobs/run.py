@@ -46,7 +46,7 @@ from headrace.spark_jobs.operators.frames import ON_FAILURE, InputProgress
 from headrace.spark_jobs.read.decode import Format, JsonValue, RegisteredValue, checked
 from headrace.spark_jobs.read.schema import schema_of
 from headrace.spark_jobs.read.source import Source
-from headrace.spark_jobs.read.topics import awaited, read_cleaned
+from headrace.spark_jobs.read.topics import awaited, read_cleaned, topic_ids
 from headrace.spark_jobs.read.written_by import CleanedTopic
 from headrace.spark_jobs.write.aim import Targets
 from headrace.spark_jobs.write.console import ConsoleSink
@@ -138,6 +138,7 @@ def queries(
 ) -> Iterator[StreamingQuery]:
     """Start the queries of a job one by one; the caller waits for each. Usually it is one."""
     stamp, options = Stamp(spark, config.checkpoint), options_of(config)
+    stamp.know(topic_ids(spark, *_read_from(config)))
     while (before := _to_finish_as(spark, job, config, stamp)) is not None:
         yield _start(spark, job, before, {"once": True}, note)
     stamp.put(options)

@@ -1,10 +1,11 @@
-"""Note with which options each micro-batch of a checkpoint was begun.
+"""Note in a checkpoint with which options each micro-batch was begun, and what it reads.
 
     <checkpoint>/options/00000003    {"batch": the first one that has them, "options": {...}}
+    <checkpoint>/topics/00000000     {"topic": its id, ...}
 
 A file is written before its first micro-batch begins, and the file with the highest number holds.
 So the options of a micro-batch that was begun and not finished are known, whatever the job's file
-says now.
+says now. A topic that was made anew since has another id, and its offsets mean other records.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from headrace.contracts.errors import ReplayDiffers
+from headrace.contracts.errors import ReplayDiffers, StateOfOtherOptions
 from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.jobs.config import JobConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
     from headrace.spark_jobs.jobs.run import Job
 
 Options = dict[str, Any]
-_OPTIONS = "options"
+_OPTIONS, _TOPICS = "options", "topics"
 _DECIDE_NOTHING = {
     *("servers", "checkpoint", "kafka", "reader", "writer", "spark", "every"),
     *("records-per-batch", "bytes-per-batch", "shuffle-partitions"),
@@ -60,11 +61,8 @@ class Stamp:
 
     def options(self) -> Options | None:
         """Return the last options, None if no version of this job has noted any."""
-        number = max(_numbers(self._folder.names(_OPTIONS)), default=None)
-        if number is None:
-            return None
-        noted: Options = json.loads(self._folder.read(_place(number)))["options"]
-        return noted
+        noted = self._last(_OPTIONS)
+        return None if noted is None else noted["options"]
 
     def put(self, options: Options) -> None:
         """Note the options that hold from the next micro-batch on."""
@@ -73,9 +71,33 @@ class Stamp:
         begun = self.begun()
         finished = max(_numbers(self._folder.names("commits")), default=-1)
         batch = finished + 1 if begun is None else begun.batch
-        number = max(_numbers(self._folder.names(_OPTIONS)), default=-1) + 1
-        text = json.dumps({"batch": batch, "options": options}, sort_keys=True)
-        self._folder.write(_place(number), text)
+        self._note(_OPTIONS, {"batch": batch, "options": options})
+
+    def know(self, ids: Mapping[str, str]) -> None:
+        """Note the ids of the topics; refuse a topic that was made anew since it was read."""
+        before = self._last(_TOPICS) or {}
+        if self._folder.names("offsets"):
+            for topic, found in ids.items():
+                if before.get(topic, found) != found:
+                    message = (
+                        f"the topic `{topic}` was made anew since this checkpoint was written, and"
+                        " its first records would be passed over; start the job with a new"
+                        " checkpoint"
+                    )
+                    raise StateOfOtherOptions(message)
+        if before != {**before, **ids}:
+            self._note(_TOPICS, {**before, **ids})
+
+    def _last(self, what: str) -> dict[str, Any] | None:
+        number = max(_numbers(self._folder.names(what)), default=None)
+        if number is None:
+            return None
+        noted: dict[str, Any] = json.loads(self._folder.read(_place(what, number)))
+        return noted
+
+    def _note(self, what: str, noted: Mapping[str, Any]) -> None:
+        number = max(_numbers(self._folder.names(what)), default=-1) + 1
+        self._folder.write(_place(what, number), json.dumps(noted, sort_keys=True))
 
 
 def options_of(config: JobConfig) -> Options:
@@ -119,5 +141,5 @@ def _numbers(names: Iterable[str]) -> list[int]:
     return [int(name) for name in names if name.isascii() and name.isdigit()]
 
 
-def _place(number: int) -> str:
-    return f"{_OPTIONS}/{number:08}"
+def _place(what: str, number: int) -> str:
+    return f"{what}/{number:08}"

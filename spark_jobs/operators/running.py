@@ -38,7 +38,7 @@ class Running(ABC):
         return []
 
     def failed(self) -> list[tuple[Record, StepFailed]]:
-        """Return the records that failed since the last call and left the state; others raise."""
+        """Return the records that failed since the last call; others raise."""
         return []
 
     def held(self) -> int:
@@ -143,6 +143,9 @@ class _RunningStreamJoin(Running):
                 np.array([each.time_ms for each in met], np.int64),
             )
         ]
+
+    def failed(self) -> list[tuple[Record, StepFailed]]:
+        return self._join.failed()
 
     def held(self) -> int:
         return self._join.held

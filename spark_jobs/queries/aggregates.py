@@ -22,7 +22,7 @@ from headrace.spark_jobs.queries.names import name_of
 from headrace.spark_jobs.versioned.aggregation import Aggregation
 
 Kind = Literal["count", "sum", "min", "max", "avg", "collect"]
-Order = Literal["number", "double", "text"]
+Order = Literal["number", "double", "time", "text"]
 Path = tuple[str | int, ...]
 Texts = list[str | None]
 _KEEPS_VALUES = ("min", "max", "collect")
@@ -220,9 +220,16 @@ def _double(text: str) -> tuple[bool, float]:
     return isnan(number), 0.0 if isnan(number) else number
 
 
+def _time(text: str) -> tuple[int, str]:
+    """Order dates and times, of which years beyond four digits have a sign before them."""
+    year, _, rest = text[1:].partition("-")
+    return int(text[0] + year), rest
+
+
 _ORDERS: dict[Order, Callable[[str], Any]] = {
     "number": Decimal,
     "double": _double,
+    "time": _time,
     "text": str.encode,
 }
 

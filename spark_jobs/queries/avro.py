@@ -63,19 +63,22 @@ def avro(schema: str) -> str:
 class _Columns:
     def __init__(self) -> None:
         self._named: dict[str, Any] = {}
-        """Types that have a name, which later fields may use."""
+        """Types by their full names, which later fields may use."""
         self._open: list[str] = []
-        """The records around this place."""
+        """The records around this place, by their full names."""
+        self._namespace = ""
 
     def of(self, record: Mapping[str, Any], between: str) -> str:
         """Return the fields of a record, with their types behind this text."""
-        name = str(record.get("name"))
+        outside, name = self._namespace, self._full_name(record)
+        self._namespace = name.rpartition(".")[0]
         self._open.append(name)
         columns = [
             f"{_quoted(str(field['name']))}{between}{self._type(field['type'], field['name'])}"
             for field in record.get("fields", [])
         ]
         self._open.pop()
+        self._namespace = outside
         return ", ".join(columns)
 
     def _type(self, written: Any, field: str) -> str:
@@ -86,15 +89,17 @@ class _Columns:
             return self._type(branches[0], field)
         if isinstance(written, dict):
             return self._defined(written, field)
-        if written in self._open:
+        full = self._full_name({"name": written})
+        if full in self._open:
             _refuse(field, f"is a `{written}` inside of a `{written}`, which no column is")
-        found = self._named.get(written)
+        found = self._named.get(full)
         return _plain(written, field) if found is None else self._defined(found, field)
 
     def _defined(self, written: Mapping[str, Any], field: str) -> str:
         kind, logical = written["type"], written.get("logicalType")
         if kind in _NAMED:
-            self._named[str(written.get("name"))] = written
+            full = self._full_name(written)
+            self._named[full] = {**written, "name": full}
         if logical == "decimal":
             return f"DECIMAL({written['precision']}, {written.get('scale', 0)})"
         if logical in _LOGICAL:
@@ -106,6 +111,12 @@ class _Columns:
         if kind == "map":
             return f"MAP<STRING, {self._type(written['values'], field)}>"
         return _plain(kind, field) if isinstance(kind, str) else self._type(kind, field)
+
+    def _full_name(self, written: Mapping[str, Any]) -> str:
+        """Return a name with its namespace; without one it has that of the record around it."""
+        name = str(written.get("name"))
+        namespace = written.get("namespace", self._namespace)
+        return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
 def _plain(kind: str, field: str) -> str:

@@ -165,7 +165,8 @@ class QueryJob:
             rows = join_within(left, right, query.within_ms, query.how)
             return rows.withColumn("verdict", F.lit(JOINED))
         if isinstance(query, Table):
-            rows = latest(self._alone(records, TABLE))
+            by_arrival = query.source.retention_ms is None
+            rows = latest(self._alone(records, TABLE), by_arrival=by_arrival)
             return rows.withColumn("verdict", F.lit(CHANGED))
         message = (
             f"{query.title} is computed row by row as its inputs come; `backfill` takes a stream"

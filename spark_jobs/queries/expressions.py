@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark.errors import AnalysisException, ArithmeticException, ParseException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
-from pyspark.sql.types import ArrayType, DataType, DecimalType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    DecimalType,
+    MapType,
+    StringType,
+    StructType,
+    VarcharType,
+)
 
 from headrace.contracts.errors import JobInvalid, SchemaRefused
 from headrace.spark_jobs.queries.described import Expression, Filter, Select, refuse_own
@@ -235,10 +244,36 @@ def struct_of(source: Source) -> StructType:
     if not isinstance(source.schema, str):
         return schema_of(source.schema)
     try:
-        return cast("StructType", StructType.fromDDL(source.schema))
+        found = cast("StructType", StructType.fromDDL(source.schema))
     except (ParseException, AnalysisException, ArithmeticException) as error:
         message = f"the schema of `{source.topic}` is none: {_said_by(error)}"
         raise SchemaRefused(message) from error
+    refuse_unreadable(found, source.topic)
+    return found
+
+
+def refuse_unreadable(kind: DataType, topic: str) -> None:
+    """Refuse types that Spark's DDL has, and that Spark cannot read from JSON."""
+    match kind:
+        case StructType():
+            inner = [field.dataType for field in kind.fields]
+        case ArrayType():
+            inner = [kind.elementType]
+        case MapType():
+            inner = [kind.keyType, kind.valueType]
+        case _:
+            inner = []
+    advice = "STRING" if isinstance(kind, CharType | VarcharType) else None
+    if isinstance(kind, MapType) and not isinstance(kind.keyType, StringType):
+        advice = f"MAP<STRING, {kind.valueType.simpleString().upper()}>"
+    if advice is not None:
+        message = (
+            f"the schema of `{topic}` has a {kind.simpleString().upper()}, which Spark cannot read"
+            f" from JSON; write {advice}"
+        )
+        raise SchemaRefused(message)
+    for each in inner:
+        refuse_unreadable(each, topic)
 
 
 def _refuse_random(frame: Any, step: Filter | Select) -> None:

@@ -13,19 +13,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeGuard, cast
 
-from sqlglot import exp, parse
+from sqlglot import TokenType, exp, parse
 from sqlglot.errors import SqlglotError
 
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.queries.aggregates import Aggregate, Kind
 from headrace.spark_jobs.queries.described import Query
-from headrace.spark_jobs.queries.names import OWN
+from headrace.spark_jobs.queries.names import OWN, name_of
+from headrace.spark_jobs.queries.sql_text import Clauses, Edits, Words
 from headrace.spark_jobs.queries.sql_within import columns_of, meeting_of
-from headrace.spark_jobs.queries.streams import Stream
+from headrace.spark_jobs.queries.streams import MadeStream, Stream
 from headrace.spark_jobs.queries.tables import Table
 
 _DIALECT = "spark"
 _CLAUSES = {"expressions", "from", "from_", "joins", "where", "group", "having", "kind"}
+_OF_A_TABLE = ("this", "alias")
+"""The parts of a table that say which one it is."""
+_CANNOT_TAKE_OUT = (exp.Distinct, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.Order)
 _KINDS: Mapping[type[exp.Expression], Kind] = {
     exp.Count: "count",
     exp.Sum: "sum",
@@ -49,8 +53,9 @@ def sql(
 
     `grace`, `corrections` and `history` are those of `join_as_of`, or the `grace` of `join_within`.
     """
-    waits = {"grace": grace, "corrections": corrections, "history": history}
-    return _Selection(_parsed(query), sources, waits).query()
+    said = {"grace": grace, "corrections": corrections or None, "history": history}
+    waits = {name: value for name, value in said.items() if value is not None}
+    return _Selection(query, sources, waits).query()
 
 
 def _parsed(query: str) -> exp.Select:
@@ -67,26 +72,35 @@ def _parsed(query: str) -> exp.Select:
 
 
 class _Selection:
-    def __init__(
-        self, select: exp.Select, sources: Mapping[str, Query], waits: Mapping[str, Any]
-    ) -> None:
-        self._select = select
+    def __init__(self, query: str, sources: Mapping[str, Query], waits: Mapping[str, Any]) -> None:
+        self._select = _parsed(query)
+        self._clauses = Clauses(query, _DIALECT)
         self._sources = sources
         self._waits = waits
         self._aliases: dict[str, str] = {}
         """The alias of every table, in lower case; the row of the first one has the key."""
+        self._keyed: set[str] = set()
+        """The aliases whose key is the row's own."""
 
     def query(self) -> Query:
         """Describe the query, clause by clause."""
         self._refuse_clauses()
         query: Any = self._joined()
+        if self._waits and not isinstance(query, MadeStream):
+            _refuse(f"`{next(iter(self._waits))}` is of a stream that is joined, and none is here")
         where = self._select.args.get("where")
         if where is not None:
-            query = query.filter(self._text(where.this))
-        group = self._select.args.get("group")
-        if group is not None or any(each.find(exp.AggFunc) for each in self._items()):
-            query = self._grouped(query, group)
-        items = [self._text(each) for each in self._items()]
+            query = query.filter(self._condition(TokenType.WHERE, where.this, {}))
+        edits: Edits = {}
+        is_grouped = any(self._select.args.get(name) for name in ("group", "having"))
+        if is_grouped or any(each.find(exp.AggFunc) for each in self._items()):
+            query, edits = self._grouped(query)
+        items = [
+            self._text(words, item, edits)
+            for words, item in zip(
+                self._clauses.parts(TokenType.SELECT, self._items()), self._items(), strict=True
+            )
+        ]
         return cast("Query", query if items == ["*"] else query.select(*items))
 
     def _items(self) -> list[exp.Expression]:
@@ -105,16 +119,24 @@ class _Selection:
         if begins is None:
             _refuse("the query has no FROM; name a stream or a table there")
         query = self._named(begins.this)
+        self._keyed = {*self._aliases}
         for join in self._select.args.get("joins") or []:
             query = self._join(query, join)
         return query
 
-    def _named(self, table: exp.Expression) -> Query:
+    def _named(self, table: exp.Expression, *also: str) -> Query:
         name = table.name
         query = self._sources.get(name)
         if not isinstance(table, exp.Table) or query is None:
             known = ", ".join(f"`{each}`" for each in self._sources) or "none"
             _refuse(f"`{table.sql(_DIALECT)}` is none of the query's streams and tables: {known}")
+        named = (*_OF_A_TABLE, *also)
+        more = [one for one, said in table.args.items() if said and one not in named]
+        if more or table.alias_column_names:
+            _refuse(
+                f"`{table.sql(_DIALECT)}` says more than which stream or table it is; write"
+                f" `{name}`, and an alias if need be"
+            )
         self._aliases[table.alias_or_name.lower()] = name
         return query
 
@@ -124,16 +146,18 @@ class _Selection:
         if how is None:
             _refuse(f"`{text}` is a join of another kind; write JOIN, LEFT JOIN or FULL JOIN")
         first = next(iter(self._aliases), "")
-        right = self._named(join.this)
+        are_streams = isinstance(left, Stream) and isinstance(self._source_of(join), Stream)
+        right = self._named(join.this, *(() if are_streams else ("version",)))
         alias = join.this.alias_or_name.lower()
         if isinstance(left, Stream) and isinstance(right, Stream):
             return self._within(left, right, join, how)
         on = self._met_by(join.args.get("on"), alias, text)
+        if on is None and how == "inner":
+            self._keyed.add(alias)
         version = join.this.args.get("version")
         if version is not None:
             self._refuse_other_time(version, first, text)
-            waits = {name: value for name, value in self._waits.items() if value}
-            return cast("Query", left.join_as_of(right, on=on, how=how, **waits))
+            return cast("Query", left.join_as_of(right, on=on, how=how, **self._waits))
         if isinstance(left, Stream):
             _refuse(
                 f"`{text}` joins a stream, which looks up as of its own time; write"
@@ -142,6 +166,9 @@ class _Selection:
         if on is None:
             return cast("Query", left.join(right, how=how))
         return cast("Query", left.join_on(right, on, how=how))
+
+    def _source_of(self, join: exp.Join) -> Query | None:
+        return self._sources.get(join.this.name)
 
     def _within(self, left: Stream, right: Stream, join: exp.Join, how: Any) -> Query:
         """Describe two streams whose records meet if they have one key and their times are near."""
@@ -155,10 +182,9 @@ class _Selection:
                 f" times are near; write `ON {first}.key = {alias}.key AND {alias}.time BETWEEN"
                 f" {first}.time - INTERVAL 10 MINUTES AND {first}.time + INTERVAL 10 MINUTES`"
             )
-        for name in ("corrections", "history"):
-            if self._waits[name]:
-                _refuse(f"`{name}` is of a stream joined as of a table, and `{text}` is not")
-        grace = self._waits["grace"]
+        for name in self._waits.keys() & {"corrections", "history"}:
+            _refuse(f"`{name}` is of a stream joined as of a table, and `{text}` is not")
+        grace = self._waits.get("grace")
         return left.join_within(right, within=meeting.within_ms, on=on, how=how, grace=grace)
 
     def _met_by(self, on: Any, alias: str, text: str) -> str | None:
@@ -169,7 +195,18 @@ class _Selection:
         others = [each for each in columns if each.table.lower() != alias]
         if len(keys) != 1 or len(others) != 1 or keys[0].name.lower() != "key":
             _refuse(f"`{text}` must meet by the key: write `ON left.column = {alias}.key`")
-        return None if others[0].name.lower() == "key" else str(others[0].name)
+        other = others[0]
+        if other.table:
+            written = other.sql(_DIALECT)
+            self._source_named(other.table, written).refuse_missing(other.name, written)
+        if other.name.lower() != "key":
+            return str(other.name)
+        if other.table and other.table.lower() not in self._keyed:
+            _refuse(
+                f"`{text}` meets by `{other.sql(_DIALECT)}`, which is not kept behind its own join;"
+                " write the column that met it"
+            )
+        return None
 
     def _refuse_other_time(self, version: exp.Expression, first: str, text: str) -> None:
         time = version.args.get("expression")
@@ -182,67 +219,119 @@ class _Selection:
                 f"`{text}` looks up at another time than the record's own; write `{first}.time`"
             )
 
-    def _grouped(self, table: Any, group: exp.Expression | None) -> Query:
-        by = [self._text(each) for each in (group.expressions if group is not None else [])]
-        if not by:
-            _refuse("aggregates need a GROUP BY, for each group's row is found by its key")
-        having = self._select.args.get("having")
+    def _grouped(self, table: Any) -> tuple[Any, Edits]:
+        """Return the grouped table, and its aggregates' names for their calls in the query."""
+        group, having = (self._select.args.get(name) for name in ("group", "having"))
+        grouped_by = [] if group is None else group.expressions
+        if group is None or not grouped_by:
+            _refuse("aggregates and HAVING need a GROUP BY: a group's row is found by its key")
+        if any(said for name, said in group.args.items() if name != "expressions"):
+            _refuse(f"`{group.sql(_DIALECT).strip()}` makes groups of groups; name columns alone")
+        by = [
+            self._text(words, each, {})
+            for words, each in zip(
+                self._clauses.parts(TokenType.GROUP_BY, grouped_by), grouped_by, strict=True
+            )
+        ]
         clauses = [*self._items(), *([having] if having is not None else [])]
         aggregates: dict[Aggregate, str] = {}
+        edits: dict[int, tuple[int, str]] = {}
         for clause in clauses:
-            for found in list(clause.find_all(exp.AggFunc)):
-                table, aggregate = self._aggregate(table, found)
+            for found in clause.find_all(exp.AggFunc):
+                table, aggregate, end = self._aggregate(table, found)
                 aggregates[aggregate] = aggregate.name
-                if found.parent is None or isinstance(found.parent, exp.Select):
-                    found.replace(exp.alias_(exp.column(aggregate.name), aggregate.name))
-                else:
-                    found.replace(exp.column(aggregate.name))
+                is_item = isinstance(found.parent, exp.Select)
+                name = _quoted(aggregate.name)
+                edits[found.meta["start"]] = end, f"{name} AS {name}" if is_item else name
         query: Any = table.group_by(*by).agg(*aggregates)
-        return cast("Query", query if having is None else query.filter(self._text(having.this)))
+        if having is not None:
+            query = query.filter(self._condition(TokenType.HAVING, having.this, edits))
+        return query, edits
 
-    def _aggregate(self, table: Any, found: exp.Expression) -> tuple[Any, Aggregate]:
+    def _aggregate(self, table: Any, found: Any) -> tuple[Any, Aggregate, int]:
+        """Return the table, with the column that is folded, the aggregate, and its call's end."""
         kind = _KINDS.get(type(found))
         of = found.this
-        if kind is None or isinstance(of, exp.Distinct) or found.expressions:
+        cannot = (of, found.parent)
+        if (
+            kind is None
+            or of is None
+            or found.expressions
+            or of.find(exp.AggFunc)
+            or any(isinstance(each, _CANNOT_TAKE_OUT) for each in cannot)
+        ):
             written = found.sql(_DIALECT)
             _refuse(
                 f"`{written}` cannot take a row out again; count, sum, min, max, avg and"
                 " collect_list can"
             )
+        words, end = self._clauses.call(found.meta["start"])
         if isinstance(of, exp.Star):
-            return table, Aggregate(kind, None, "count")
-        if _is_column(of):
-            return table, Aggregate(kind, of.name, f"{kind}_{of.name}")
-        text = self._text(of)
+            return table, Aggregate(kind, None, "count"), end
+        text = self._text(words, of, {})
+        if isinstance(of, exp.Column) and len(of.parts) == 1 + self._is_of_alias(of):
+            return table, Aggregate(kind, of.name, f"{kind}_{of.name}"), end
         if not isinstance(table, Table):
             _refuse(
                 f"`{found.sql(_DIALECT)}` computes behind a join; select it before, as a column"
             )
         name = f"_{len(table.steps)}"
-        return table.select("*", f"{text} AS {name}"), Aggregate(kind, name, f"{kind}{name}")
+        selected = table.select("*", f"{text} AS {name}")
+        return selected, Aggregate(kind, name, f"{kind}{name}"), end
 
-    def _text(self, found: exp.Expression) -> str:
-        """Return an expression without the aliases before its columns."""
+    def _condition(self, clause: TokenType, parsed: Any, edits: Edits) -> str:
+        (words,) = self._clauses.parts(clause, [parsed])
+        return self._text(words, parsed, edits)
+
+    def _text(self, words: Words, parsed: exp.Expression, edits: Edits) -> str:
+        """Return words without the aliases before their columns, and with `AS` before a name."""
+        if isinstance(parsed, exp.Alias):
+            end = -2 if words[-2].token_type is TokenType.ALIAS else -1
+            return f"{self._text(words[:end], parsed.this, edits)} AS {_quoted(parsed.alias)}"
         first = next(iter(self._aliases), "")
-        bare = found.copy()
-        for column in [bare, *bare.find_all(exp.Column)]:
-            if not isinstance(column, exp.Column) or not column.table:
+        bare: dict[int, tuple[int, str]] = {}
+        for column in parsed.find_all(exp.Column):
+            parts = column.parts
+            if len(parts) == 1:
                 continue
-            alias = column.table.lower()
-            if alias not in self._aliases:
-                _refuse(f"`{column.sql(_DIALECT)}` is of no table that the query names")
-            self._sources[self._aliases[alias]].refuse_missing(column.name, column.sql(_DIALECT))
-            if alias != first and column.name.lower() in OWN:
+            name, field, written = parts[0].name, parts[1].name, column.sql(_DIALECT)
+            if not self._is_of_alias(column) and self._has_struct(name):
+                continue
+            self._source_named(name, written).refuse_missing(field, written)
+            if name.lower() != first and field.lower() in OWN:
                 _refuse(
-                    f"`{column.sql(_DIALECT)}` is not kept behind the join; what it met by, and the"
-                    f" row's own `{column.name}`, are those of `{first}`"
+                    f"`{written}` is not kept behind the join; what it met by, and the row's own"
+                    f" `{field}`, are those of `{first}`"
                 )
-            column.set("table", None)
-        return bare.sql(_DIALECT)
+            bare[parts[0].meta["start"]] = parts[1].meta["start"] - 1, ""
+        if isinstance(parsed, exp.Column) and len(parsed.parts) == 1 + self._is_of_alias(parsed):
+            return _quoted(parsed.name)
+        return self._clauses.text(words, {**bare, **edits})
+
+    def _is_of_alias(self, column: Any) -> bool:
+        return len(column.parts) > 1 and column.parts[0].name.lower() in self._aliases
+
+    def _source_named(self, alias: str, written: str) -> Query:
+        name = self._aliases.get(alias.lower())
+        if name is None:
+            _refuse(f"`{written}` is of no table that the query names")
+        return self._sources[name]
+
+    def _has_struct(self, name: str) -> bool:
+        """Return whether a name before a dot may be a column of its own."""
+        of_each = [self._sources[each].columns for each in self._aliases.values()]
+        return any(
+            columns is None or name.lower() in {one.lower() for one in columns}
+            for columns in of_each
+        )
 
 
 def _is_column(found: Any) -> TypeGuard[exp.Column]:
     return isinstance(found, exp.Column) and not isinstance(found.this, exp.Star)
+
+
+def _quoted(name: str) -> str:
+    return name if name_of(name) == name else f"`{name.replace('`', '``')}`"
 
 
 def _refuse(sentence: str) -> NoReturn:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _DIGITS_MAX, _MORE_DIGITS = 38, 10
 _WHOLE = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 _FLOATING = (spark.FloatType, spark.DoubleType)
-_TEXTS = (spark.StringType, spark.DateType, spark.TimestampType, spark.TimestampNTZType)
+_TIMES = (spark.DateType, spark.TimestampType, spark.TimestampNTZType)
+_TEXTS = (spark.StringType, *_TIMES)
 _ALIKE = (*_WHOLE, spark.StringType)
 _GROUPS = (*_WHOLE, *_TEXTS, spark.DecimalType, spark.BooleanType)
 
@@ -68,7 +69,9 @@ def folded(aggregate: Aggregate, schema: StructType) -> Folded:
         raise JobInvalid(message)
     if isinstance(kind, _FLOATING):
         return Folded(aggregate.kind, "double", counts_rows=False)
-    if not is_number and not isinstance(kind, _TEXTS):
+    if isinstance(kind, _TIMES):
+        return Folded(aggregate.kind, "time", counts_rows=False)
+    if not is_number and not isinstance(kind, spark.StringType):
         message = f"`{aggregate}` is of a {kind.simpleString()}, which has no order"
         raise JobInvalid(message)
     return Folded(aggregate.kind, "number" if is_number else "text", counts_rows=False)

@@ -6,13 +6,14 @@ operators, `decoded` turns checked values into columns.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql.avro.functions import from_avro
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
 from headrace.contracts.dead_letter import (
     EXCEPTION_HEADER,
@@ -33,39 +34,74 @@ from headrace.spark_jobs.shapes import DEAD, unsigned
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_CORRUPT = "headrace_corrupt"
+_CORRUPT, _ALL, _END = "headrace_corrupt", "headrace_all", "headrace_end"
 _FRAME_BYTES = 5
 """A registry's clients write this before Avro: a zero byte, and the schema's number."""
 _COUNT_BYTES = 8
 _BYTES_MAX = (1 << 31) - 1
 
 
+class _Value(ABC):
+    """How bytes are read: any bytes with `look` and `seen`, a value of ours with `parse`."""
+
+    @abstractmethod
+    def parse(self, column: Column) -> Column:
+        """Parse bytes that are such a value."""
+
+    @abstractmethod
+    def whole(self, parsed: Column) -> Column:
+        """Return what was parsed, null if the bytes are no such value."""
+
+    def look(self, column: Column) -> Column:
+        """Parse any bytes."""
+        return self.parse(column)
+
+    def seen(self, looked: Column) -> Column:
+        """Return what was looked at, null if the bytes are no such value."""
+        return self.whole(looked)
+
+
 @dataclass(frozen=True)
-class JsonValue:
+class JsonValue(_Value):
     """A value in JSON, of these columns."""
 
     schema: StructType
 
     def parse(self, column: Column) -> Column:
         """Parse into one struct of the columns, and one more for bytes that are no such value."""
-        corrupt = StructType([*self.schema.fields]).add(_CORRUPT, StringType())
-        options = {
-            "columnNameOfCorruptRecord": _CORRUPT,
-            "mode": "PERMISSIVE",
-            # JSON has only double quotes and no NaN; jobs that parse it in Python agree.
-            "allowSingleQuotes": "false",
-            "allowNonNumericNumbers": "false",
-        }
-        return F.from_json(column.cast("string"), corrupt, options)
+        # A number that JSON has no word for is a text in values that we wrote.
+        return _from_json(column.cast("string"), self.schema, allowNonNumericNumbers="true")
 
     def whole(self, parsed: Column) -> Column:
         """Return the parsed columns as one struct; null if the bytes are no such value."""
         columns = F.struct(*(parsed[f.name].alias(f.name) for f in self.schema.fields))
-        return F.when(parsed[_CORRUPT].isNull(), columns)
+        return F.when(parsed.isNotNull() & parsed[_CORRUPT].isNull(), columns)
+
+    def look(self, column: Column) -> Column:
+        """Parse any bytes as the one item of an array that has our own end behind it.
+
+        By itself, Spark reads nothing at all as nulls, and stops behind the first object.
+        """
+        text = F.concat(F.lit(f'{{"{_ALL}":['), column.cast("string"), F.lit(f'],"{_END}":1}}'))
+        around = StructType().add(_ALL, ArrayType(self.schema)).add(_END, IntegerType())
+        # JSON has no NaN; jobs that parse it in Python agree.
+        return _from_json(text, around, allowNonNumericNumbers="false")
+
+    def seen(self, looked: Column) -> Column:
+        """Return the columns as one struct; null if the bytes are no such value."""
+        is_one = (F.size(looked[_ALL]) == 1) & (looked[_END] == 1)
+        return F.when(looked[_CORRUPT].isNull() & is_one, F.get(looked[_ALL], 0))
+
+
+def _from_json(text: Column, schema: StructType, **options: str) -> Column:
+    fields = StructType([*schema.fields]).add(_CORRUPT, StringType())
+    said = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
+    # JSON has only double quotes.
+    return F.from_json(text, fields, {**said, "allowSingleQuotes": "false", **options})
 
 
 @dataclass(frozen=True)
-class AvroValue:
+class AvroValue(_Value):
     """A value in Avro, of these columns."""
 
     schema: StructType
@@ -98,7 +134,7 @@ class AvroValue:
 
 
 @dataclass(frozen=True)
-class RegisteredValue:
+class RegisteredValue(_Value):
     """A value that names its schema in a registry by a number; `checked` makes JSON of it."""
 
     schema: StructType
@@ -122,9 +158,17 @@ class RegisteredValue:
         """Return the parsed columns as one struct; null if they are not those of the schema."""
         return JsonValue(self.schema).whole(parsed)
 
+    def look(self, column: Column) -> Column:
+        """Parse the JSON that was made of it."""
+        return JsonValue(self.schema).look(column)
+
+    def seen(self, looked: Column) -> Column:
+        """Return the columns as one struct; null if they are not those of the schema."""
+        return JsonValue(self.schema).seen(looked)
+
 
 @dataclass(frozen=True)
-class CountValue:
+class CountValue(_Value):
     """A count as sidecars write it: eight bytes, big-endian, never negative."""
 
     schema: StructType = field(default_factory=StructType)
@@ -155,7 +199,7 @@ def checked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool = 
         if isinstance(each, RegisteredValue)
     }
     parsed = {
-        f"_parsed_{number}": F.when(F.col("input") == number, each.parse(_text_of(number, each)))
+        f"_parsed_{number}": F.when(F.col("input") == number, each.look(_text_of(number, each)))
         for number, each in formats.items()
     }
     problem = F.lit(None).cast("string")
@@ -208,13 +252,13 @@ def decoded(frame: DataFrame, column: str, as_format: Format, name: str | None =
 
 def readable(records: DataFrame, as_format: Format) -> DataFrame:
     """Keep the records that `checked` does not mark, tombstones too."""
-    parsed = records.withColumn("_parsed", as_format.parse(F.col("value")))
+    parsed = records.withColumn("_parsed", as_format.look(F.col("value")))
     return parsed.where(_problem(as_format, F.col("_parsed")).isNull()).drop("_parsed")
 
 
-def _problem(value: Format, parsed: Column) -> Column:
+def _problem(value: Format, looked: Column) -> Column:
     """Describe the problem of a value in words; null if there is none."""
-    read = value.whole(parsed)
+    read = value.seen(looked)
     problem = F.when(read.isNull(), F.lit("the value cannot be read as the schema says"))
     for each in value.schema.fields:
         if not each.nullable:

@@ -215,6 +215,8 @@ class _Reader:
             return AsJson(None, str(error))
         except ValueError:
             return AsJson(None, f"a number in it, by schema {number}, is none that JSON has")
+        except RecursionError:
+            return AsJson(None, f"it has too many values in one another, by schema {number}")
 
     def _look_up(self, number: int) -> None:
         try:

@@ -55,11 +55,22 @@ class Brokers:
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
         """Return how many partitions each of these topics has."""
+        described = self._described(topics)
+        return {topic: int(each.partitions().size()) for topic, each in described.items()}
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Return the id of each of these topics; a topic that is made anew gets another one."""
+        nothing = str(self._jvm.org.apache.kafka.common.Uuid.ZERO_UUID.toString())
+        described = self._described(topics)
+        ids = {topic: str(each.topicId().toString()) for topic, each in described.items()}
+        return {topic: found for topic, found in ids.items() if found != nothing}
+
+    def _described(self, topics: Iterable[str]) -> dict[str, Any]:
         wanted = self._jvm.java.util.ArrayList()
         for topic in topics:
             wanted.add(topic)
         described = self._admin.describeTopics(wanted).allTopicNames().get()
-        return {topic: int(described[topic].partitions().size()) for topic in wanted}
+        return {topic: described[topic] for topic in wanted}
 
     def offsets(
         self, places: Iterable[Place], which: Literal["earliest", "latest"]

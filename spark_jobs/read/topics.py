@@ -89,6 +89,15 @@ def awaited(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic])
     return None
 
 
+def topic_ids(
+    spark: SparkSession, source: Source, topics: Sequence[CleanedTopic]
+) -> dict[str, str]:
+    """Return the ids of the topics, and of their progress topics, as far as there are any."""
+    with asking(spark, source) as brokers:
+        missing = {*brokers.missing(_names(topics))}
+        return brokers.ids(name for name in _names(topics) if name not in missing)
+
+
 def _with_pipeline(topics: Sequence[CleanedTopic]) -> list[CleanedTopic]:
     """Return the topics that have progress."""
     return [topic for topic in topics if topic.pipeline is not None]

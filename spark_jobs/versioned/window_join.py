@@ -9,7 +9,8 @@ there are complete, and the join takes them in the order of their times, however
 A record that progress has passed before it came is late: it meets nothing, and is handed back. In
 a left or outer join a record stays for two windows: the first to be met, the second for those that
 it met to see that they are not alone. A record without a key meets nothing, so it leaves alone or
-is dropped. With a grace, the join takes progress to be so much earlier.
+is dropped. With a grace, the join takes progress to be so much earlier. A row on which the joiner
+fails does not leave, and its record is handed back; all other rows of that record leave.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from headrace.spark_jobs.versioned.arrival import Arrivals
+from headrace.spark_jobs.versioned.functions import StepFailed, as_value, of_step
 from headrace.spark_jobs.versioned.grace import HeldRecords
 from headrace.spark_jobs.versioned.records import are_present
 from headrace.spark_jobs.versioned.stream_table import NO_PROGRESS_MS, SLICES_PER_GRACE
@@ -47,7 +49,7 @@ class Met(NamedTuple):
 
     record: Record
     """The left record, or the right one alone."""
-    value: bytes
+    value: bytes | None
     time_ms: int
     """The later time of both."""
 
@@ -91,7 +93,8 @@ class WindowJoin:
         self._state = state
         self._name = name
         self._streams = streams
-        self._joiner = joiner
+        self._joiner = of_step(name, joiner, as_value)
+        self._failed: list[tuple[_Order, Record, StepFailed]] = []
         self._join = join
         self._within_ms = within_ms
         self._grace_ms = grace_ms
@@ -148,6 +151,12 @@ class WindowJoin:
             self._state.count(f"{self._name}:passed", len(gone.records))
         return [row for _, row in rows]
 
+    def failed(self) -> list[tuple[Record, StepFailed]]:
+        """Return the record of each row on which the joiner failed since the last call."""
+        failed, self._failed = self._failed, []
+        failed.sort(key=lambda row: (row[0], row[1].key or b""))
+        return [(record, error) for _, record, error in failed]
+
     def balance(self) -> int:
         """Return zero, unless a record was lost or invented."""
         return self._state.balance(self._name, self.held)
@@ -157,24 +166,32 @@ class WindowJoin:
     ) -> Iterator[tuple[_Order, Met]]:
         """Yield the rows of a key that are complete now and were not before, and their order."""
         within_ms = self._within_ms
+        order: _Order
         for one in left.records:
             time_ms = one.timestamp_ms
             # Of two that progress had passed before, the pair has left.
             from_ms = time_ms - within_ms if time_ms >= before_ms else before_ms
             for other in right.near(max(from_ms, time_ms - within_ms), time_ms + within_ms):
                 both_ms = max(time_ms, other.timestamp_ms)
-                value = self._joiner(one.value, other.value)
-                yield (both_ms, _place(one), _place(other)), Met(one, value, both_ms)
+                order = both_ms, _place(one), _place(other)
+                yield from self._row(order, one, (one.value, other.value), both_ms)
         if self._join != "inner":
             for one in self._alone(left, right, before_ms, progress_ms):
-                value = self._joiner(one.value, None)
-                last_ms = one.timestamp_ms + within_ms
-                yield (last_ms, _place(one), ()), Met(one, value, one.timestamp_ms)
+                order = one.timestamp_ms + within_ms, _place(one), ()
+                yield from self._row(order, one, (one.value, None), one.timestamp_ms)
         if self._join == "outer":
             for one in self._alone(right, left, before_ms, progress_ms):
-                value = self._joiner(None, one.value)
-                last_ms = one.timestamp_ms + within_ms
-                yield (last_ms, (), _place(one)), Met(one, value, one.timestamp_ms)
+                order = one.timestamp_ms + within_ms, (), _place(one)
+                yield from self._row(order, one, (None, one.value), one.timestamp_ms)
+
+    def _row(
+        self, order: _Order, one: Record, values: tuple[bytes | None, bytes | None], time_ms: int
+    ) -> Iterator[tuple[_Order, Met]]:
+        """Yield the row of a record, unless the joiner fails on it."""
+        try:
+            yield order, Met(one, self._joiner(*values), time_ms)
+        except StepFailed as failed:
+            self._failed.append((order, one, failed))
 
     def _alone(
         self, side: _Side, others: _Side, before_ms: int, progress_ms: int

@@ -51,7 +51,7 @@ def subject_of(topic: str) -> str:
 
 def avro_of(topic: str, row: spark.StructType) -> str:
     """Return the Avro schema of a topic's rows; JobInvalid names a column that Avro lacks."""
-    return json.dumps(_record(_name_of(topic), row))
+    return json.dumps(_record(_name_of(topic), row, set()))
 
 
 def encoding(row: spark.StructType, schema: str, number: int) -> Encode:
@@ -60,7 +60,11 @@ def encoding(row: spark.StructType, schema: str, number: int) -> Encode:
     return lambda rows: F.concat(F.lit(frame), to_avro(fields_of(rows, row), schema))
 
 
-def _record(name: str, row: spark.StructType) -> dict[str, Any]:
+def _record(name: str, row: spark.StructType, taken: set[str]) -> dict[str, Any]:
+    """Return a record; its name gets underscores behind it if another record has it already."""
+    while name in taken:
+        name += "_"
+    taken.add(name)
     fields = []
     for field in row.fields:
         if not _NAME.fullmatch(field.name):
@@ -70,23 +74,25 @@ def _record(name: str, row: spark.StructType) -> dict[str, Any]:
                 f" `AS {other}`"
             )
             raise JobInvalid(message)
-        kind = _type(f"{name}_{field.name}", field.name, field.dataType)
+        kind = _type(f"{name}_{field.name}", field.name, field.dataType, taken)
         fields.append({"name": field.name, "type": ["null", kind], "default": None})
     return {"type": "record", "name": name, "fields": fields}
 
 
-def _type(name: str, column: str, kind: spark.DataType) -> Any:
+def _type(name: str, column: str, kind: spark.DataType, taken: set[str]) -> Any:
     """Return a column's type in Avro; a record in it gets this name."""
     match kind:
         case spark.DecimalType():
             digits = {"precision": kind.precision, "scale": kind.scale}
             return {"type": "bytes", "logicalType": "decimal", **digits}
         case spark.ArrayType():
-            return {"type": "array", "items": ["null", _type(name, column, kind.elementType)]}
+            items = _type(name, column, kind.elementType, taken)
+            return {"type": "array", "items": ["null", items]}
         case spark.MapType(keyType=spark.StringType()):
-            return {"type": "map", "values": ["null", _type(name, column, kind.valueType)]}
+            values = _type(name, column, kind.valueType, taken)
+            return {"type": "map", "values": ["null", values]}
         case spark.StructType():
-            return _record(name, kind)
+            return _record(name, kind, taken)
         case _:
             found = _PLAIN.get(type(kind))
     if found is None:

@@ -1,7 +1,9 @@
 """Write rows to a Delta table, exactly once: the table's log has the last micro-batch.
 
 In mode `append`, rows stand beside each other, each with its micro-batch in the column `batch`. In
-mode `upsert`, the last row of a key replaces the earlier ones, and a deleted key has no row.
+mode `upsert`, the last row of a key replaces the earlier ones, and a deleted key has no row. Rows
+of one key are of one task, unless a stream looks up or meets by a column; then the latest time is
+last.
 
 The number of a micro-batch means something only with its checkpoint. So before the first row, the
 table notes the checkpoint that writes to it, as a property.
@@ -25,6 +27,9 @@ _APPEND, _UPSERT = "append", "upsert"
 _PLACES = ("task", "sequence", "batch")
 """Columns that tables of earlier versions lack."""
 _WRITE = "spark.databricks.delta.write"
+_REPLACES = "(kept.task IS NULL OR kept.task = new.task OR kept.timestamp <= new.timestamp)"
+"""Whether a row of a later micro-batch comes behind one that is there: only its own task is sure of
+the order, and between two tasks the times tell."""
 
 
 class DeltaSink:
@@ -57,9 +62,7 @@ class DeltaSink:
 
     def _merge(self, frame: DataFrame, query_id: str, batch_id: int) -> None:
         """Put the last row of each key; every row without a key stays, since it replaces none."""
-        newest = Window.partitionBy("key").orderBy(F.col("sequence").desc())
-        numbered = frame.withColumn("_nth", F.row_number().over(newest))
-        last = numbered.where((F.col("_nth") == 1) | F.col("key").isNull()).drop("_nth")
+        last = _last_of_keys(frame)
         spark = frame.sparkSession
         noted = {"txnAppId": self._writer(query_id), "txnVersion": str(batch_id)}
         for name, value in noted.items():
@@ -69,8 +72,8 @@ class DeltaSink:
                 DeltaTable.forPath(spark, self._folder)
                 .alias("kept")
                 .merge(last.alias("new"), "kept.key = new.key")
-                .whenMatchedDelete("new.deleted")
-                .whenMatchedUpdateAll()
+                .whenMatchedDelete(f"new.deleted AND {_REPLACES}")
+                .whenMatchedUpdateAll(_REPLACES)
                 .whenNotMatchedInsertAll("NOT new.deleted")
                 .execute()
             )
@@ -117,6 +120,17 @@ class DeltaSink:
             )
             raise SinkOfAnotherQuery(message)
         _add_places(spark, self._folder, frame, table.toDF().columns)
+
+
+def _last_of_keys(frame: DataFrame) -> DataFrame:
+    """Return the last row of each key, and every row without one."""
+    of_task = Window.partitionBy("key", "task").orderBy(F.col("sequence").desc())
+    of_key = Window.partitionBy("key").orderBy(F.col("timestamp").desc(), "task")
+    # Rows that lie together by key do so by key and task.
+    together = frame.repartition("key").withColumn("_nth", F.row_number().over(of_task))
+    lasts = together.where((F.col("_nth") == 1) | F.col("key").isNull())
+    numbered = lasts.withColumn("_nth", F.row_number().over(of_key))
+    return numbered.where((F.col("_nth") == 1) | F.col("key").isNull()).drop("_nth")
 
 
 def make_table(spark: SparkSession, folder: str, schema: StructType | str) -> None:

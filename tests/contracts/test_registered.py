@@ -244,3 +244,21 @@ def test_a_schema_that_nobody_looked_up_is_awaited_and_not_guessed() -> None:
 def test_the_numbers_that_values_name() -> None:
     values = [None, b"", b"{}", b"\x00\x00", framed(3, b"x"), framed(3, b""), framed(258, b"")]
     assert numbers_in(values) == {3, 258}
+
+
+TREE = {"type": "record", "name": "Tree", "namespace": "wood", "fields": []}
+LEAVES = [{"name": "leaves", "type": {"type": "array", "items": ["null", "Tree"]}}]
+AGAIN = [{"name": "next", "type": ["null", {"type": "map", "values": "wood.Tree"}]}]
+ALWAYS = [{"name": "itself", "type": {"type": "record", "name": "In", "fields": [
+    {"name": "out", "type": "Tree"}]}}]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "level"), [(LEAVES, b"\x02\x02"), (AGAIN, b"\x02\x02\0"), (ALWAYS, b"")]
+)
+def test_records_in_one_another_end_no_process(fields: Any, level: bytes) -> None:
+    known = schemas(Schema("AVRO", json.dumps(TREE | {"fields": fields})))
+    if level:
+        assert known.read_field(framed(1, level + b"\0\0"), ())
+    with pytest.raises(RecordUndecodable, match="RecursionError"):
+        known.read_field(framed(1, level * 20_000), ())

@@ -107,3 +107,19 @@ def test_a_group_is_what_its_rows_are(changes: list[tuple[bytes, Row | None]]) -
     }
     found = {group.decode(): read(json.loads(kept)["a"]) for group, kept in groups.items()}
     assert found == wanted
+
+
+def test_times_have_the_order_of_their_years() -> None:
+    """Spark writes years beyond four digits with a sign, which is less than any digit."""
+    times = ["-0044-03-15", "0000-12-31", "0999-01-01", "2026-11-26", "9999-12-31", "+10000-01-01"]
+    kinds = [Folded(kind, "time", counts_rows=False) for kind in ("min", "max", "collect")]
+    initial, add, subtract = folding(0, kinds)
+    assert initial is not None
+    kept = initial()
+    for time in reversed(times):
+        kept = add(b"", json.dumps([f"{time}T00:00:00.000000Z"] * 3).encode(), kept) or b""
+    least, greatest, every = json.loads(kept)["a"]
+    assert (least[:11], greatest[:13]) == ("-0044-03-15", "+10000-01-01T")
+    assert json.loads(every) == [f"{time}T00:00:00.000000Z" for time in times]
+    kept = subtract(b"", json.dumps([greatest] * 3).encode(), kept) or b""
+    assert json.loads(kept)["a"][1] == "9999-12-31T00:00:00.000000Z"

@@ -57,6 +57,19 @@ def test_a_schema_is_a_file_too_and_names_its_types_again(tmp_path: Path) -> Non
     assert hr.avro(str(file)) == "first STRING, other STRING"
 
 
+def test_a_type_is_named_again_by_its_full_name() -> None:
+    colour = {"type": "enum", "name": "Colour", "namespace": "shop.paint", "symbols": ["RED"]}
+    home = {"type": "record", "name": "Home", "fields": [{"name": "wall", "type": "Size"}]}
+    size = {"type": "fixed", "name": "Size", "size": 2}
+    fields = (("a", colour), ("b", "shop.paint.Colour"), ("c", size), ("d", home), ("e", "Home"))
+    named = json.loads(record(*fields)) | {"namespace": "shop"}
+    home_columns = "STRUCT<wall: BINARY>"
+    wanted = f"a STRING, b STRING, c BINARY, d {home_columns}, e {home_columns}"
+    assert hr.avro(json.dumps(named)) == wanted
+    with pytest.raises(SchemaRefused, match=r"the field `x` is a `shop\.Order` inside of"):
+        hr.avro(json.dumps(json.loads(record(("x", "shop.Order"))) | {"namespace": "shop"}))
+
+
 @pytest.mark.parametrize(
     ("schema", "said"),
     [

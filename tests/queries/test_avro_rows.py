@@ -77,6 +77,8 @@ def test_records_in_records_have_names_of_their_own() -> None:
     assert found["a"]["name"] == "t_a"
     assert found["a"]["fields"][1]["type"][1]["name"] == "t_a_b"
     assert found["b"]["items"][1]["name"] == "t_b"
+    found = types_of(StructType().add("a", outer).add("a_b", inner))
+    assert found["a_b"]["name"] == "t_a_b_"
 
 
 @pytest.mark.parametrize(

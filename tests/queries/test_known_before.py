@@ -7,11 +7,23 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    VarcharType,
+)
 
 import headrace as hr
 from headrace.contracts.errors import HeadraceError, JobInvalid, SchemaRefused
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.queries.ddl import problem_of
+from headrace.spark_jobs.queries.expressions import refuse_unreadable
 from headrace.spark_jobs.queries.mentioned import columns_in
 from tests.queries.test_query_file import GOOD, written
 
@@ -52,6 +64,23 @@ def test_a_schema_that_spark_refuses_is_a_sentence(ddl: str, said: str) -> None:
 @pytest.mark.parametrize("ddl", RIGHT)
 def test_a_schema_that_spark_reads_is_none(ddl: str) -> None:
     assert problem_of(ddl) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (CharType(3), "has a CHAR(3), which Spark cannot read from JSON; write STRING"),
+        (VarcharType(9), "has a VARCHAR(9), which Spark cannot read from JSON; write STRING"),
+        (MapType(IntegerType(), LongType()), "has a MAP<INT,BIGINT>, which Spark cannot read from"),
+    ],
+)
+def test_a_type_that_json_is_not_read_as_is_a_sentence(kind: DataType, said: str) -> None:
+    good = MapType(StringType(), ArrayType(StringType()))
+    for each in (kind, ArrayType(kind), MapType(StringType(), StructType().add("b", kind))):
+        with pytest.raises(SchemaRefused) as refused:
+            refuse_unreadable(StructType().add("x", good).add("a", each), "orders")
+        assert str(refused.value).startswith(f"the schema of `orders` {said}")
+    refuse_unreadable(StructType().add("x", good), "orders")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,10 @@ ORDERS = hr.stream("orders.cleaned", "order_id STRING, product STRING, quantity 
 BOUGHT = hr.table("bought.cleaned", "customer STRING, cents BIGINT")
 CUSTOMERS = hr.table("customers.cleaned", "name STRING, segment STRING")
 AS_OF = "orders o JOIN prices FOR SYSTEM_TIME AS OF o.time AS p ON o.product = p.key"
-
+OWNED = "bought b JOIN owners c ON b.customer = c.key"
+THIRD_BY_KEY = (
+    "SELECT * FROM bought b LEFT JOIN owners c ON b.key = c.key JOIN prices p ON c.key = p.key"
+)
 ANOTHER_TIME = (
     "SELECT * FROM orders o JOIN prices FOR SYSTEM_TIME AS OF o.quantity AS p ON o.key = p.key"
 )
@@ -44,6 +47,16 @@ def test_a_left_join_by_the_key_waits_as_it_is_told() -> None:
     assert found == ORDERS.join_as_of(PRICES, how="left", grace="10s", corrections=True)
 
 
+def test_a_grace_of_nothing_is_a_grace() -> None:
+    query = "SELECT * FROM @".replace("@", AS_OF)
+    found = hr.sql(query, orders=ORDERS, prices=PRICES, grace=0)
+    assert found == ORDERS.join_as_of(PRICES, on="product", grace=0)
+    assert found != hr.sql(query, orders=ORDERS, prices=PRICES)
+    for waits in ({"grace": "1s"}, {"corrections": True}, {"history": "folder"}):
+        with pytest.raises(JobInvalid, match="is of a stream that is joined, and none is here"):
+            hr.sql("SELECT * FROM b", b=BOUGHT, **waits)
+
+
 def test_tables_are_joined_grouped_and_chosen_from() -> None:
     found = hr.sql(
         "SELECT segment, count(*) AS orders, sum(cents) / 100 AS euros"
@@ -69,6 +82,45 @@ def test_values_are_collected() -> None:
     found = hr.sql("SELECT collect_list(cents) AS all FROM b GROUP BY customer", b=BOUGHT)
     wanted = BOUGHT.group_by("customer").agg(hr.collect("cents"))
     assert found == wanted.select("collect_cents AS all")
+
+
+def test_expressions_stay_as_they_were_written() -> None:
+    found = hr.sql(
+        "SELECT b.customer -- who\n , transform(array(1), z -> z + b.cents) AS `more`,"
+        " to_char(b.cents, '999.99') euros, 'ü😀, b.x' AS face, b.cents+1L AS next"
+        " FROM bought b WHERE b.cents IS DISTINCT FROM 1;",
+        bought=BOUGHT,
+    )
+    wanted = BOUGHT.filter("cents IS DISTINCT FROM 1").select(
+        "customer",
+        "transform(array(1), z -> z + cents) AS more",
+        "to_char(cents, '999.99') AS euros",
+        "'ü😀, b.x' AS face",
+        "cents+1L AS next",
+    )
+    assert found == wanted
+
+
+def test_a_dot_is_behind_a_table_or_behind_a_struct() -> None:
+    homes = hr.table("homes.cleaned", "home STRUCT<city: STRING, rooms: INT>")
+    found = hr.sql("SELECT home.city, h.home.rooms AS rooms FROM homes h", homes=homes)
+    assert found == homes.select("home.city", "home.rooms AS rooms")
+    grouped = hr.sql("SELECT sum(home.rooms) AS r FROM homes GROUP BY `key`", homes=homes)
+    selected = homes.select("*", "home.rooms AS _0").group_by("key")
+    assert grouped == selected.agg(hr.sum("_0").alias("sum_0")).select("sum_0 AS r")
+
+
+def test_a_third_table_meets_by_what_the_row_keeps() -> None:
+    titles = hr.table("titles.cleaned", "title STRING")
+    query = (
+        "SELECT * FROM bought b JOIN customers c ON b.customer = c.key"
+        " JOIN titles t ON c.segment = t.key"
+    )
+    found = hr.sql(query, bought=BOUGHT, customers=CUSTOMERS, titles=titles)
+    assert found == BOUGHT.join_on(CUSTOMERS, "customer").join_on(titles, "segment")
+    by_key = query.replace("b.customer", "b.key").replace("c.segment", "c.key")
+    found = hr.sql(by_key, bought=BOUGHT, customers=CUSTOMERS, titles=titles)
+    assert found == BOUGHT.join(CUSTOMERS).join(titles)
 
 
 ORDERED = "SELECT * FROM orders o LEFT JOIN payments p ON o.key = p.key"
@@ -142,9 +194,28 @@ def test_two_streams_meet_in_no_other_way(old: str, new: str) -> None:
         ("SELECT * FROM bought b CROSS JOIN prices p", "another kind"),
         ("SELECT sum(cents) FROM bought", "need a GROUP BY"),
         ("SELECT count(DISTINCT cents) FROM bought GROUP BY customer", "cannot take a row out"),
+        ("SELECT count(*) FILTER (WHERE cents > 1) FROM bought GROUP BY customer", "take a row"),
+        ("SELECT count() FROM bought GROUP BY customer", "cannot take a row out"),
+        ("SELECT sum(count(cents)) FROM bought GROUP BY customer", "cannot take a row out"),
+        ("SELECT count(*) FROM bought GROUP BY customer WITH ROLLUP", "name columns alone"),
+        ("SELECT customer FROM bought HAVING cents > 1", "HAVING need a GROUP BY"),
+        ("SELECT * FROM other.bought", "write `bought`"),
+        ("SELECT * FROM bought TABLESAMPLE (10 PERCENT)", "write `bought`"),
+        ("SELECT * FROM bought VERSION AS OF 3", "write `bought`"),
+        ("SELECT * FROM bought AS b(who, cents)", "write `bought`"),
+        ("SELECT * FROM bought b JOIN owners c ON x.customer = c.key", "`x.customer` is of no"),
+        ("SELECT count(c.key) FROM ! GROUP BY name", "`c.key` is not kept"),
+        ("SELECT * FROM ! JOIN prices p ON c.key = p.key", "`c.key`, which is not kept behind"),
+        (THIRD_BY_KEY, "`c.key`, which is not kept behind its own join"),
     ],
 )  # fmt: skip
 def test_sql_that_has_no_meaning_here_is_a_sentence(query: str, said: str) -> None:
     with pytest.raises(JobInvalid) as refused:
-        hr.sql(query.replace("@", AS_OF), orders=ORDERS, prices=PRICES, bought=BOUGHT)
+        hr.sql(
+            query.replace("@", AS_OF).replace("!", OWNED),
+            orders=ORDERS,
+            prices=PRICES,
+            bought=BOUGHT,
+            owners=CUSTOMERS,
+        )
     assert said in str(refused.value)

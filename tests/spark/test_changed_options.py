@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 
-from headrace.contracts.errors import ReplayDiffers
+from headrace.contracts.errors import ReplayDiffers, SinkOfAnotherQuery, StateOfOtherOptions
 from headrace.spark_jobs.cli.job_file import load_job
+from headrace.spark_jobs.jobs.cold import refuse_another_topic
 from headrace.spark_jobs.jobs.run import JOBS
-from headrace.spark_jobs.jobs.stamp import Begun, digest_of, options_of, with_options
+from headrace.spark_jobs.jobs.stamp import Begun, Stamp, digest_of, options_of, with_options
 from headrace.spark_jobs.write.digest import Digest
 from headrace.spark_jobs.write.markers import Marker
 from headrace.spark_jobs.write.transaction import check_marker, check_rows
@@ -173,6 +175,33 @@ retention: 1h
 sink: {{delta: {{folder: table}}}}
 every: 5s
 """
+
+
+def test_a_topic_that_was_made_anew_is_refused_once_it_was_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def know(**ids: str) -> None:
+        Stamp(spark, str(tmp_path)).know(ids)
+
+    know(prices="1")
+    know(prices="2", orders="1")
+    offsets = tmp_path / "offsets"
+    offsets.mkdir()
+    (offsets / "0").touch()
+    know(prices="2")
+    know(orders="1", more="1")
+    with pytest.raises(StateOfOtherOptions, match="the topic `prices` was made anew since"):
+        know(prices="3", orders="1")
+    notes = [json.loads(one.read_text()) for one in sorted((tmp_path / "topics").glob("0*"))]
+    assert [*notes[-1].items()] == [("more", "1"), ("orders", "1"), ("prices", "2")]
+
+
+def test_a_history_that_goes_beyond_its_topic_is_of_another_one() -> None:
+    refuse_another_topic("folder", {0: 10, 1: 5}, {0: 10, 1: 7, 2: 0})
+    with pytest.raises(SinkOfAnotherQuery, match="partition 1 up to offset 4, and the topic ends"):
+        refuse_another_topic("folder", {0: 10, 1: 5}, {0: 10, 1: 3})
+    with pytest.raises(SinkOfAnotherQuery, match="the topic ends at 0: the topic was made anew"):
+        refuse_another_topic("folder", {1: 5}, {0: 10})
 
 
 @pytest.mark.parametrize("name", sorted(JOBS))

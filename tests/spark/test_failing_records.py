@@ -22,7 +22,7 @@ from headrace.spark_jobs.operators.columns import PART, RECORD
 from headrace.spark_jobs.operators.messages import received, sent
 from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.results import Results
-from headrace.spark_jobs.operators.running import Running
+from headrace.spark_jobs.operators.running import Running, open_topology
 from headrace.spark_jobs.operators.stages import FoldedStep
 from headrace.spark_jobs.operators.topology import (
     AggregateStep,
@@ -32,6 +32,7 @@ from headrace.spark_jobs.operators.topology import (
     LookUp,
     MapStep,
     ReadAgainStep,
+    StreamJoin,
     Topic,
     Topology,
 )
@@ -235,6 +236,27 @@ def test_a_failure_is_told_with_its_step_and_error() -> None:
     assert letter.detail.startswith("`_computed` raised ZeroDivisionError: ")
     assert "in _computed" in letter.stacktrace
     assert letter.record == _one(b"0").record
+
+
+def test_a_row_of_two_streams_that_fails_is_a_dead_letter_of_its_record() -> None:
+    def joiner(left: bytes | None, right: bytes | None) -> bytes:
+        return b"%d" % (int(left or b"1") // int(right or b"1"))
+
+    state = TaskState(MemoryRows())
+    running = open_topology(StreamJoin("met", (FIRST, SECOND), joiner, 5, "outer"), state)
+    came = [(FIRST, b"6", 1), (FIRST, b"8", 2), (SECOND, b"0", 3), (SECOND, b"2", 4)]
+    taken = [
+        Arrival(number, Record(b"a", value, time_ms, (), f"t{number}", 0, time_ms))
+        for number, value, time_ms in came
+    ]
+    running.process(Arrivals.of(taken))
+    (results,) = running.advance(100)
+    assert [*results.values] == [b"3", b"4"]  # noqa: PD011 (no frame of pandas)
+    failed = running.failed()
+    assert [record for record, _ in failed] == [taken[0].record, taken[1].record]
+    assert [type(error.__cause__) for _, error in failed] == [ZeroDivisionError] * 2
+    assert running.failed() == []
+    assert [*running.balances().values(), running.held()] == [0, 0]
 
 
 def test_a_step_that_fails_by_itself_is_found_in_smaller_pieces() -> None:

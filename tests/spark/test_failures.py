@@ -208,6 +208,21 @@ def test_a_broker_that_goes_away_and_records_that_went_unread(
     assert "stock.cleaned-0; have the topic keep them" in sentence
 
 
+@pytest.mark.long("spark", why="it runs a job to its end before it runs it again")
+def test_a_topic_that_was_made_anew(tmp_path: Path, broker: EmbeddedBroker) -> None:
+    job = StockJob(tmp_path, servers=broker.bootstrap_servers)
+    assert job.run()[0] == 0
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.delete_topics(["stock.cleaned"])["stock.cleaned"].result()
+    clients = Clients(broker.bootstrap_servers)
+    wait_until(lambda: "stock.cleaned" not in clients.topics(), "the topic is gone", [])
+    clients.make_topic("stock.cleaned", 1, {"retention.ms": "-1"})
+    clients.produce("stock.cleaned", [told("north/bolt", pieces, 2_000) for pieces in range(9)])
+    code, sentence = job.run()
+    assert code == 4
+    assert sentence.startswith("the topic `stock.cleaned` was made anew since this checkpoint was")
+
+
 def test_an_error_of_ours_is_found_inside_of_sparks() -> None:
     text = (
         "[STREAM_FAILED] Query terminated: Traceback (most recent call last):\n"

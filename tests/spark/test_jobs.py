@@ -277,8 +277,11 @@ def _check_state(spark: SparkSession, checkpoint: Path, table: list[Record], hel
 def test_the_latest_rows_are_those_of_the_table(spark: SparkSession, tmp_path: Path) -> None:
     table = [one for side, one in history(seed=3) if side == PRICES]
     records = read_rows(spark, write_rows(tmp_path / "table", [(PRICES, one) for one in table]))
-    found = latest(records).select("key", "value").collect()
-    assert {bytes(key): bytes(value) for key, value in found} == latest_rows(table, 10 * FAR_MS)
+    for retention_ms in (10 * FAR_MS, None):
+        found = latest(records, by_arrival=retention_ms is None).select("key", "value").collect()
+        wanted = latest_rows(table, retention_ms)
+        assert {bytes(key): bytes(value) for key, value in found} == wanted
+    assert wanted != latest_rows(table, 10 * FAR_MS)
 
 
 def test_a_folder_without_state_is_no_checkpoint(spark: SparkSession, tmp_path: Path) -> None:

@@ -199,7 +199,8 @@ AT = "2020-01-01T00:00:00.000001Z"
 def test_tables_meet_by_key_and_are_told_by_column(run: Callable[..., Ran]) -> None:
     kinds = "note STRING, at TIMESTAMP, ratio DOUBLE, cents DECIMAL(9, 2), tags ARRAY<STRING>"
     notes = hr.table("notes", kinds, pipeline=None)
-    both = CUSTOMERS.select("upper(name) AS name").join(notes, how="outer").filter("note <> 'no'")
+    both = CUSTOMERS.select("upper(name) AS name").join(notes, how="outer")
+    both = both.filter("note IS DISTINCT FROM 'no'")
     rows = [
         *said(0, ("c1", 1, {"name": "Ann"}), ("c2", 2, {"name": "Bob"}), ("c1", 9, None)),
         *said(
@@ -207,6 +208,9 @@ def test_tables_meet_by_key_and_are_told_by_column(run: Callable[..., Ran]) -> N
             ("c1", 5, {"note": "no"}),
             ("c2", 6, {"note": "é", "at": AT, "ratio": 0.1, "cents": 1.5}),
             ("c3", 6, {"note": "z", "ratio": 1e300, "tags": ["a", None]}),
+            ("c4", 7, '{"ratio": -1e400}'),
+            ("c4", 8, ""),
+            ("c4", 9, '{"ratio": 1} and more'),
         ),
     ]
     ran = run(both, rows, makes_tables=True)
@@ -228,7 +232,16 @@ def test_tables_meet_by_key_and_are_told_by_column(run: Callable[..., Ran]) -> N
             "cents": None,
             "tags": ["a", None],
         },
+        "c4": {
+            "name": None,
+            "note": None,
+            "at": None,
+            "ratio": "-Infinity",
+            "cents": None,
+            "tags": None,
+        },
     }
+    assert ran.of(DEAD) == [("c4", ""), ("c4", '{"ratio": 1} and more')]
     assert len(ran.table) > 3
     assert ran.table == ran.parsed
     (row,) = [one for one in ran.table if one["note"] == "é"]

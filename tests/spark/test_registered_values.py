@@ -84,6 +84,10 @@ def test_values_of_every_kind_are_json(registry: RegistryServer) -> None:
     ]
     assert all(one.problem is None for one in found)
     assert registry.asked.count(f"/schemas/ids/{by_avro}") == 1, "a schema is looked up once"
+    # Of some depths, a value can be read and not be written.
+    nested = [framed(by_json, b"[" * depth + b"]" * depth) for depth in (1, *range(900, 1_100, 5))]
+    told = {as_json(one, asked(registry)).problem for one in nested}
+    assert {None, f"it has too many values in one another, by schema {by_json}"} < told
 
 
 def test_an_unreadable_value_says_why_and_names_its_number(

@@ -19,6 +19,15 @@ pytestmark = pytest.mark.long("drivers", why="a driver is killed")
 
 BATCHES = 3
 KEYS = 5
+BACK_MS = 1_000
+OF_TASKS = {
+    (0, 10, b"0:90"): b"moved",
+    (0, 20, b"1:1"): b"moved",
+    (1, 15, b"0:91"): b"moved",
+    (0, 21, b"1:2"): b"late",
+    (2, 5, b"1:3"): b"late",
+}
+"""Keys by micro-batch, time and value of a row; the value is its task, and its number there."""
 
 
 def keep_last(folder: Path, strike: Strike | None) -> None:
@@ -27,15 +36,21 @@ def keep_last(folder: Path, strike: Strike | None) -> None:
     upserting, appending = DeltaSink("query", table, upserts=True), DeltaSink("query", table)
 
     def write(frame: DataFrame, batch: int) -> None:
+        words = F.split(F.col("value").cast("string"), ":")
+        said = F.get(words, 0), F.get(words, 1)
         rows = frame.select(
             F.col("key").cast("string"),
             F.col("value").isNull().alias("deleted"),
-            F.lit(0).alias("task"),
-            F.col("timestamp_ms").alias("sequence"),
+            F.timestamp_millis("timestamp_ms").alias("timestamp"),
+            F.coalesce(said[0].try_cast("int"), F.lit(0)).alias("task"),
+            F.coalesce(said[1].try_cast("bigint"), BACK_MS - F.col("timestamp_ms")).alias(
+                "sequence"
+            ),
             F.col("value").cast("string"),
         )
         # As a version left it that had no places of rows; where it is, it stays.
-        make_table(frame.sparkSession, table, "key STRING, deleted BOOLEAN, value STRING")
+        before = "key STRING, deleted BOOLEAN, timestamp TIMESTAMP, value STRING"
+        make_table(frame.sparkSession, table, before)
         upserting.write(rows, batch)
         if batch == BATCHES - 1:
             # Its rows are written already, and by then this key has another row.
@@ -57,12 +72,17 @@ def test_the_last_row_of_a_key_is_the_only_one(tmp_path: Path) -> None:
             sequence += 1
             deleted = (sequence + batch) % 4 == 0
             value = None if deleted else b"v%d" % sequence
-            records.append(Record(key, value, sequence, (), "", 0, 0))
+            # Times go back, for a row that comes late is the last one all the same.
+            records.append(Record(key, value, BACK_MS - sequence, (), "", 0, 0))
             last.pop(key.decode(), None)
             if value is not None:
                 last[key.decode()] = (value.decode(), batch)
+        for (place, time_ms, value), key in OF_TASKS.items():
+            if place == batch:
+                records.append(Record(key, value, time_ms, (), "", 0, 0))
         write_batch_file(tmp_path / "in", batch, [("unused", one) for one in records])
     assert 0 < len(last) < KEYS, "a key that is deleted, and others that are not"
+    last |= {"moved": ("1:1", 0), "late": ("1:3", 2)}
 
     for strike in (Strike(1, "behind"), None):
         driver = Driver(tmp_path / f"{strike}.log", keep_last, tmp_path, strike)

@@ -51,15 +51,12 @@ class Fraction(str):
 
 def read(value: bytes, schema: spark.StructType) -> dict[str, Any]:
     """Read a value's columns; Unreadable if it is none of that schema."""
-    text = value.decode(errors="replace").lstrip(" \t\r\n")
-    if not text or text.startswith("["):
-        message = f"only Spark knows what the value {value!r} is; write a JSON object"
-        raise SparkNeeded(message)
+    text = value.decode(errors="replace").strip(" \t\r\n")
     try:
-        found, _ = _DECODER.raw_decode(text)
+        found, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError) as error:
         raise Unreadable from error
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or end < len(text):
         raise Unreadable
     return _struct(found, schema)
 
