@@ -261,8 +261,12 @@ AT_THE_EDGE = (
     "CAST(CAST(l AS DOUBLE) AS BIGINT)",
     "CAST(CAST(i AS DOUBLE) AS INT)",
     "CAST(round(d) AS STRING)",
+    "CAST(NULL AS INT) % (i % j)",
+    "1 % (i % j) - CAST(NULL AS INT)",
+    "i % j < CAST(NULL AS INT)",
 )
-"""The largest BIGINT is none as a double, and Spark takes it all the same; it rounds to no -0.0."""
+"""The largest BIGINT is none as a double, and Spark takes it all the same; it rounds to no -0.0.
+A null that is one in every row hides all errors beside it."""
 
 
 def test_expressions_are_evaluated_alike(spark: SparkSession) -> None:

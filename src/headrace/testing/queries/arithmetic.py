@@ -44,13 +44,26 @@ def arithmetic(sign: str, left: Typed, right: Typed) -> Typed | None:
     return _of_decimals(sign, left, right)
 
 
+def is_always_null(found: Typed) -> bool:
+    """Whether Spark finds a null while it plans."""
+    if not found.is_constant:
+        return False
+    try:
+        return found.run({}) is None
+    except NoAnswer:
+        return False
+
+
 def _both(
     sign: str, left: Typed, right: Typed, compute: Callable[[Any, Any], Any]
 ) -> Callable[[Row], Any]:
     """Compute with both numbers; behind a null Spark does not look at the other number.
 
-    It looks at a divisor first, so that an error in a dividend is none if the divisor is null.
+    It looks at a divisor first, so that an error in a dividend is none if the divisor is null. If
+    one of them is null in every row, it looks at none.
     """
+    if is_always_null(left) or is_always_null(right):
+        return lambda _row: None
     divides = sign in _DIVISIONS
     first, second = (right.run, left.run) if divides else (left.run, right.run)
 

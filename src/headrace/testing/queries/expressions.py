@@ -20,7 +20,7 @@ from sqlglot.errors import SqlglotError
 
 from headrace.contracts.errors import SparkNeeded
 from headrace.testing.queries import functions
-from headrace.testing.queries.arithmetic import arithmetic, negative
+from headrace.testing.queries.arithmetic import arithmetic, is_always_null, negative
 from headrace.testing.queries.casts import NoAnswer, cast_of, fitting_decimal
 from headrace.testing.queries.kinds import (
     BIGINT,
@@ -232,6 +232,8 @@ class Compiler:
     def _compared(self, node: Any) -> Typed:
         compare = _COMPARISONS[type(node)]
         _, (left, right) = self._alike(node, [node.left, node.right], in_order=True)
+        if any(is_always_null(self.compiled(each)) for each in (node.left, node.right)):
+            return Typed(BOOLEAN, lambda _row: None)
 
         def compared(row: Row) -> bool | None:
             one = left(row)
