@@ -255,6 +255,9 @@ IN_ANOTHER_ORDER = (
     "(i + 1) + l",
     "CAST(NULL AS INT) * i * 7",
     "100 * (i * 7) * CAST(j AS SMALLINT)",
+    # Without constants it computes as it is written.
+    "j * (l * l)",
+    "j + (l + l)",
 )
 """Spark computes with the constants of a sum or product last, so that others overflow."""
 AT_THE_EDGE = (

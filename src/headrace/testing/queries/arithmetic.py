@@ -106,7 +106,10 @@ def _of_wholes(sign: str, left: Typed, right: Typed) -> Typed:
     kind = max(left.kind, right.kind, key=lambda each: WHOLE[type(each)])
     if sign in _CHAINED:
         terms = (*_terms(sign, left, kind), *_terms(sign, right, kind))
-        return Typed(kind, _chained(sign, terms, kind), chain=(sign, terms))
+        if any(each.is_constant for each in terms):
+            return Typed(kind, _chained(sign, terms, kind), chain=(sign, terms))
+        as_written = _in_bounds(sign, left, right, _CHAINED[sign], kind)
+        return Typed(kind, as_written, chain=(sign, terms))
     if sign == "div":
         kind = BIGINT
     compute: Callable[[int, int], int] = {
@@ -114,9 +117,17 @@ def _of_wholes(sign: str, left: Typed, right: Typed) -> Typed:
         "div": _quotient,
         "%": lambda one, other: one - other * _quotient(one, other),
     }[sign]
-    return Typed(
-        kind, _both(sign, left, right, lambda one, other: fitting_whole(compute(one, other), kind))
-    )
+    return Typed(kind, _in_bounds(sign, left, right, compute, kind))
+
+
+def _in_bounds(
+    sign: str,
+    left: Typed,
+    right: Typed,
+    compute: Callable[[int, int], int],
+    kind: spark.DataType,
+) -> Callable[[Row], Any]:
+    return _both(sign, left, right, lambda one, other: fitting_whole(compute(one, other), kind))
 
 
 def _terms(sign: str, found: Typed, kind: spark.DataType) -> tuple[Typed, ...]:
@@ -127,7 +138,7 @@ def _terms(sign: str, found: Typed, kind: spark.DataType) -> tuple[Typed, ...]:
 
 
 def _chained(sign: str, terms: tuple[Typed, ...], kind: spark.DataType) -> Callable[[Row], Any]:
-    """Compute as Spark's optimizer has it done: the constants at once, and behind the columns.
+    """Compute with constants as Spark's optimizer has it done: at once, and behind the columns.
 
     So `1 + i + j` overflows where `i + j + 1` does, and a constant null needs no column.
     """
