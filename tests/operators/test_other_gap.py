@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from headrace.contracts.policies import AggregatePolicy, Session
 from headrace.contracts.record import Record
 from headrace.contracts.window import window_of
-from headrace.services.operators import segments, sweep
+from headrace.services.operators import segments
 from headrace.services.state.memory import MemoryStore
+from tests.operators.counting import CountingStore, sweep_often
 from tests.operators.service import Service, left, record
 from tests.properties import strategies
 from tests.properties.rocks import FEWER
@@ -22,20 +23,8 @@ gaps_ms = st.sampled_from((0, 1, 100, 1_000, 5_000, 60_000))
 """None so long that a look-up in segments of a second takes for ever."""
 
 
-@pytest.fixture(autouse=True)
-def _sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "SWEEP_AFTER_ROWS", 1)
-
-
-class CountingStore(MemoryStore):
-    """Counts the rows that it is asked for."""
-
-    asked = 0
-
-    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """Return the row of each key, None where there is none."""
-        self.asked += len(keys)
-        return super().get_many(keys)
+__all__ = ["sweep_often"]
+pytestmark = pytest.mark.usefixtures("sweep_often")
 
 
 def policy_of(gap_ms: int, grace_ms: int) -> AggregatePolicy:
@@ -75,13 +64,13 @@ def test_a_look_up_asks_for_a_few_segments_however_far_the_gap_has_grown() -> No
         service.take(record(at_ms))
     for gap_ms in (HOUR_MS, 24 * HOUR_MS, 1 << 60):
         service = service.restarted(policy_of(gap_ms, 0))
-        store.asked = 0
+        store.rows_asked = 0
         at_ms += 10_000
         (_, joined) = left(service.take(record(at_ms)))
         window = window_of(joined.headers)
         assert window is not None
         assert (window.start_ms, window.end_ms) == (first_ms, at_ms)
-        assert store.asked <= ROWS_MAX
+        assert store.rows_asked <= ROWS_MAX
 
 
 def test_a_session_that_may_change_yet_is_found_in_its_former_segment() -> None:

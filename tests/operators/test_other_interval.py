@@ -12,7 +12,6 @@ from headrace.contracts.errors import StateCorrupt
 from headrace.contracts.origin import origin_header
 from headrace.contracts.policies import DeduplicatePolicy
 from headrace.contracts.record import NO_TIME_MS, Record
-from headrace.services.operators import sweep
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.lanes import Lanes
 from headrace.services.operators.operator import Batch
@@ -25,6 +24,7 @@ from headrace.services.operators.segments import (
 from headrace.services.state.changelog import ABOUT
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
+from tests.operators.counting import CountingStore, sweep_often
 from tests.operators.service import Service, left, record
 from tests.properties import strategies
 from tests.properties.rocks import FEWER
@@ -35,20 +35,8 @@ LOOK_UPS_MAX = 60
 intervals_ms = st.sampled_from((0, 1, 100, 1_000, 5_000, 60_000, DAY_MS, 1 << 61))
 
 
-@pytest.fixture(autouse=True)
-def _sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "SWEEP_AFTER_ROWS", 1)
-
-
-class CountingStore(MemoryStore):
-    """Counts how often it is asked for rows."""
-
-    asked = 0
-
-    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
-        """Return the row of each key, None where there is none."""
-        self.asked += 1
-        return super().get_many(keys)
+__all__ = ["sweep_often"]
+pytestmark = pytest.mark.usefixtures("sweep_often")
 
 
 class Known:
@@ -110,10 +98,10 @@ def test_a_look_up_asks_for_a_few_segments_however_far_the_interval_has_grown() 
         service.take(record(at_ms), record(at_ms, b"other"))
     for interval_ms in (DAY_MS, 7 * DAY_MS, 1 << 61):
         service = service.restarted(DeduplicatePolicy(interval_ms=interval_ms))
-        store.asked = 0
+        store.calls = 0
         assert left(service.take(record(at_ms + 10_000), record(at_ms + 10_000, b"other"))) == []
         assert left(service.take(record(at_ms + 10_000, b"%d" % interval_ms)))
-        assert store.asked <= LOOK_UPS_MAX
+        assert store.calls <= LOOK_UPS_MAX
 
 
 def test_the_same_holds_behind_a_repartition() -> None:
@@ -125,7 +113,7 @@ def test_the_same_holds_behind_a_repartition() -> None:
             name="ids", store="ids", by="id", id="key", interval_ms=interval_ms
         )
         chain = Chain([policy], overlay.view, lanes=Lanes(overlay.view(ABOUT), range(2)))
-        store.asked = 0
+        store.calls = 0
         came = [
             one._replace(headers=(origin_header(number % 2, number, one.timestamp_ms),))
             for number, one in enumerate(records)
@@ -141,10 +129,10 @@ def test_the_same_holds_behind_a_repartition() -> None:
     for interval_ms in (DAY_MS, 7 * DAY_MS, 1 << 61):
         later = record(at_ms + 10_000), record(at_ms + 10_000, b"other")
         assert take(interval_ms, *later) == []
-        assert store.asked <= LOOK_UPS_MAX
+        assert store.calls <= LOOK_UPS_MAX
         new = [record(at_ms + 10_000, b"%d" % interval_ms)] * 2
         assert len(take(interval_ms, *new)) == 1
-        assert store.asked <= LOOK_UPS_MAX
+        assert store.calls <= LOOK_UPS_MAX
 
 
 def test_segments_are_as_they_were_written() -> None:
