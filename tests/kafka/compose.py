@@ -72,7 +72,7 @@ class Composed:
             container.with_tmpfs_mount(folder, said)
         for mounted in service.get("volumes", ()):
             volume, _, folder = mounted.partition(":")
-            container.with_volume_mapping(self._volumes[volume], folder, "rw")
+            container.with_volume_mapping(self._volumes.get(volume, volume), folder, "rw")
         _publish(container, name, service.get("ports", ()))
         return container
 

@@ -23,23 +23,36 @@ pytestmark = pytest.mark.long("containers", why="it runs a Spark cluster in cont
 CHUNK = 300
 SIDECARS = ["orders", "prices"]
 CLUSTER = ["spark-master", "spark-worker", "priced"]
-PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "spark.md"
 PRICED = "orders.priced"
 QUICKLY = {"JDK_JAVA_OPTIONS": QUICK_JAVA}
 """Code that is compiled once; executors have it from their worker."""
 
 
 @pytest.fixture
-def composed(image_of_kafka: str) -> Iterator[Composed]:
+def composed(image_of_kafka: str, tmp_path: Path) -> Iterator[Composed]:
     """The broker, the master, and both sidecars; workers and job are the test's to start."""
+    volumes = [f"{_patient_pipelines(tmp_path / 'pipelines')}:/pipelines"]
     with composing(image_of_kafka) as composed:
         for topic in ("orders.raw", "prices.raw"):
             composed.clients.make_topic(topic, PARTITIONS)
-        sidecars = [one for name in SIDECARS for one in composed.start(name)]
+        sidecars = [one for name in SIDECARS for one in composed.start(name, volumes=volumes)]
         composed.start("spark-master")
         for sidecar in sidecars:
             wait_until_healthy(sidecar)
         yield composed
+
+
+def _patient_pipelines(folder: Path) -> Path:
+    """The image's pipelines; orders wait for prices for as long as the next chunk takes."""
+    folder.mkdir(mode=0o755)
+    for name in SIDECARS:
+        text = (ROOT / "docker" / "pipelines" / f"{name}.yaml").read_text("utf-8")
+        patient = text.replace("max-future: 1h}", "max-future: 1h, idle: never}")
+        assert patient != text
+        (folder / f"{name}.yaml").write_text(patient, "utf-8")
+    return folder
 
 
 def _send(composed: Composed, chunk: tuple[list[Record], list[Record]]) -> None:
