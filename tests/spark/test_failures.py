@@ -29,6 +29,7 @@ from tests.kafka.fixtures import OwnKafka, SharedKafka
 from tests.pages import installed, write_files
 from tests.runtime.conftest import free_port
 from tests.runtime.sidecar import wait_until
+from tests.spark.driver import QUICK_JAVA
 from tests.spark.test_own_job import told
 
 __all__ = ["free_port"]
@@ -75,7 +76,7 @@ class StockJob:
             Popen(
                 command,
                 cwd=self._folder,
-                env=installed(),
+                env={**installed(), "JDK_JAVA_OPTIONS": QUICK_JAVA},
                 stdout=log,
                 stderr=log,
             ) as job,

@@ -16,6 +16,7 @@ from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.pages import installed, write_files
 from tests.runtime.sidecar import record
+from tests.spark.driver import QUICK_JAVA
 
 LINES_MAX = 10
 NOTEBOOK = """\
@@ -87,7 +88,8 @@ class Shop:
     def run(self) -> subprocess.CompletedProcess[str]:
         """The job, over what is there."""
         command = ["headrace", "spark", "priced.py", "--once", "--log", "spark.log"]
-        environment = {**installed(), "HEADRACE_BOOTSTRAP_SERVERS": self.clients.servers}
+        told = {"HEADRACE_BOOTSTRAP_SERVERS": self.clients.servers, "JDK_JAVA_OPTIONS": QUICK_JAVA}
+        environment = {**installed(), **told}
         return subprocess.run(
             command,
             cwd=self.folder,
