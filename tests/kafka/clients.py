@@ -155,7 +155,9 @@ class Clients:
                     try:
                         found = await admin.list_consumer_group_offsets(group)
                         wanted = places | found.keys()
-                        return await stable_offsets(_client_of(admin), group, wanted)
+                        client = _client_of(admin)
+                        coordinator = await coordinator_of(client, group)
+                        return await stable_offsets(client, coordinator, group, wanted)
                     except (GroupCoordinatorNotAvailableError, OffsetsUnstableError):
                         # A young broker makes the topic of groups' offsets when first asked.
                         await asyncio.sleep(_ASK_AGAIN_S)
@@ -248,12 +250,16 @@ def _client_of(user: AIOKafkaAdminClient | AIOKafkaConsumer) -> AIOKafkaClient:
     return user._client  # noqa: SLF001
 
 
+async def coordinator_of(client: AIOKafkaClient, group: str) -> int:
+    """Look the broker up that keeps a group's offsets."""
+    return int(await client.coordinator_lookup(CoordinationType.GROUP, group))
+
+
 async def stable_offsets(
-    client: AIOKafkaClient, group: str, places: Iterable[TopicPartition]
+    client: AIOKafkaClient, coordinator: int, group: str, places: Iterable[TopicPartition]
 ) -> dict[tuple[str, int], int]:
     """Ask for a group's offsets; OffsetsUnstableError where transactions are on their way."""
-    node = await client.coordinator_lookup(CoordinationType.GROUP, group)
-    answer = await client.send(node, StableOffsets(group, places))
+    answer = await client.send(coordinator, StableOffsets(group, places))
     found = {}
     for topic, partitions, _ in answer.topics:
         for number, offset, _, _, code, _ in partitions:

@@ -15,7 +15,8 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from tests.kafka.clients import Clients, stable_offsets
+from headrace.services.kafka.requests import OffsetsUnstableError
+from tests.kafka.clients import Clients, coordinator_of, stable_offsets
 
 
 class OffsetsWatch:
@@ -28,6 +29,7 @@ class OffsetsWatch:
         self._places = [TopicPartition(*place) for place in places]
         self._runner = asyncio.Runner()
         self._client: AIOKafkaClient | None = None
+        self._coordinator: int | None = None
 
     def __enter__(self) -> Self:
         """Keep the connection from now on."""
@@ -52,7 +54,10 @@ class OffsetsWatch:
         """
         try:
             return self._runner.run(self._ask())
+        except OffsetsUnstableError:
+            return {}
         except KafkaError:
+            self._coordinator = None
             return {}
 
     async def _ask(self) -> dict[tuple[str, int], int]:
@@ -67,4 +72,6 @@ class OffsetsWatch:
                 await client.close()
                 raise
             self._client = client
-        return await stable_offsets(client, self._group, self._places)
+        if self._coordinator is None:
+            self._coordinator = await coordinator_of(client, self._group)
+        return await stable_offsets(client, self._coordinator, self._group, self._places)

@@ -38,7 +38,7 @@ from tests.kafka.watch import OffsetsWatch
 
 # Long enough for a machine at a fraction of its speed; nothing is measured by it.
 WITHIN_S = 180.0
-_ASK_AGAIN_S = 0.05
+_ASK_AGAIN_S = 0.1
 _SETTINGS = {
     "commit_interval": "50ms",
     "memory": "192MiB",
