@@ -22,6 +22,7 @@ from aiokafka.errors import (
     KafkaError,
     LeaderNotAvailableError,
     NonEmptyGroup,
+    NotControllerError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
@@ -330,8 +331,13 @@ class Cluster:
         return await self._client.send(chosen, request)
 
     async def _ask_controller(self, request: Request[Any]) -> Any:
-        await self._client.force_metadata_update()
-        return await self.send(request, self._client.cluster.controller.nodeId)
+        # aiokafka's own update would ask for all topics of the cluster, since this client has none.
+        metadata = await self.send(MetadataRequest([]))
+        cluster = self._client.cluster
+        cluster.update_metadata(metadata)
+        if cluster.controller is None:
+            raise NotControllerError
+        return await self.send(request, cluster.controller.nodeId)
 
     def _check(self, code: int, what: str, permission: str, message: str | None = None) -> None:
         """Raise our own error, or aiokafka's where the trouble may pass."""

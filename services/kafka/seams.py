@@ -238,6 +238,14 @@ def ask_apart(consumer: AIOKafkaConsumer) -> None:
     client.send = send_apart
 
 
+def read_nothing(consumer: AIOKafkaConsumer) -> None:
+    """Let go of all partitions, and ask the brokers for nothing.
+
+    aiokafka's own way asks for all topics of the cluster, since the consumer has none then.
+    """
+    consumer._subscription.unsubscribe()
+
+
 async def stop(consumer: AIOKafkaConsumer) -> None:
     """Stop a consumer, whatever its fetches wait for.
 

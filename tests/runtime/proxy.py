@@ -28,8 +28,11 @@ from tests.runtime.sidecar import WITHIN_S
 
 _LOOPBACK = "127.0.0.1"
 _SLOW_S = 0.5
+METADATA = 3
+"""A question about topics, of which none named means all; its number in Kafka's protocol."""
 OFFSET_COMMIT = 8
-"""An offset that is committed outside of a transaction; its number in Kafka's protocol."""
+"""An offset that is committed outside of a transaction."""
+_FLEXIBLE_METADATA = 9
 
 
 class Kind(IntEnum):
@@ -86,6 +89,8 @@ class Proxy(ThreadedServer):
         self._strike: Strike | None = None
         self.carried: set[int] = set()
         """Every kind of request that came through."""
+        self.asked_for_all_topics = 0
+        """How often somebody did."""
 
     @property
     def address(self) -> str:
@@ -130,6 +135,7 @@ class Proxy(ThreadedServer):
             frame = await read_frame(reader)
             kind = int.from_bytes(frame[4:6])
             self.carried.add(kind)
+            self.asked_for_all_topics += kind == METADATA and _names_no_topic(frame)
             await self._hear_request(kind, frame)
             asked[frame[8:12]] = kind
             writer.write(frame)
@@ -181,6 +187,14 @@ class Proxy(ThreadedServer):
             await read_frame(reader)
         finally:
             writer.transport.abort()
+
+
+def _names_no_topic(frame: bytes) -> bool:
+    """Whether the list of topics is null: -1, or 0 behind a header's own tags."""
+    client_ends = 14 + max(int.from_bytes(frame[12:14], signed=True), 0)
+    if int.from_bytes(frame[6:8]) >= _FLEXIBLE_METADATA:
+        return frame[client_ends + 1] == 0
+    return int.from_bytes(frame[client_ends : client_ends + 4], signed=True) < 0
 
 
 @contextmanager

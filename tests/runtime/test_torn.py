@@ -20,7 +20,7 @@ from tests.runtime.expected import (
     stream,
     wait_until_all_move,
 )
-from tests.runtime.proxy import OFFSET_COMMIT, How, Kind, Proxy, proxied
+from tests.runtime.proxy import METADATA, OFFSET_COMMIT, How, Kind, Proxy, proxied
 from tests.runtime.sidecar import MakePipeline, Pipeline
 
 STRIKES = [
@@ -86,6 +86,22 @@ def test_an_instance_that_is_fenced_writes_no_offset_outside_of_a_transaction(
     assert_cleaned(pipeline)
     assert Kind.TXN_OFFSET_COMMIT in proxy.carried
     assert OFFSET_COMMIT not in proxy.carried
+
+
+def test_an_instance_asks_for_its_own_topics_alone(
+    between: tuple[EmbeddedBroker, Proxy], make_pipeline: MakePipeline
+) -> None:
+    broker, proxy = between
+    pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, servers=broker.bootstrap_servers)
+    proxy.carried.clear()
+    proxy.asked_for_all_topics = 0
+    sidecar = pipeline.start(bootstrap_servers=proxy.address)
+    pipeline.produce(some_records(100, 1))
+    pipeline.wait_until_done()
+    assert sidecar.stop() == 0
+    assert METADATA in proxy.carried
+    # A cluster may have a hundred thousand.
+    assert proxy.asked_for_all_topics == 0
 
 
 async def fence(pipeline: Pipeline) -> None:

@@ -257,7 +257,7 @@ class Restorer:
     def _assign(self) -> None:
         self._assigned = dict(self._readings)
         if not self._assigned:
-            self._consumer.unsubscribe()
+            seams.read_nothing(self._consumer)
             return
         self._consumer.assign(list(self._assigned))
         for partition, reading in self._assigned.items():
