@@ -79,7 +79,10 @@ def test_the_folder_and_the_changelog_say_the_same_and_nobody_is_disturbed(
     (one,) = seen(pipeline, capsys, partition=1, operator="reorder", from_changelog=True)[:1]
     assert (one["hop"], one["partition"]) == ("source", 1)
     assert one["changelog_end"] >= one["changelog_position"]
-    assert (pipeline.committed(), _members(pipeline)) == (committed, members)
+    # What they are told may be committed once more, behind the look.
+    assert _members(pipeline) == members
+    now = pipeline.committed()
+    assert all(now[place] >= offset for place, offset in committed.items())
     pipeline.produce([record(b"k", b"more", 60_000, (), 0)])
     pipeline.wait_until_done()
     assert sidecar.stop() == 0
