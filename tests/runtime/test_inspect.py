@@ -79,7 +79,7 @@ def test_the_folder_and_the_changelog_say_the_same_and_nobody_is_disturbed(
     (one,) = seen(pipeline, capsys, partition=1, operator="reorder", from_changelog=True)[:1]
     assert (one["hop"], one["partition"]) == ("source", 1)
     assert one["changelog_end"] >= one["changelog_position"]
-    # What they are told may be committed once more, behind the look.
+    # The sidecar may commit once more after the look: it still tells partitions about each other.
     assert _members(pipeline) == members
     now = pipeline.committed()
     assert all(now[place] >= offset for place, offset in committed.items())
