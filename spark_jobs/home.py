@@ -51,6 +51,7 @@ AVRO_LIMITS = " ".join(
 """Avro allocates the size that a value states before it checks whether so many bytes are there.
 Without a limit, a value of ten bytes could ask for two gigabytes and end the process."""
 _JAVA_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+_TEMPORARY, _TEMPORARY_OPTION = Path("/tmp"), "-Djava.io.tmpdir="  # noqa: S108 (Java's own choice)
 
 
 def spark_home() -> Path:
@@ -117,7 +118,21 @@ def java_options(home: Path, given: str) -> str:
         # Java's own choice takes a sixth more CPU time, for short pauses that no job needs.
         small = (os.cpu_count() or 1) <= _SMALL_CORES
         options.append("-XX:+UseSerialGC" if small else "-XX:+UseParallelGC")
+    if _TEMPORARY_OPTION not in parts:
+        options += _temporary_files(_TEMPORARY)
     return " ".join(options)
+
+
+def _temporary_files(usual: Path) -> list[str]:
+    """Choose a folder of ours where no library may be loaded from the usual one.
+
+    RocksDB's library lies in a jar. Java unpacks it among the temporary files, and loads it there.
+    """
+    if not os.statvfs(usual).f_flag & os.ST_NOEXEC:
+        return []
+    folder = _caches() / "temporary"
+    folder.mkdir(parents=True, exist_ok=True)
+    return [f"{_TEMPORARY_OPTION}{folder}"]
 
 
 def _caches() -> Path:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from os import utime
 from pathlib import Path
 from subprocess import run
+from types import SimpleNamespace
 
 import pytest
 
@@ -82,6 +84,16 @@ def test_a_collector_is_chosen_unless_somebody_did(
 def _collectors(given: str) -> list[str]:
     options = home.java_options(home.spark_home(), given).split()
     return [option for option in options if option.endswith("GC")]
+
+
+def test_libraries_are_unpacked_where_they_may_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_load, may_not = SimpleNamespace(f_flag=0), SimpleNamespace(f_flag=os.ST_NOEXEC)
+    monkeypatch.setattr("os.statvfs", lambda _folder: may_load)
+    assert "java.io.tmpdir" not in home.java_options(home.spark_home(), "")
+    monkeypatch.setattr("os.statvfs", lambda _folder: may_not)
+    (option,) = home.java_options(home.spark_home(), "").split()[-1:]
+    assert Path(option.removeprefix("-Djava.io.tmpdir=")).is_dir()
+    assert "java.io.tmpdir" not in home.java_options(home.spark_home(), "-Djava.io.tmpdir=/mine")
 
 
 def test_java_takes_all_that_it_is_told() -> None:
