@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.results import Collected, Results
-from headrace.spark_jobs.operators.topology import LookUp, StreamJoin, Topology
-from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED, LATE
+from headrace.spark_jobs.operators.topology import LookUp, StreamJoin, Topology, WindowStep
+from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED, LATE, PASSED
 from headrace.spark_jobs.versioned.arrival import in_order, observe_lateness
 from headrace.spark_jobs.versioned.records import Records, objects
 
 if TYPE_CHECKING:
-    from headrace.contracts.record import Record
     from headrace.spark_jobs.versioned.arrival import Arrivals
     from headrace.spark_jobs.versioned.functions import StepFailed
     from headrace.spark_jobs.versioned.progress import TaskProgress
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.state import TaskState
     from headrace.spark_jobs.versioned.stream_table import Matches, StreamTableJoin
     from headrace.spark_jobs.versioned.tables import Table
+    from headrace.spark_jobs.versioned.window_fold import WindowFold
     from headrace.spark_jobs.versioned.window_join import WindowJoin
 
 
@@ -68,9 +69,11 @@ class OpenTask(NamedTuple):
 def open_topology(topology: Topology, state: TaskState) -> Running:
     """Open a topology over the state of a task."""
     if isinstance(topology, LookUp):
-        return _RunningLookUp(topology.name, topology.open(state), state)
+        return _RunningLookUp(topology, state)
     if isinstance(topology, StreamJoin):
-        return _RunningStreamJoin(topology.name, topology.open(state), state)
+        return _RunningStreamJoin(topology, state)
+    if isinstance(topology, WindowStep):
+        return _RunningWindows(topology, state)
     running = topology.open(state)
     return running if isinstance(running, Running) else _RunningTable(running, state)
 
@@ -90,9 +93,10 @@ class _RunningTable(Running):
 
 
 class _RunningLookUp(Running):
-    def __init__(self, name: str, join: StreamTableJoin, state: TaskState) -> None:
-        self._name = name
-        self._join = join
+    def __init__(self, step: LookUp, state: TaskState) -> None:
+        self._name = step.name
+        self._tells = step.tells
+        self._join: StreamTableJoin = step.open(state)
         self._state = state
         self._failed: list[tuple[Record, StepFailed]] = []
 
@@ -106,7 +110,7 @@ class _RunningLookUp(Running):
     def advance(self, progress_ms: int) -> list[Results]:
         matches = self._join.advance(progress_ms, 0)
         self._failed += matches.failed
-        return [_joined(matches), _cold(matches)]
+        return [_joined(matches), _cold(matches), *_passed(progress_ms, tells=self._tells)]
 
     def failed(self) -> list[tuple[Record, StepFailed]]:
         failed, self._failed = self._failed, []
@@ -120,9 +124,10 @@ class _RunningLookUp(Running):
 
 
 class _RunningStreamJoin(Running):
-    def __init__(self, name: str, join: WindowJoin, state: TaskState) -> None:
-        self._name = name
-        self._join = join
+    def __init__(self, step: StreamJoin, state: TaskState) -> None:
+        self._name = step.name
+        self._tells = step.tells
+        self._join: WindowJoin = step.open(state)
         self._state = state
 
     def process(self, arrivals: Arrivals) -> list[Results]:
@@ -141,7 +146,8 @@ class _RunningStreamJoin(Running):
                 records.keys,
                 objects([each.value for each in met]),
                 np.array([each.time_ms for each in met], np.int64),
-            )
+            ),
+            *_passed(progress_ms, tells=self._tells),
         ]
 
     def failed(self) -> list[tuple[Record, StepFailed]]:
@@ -152,6 +158,42 @@ class _RunningStreamJoin(Running):
 
     def balances(self) -> dict[str, int]:
         return {self._name: self._join.balance()}
+
+
+class _RunningWindows(Running):
+    def __init__(self, step: WindowStep, state: TaskState) -> None:
+        self._step = step
+        self._windows: WindowFold = step.open(state)
+        self._state = state
+
+    def process(self, arrivals: Arrivals) -> list[Results]:
+        if not self._step.is_behind:
+            observe_lateness(self._state, arrivals)
+        late = self._windows.process(arrivals)
+        return [_of_stream(LATE, late, arrivals.records.take(late), None)]
+
+    def advance(self, progress_ms: int) -> list[Results]:
+        closed = self._windows.advance(progress_ms)
+        made = Records.of([_made(each.group, each.value, each.time_ms) for each in closed])
+        return [_of_stream(JOINED, np.zeros(len(made), np.int64), made, None)]
+
+    def held(self) -> int:
+        return self._windows.held
+
+    def balances(self) -> dict[str, int]:
+        return {self._step.name: self._windows.balance()}
+
+
+def _passed(progress_ms: int, *, tells: bool) -> list[Results]:
+    """Say, behind released rows, how far the task is."""
+    if not tells:
+        return []
+    passed = Records.of([_made(None, None, progress_ms)])
+    return [_of_stream(PASSED, np.zeros(1, np.int64), passed, None)]
+
+
+def _made(key: bytes | None, value: bytes | None, time_ms: int) -> Record:
+    return Record(key, value, time_ms, (), "", 0, None)
 
 
 def _joined(matches: Matches) -> Results:

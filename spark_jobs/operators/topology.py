@@ -3,6 +3,7 @@
     Topic -- FilterStep, MapStep, ReadAgainStep, JoinStep, ForeignKeyStep, AggregateStep: tables
                 `-- LookUp: a stream whose records look up in one of them
     StreamJoin: two streams whose records meet within a window
+    WindowStep: a stream, or the rows that one of these two releases, folded by group and window
 
 A step's name decides where its state is, so it may not change in the life of a checkpoint.
 """
@@ -29,12 +30,14 @@ from headrace.spark_jobs.versioned.tables import (
     Table,
     Versioned,
 )
+from headrace.spark_jobs.versioned.window_fold import WindowFold
 from headrace.spark_jobs.versioned.window_join import WindowJoin
 
 if TYPE_CHECKING:
     from headrace.spark_jobs.operators.running import Running
     from headrace.spark_jobs.versioned.aggregation import Aggregation, Regroup
     from headrace.spark_jobs.versioned.table_table import Joiner
+    from headrace.spark_jobs.versioned.window_fold import WindowFolds
     from headrace.spark_jobs.versioned.window_join import Joiner as WindowJoiner
 
 
@@ -187,6 +190,8 @@ class LookUp:
     """Whether a late version is joined again with the records that should have met it."""
     asks_cold: bool = False
     """Whether records older than the table's history leave as `COLD`, to be looked up elsewhere."""
+    tells: bool = False
+    """Whether a task says, behind the rows that it releases, how far it is."""
 
     def open(self, state: TaskState) -> StreamTableJoin:
         """Open the join behind its table."""
@@ -216,6 +221,8 @@ class StreamJoin:
     join: Literal["inner", "left", "outer"] = "inner"
     grace_ms: int = 0
     """How far behind progress a record is on time, where no sidecar writes it."""
+    tells: bool = False
+    """Whether a task says, behind the rows that it releases, how far it is."""
 
     @property
     def release(self) -> Literal["progress"]:
@@ -235,20 +242,52 @@ class StreamJoin:
         )
 
 
+@dataclass(frozen=True)
+class WindowStep:
+    """A stream whose records are folded by group and window; a window leaves by progress."""
+
+    name: str
+    stream: int
+    """The number of the input."""
+    size_ms: int
+    regroup: Regroup
+    folds: WindowFolds
+    lag_ms: int = 0
+    """How far behind progress a record still comes."""
+    is_behind: bool = False
+    """Whether its records are the rows of a join, which counted their lateness."""
+
+    @property
+    def release(self) -> Literal["progress"]:
+        """Progress decides when a window leaves."""
+        return "progress"
+
+    def open(self, state: TaskState) -> WindowFold:
+        """Open the windows over the state of a task."""
+        return WindowFold(
+            state,
+            self.name,
+            size_ms=self.size_ms,
+            lag_ms=self.lag_ms,
+            regroup=self.regroup,
+            folds=self.folds,
+        )
+
+
 _RESERVED = frozenset(":/")
-Topology = Step | Stage | LookUp | StreamJoin
+Topology = Step | Stage | LookUp | StreamJoin | WindowStep
 """The computation of one operator."""
 
 
-def waits(topology: object) -> TypeGuard[LookUp | StreamJoin]:
+def waits(topology: object) -> TypeGuard[LookUp | StreamJoin | WindowStep]:
     """Return whether a topology waits for the progress of its inputs."""
-    return isinstance(topology, LookUp | StreamJoin) and topology.release == "progress"
+    return isinstance(topology, LookUp | StreamJoin | WindowStep) and topology.release == "progress"
 
 
 def inputs_of(topology: Topology) -> set[int]:
     """Return the numbers of the inputs that a topology reads."""
     inputs = {step.input for step in steps_of(topology) if isinstance(step, Topic)}
-    if isinstance(topology, LookUp):
+    if isinstance(topology, LookUp | WindowStep):
         inputs.add(topology.stream)
     if isinstance(topology, StreamJoin):
         inputs |= {*topology.streams}
@@ -322,22 +361,28 @@ def options_of(topology: Topology) -> dict[str, int]:
     options: dict[str, int] = {}
     for step in steps_of(topology):
         options[f"step:{step.name}:{type(step).__name__}"] = 1
-        storage = getattr(step, "storage", None)
-        if isinstance(storage, Versioned):
-            options[f"option:{step.name}:retention_ms"] = storage.retention_ms
-        elif isinstance(storage, Plain):
-            options[f"option:{step.name}:plain"] = 1
-        join = getattr(step, "join", None)
-        if join is not None:
-            options[f"option:{step.name}:{join}"] = 1
-        if isinstance(step, StreamJoin):
-            options[f"option:{step.name}:within_ms"] = step.within_ms
-            if step.grace_ms:
-                options[f"option:{step.name}:grace_ms"] = step.grace_ms
-        if isinstance(step, LookUp):
-            options[f"option:{step.name}:{step.release}"] = 1
-            if step.corrects:
-                options[f"option:{step.name}:corrects"] = 1
-            if step.grace_ms is not None:
-                options[f"option:{step.name}:grace_ms"] = step.grace_ms
+        options |= {f"option:{step.name}:{name}": number for name, number in _options_of(step)}
     return options
+
+
+def _options_of(step: Topology) -> Iterator[tuple[str, int]]:
+    storage = getattr(step, "storage", None)
+    if isinstance(storage, Versioned):
+        yield "retention_ms", storage.retention_ms
+    elif isinstance(storage, Plain):
+        yield "plain", 1
+    join = getattr(step, "join", None)
+    if join is not None:
+        yield join, 1
+    if isinstance(step, WindowStep):
+        yield "size_ms", step.size_ms
+    if isinstance(step, StreamJoin):
+        yield "within_ms", step.within_ms
+        if step.grace_ms:
+            yield "grace_ms", step.grace_ms
+    if isinstance(step, LookUp):
+        yield step.release, 1
+        if step.corrects:
+            yield "corrects", 1
+        if step.grace_ms is not None:
+            yield "grace_ms", step.grace_ms

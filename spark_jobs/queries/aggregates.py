@@ -17,6 +17,8 @@ from functools import partial
 from math import isnan
 from typing import Any, Literal, NoReturn
 
+import numpy as np
+
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.queries.names import name_of
 from headrace.spark_jobs.versioned.aggregation import Aggregation
@@ -27,6 +29,7 @@ Path = tuple[str | int, ...]
 Texts = list[str | None]
 _KEEPS_VALUES = ("min", "max", "collect")
 """Aggregates whose state is each different value of a group, and how many rows have it."""
+_YEAR_DIGITS = 4
 _EXACT = Context(prec=1_000)
 """Sums are kept in as many digits as they have; a column may have fewer."""
 
@@ -164,6 +167,44 @@ def folding(groups: int, aggregates: Sequence[Folded]) -> Aggregation:
     # A group without rows has no aggregate, as a deleted row has no value.
     change: Callable[..., Any] = partial(_changed, groups, tuple(aggregates))
     return Aggregation(_nothing, partial(change, 1), partial(change, -1))
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Fold the rows of a group in one window, which never change and are never taken out."""
+
+    groups: int
+    """How many texts of a row are its group."""
+    aggregates: tuple[Folded, ...]
+
+    def add(self, total: bytes | None, rows: Sequence[bytes]) -> bytes:
+        """Add rows to a total, None for the first ones."""
+        texts = [json.loads(row) for row in rows]
+        kept = {"g": texts[0][: self.groups], "n": 0} if total is None else json.loads(total)
+        states = kept.get("s") or [{} for _ in self.aggregates]
+        for place, (one, state) in enumerate(zip(self.aggregates, states, strict=True)):
+            for row in texts:
+                text = row[self.groups + place]
+                if one.counts_rows or text is not None:
+                    _change(one, state, text or "", 1)
+            if one.kind in {"min", "max"} and state:
+                # No other value is needed again.
+                states[place] = {_text_of(one, state): 1}
+        return _write({"g": kept["g"], "n": kept["n"] + len(rows), "s": states}).encode()
+
+    def result(self, total: bytes, start_ms: int, end_ms: int) -> bytes:
+        """Return the texts of the group, of the window's bounds, and of the aggregates."""
+        kept = json.loads(total)
+        said = [_text_of(one, s) for one, s in zip(self.aggregates, kept["s"], strict=True)]
+        bounds = [_time_text(start_ms), _time_text(end_ms)]
+        return _write({"g": [*kept["g"], *bounds], "a": said}).encode()
+
+
+def _time_text(time_ms: int) -> str:
+    """Write a time as Spark writes it in JSON; a year beyond four digits has a sign."""
+    text = str(np.datetime64(time_ms, "ms"))
+    sign = "+" if len(text.partition("-")[0]) > _YEAR_DIGITS and text[0] != "-" else ""
+    return f"{sign}{text}000Z"
 
 
 def _nothing() -> bytes:

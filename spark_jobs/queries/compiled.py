@@ -33,7 +33,7 @@ from headrace.spark_jobs.queries.expressions import (
     struct_of,
     visible_rows,
 )
-from headrace.spark_jobs.queries.streams import JoinedStream, MadeStream, PairedStream
+from headrace.spark_jobs.queries.streams import JoinedStream, PairedStream
 from headrace.spark_jobs.queries.tables import Table
 from headrace.spark_jobs.queries.topologies import (
     LEFT,
@@ -45,6 +45,7 @@ from headrace.spark_jobs.queries.topologies import (
     refuse_alone,
 )
 from headrace.spark_jobs.queries.types import refuse_unlike, type_of
+from headrace.spark_jobs.queries.windows import MadeStream
 from headrace.spark_jobs.read.decode import JsonValue, RegisteredValue
 from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED
 

@@ -22,8 +22,9 @@ from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.names import OWN, name_of
 from headrace.spark_jobs.queries.sql_text import Clauses, Edits, Words
 from headrace.spark_jobs.queries.sql_within import columns_of, meeting_of
-from headrace.spark_jobs.queries.streams import MadeStream, Stream
+from headrace.spark_jobs.queries.streams import Stream
 from headrace.spark_jobs.queries.tables import Table
+from headrace.spark_jobs.queries.windows import MadeStream
 
 _DIALECT = "spark"
 _CLAUSES = {"expressions", "from", "from_", "joins", "where", "group", "having", "kind"}

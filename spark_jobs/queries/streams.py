@@ -10,17 +10,17 @@ from headrace.contracts.time import format_duration_ms
 from headrace.spark_jobs.queries.described import (
     Columns,
     JoinHow,
-    Query,
     Source,
     milliseconds,
     refuse_clash,
     together,
 )
 from headrace.spark_jobs.queries.tables import Table
+from headrace.spark_jobs.queries.windows import GroupableStream, MadeStream
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stream(Query):
+class Stream(GroupableStream):
     """Records that happen, each once."""
 
     source: Source
@@ -127,14 +127,6 @@ class Stream(Query):
             grace_ms=_grace_ms(self, other, grace, step),
         )
 
-    def group_by(self, *columns: str) -> NoReturn:  # noqa: ARG002
-        """Refuse: a sidecar aggregates streams."""
-        message = (
-            f"{self.title} cannot be grouped, for its records are never taken back; aggregate it in"
-            " its pipeline, or read the topic as a table"
-        )
-        raise JobInvalid(message)
-
     def join(self, *_other: object, **_options: object) -> NoReturn:
         """Refuse: a stream has no rows that could change."""
         message = f"{self.title} cannot be joined as a table; `join_as_of` looks up in one"
@@ -144,30 +136,7 @@ class Stream(Query):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MadeStream(Query):
-    """A stream that a join made: what it cannot do in the same query is refused."""
-
-    def join_as_of(self, *_other: object, **_options: object) -> NoReturn:
-        """Refuse: a query has one join of a stream."""
-        message = (
-            f"{self.title} cannot be joined once more in the same query; write it to a topic, and"
-            " join that by a query of its own"
-        )
-        raise JobInvalid(message)
-
-    join_within = join = join_on = join_as_of
-
-    def group_by(self, *columns: str) -> NoReturn:  # noqa: ARG002
-        """Refuse: a joined stream is still a stream."""
-        message = (
-            f"{self.title} is a stream and cannot be grouped; write it to a topic, and aggregate"
-            " that in a pipeline, or read it as a table"
-        )
-        raise JobInvalid(message)
-
-
-@dataclass(frozen=True, kw_only=True)
-class JoinedStream(MadeStream):
+class JoinedStream(GroupableStream, MadeStream):
     """A stream's records, each with the row that a table had at its time."""
 
     stream: Stream
@@ -192,6 +161,20 @@ class JoinedStream(MadeStream):
     def sources(self) -> tuple[Source, ...]:
         """The table, which goes first at equal times, and the stream."""
         return (self.table.source, self.stream.source)
+
+    def refuse_windows(self) -> None:
+        """Refuse rows that leave again, or not by progress: their window may have left."""
+        options = {
+            "grace": self.grace_ms is not None,
+            "corrections": self.corrections,
+            "history": self.history is not None,
+        }
+        for name in (name for name, is_given in options.items() if is_given):
+            message = (
+                f"{self.title} with `{name}` cannot be grouped by window: its rows do not leave by"
+                f" progress alone, so a window would never be over; leave `{name}` out"
+            )
+            raise JobInvalid(message)
 
     def filter(self, condition: object) -> Self:
         """Keep only rows of which a condition is true."""
@@ -220,7 +203,7 @@ class JoinedStream(MadeStream):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairedStream(MadeStream):
+class PairedStream(GroupableStream, MadeStream):
     """Pairs of records of two streams with one key, whose times are near, and records alone."""
 
     left: Stream
@@ -240,6 +223,11 @@ class PairedStream(MadeStream):
     def own_columns(self) -> Columns:
         """The columns of both streams."""
         return together(self.left, self.right)
+
+    @property
+    def lag_ms(self) -> int:
+        """A record alone leaves when nothing can be within its window any more."""
+        return self.grace_ms + (0 if self.how == "inner" else self.within_ms)
 
     @property
     def sources(self) -> tuple[Source, ...]:

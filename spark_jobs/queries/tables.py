@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
@@ -38,9 +39,7 @@ class ReadTable(Query):
             message = f"`group_by` of {self.title} names no column; name at least one"
             raise JobInvalid(message)
         for column in columns:
-            if name_of(str(column)) != column:
-                message = f"`group_by` takes names of columns, not {column}; `select` computes them"
-                raise JobInvalid(message)
+            refuse_computed(column)
             self.refuse_missing(column, "group_by")
         self.refuse_steps("group_by")
         return Groups(self, columns)
@@ -135,22 +134,9 @@ class Groups:
 
     def agg(self, *unnamed: Aggregate, **named: Aggregate) -> GroupedTable:
         """Fold the rows of each group; a keyword or `.alias` names each aggregate."""
-        aggregates = {each.name: each for each in unnamed}
-        aggregates |= {name: each.alias(name) for name, each in named.items()}
         step = f"group_by({', '.join(self.by)})"
-        if not aggregates:
-            message = f"`{step}` has an empty `agg`; write one, such as `agg(orders=hr.count())`"
-            raise JobInvalid(message)
-        doubled = twice([*(each.name for each in unnamed), *named, *self.by])
-        if doubled is not None:
-            message = f"`{step}` has two columns `{doubled}`; name one otherwise by `alias`"
-            raise JobInvalid(message)
-        for each in aggregates.values():
-            if each.name.lower() in OWN:
-                refuse_own(each.name, str(each))
-            if each.column is not None:
-                self.table.refuse_missing(each.column, str(each))
-        return GroupedTable(table=self.table, by=self.by, aggregates=tuple(aggregates.values()))
+        aggregates = aggregates_of(self.table, step, self.by, unnamed, named)
+        return GroupedTable(table=self.table, by=self.by, aggregates=aggregates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +167,37 @@ class GroupedTable(ReadTable):
         folded = ", ".join(str(each) for each in self.aggregates)
         step = f"group_by({', '.join(self.by)}).agg({folded}); state: a row a group"
         return [*_lines_of(self.table), step, *super().lines()]
+
+
+def refuse_computed(column: object) -> None:
+    """Refuse to group by anything but the name of a column."""
+    if name_of(str(column)) != column:
+        message = f"`group_by` takes names of columns, not {column}; `select` computes them"
+        raise JobInvalid(message)
+
+
+def aggregates_of(
+    query: Query,
+    step: str,
+    by: Sequence[str],
+    unnamed: Sequence[Aggregate],
+    named: Mapping[str, Aggregate],
+) -> tuple[Aggregate, ...]:
+    """Name the aggregates of a query's groups, and refuse those that cannot be computed."""
+    aggregates = [*unnamed, *(each.alias(name) for name, each in named.items())]
+    if not aggregates:
+        message = f"`{step}` has an empty `agg`; write one, such as `agg(orders=hr.count())`"
+        raise JobInvalid(message)
+    doubled = twice([*(each.name for each in aggregates), *by])
+    if doubled is not None:
+        message = f"`{step}` has two columns `{doubled}`; name one otherwise by `alias`"
+        raise JobInvalid(message)
+    for each in aggregates:
+        if each.name.lower() in OWN:
+            refuse_own(each.name, str(each))
+        if each.column is not None:
+            query.refuse_missing(each.column, str(each))
+    return tuple(aggregates)
 
 
 def _lines_of(table: ReadTable) -> list[str]:

@@ -5,7 +5,7 @@ This takes schemas and gives steps, without a session: the same for Spark and fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, cast
@@ -21,17 +21,19 @@ from headrace.spark_jobs.operators.topology import (
     LookUp,
     StreamJoin,
     Topic,
+    WindowStep,
 )
-from headrace.spark_jobs.queries.aggregates import KeyAt, Regrouped, folding, joined
+from headrace.spark_jobs.queries.aggregates import Folds, KeyAt, Regrouped, folding, joined
 from headrace.spark_jobs.queries.names import OWN, column_of
-from headrace.spark_jobs.queries.streams import JoinedStream, MadeStream, PairedStream, Stream
+from headrace.spark_jobs.queries.streams import JoinedStream, PairedStream, Stream
 from headrace.spark_jobs.queries.tables import GroupedTable, JoinedTable, Table
 from headrace.spark_jobs.queries.types import KeptText, folded, read_as, result_of, type_of
+from headrace.spark_jobs.queries.windows import BOUNDS, MadeStream, WindowedStream
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
 
 if TYPE_CHECKING:
     from headrace.spark_jobs.operators.topology import Step, Topology
-    from headrace.spark_jobs.queries.aggregates import Path
+    from headrace.spark_jobs.queries.aggregates import Aggregate, Path
     from headrace.spark_jobs.queries.described import Query, Source
     from headrace.spark_jobs.queries.types import Columns, Place
 
@@ -39,6 +41,8 @@ TABLE, STREAM = "table", "stream"
 """The names of the inputs of a stream that looks up in a table."""
 LEFT, RIGHT = "left", "right"
 """The names of the inputs of two streams that meet within a window."""
+RECORDS = "records"
+"""The name of the input of a stream that is folded as it is read."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,15 @@ class Encoded:
     """A table as bytes in a task, and the places of its columns in them."""
 
     step: Step
+    schema: StructType
+    columns: Columns
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The step that folds rows by window, and the places of columns in its results."""
+
+    step: WindowStep
     schema: StructType
     columns: Columns
 
@@ -63,13 +76,23 @@ class Plan:
     """The columns of each input that is a table, behind its own steps."""
 
     @property
+    def made(self) -> Query:
+        """The query, or the stream whose rows it folds by window."""
+        return self.query.stream if isinstance(self.query, WindowedStream) else self.query
+
+    @property
     def join(self) -> str:
         """The name of the step by which a stream meets others."""
-        return "join_within" if isinstance(self.query, PairedStream) else "join_as_of"
+        return "join_within" if isinstance(self.made, PairedStream) else "join_as_of"
+
+    @property
+    def tells(self) -> bool:
+        """Whether a join says to the windows behind it how far it is."""
+        return self.made is not self.query and not isinstance(self.made, Stream)
 
     def topology(self) -> Topology:
-        """Return the steps of the query."""
-        query = self.query
+        """Return the steps of the query, up to the rows that it folds by window."""
+        query = self.made
         if isinstance(query, PairedStream):
             name = f"join_within({query.right.source.topic})"
             return StreamJoin(
@@ -79,6 +102,7 @@ class Plan:
                 query.within_ms,
                 query.how,
                 query.grace_ms,
+                tells=self.tells,
             )
         if not isinstance(query, JoinedStream):
             return self.encoded(query).step
@@ -91,7 +115,36 @@ class Plan:
             release="progress" if query.grace_ms is None else "stream-time",
             corrects=query.corrections,
             asks_cold=query.history is not None,
+            tells=self.tells,
         )
+
+    def windows(self, rows: StructType) -> Windows:
+        """Return the step that folds these rows by window, and where columns lie in its results."""
+        query = self.query
+        assert isinstance(query, WindowedStream)
+        types = [type_of(rows, name, "group_by") for name in query.by]
+        numbers = tuple(folded(each, rows) for each in query.aggregates)
+        taken = tuple(
+            None if each.column is None else (_spelt(rows.names, each.column),)
+            for each in query.aggregates
+        )
+        by = tuple((_spelt(rows.names, name),) for name in query.by)
+        made = self.topology().name if self.tells else query.stream.sources[0].topic
+        step = WindowStep(
+            _with_digest(f"windows({made})", query.by, query.aggregates),
+            0,
+            query.window.size_ms,
+            Regrouped(by, taken),
+            Folds(len(by), numbers),
+            query.stream.lag_ms,
+            is_behind=self.tells,
+        )
+        schema, groups, results = _folded_columns(query.by, types, query.aggregates, rows)
+        times = {
+            name: read_as("g", len(by) + place, spark.TimestampType())
+            for place, name in enumerate(BOUNDS)
+        }
+        return Windows(step, schema, {**groups, **times, **results})
 
     def _number(self, name: str) -> int:
         return list(self.sources).index(name)
@@ -114,7 +167,7 @@ class Plan:
 
     def meets_by(self) -> dict[str, str]:
         """Return the column by which each input meets the other, where it is not the key."""
-        query = self.query
+        query = self.made
         if isinstance(query, JoinedStream) and query.on is not None:
             return {STREAM: query.on}
         if isinstance(query, PairedStream) and query.on is not None:
@@ -186,26 +239,33 @@ class Plan:
             Regrouped(tuple(_path(parent, name) for name in table.by), tuple(taken)),
             folding(len(table.by), numbers),
         )
-        groups = {
-            name: read_as("g", place, kind)
-            for place, (name, kind) in enumerate(zip(table.by, types, strict=True))
-            if name.lower() not in OWN
-        }
-        results = {
-            each.name: result_of(place, each, columns)
-            for place, each in enumerate(table.aggregates)
-        }
-        texts = spark.ArrayType(spark.StringType())
-        schema = StructType().add("g", texts).add("a", texts)
+        schema, groups, results = _folded_columns(table.by, types, table.aggregates, columns)
         return Encoded(step, schema, {**groups, **results})
+
+
+def _folded_columns(
+    by: Sequence[str],
+    types: Sequence[spark.DataType],
+    aggregates: Sequence[Aggregate],
+    columns: StructType,
+) -> tuple[StructType, Columns, Columns]:
+    """Return the schema of a group's value, and where its own columns and its aggregates lie."""
+    groups = {
+        name: read_as("g", place, kind)
+        for place, (name, kind) in enumerate(zip(by, types, strict=True))
+        if name.lower() not in OWN
+    }
+    results = {each.name: result_of(place, each, columns) for place, each in enumerate(aggregates)}
+    texts = spark.ArrayType(spark.StringType())
+    return StructType().add("g", texts).add("a", texts), groups, results
 
 
 def refuse_alone(query: Query) -> None:
     """Refuse a stream that meets nothing."""
     if isinstance(query, Stream):
         message = (
-            f"{query.title} alone needs no job: nothing is looked up; join it as of a table, or"
-            " filter it in its pipeline"
+            f"{query.title} alone needs no job: nothing is looked up; join it as of a table, group"
+            " it by window, or filter it in its pipeline"
         )
         raise JobInvalid(message)
 
@@ -222,10 +282,13 @@ def readers_of(query: Query) -> Iterator[Table | Stream]:
 
 def inputs_of(query: Query) -> dict[str, Source]:
     """Return a query's inputs by the names that they have in a job's options."""
-    if isinstance(query, JoinedStream):
+    made = query.stream if isinstance(query, WindowedStream) else query
+    if isinstance(made, JoinedStream):
         names = [TABLE, STREAM]
-    elif isinstance(query, PairedStream):
+    elif isinstance(made, PairedStream):
         names = [LEFT, RIGHT]
+    elif isinstance(made, Stream):
+        names = [RECORDS]
     else:
         tables = len(query.sources)
         names = [TABLE] if tables == 1 else [f"{TABLE}{number + 1}" for number in range(tables)]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.queries.avro import avro
     from headrace.spark_jobs.queries.public import console, delta, kafka, parquet, stream, table
     from headrace.spark_jobs.queries.sql import sql
+    from headrace.spark_jobs.queries.windows import window
 
 __all__ = [
     "AggregatePolicy",
@@ -64,6 +65,7 @@ __all__ = [
     "stream",
     "sum",
     "table",
+    "window",
 ]
 _STAND_IN = {
     "HeadraceError": "contracts.errors",
@@ -85,6 +87,7 @@ _OF_QUERIES = {
     "avro": f"{_QUERIES}.avro:avro",
     "run": "spark_jobs.cli.python_job:run",
     "sql": f"{_QUERIES}.sql:sql",
+    "window": f"{_QUERIES}.windows:window",
 }
 """The names of queries by columns; only `run` needs Spark."""
 

@@ -11,26 +11,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import pandas as pd
-import pyarrow as pa
-
 from headrace.contracts.correction import CORRECTED_HEADER
 from headrace.contracts.dead_letter import INTAKE, DeadLetter, dead_headers
 from headrace.contracts.decision import Reason
 from headrace.contracts.errors import SparkNeeded
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
-from headrace.spark_jobs.operators.bundles import ROWS_SCHEMA
 from headrace.spark_jobs.operators.columns import NO_INPUT, PROGRESS, RECORD
 from headrace.spark_jobs.operators.positions import position_row
-from headrace.spark_jobs.operators.processor import TaskProcessor
-from headrace.spark_jobs.operators.topology import verify, waits
+from headrace.spark_jobs.operators.topology import Topology, waits
 from headrace.spark_jobs.queries.compiled import KEY_HEADER
 from headrace.spark_jobs.queries.described import Query
-from headrace.spark_jobs.queries.streams import JoinedStream, MadeStream, PairedStream
+from headrace.spark_jobs.queries.streams import JoinedStream, PairedStream, Stream
 from headrace.spark_jobs.queries.tables import Table
-from headrace.spark_jobs.queries.topologies import STREAM, TABLE, Plan, inputs_of, refuse_alone
+from headrace.spark_jobs.queries.topologies import (
+    RECORDS,
+    STREAM,
+    TABLE,
+    Plan,
+    inputs_of,
+    refuse_alone,
+)
 from headrace.spark_jobs.queries.types import refuse_unlike, type_of
+from headrace.spark_jobs.queries.windows import MadeStream, WindowedStream
 from headrace.spark_jobs.shapes import (
     CHANGED,
     COLD,
@@ -39,15 +42,16 @@ from headrace.spark_jobs.shapes import (
     DEAD,
     JOINED,
     LATE,
+    LOWEST,
+    PASSED,
 )
 from headrace.spark_jobs.versioned.progress import Expected, ProgressRow, pack_progress
 from headrace.spark_jobs.versioned.state import MemoryRows
 from headrace.testing.queries.json_values import Unreadable, read
-from headrace.testing.queries.kinds import struct_of
+from headrace.testing.queries.kinds import STRING, TIMESTAMP, struct_of
 from headrace.testing.queries.rows import Seen
+from headrace.testing.queries.stages import TASK, Stage
 
-_TASK = 0
-_COLUMNS = [column.split()[0] for column in ROWS_SCHEMA.split(", ")]
 _ROWS = (JOINED, CORRECTED, CHANGED)
 Parts = Mapping[str, bytes | None]
 
@@ -78,7 +82,6 @@ class Job:
         refuse_alone(query)
         self.sources = inputs_of(query)
         self.names = list(self.sources)
-        self.held = 0
         self._query = query
         self._schemas = {name: struct_of(source) for name, source in self.sources.items()}
         bare = Plan(query, self.sources, self._schemas, {})
@@ -88,9 +91,6 @@ class Job:
             if name != STREAM
         }
         self._plan = replace(bare, tables={name: one.schema for name, one in self._tables.items()})
-        topology = self._plan.topology()
-        verify(topology)
-        self._by_progress = waits(topology)
         self._columns = self._plan.meets_by()
         self._keys = {name: self._seen_keys(name) for name in self._columns}
         kinds = [
@@ -98,32 +98,44 @@ class Job:
             for name, seen in self._keys.items()
         ]
         refuse_unlike(kinds, list(self._columns.values()))
+        self._made = self._seen_made()
+        self._folded = self._folding()
         self._seen = self._seen_rows()
+        topologies = self._topologies()
+        self._by_progress = waits(topologies[0])
         expected = Expected()
         if self._by_progress:
             topics = {n: source.topic for n, source in enumerate(self.sources.values())}
             counts = {n: partitions[topic] if self.tells(n) else 0 for n, topic in topics.items()}
             expected = Expected(counts, topics)
-        self._processor = TaskProcessor(lambda _task: topology, expected, {}, {})
-        self._processor.rows = MemoryRows()
+        # Behind a join, its one task says how far it is.
+        of_each = [expected, Expected({TASK: 0})]
+        self._stages = [Stage(*each) for each in zip(topologies, of_each, strict=False)]
+        self._held = [0] * len(self._stages)
+
+    @property
+    def held(self) -> int:
+        """How many records wait, for progress or for the end of their window."""
+        return sum(self._held)
 
     def tells(self, number: int) -> bool:
         """Return whether a sidecar tells the progress of an input."""
         return self.sources[self.names[number]].pipeline is not None
 
-    def state(self) -> MemoryRows:
-        """Return a copy of the state."""
-        return MemoryRows(self._rows)
+    def state(self) -> list[MemoryRows]:
+        """Return a copy of the state of each stage."""
+        return [stage.state() for stage in self._stages]
 
-    def go_back(self, state: MemoryRows) -> None:
+    def go_back(self, states: Sequence[MemoryRows]) -> None:
         """Go on from an earlier state."""
-        self._processor.rows = MemoryRows(state)
+        for stage, state in zip(self._stages, states, strict=True):
+            stage.go_back(state)
 
-    @property
-    def _rows(self) -> MemoryRows:
-        rows: Any = self._processor.rows
-        assert isinstance(rows, MemoryRows)
-        return rows
+    def _topologies(self) -> list[Topology]:
+        if self._folded is None:
+            return [self._plan.topology()]
+        step = self._plan.windows(self._folded.schema).step
+        return [self._plan.topology(), step] if self._plan.tells else [step]
 
     def _seen_keys(self, name: str) -> Seen:
         """Return the columns of an input, behind its steps, by one of which it meets others."""
@@ -132,19 +144,41 @@ class Job:
         steps = self._plan.reader_of(name).steps
         return Seen().decoded("value", self._schemas[name]).stepped(steps)
 
-    def _seen_rows(self) -> Seen:
-        query = self._query
+    def _seen_made(self) -> Seen:
+        """Return the columns of the query's rows, or of those that it folds by window."""
+        query = self._plan.made
         if isinstance(query, JoinedStream):
             seen = Seen().decoded("value", self._schemas[STREAM]).stepped(query.stream.steps)
             return seen.decoded("table_value", *self._plan.value_of(TABLE)).stepped(query.steps)
         if isinstance(query, PairedStream):
             return Seen().decoded("value", *self._plan.pair()).stepped(query.steps)
+        if isinstance(query, Stream):
+            return self._tables[RECORDS]
         encoded = self._plan.encoded(query)
         seen = Seen().decoded("value", encoded.schema, encoded.columns)
         if isinstance(query, Table):
             # The table's steps already ran on its records.
             return replace(seen, kinds=self._tables[TABLE].kinds)
         return seen.stepped(query.steps)
+
+    def _folding(self) -> Seen | None:
+        """Return the columns by which rows are folded by window, None if they are not."""
+        query = self._query
+        if not isinstance(query, WindowedStream):
+            return None
+        own = {"key": STRING, "time": TIMESTAMP}
+        by = {name.lower() for name in query.by}
+        return replace(
+            self._made,
+            kinds={**self._made.kinds, **{name: own[name] for name in own if name in by}},
+        )
+
+    def _seen_rows(self) -> Seen:
+        if self._folded is None:
+            return self._made
+        encoded = self._plan.windows(self._folded.schema)
+        seen = Seen().decoded("value", encoded.schema, encoded.columns)
+        return seen.stepped(self._query.steps)
 
     def take(
         self, records: Sequence[tuple[int, Record]], told: Iterable[tuple[Place, ProgressRow]] = ()
@@ -162,17 +196,34 @@ class Job:
         if self._by_progress:
             rows += self._reached_rows(rows)
         rows += [_progress_row(place, one) for place, one in told]
-        if not rows:
+        for number, stage in enumerate(self._stages):
+            is_last = number + 1 == len(self._stages)
+            taken, rows = rows, []
+            for result in stage.take(taken):
+                if result["verdict"] == LOWEST:
+                    self._held[number] = result["added"]
+                elif result["verdict"] in {JOINED, PASSED} and not is_last:
+                    rows += self._row_behind(result)
+                else:
+                    yield from self._left(result)
+
+    def _row_behind(self, result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the row that the windows get of a result of the join before them."""
+        if result["verdict"] == PASSED:
+            yield position_row((TASK, "", 0), 0, result["timestamp_ms"], TASK)
             return
-        frame = pd.DataFrame({name: [row.get(name) for row in rows] for name in _COLUMNS})
-        frame = frame.astype(dict.fromkeys(("key", "value", "headers", "aside"), object))
-        for results in self._processor.handleInputRows((_TASK,), iter([frame]), None):
-            for result in pa.Table.from_pandas(results, preserve_index=False).to_pylist():
-                yield from self._left(result)
+        assert self._folded is not None
+        record = _record_of(result)
+        parts = {"value": record.value, "table_value": result["table_value"]}
+        value = _written(self._folded, record, parts)
+        if value is not None:
+            row = {"task": TASK, "kind": RECORD, "input": 0, "lane": TASK}
+            own = record._replace(value=value, headers=())._asdict()
+            yield {**own, **row, "place": result["sequence"], "headers": None}
 
     def _record_row(self, number: int, record: Record) -> dict[str, Any]:
         name = self.names[number]
-        row: dict[str, Any] = {"task": _TASK, "kind": RECORD, "input": number}
+        row: dict[str, Any] = {"task": TASK, "kind": RECORD, "input": number}
         row |= {"lane": record.partition, "place": record.offset, **record._asdict()}
         problem = self._problem(name, record)
         if problem is not None:
@@ -187,7 +238,9 @@ class Job:
             found = seen.run(record, {"value": record.value})
             row["key"] = None if found is None else seen.key_of(found, self._columns[name])
             headers = (*headers, (KEY_HEADER, record.key))
-        if name != STREAM and self._plan.is_rewritten(name):
+        if name == RECORDS and self._folded is not None:
+            row["value"] = _written(self._folded, record, {"value": record.value})
+        elif name != STREAM and self._plan.is_rewritten(name):
             row["value"] = _written(self._tables[name], record, {"value": record.value})
         row["headers"] = encode_headers(headers)
         return row
@@ -217,7 +270,7 @@ class Job:
             time_ms = row["timestamp_ms"] if row.get("aside") is None else -1
             before = last.get(place, (row["offset"], time_ms))
             last[place] = max(row["offset"], before[0]), max(time_ms, before[1])
-        return [position_row(place, *reached, _TASK) for place, reached in last.items()]
+        return [position_row(place, *reached, TASK) for place, reached in last.items()]
 
     def _left(self, result: Mapping[str, Any]) -> Iterator[Out]:
         verdict = result["verdict"]
@@ -229,8 +282,6 @@ class Job:
         if verdict == COLD:
             message = "a record is older than its table remembers, and `history` is Spark's alone"
             raise SparkNeeded(message)
-        if verdict == "lowest":
-            self.held = result["added"]
         if verdict not in {*_ROWS, LATE, DEAD}:
             return
         record = _record_of(result)
@@ -273,7 +324,7 @@ def _record_of(result: Mapping[str, Any]) -> Record:
 def _progress_row(place: Place, told: ProgressRow) -> dict[str, Any]:
     row = dict.fromkeys(("offset", "timestamp_ms"), -1)
     return row | {
-        "task": _TASK,
+        "task": TASK,
         "kind": PROGRESS,
         "input": NO_INPUT,
         "lane": place.partition,

@@ -13,7 +13,8 @@ from headrace.contracts.pipeline import IDLE_MS
 from headrace.contracts.problem_text import listed, show
 from headrace.contracts.record import NO_TIME_MS, Record, offset_of
 from headrace.spark_jobs.queries.described import Query
-from headrace.spark_jobs.queries.streams import JoinedStream, MadeStream
+from headrace.spark_jobs.queries.streams import JoinedStream
+from headrace.spark_jobs.queries.windows import MadeStream
 from headrace.spark_jobs.shapes import DEAD, LATE
 from headrace.spark_jobs.versioned.progress import ProgressRow
 from headrace.spark_jobs.versioned.state import MemoryRows
@@ -42,7 +43,7 @@ class _Taken:
     """A micro-batch, the state before it, and what left."""
 
     batch: Batch
-    before: MemoryRows
+    before: list[MemoryRows]
     row: int
     out: list[Out] = field(default_factory=list)
 

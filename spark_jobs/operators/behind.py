@@ -1,0 +1,84 @@
+"""Fold the rows of a join into windows, in the tasks of their groups, within one micro-batch.
+
+    LookUp or StreamJoin --rows, steps of the query--> WindowStep
+                 `------- each task: how far it is -------^
+
+Every task of the join says how far it is to every task of the windows, behind its rows. A window
+leaves once all of them are past its end, so no row can come behind it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from headrace.contracts.record import NO_TIME_MS
+from headrace.spark_jobs.headers import packed_headers
+from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA, bundles_of, bundles_of_rows
+from headrace.spark_jobs.operators.columns import RECORD, TOLD
+from headrace.spark_jobs.operators.frames import InputProgress, Spread, process, with_headers
+from headrace.spark_jobs.operators.positions import position_row
+from headrace.spark_jobs.operators.topology import WindowStep, verify
+from headrace.spark_jobs.shapes import JOINED, PASSED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import DataFrame
+
+
+def operate_behind(windows: WindowStep, results: DataFrame, spread: Spread) -> DataFrame:
+    """Fold the joined rows among results; all other results pass through."""
+    verify(windows)
+    rows = _rows_of(results, spread).mapInArrow(_told_to_all(spread.tasks), BUNDLES_SCHEMA)
+    told = InputProgress(partitions=dict.fromkeys(range(spread.tasks), 0))
+    return with_headers(process([rows], lambda _task: windows, spread, told))
+
+
+def _rows_of(results: DataFrame, spread: Spread) -> DataFrame:
+    is_row = F.col("verdict") == JOINED
+    aside = F.to_json(F.struct("verdict", "reason", "number", "added", "task"))
+    return results.select(
+        F.when(is_row, spread.task()).otherwise(F.col("task")).alias("task"),
+        F.when(F.col("verdict") == PASSED, TOLD).otherwise(RECORD).alias("kind"),
+        F.lit(0).alias("input"),
+        # Each sender has one lane, so that its rows stay in their order.
+        F.col("task").alias("lane"),
+        F.col("sequence").alias("place"),
+        "topic",
+        "partition",
+        "offset",
+        "timestamp_ms",
+        "key",
+        "value",
+        packed_headers(),
+        F.when(~is_row, aside).alias("aside"),
+    )
+
+
+def _told_to_all(tasks: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Bundle rows by task; what a task of the join tells goes to every task of the windows."""
+
+    def bundle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        passed_ms: dict[int, int] = {}
+        for batch in batches:
+            tells = np.asarray(batch["kind"]) == TOLD
+            for lane, time_ms in zip(
+                batch["lane"].filter(pa.array(tells)).to_pylist(),
+                batch["timestamp_ms"].filter(pa.array(tells)).to_pylist(),
+                strict=True,
+            ):
+                passed_ms[lane] = max(time_ms, passed_ms.get(lane, NO_TIME_MS))
+            yield from bundles_of(batch.filter(pa.array(~tells)))
+        yield from bundles_of_rows(
+            [
+                position_row((lane, "", 0), 0, time_ms, task)
+                for lane, time_ms in passed_ms.items()
+                for task in range(tasks)
+            ]
+        )
+
+    return bundle
