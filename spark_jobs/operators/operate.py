@@ -36,8 +36,6 @@ from headrace.spark_jobs.operators.stages import (
 from headrace.spark_jobs.operators.topology import (
     AggregateStep,
     ForeignKeyStep,
-    LookUp,
-    StreamJoin,
     Topology,
     above,
     inputs_of,
@@ -143,7 +141,7 @@ class _Plan:
                 rows.append(bundled(own))
             of_task, like = _each(of_task, _received), _received(like)
         inputs = inputs_of(like)
-        progress = self._progress if isinstance(like, LookUp | StreamJoin) else None
+        progress = self._progress if waits(like) else None
         if progress is not None and progress.rows is not None:
             # Few rows of progress come in a micro-batch: one task reads them all.
             said = progress.rows.coalesce(1)

@@ -23,8 +23,9 @@ from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.jobs.bulk import join_as_of, join_within, latest
 from headrace.spark_jobs.jobs.cold import FallBack
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, TableFolder
+from headrace.spark_jobs.operators.behind import operate_behind
 from headrace.spark_jobs.operators.columns import RESULTS_SCHEMA
-from headrace.spark_jobs.operators.frames import Spread
+from headrace.spark_jobs.operators.frames import InputProgress, Spread
 from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.expressions import (
@@ -33,19 +34,21 @@ from headrace.spark_jobs.queries.expressions import (
     struct_of,
     visible_rows,
 )
-from headrace.spark_jobs.queries.streams import JoinedStream, PairedStream
+from headrace.spark_jobs.queries.streams import JoinedStream, PairedStream, Stream
 from headrace.spark_jobs.queries.tables import Table
 from headrace.spark_jobs.queries.topologies import (
     LEFT,
+    RECORDS,
     RIGHT,
     STREAM,
     TABLE,
     Plan,
+    Windows,
     inputs_of,
     refuse_alone,
 )
 from headrace.spark_jobs.queries.types import refuse_unlike, type_of
-from headrace.spark_jobs.queries.windows import MadeStream
+from headrace.spark_jobs.queries.windows import MadeStream, WindowedStream
 from headrace.spark_jobs.read.decode import JsonValue, RegisteredValue
 from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED
 
@@ -86,6 +89,7 @@ class QueryJob:
         _refuse_history_of_registered(query)
         self.query = query
         self._row: StructType | None = None
+        self._rows_to_fold: StructType | None = None
         self._tables: dict[str, Visible] = {}
         self.sources = inputs_of(query)
         inputs: dict[str, Any] = dict.fromkeys(self.sources, (Input, ...))
@@ -101,7 +105,7 @@ class QueryJob:
         }
         said: dict[str, Any] = {"job": "query", "inputs": inputs}
         query = self.query
-        if isinstance(query, PairedStream):
+        if isinstance(query, PairedStream | WindowedStream):
             said["release"] = "progress"
         if isinstance(query, JoinedStream):
             said["release"] = "progress" if query.grace_ms is None else "stream-time"
@@ -140,7 +144,10 @@ class QueryJob:
         for name in self.sources:
             if name != STREAM:
                 self._tables[name] = self._table_rows(records, name, self._is_input(name))
-        self._row = self._results(empty_frame(session, _RESULTS), None).schema
+        results = empty_frame(session, _RESULTS)
+        if isinstance(self.query, WindowedStream):
+            self._rows_to_fold = self._to_fold(self._made_rows(results, _is_row())).schema
+        self._row = self._results(results, None).schema
         self._keyed(records)
 
     def transform(self, inputs: Inputs, config: JobConfig) -> DataFrame:
@@ -152,7 +159,21 @@ class QueryJob:
         self.prepare(inputs.records.sparkSession)
         records = self._keyed(self._tables_written(inputs.records))
         progress = inputs.progress if isinstance(self.query, MadeStream) else None
-        return operate(self._plan().topology(), records, Spread(tasks=tasks), progress)
+        return self._operated(records, Spread(tasks=tasks), progress)
+
+    def _operated(
+        self, records: DataFrame, spread: Spread, progress: InputProgress | None
+    ) -> DataFrame:
+        query = self.query
+        if not isinstance(query, WindowedStream):
+            return operate(self._plan().topology(), records, spread, progress)
+        if self._plan().tells:
+            joined = operate(self._plan().topology(), records, spread, progress)
+            rows = self._to_fold(self._made_rows(joined, _is_row()))
+            return operate_behind(self._windows().step, rows.grouped(query.by), spread)
+        rows = self._to_fold(self._table_rows(records, RECORDS, self._is_input(RECORDS)))
+        grouped = rows.grouped(query.by, KEY_HEADER)
+        return _with_own_keys(operate(self._windows().step, grouped, spread, progress))
 
     def in_bulk(self, records: DataFrame) -> DataFrame:
         """Compute the results over complete records at once: years of history need no state."""
@@ -193,8 +214,28 @@ class QueryJob:
         return self._results(results, None).alone()
 
     def _results(self, results: DataFrame, which: Column | None) -> Visible:
-        chosen = F.col("verdict").isin(JOINED, CORRECTED, CHANGED) if which is None else which
-        query = self.query
+        chosen = _is_row() if which is None else which
+        if not isinstance(self.query, WindowedStream):
+            return self._made_rows(results, chosen)
+        windows = self._windows()
+        rows = visible_rows(results, chosen).decoded("value", windows.schema, windows.columns)
+        return rows.stepped(self.query.steps)
+
+    def _windows(self) -> Windows:
+        assert self._rows_to_fold is not None
+        return self._plan().windows(self._rows_to_fold)
+
+    def _to_fold(self, rows: Visible) -> Visible:
+        """Add the row's own columns to those that a user sees, if it is grouped by them."""
+        assert isinstance(self.query, WindowedStream)
+        by = {name.lower() for name in self.query.by} - {name.lower() for name in rows.names}
+        return replace(rows, names=(*rows.names, *sorted(by & {"key", "time"})))
+
+    def _made_rows(self, results: DataFrame, chosen: Column) -> Visible:
+        """Give columns to the query's rows, or to those that it folds by window."""
+        query = self._plan().made
+        if isinstance(query, Stream):
+            return self._tables[RECORDS]
         if isinstance(query, JoinedStream):
             if query.on is not None:
                 results = _with_own_keys(results)
@@ -233,7 +274,8 @@ class QueryJob:
         return records
 
     def _written(self, records: DataFrame, name: str, chosen: Column) -> DataFrame:
-        if name == STREAM or not self._plan().is_rewritten(name):
+        # Rows that are folded are written with what they are grouped by.
+        if name in {STREAM, RECORDS} or not self._plan().is_rewritten(name):
             return records
         return self._table_rows(records, name, chosen).written(keeps_dropped=True)
 
@@ -277,6 +319,10 @@ def _refuse_history_of_registered(query: Query) -> None:
             f" `{query.table.source.topic}` need a registry; give the table a longer `retention`"
         )
         raise JobInvalid(message)
+
+
+def _is_row() -> Column:
+    return F.col("verdict").isin(JOINED, CORRECTED, CHANGED)
 
 
 def _with_own_keys(results: DataFrame) -> DataFrame:

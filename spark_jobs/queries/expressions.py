@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _INNER, _CHOSEN, _ALIVE = "_headrace_row", "_headrace_chosen", "_headrace_alive"
 _NAMES_A_ROW = ("key", "time")
-_ROW, _PARSED = "_headrace_written", "_headrace_parsed"
+_ROW, _PARSED, _GROUP = "_headrace_written", "_headrace_parsed", "_headrace_group"
 _ALL = "*"
 _LOGGERS_TOO = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _JSON = {
@@ -99,9 +99,7 @@ class Visible:
     def with_keys(self, column: str, header: str) -> DataFrame:
         """Give the stage's rows another key, and keep their own in a header."""
         inner = F.col(_INNER)
-        kept = F.struct(F.lit(header).alias("key"), inner["key"].alias("value"))
-        none = F.array().cast("array<struct<key:string,value:binary>>")
-        headers = F.concat(F.coalesce(inner["headers"], none), F.array(kept))
+        headers = _with_key(inner, header)
         return self.changed(
             {
                 "key": F.when(F.col(_CHOSEN), self.value_of(column)).otherwise(inner["key"]),
@@ -129,6 +127,31 @@ class Visible:
             fields = F.when(F.col(_ALIVE), columns)
             changed[FIELDS] = F.when(F.col(_CHOSEN), fields).otherwise(before)
         return visible.changed(changed)
+
+    def grouped(self, by: Sequence[str], header: str | None = None) -> DataFrame:
+        """Write rows to be folded: as values all columns, and as keys what they are grouped by.
+
+        Their own keys stay in a header of this name. Without one they have no headers, and a row
+        that a filter left out is removed.
+        """
+        columns = F.struct(*(F.col(f"`{name}`") for name in self.names))
+        group = F.struct(*(F.col(f"`{name}`") for name in by))
+        written = {
+            each: F.when(F.col(_ALIVE), F.to_json(one, _JSON).cast("binary"))
+            for each, one in ((_ROW, columns), (_GROUP, group))
+        }
+        frame = self.frame.withColumns(written)
+        if header is None:
+            frame = frame.where(F.col(_ALIVE) | ~F.col(_CHOSEN))
+        inner, is_chosen = F.col(_INNER), F.col(_CHOSEN)
+        headers = F.lit(None) if header is None else _with_key(inner, header)
+        return replace(self, frame=frame).changed(
+            {
+                "key": F.when(is_chosen, F.col(_GROUP)).otherwise(inner["key"]),
+                "value": F.when(is_chosen, F.col(_ROW)).otherwise(inner["value"]),
+                "headers": F.when(is_chosen, headers).otherwise(inner["headers"]),
+            }
+        )
 
     def alone(self) -> DataFrame:
         """Return only the columns, of rows that are alive."""
@@ -196,6 +219,13 @@ class Visible:
         if expression.text.lower() in names:
             return F.col(f"`{expression.text}`")
         return F.expr(expression.text)
+
+
+def _with_key(inner: Column, header: str) -> Column:
+    """Return the headers of a stage's row, with its key in one more."""
+    kept = F.struct(F.lit(header).alias("key"), inner["key"].alias("value"))
+    none = F.array().cast("array<struct<key:string,value:binary>>")
+    return F.concat(F.coalesce(inner["headers"], none), F.array(kept))
 
 
 def _at(parsed: Column, place: Place) -> Column:

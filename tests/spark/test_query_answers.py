@@ -99,7 +99,7 @@ class Both:
                     bytes(each["key"]),
                     None if each["value"] is None else bytes(each["value"]),
                     each["timestamp_ms"],
-                    tuple((one["key"], bytes(one["value"])) for one in each["headers"]),
+                    tuple((one["key"], bytes(one["value"])) for one in each["headers"] or ()),
                 )
                 for each in found
             ],

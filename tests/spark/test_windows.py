@@ -1,0 +1,56 @@
+"""Windows of streams in Spark, as they are read and behind joins: the rows that tests give."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import headrace as hr
+from headrace.spark_jobs.queries.described import Query
+from headrace.spark_jobs.shapes import JOINED
+from tests.spark.test_query_answers import ASKED, FAR_MS, ORDERS, PAID, PAYMENTS, PRICES, Both
+from tests.spark.test_query_answers import _seen as seen
+
+DEAR = hr.table("prices", "price_cents BIGINT", retention="30d", pipeline=None)
+AS_OF = (
+    ASKED.join_as_of(DEAR, how="left")
+    .select("key", "order_id", "quantity * price_cents AS cents")
+    .group_by("key", hr.window(100))
+    .agg(hr.sum("cents"), hr.count(), hr.min("order_id"), hr.avg("cents"))
+)
+WITHIN = (
+    ASKED.join_within(PAID.filter("cents > 0"), within=10, how="outer")
+    .group_by("order_id", "note", hr.window(100))
+    .agg(hr.sum("cents"), hr.count(), hr.collect("quantity"))
+    .filter("count > 0")
+)
+ALONE = (
+    PAID.filter("cents > 0")
+    .select("time", "cents % 2 = 0 AS even", "cents")
+    .group_by("even", hr.window(100))
+    .agg(hr.sum("cents"), hr.max("time"))
+    .select("even", "sum_cents", "max_time", "window_end")
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "sides", "rows"),
+    [
+        (AS_OF, (PRICES, ORDERS), [("p1", 1), ("p1", 1), ("p1", 1), ("p2", 1)]),
+        (WITHIN, (ORDERS, PAYMENTS), []),
+        (ALONE, (PAYMENTS,), [(True, 6), (True, 8), (False, 9), (False, 12)]),
+    ],
+    ids=["as of", "within", "alone"],
+)
+def test_windows_of_streams(
+    spark: SparkSession, tmp_path: Path, query: Query, sides: Any, rows: list[tuple[Any, ...]]
+) -> None:
+    both = Both(spark, tmp_path, query, *sides)
+    found = both.spark_records(JOINED)
+    print(found)
+    assert found == seen(both.here.rows)
+    assert found
