@@ -37,6 +37,8 @@ PASSED = "passed"
 """A verdict: the task has released all rows before this row's time."""
 FIELDS = "_fields"
 """The column of a row's fields as a struct, beside the JSON of them; null where a row has none."""
+READ = "_read"
+"""The column of a readable record's fields as a struct, parsed once and beside its bytes."""
 POSITION = "position"
 """A verdict: the partition was read up to this offset; the row ends at the operators."""
 

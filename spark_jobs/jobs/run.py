@@ -43,7 +43,13 @@ from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.registered import encode_of
 from headrace.spark_jobs.jobs.stamp import Stamp, changes, digest_of, options_of, with_options
 from headrace.spark_jobs.operators.frames import ON_FAILURE, InputProgress
-from headrace.spark_jobs.read.decode import Format, JsonValue, RegisteredValue, checked
+from headrace.spark_jobs.read.decode import (
+    Format,
+    JsonValue,
+    RegisteredValue,
+    checked,
+    checked_alone,
+)
 from headrace.spark_jobs.read.schema import schema_of
 from headrace.spark_jobs.read.source import Source
 from headrace.spark_jobs.read.topics import awaited, read_cleaned, topic_ids
@@ -189,11 +195,15 @@ def read_inputs(spark: SparkSession, job: Job, config: JobConfig) -> Inputs:
     names = list(inputs_of(config))
     source, topics = _read_from(config)
     cleaned = read_cleaned(spark, source, topics)
-    formats = {names.index(name): format_of(job, name) for name in job.VALUES}
-    records = checked(cleaned.records, formats)
+    frames = [
+        checked_alone(frame, number, format_of(job, name))
+        if name in job.VALUES
+        else checked(frame, {})
+        for (number, name), frame in zip(enumerate(names), cleaned.frames, strict=True)
+    ]
     by_number = {each.input: each.topic for each in topics}
     progress = InputProgress(cleaned.progress, cleaned.partitions, by_number, cleaned.begins)
-    return Inputs(names, records, progress, cleaned.firsts)
+    return Inputs(names, frames, progress, cleaned.firsts)
 
 
 def awaited_by(spark: SparkSession, config: JobConfig) -> str | None:

@@ -9,13 +9,13 @@ Everything else happens in tasks, on bytes that are not decoded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import create_model
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql.types import DataType, StructType
 
@@ -34,6 +34,7 @@ from headrace.spark_jobs.queries.expressions import (
     struct_of,
     visible_rows,
 )
+from headrace.spark_jobs.queries.names import column_of
 from headrace.spark_jobs.queries.streams import JoinedStream, PairedStream, Stream
 from headrace.spark_jobs.queries.tables import Table
 from headrace.spark_jobs.queries.topologies import (
@@ -50,12 +51,13 @@ from headrace.spark_jobs.queries.topologies import (
 from headrace.spark_jobs.queries.types import refuse_unlike, type_of
 from headrace.spark_jobs.queries.windows import MadeStream, WindowedStream
 from headrace.spark_jobs.read.decode import JsonValue, RegisteredValue
-from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED
+from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, FIELDS, JOINED, READ
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
     from headrace.spark_jobs.jobs.inputs import Inputs
+    from headrace.spark_jobs.queries.types import Columns
 
 KEY_HEADER = "headrace.query.key"
 """The header that keeps the key of a record that looks up by a column, until it leaves."""
@@ -140,15 +142,18 @@ class QueryJob:
 
     def prepare(self, session: SparkSession) -> None:
         """Check that the query can be computed, and find its columns, before anything is read."""
-        records = empty_frame(session, _RECORDS)
-        for name in self.sources:
+        frames = {
+            name: empty_frame(session, _RECORDS).withColumn(READ, F.lit(None).cast(schema))
+            for name, schema in self.schemas.items()
+        }
+        for name, frame in frames.items():
             if name != STREAM:
-                self._tables[name] = self._table_rows(records, name, self._is_input(name))
+                self._tables[name] = self._table_rows(frame, name)
         results = empty_frame(session, _RESULTS)
         if isinstance(self.query, WindowedStream):
             self._rows_to_fold = self._to_fold(self._made_rows(results, _is_row())).schema
         self._row = self._results(results, None).schema
-        self._keyed(records)
+        self._taken(frames)
 
     def transform(self, inputs: Inputs, config: JobConfig) -> DataFrame:
         """Compute the query over the records of its inputs."""
@@ -156,8 +161,9 @@ class QueryJob:
 
     def results(self, inputs: Inputs, tasks: int) -> DataFrame:
         """Apply the topology to the inputs."""
-        self.prepare(inputs.records.sparkSession)
-        records = self._keyed(self._tables_written(inputs.records))
+        self.prepare(inputs.frames[0].sparkSession)
+        taken = self._taken(dict(zip(self.sources, inputs.frames, strict=True)))
+        records = reduce(DataFrame.unionByName, taken.values())
         progress = inputs.progress if isinstance(self.query, MadeStream) else None
         return self._operated(records, Spread(tasks=tasks), progress)
 
@@ -171,24 +177,25 @@ class QueryJob:
             joined = operate(self._plan().topology(), records, spread, progress)
             rows = self._to_fold(self._made_rows(joined, _is_row()))
             return operate_behind(self._windows().step, rows.grouped(query.by), spread)
-        rows = self._to_fold(self._table_rows(records, RECORDS, self._is_input(RECORDS)))
-        grouped = rows.grouped(query.by, KEY_HEADER)
-        return _with_own_keys(operate(self._windows().step, grouped, spread, progress))
+        return _with_own_keys(operate(self._windows().step, records, spread, progress))
 
-    def in_bulk(self, records: DataFrame) -> DataFrame:
+    def in_bulk(self, frames: Sequence[DataFrame]) -> DataFrame:
         """Compute the results over complete records at once: years of history need no state."""
-        self.prepare(records.sparkSession)
+        self.prepare(frames[0].sparkSession)
+        # Spark need not tell dead records apart once more in what follows.
+        nothing = F.lit(None).cast("string")
+        readable = [frame.where(_is_readable()).withColumn("aside", nothing) for frame in frames]
+        taken = self._taken(dict(zip(self.sources, readable, strict=True)))
         query = self.query
         if isinstance(query, JoinedStream):
-            stream, table = (self._alone(records, name) for name in (STREAM, TABLE))
-            return join_as_of(stream, table, query.how).withColumn("verdict", F.lit(JOINED))
+            rows = join_as_of(taken[STREAM], taken[TABLE], query.how)
+            return rows.withColumn("verdict", F.lit(JOINED))
         if isinstance(query, PairedStream):
-            left, right = (self._alone(records, name) for name in (LEFT, RIGHT))
-            rows = join_within(left, right, query.within_ms, query.how)
+            rows = join_within(taken[LEFT], taken[RIGHT], query.within_ms, query.how)
             return rows.withColumn("verdict", F.lit(JOINED))
         if isinstance(query, Table):
             by_arrival = query.source.retention_ms is None
-            rows = latest(self._alone(records, TABLE), by_arrival=by_arrival)
+            rows = latest(taken[TABLE], by_arrival=by_arrival)
             return rows.withColumn("verdict", F.lit(CHANGED))
         message = (
             f"{query.title} is computed row by row as its inputs come; `backfill` takes a stream"
@@ -259,56 +266,55 @@ class QueryJob:
         tables = {name: rows.schema for name, rows in self._tables.items()}
         return Plan(self.query, self.sources, self.schemas, tables)
 
-    def _is_input(self, name: str) -> Column:
-        """Whether a record is a readable one of an input."""
-        return (F.col("input") == list(self.sources).index(name)) & F.col("aside").isNull()
-
-    def _table_rows(self, records: DataFrame, name: str, chosen: Column) -> Visible:
-        rows = visible_rows(records, chosen).decoded("value", self.schemas[name])
+    def _table_rows(self, records: DataFrame, name: str) -> Visible:
+        rows = visible_rows(records, _is_readable()).given(READ, _fields(self.schemas[name]))
         return rows.stepped(self._plan().reader_of(name).steps)
 
-    def _tables_written(self, records: DataFrame) -> DataFrame:
-        """Rewrite records that are kept so that they have only their columns, in one form."""
-        for name in self.sources:
-            records = self._written(records, name, self._is_input(name))
-        return records
+    def _taken(self, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+        """Return the records of each input as the operator takes them.
 
-    def _written(self, records: DataFrame, name: str, chosen: Column) -> DataFrame:
-        # Rows that are folded are written with what they are grouped by.
-        if name in {STREAM, RECORDS} or not self._plan().is_rewritten(name):
-            return records
-        return self._table_rows(records, name, chosen).written(keeps_dropped=True)
-
-    def _keyed(self, records: DataFrame) -> DataFrame:
-        """Give the records of streams the key by which they look up, or meet."""
+        Each input is a frame of its own. Expressions that told inputs apart were copied into each
+        other by Spark's optimizer, which took 40 seconds for a join of two streams.
+        """
         columns = self._plan().meets_by()
         kinds: list[DataType] = []
-        for name, column in columns.items():
-            rows = self._meeting(records, name, self._is_input(name))
-            kinds.append(type_of(rows.schema, column, self._plan().join))
-            records = rows.with_keys(column, KEY_HEADER)
+        taken: dict[str, DataFrame] = {}
+        for name, frame in frames.items():
+            records = self._written(frame, name)
+            if name in columns:
+                rows = self._meeting(records, name)
+                kinds.append(type_of(rows.schema, columns[name], self._plan().join))
+                records = rows.with_keys(columns[name], KEY_HEADER)
+            taken[name] = records.drop(READ, FIELDS)
         refuse_unlike(kinds, list(columns.values()))
-        return records
+        return taken
 
-    def _meeting(self, records: DataFrame, name: str, chosen: Column) -> Visible:
-        rows = visible_rows(records, chosen)
+    def _written(self, records: DataFrame, name: str) -> DataFrame:
+        """Rewrite records that are kept so that they have only their columns, in one form."""
+        if name == RECORDS and isinstance(self.query, WindowedStream):
+            rows = self._to_fold(self._table_rows(records, name))
+            return rows.grouped(self.query.by, KEY_HEADER)
+        if name == STREAM or not self._plan().is_rewritten(name):
+            return records
+        return self._table_rows(records, name).written(keeps_dropped=True, keeps_fields=True)
+
+    def _meeting(self, records: DataFrame, name: str) -> Visible:
+        """Give columns to the records of a stream that meets by one of them."""
+        rows = visible_rows(records, _is_readable())
         if name == STREAM:
             steps = self._plan().reader_of(name).steps
-            return rows.decoded("value", self.schemas[name]).stepped(steps)
-        return rows.decoded("value", *self._plan().value_of(name))
+            return rows.given(READ, _fields(self.schemas[name])).stepped(steps)
+        _, columns = self._plan().value_of(name)
+        return rows.given(FIELDS if self._plan().is_rewritten(name) else READ, columns)
 
-    def _alone(self, records: DataFrame, name: str) -> DataFrame:
-        """Return the readable records of one input as its operator takes them.
 
-        Other inputs are left out first and not told apart in every expression: Spark's optimizer
-        copies these expressions into each other, and took 40 seconds for a join of two streams.
-        """
-        every = F.lit(True)  # noqa: FBT003 (Spark's own way to say it)
-        records = self._written(records.where(self._is_input(name)), name, every)
-        column = self._plan().meets_by().get(name)
-        if column is None:
-            return records
-        return self._meeting(records, name, every).with_keys(column, KEY_HEADER)
+def _is_readable() -> Column:
+    return F.col("aside").isNull()
+
+
+def _fields(schema: StructType) -> Columns:
+    """Return the columns of a value by the names that a user sees."""
+    return {column_of(name): (name,) for name in schema.names}
 
 
 def _refuse_history_of_registered(query: Query) -> None:

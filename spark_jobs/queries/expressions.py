@@ -81,6 +81,12 @@ class Visible:
             (*self.names, *found),
         )
 
+    def given(self, struct: str, columns: Columns) -> Visible:
+        """Add the columns of a struct that stands beside the value of the stage."""
+        fields = F.when(F.col(_ALIVE), F.col(_INNER)[struct])
+        found = {name: _at(fields, each) for name, each in columns.items()}
+        return Visible(self.frame.withColumns(found), (*self.names, *found))
+
     def stepped(self, steps: Iterable[Filter | Select]) -> Visible:
         """Apply steps to the rows."""
         visible = self

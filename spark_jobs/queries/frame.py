@@ -9,7 +9,7 @@ from headrace.spark_jobs.jobs.access import access_of
 from headrace.spark_jobs.jobs.bulk import read_range
 from headrace.spark_jobs.jobs.run import Job, read_inputs
 from headrace.spark_jobs.queries.compiled import QueryJob
-from headrace.spark_jobs.read.decode import checked
+from headrace.spark_jobs.read.decode import checked_alone
 from headrace.spark_jobs.read.source import Source
 from headrace.spark_jobs.read.written_by import CleanedTopic
 from headrace.spark_jobs.session import SETTINGS
@@ -54,8 +54,10 @@ def backfill(
 ) -> DataFrame:
     """Return the columns of a query's rows over all records that are there now."""
     job = QueryJob(query)
-    topics = [CleanedTopic(n, source.topic) for n, source in enumerate(job.sources.values())]
-    formats = dict(enumerate(job.VALUES.values()))
     brokers = Source(servers, access_of(kafka).for_reader())
-    records = checked(read_range(spark, brokers, topics), formats)
-    return job.columns(job.in_bulk(records))
+    topics = [CleanedTopic(n, source.topic) for n, source in enumerate(job.sources.values())]
+    frames = [
+        checked_alone(read_range(spark, brokers, [topic]), topic.input, as_format)
+        for topic, as_format in zip(topics, job.VALUES.values(), strict=True)
+    ]
+    return job.columns(job.in_bulk(frames))

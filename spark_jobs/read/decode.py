@@ -29,7 +29,7 @@ from headrace.contracts.dead_letter import (
 from headrace.contracts.decision import Reason
 from headrace.spark_jobs.headers import headers_with
 from headrace.spark_jobs.read.registry import Asked, as_json
-from headrace.spark_jobs.shapes import DEAD, unsigned
+from headrace.spark_jobs.shapes import DEAD, READ, unsigned
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -58,6 +58,13 @@ class _Value(ABC):
 
     def seen(self, looked: Column) -> Column:
         """Return what was looked at, null if the bytes are no such value."""
+        return self.whole(looked)
+
+    def known(self, looked: Column) -> Column:
+        """Return what was looked at of bytes that are such a value; of others it may be anything.
+
+        It names `looked` once, for Spark copies it into filters.
+        """
         return self.whole(looked)
 
 
@@ -91,6 +98,10 @@ class JsonValue(_Value):
         """Return the columns as one struct; null if the bytes are no such value."""
         is_one = (F.size(looked[_ALL]) == 1) & (looked[_END] == 1)
         return F.when(looked[_CORRUPT].isNull() & is_one, F.get(looked[_ALL], 0))
+
+    def known(self, looked: Column) -> Column:
+        """Return the columns of a value as one struct."""
+        return F.get(looked[_ALL], 0)
 
 
 def _from_json(text: Column, schema: StructType, **options: str) -> Column:
@@ -166,6 +177,10 @@ class RegisteredValue(_Value):
         """Return the columns as one struct; null if they are not those of the schema."""
         return JsonValue(self.schema).seen(looked)
 
+    def known(self, looked: Column) -> Column:
+        """Return the columns of a value as one struct."""
+        return JsonValue(self.schema).known(looked)
+
 
 @dataclass(frozen=True)
 class CountValue(_Value):
@@ -192,6 +207,23 @@ def checked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool = 
 
     `formats` are by input; values of an input without one are not decoded. A tombstone is readable.
     """
+    return _marked(records, formats, keyed=keyed).drop(*map(_parsed, formats))
+
+
+def checked_alone(records: DataFrame, number: int, as_format: Format) -> DataFrame:
+    """Do as `checked` with the records of one input, and keep their fields in the column `READ`."""
+    marked = _marked(records, {number: as_format}, keyed=True)
+    parsed = _parsed(number)
+    return marked.withColumn(READ, as_format.known(F.col(parsed))).drop(parsed)
+
+
+def _parsed(number: int) -> str:
+    """Return the column of what was parsed of an input's values."""
+    return f"_parsed_{number}"
+
+
+def _marked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool) -> DataFrame:
+    """Mark the unreadable records, and leave beside them what was parsed."""
     # These are columns of their own, or Spark would parse a value anew for each use.
     read = {
         f"_read_{number}": each.read(F.when(F.col("input") == number, F.col("value")))
@@ -199,7 +231,7 @@ def checked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool = 
         if isinstance(each, RegisteredValue)
     }
     parsed = {
-        f"_parsed_{number}": F.when(F.col("input") == number, each.look(_text_of(number, each)))
+        _parsed(number): F.when(F.col("input") == number, each.look(_text_of(number, each)))
         for number, each in formats.items()
     }
     problem = F.lit(None).cast("string")
@@ -225,7 +257,7 @@ def checked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool = 
             F.when(F.col("aside").isNull(), F.col("headers")).otherwise(_dead_headers()),
         )
         .withColumn("value", _value_of(read))
-        .drop("_problem", "_reason", *parsed, *read)
+        .drop("_problem", "_reason", *read)
     )
 
 
@@ -252,8 +284,9 @@ def decoded(frame: DataFrame, column: str, as_format: Format, name: str | None =
 
 def readable(records: DataFrame, as_format: Format) -> DataFrame:
     """Keep the records that `checked` does not mark, tombstones too."""
-    parsed = records.withColumn("_parsed", as_format.look(F.col("value")))
-    return parsed.where(_problem(as_format, F.col("_parsed")).isNull()).drop("_parsed")
+    # A filter has no columns of its own: it would parse a value anew for each use of it.
+    looked = F.array(as_format.look(F.col("value")))
+    return records.where(F.exists(looked, lambda each: _problem(as_format, each).isNull()))
 
 
 def _problem(value: Format, looked: Column) -> Column:

@@ -38,7 +38,8 @@ _PROGRESS_SCHEMA = (
 class Cleaned:
     """The frames of cleaned topics, and the first offsets of their partitions."""
 
-    records: DataFrame
+    frames: Sequence[DataFrame]
+    """The records of each topic."""
     progress: DataFrame | None
     partitions: Mapping[int, int]
     """By input, how many partitions have progress; zero for an input without a pipeline."""
@@ -46,6 +47,11 @@ class Cleaned:
     """The first offset of each partition that has progress, by `place_of`."""
     firsts: Mapping[str, Sequence[int]]
     """The first offset of each partition, by topic."""
+
+    @property
+    def records(self) -> DataFrame:
+        """The records of all topics in one frame."""
+        return reduce(DataFrame.unionByName, self.frames)
 
 
 def read_cleaned(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic]) -> Cleaned:
@@ -59,14 +65,14 @@ def read_cleaned(spark: SparkSession, source: Source, topics: Sequence[CleanedTo
             verify(topic, find_pipeline(spark, source, brokers, topic))
         firsts = _first_offsets(brokers, topics)
         bounds = _bounds(spark, source, brokers, firsts)
-    records = [_records(_reader(spark, source, bounds.get(topic.topic)), topic) for topic in topics]
+    frames = [_records(_reader(spark, source, bounds.get(topic.topic)), topic) for topic in topics]
     begins = {
         place_of(topic.topic, partition): first
         for topic in with_progress
         for partition, first in enumerate(firsts[topic.topic])
     }
     return Cleaned(
-        reduce(DataFrame.unionByName, records),
+        frames,
         _progress(spark, source, with_progress) if with_progress else None,
         {each.input: len(firsts[each.topic]) if each in with_progress else 0 for each in topics},
         begins,

@@ -98,6 +98,8 @@ class WindowJoin:
         self._join = join
         self._within_ms = within_ms
         self._grace_ms = grace_ms
+        self._stand_alone = (join != "inner", join == "outer")
+        """Whether a record of the left side, and one of the right, leaves without another."""
         self._kept_ms = within_ms if join == "inner" else 2 * within_ms
         self._progress_name = f"{name}:progress_ms"
         self._progress_ms = state.numbers.get(self._progress_name, NO_PROGRESS_MS)
@@ -115,8 +117,8 @@ class WindowJoin:
         """Keep the records of a batch; return the places of the late ones in it."""
         arrivals = Arrivals.of(arrivals)
         late = np.zeros(len(arrivals), np.bool_)
-        stands_alone = (self._join != "inner", self._join == "outer")
-        for number, held, alone in zip(self._streams, self._held, stands_alone, strict=True):
+        sides = zip(self._streams, self._held, self._stand_alone, strict=True)
+        for number, held, alone in sides:
             places = np.flatnonzero(arrivals.inputs == number)
             records = arrivals.records.take(places)
             has_value, has_key = are_present(records.values), are_present(records.keys)
@@ -136,8 +138,8 @@ class WindowJoin:
         progress_ms -= self._grace_ms
         if progress_ms <= before_ms:
             return []
-        from_ms = before_ms - self._kept_ms
-        lefts, rights = (_by_key(held.between(from_ms, progress_ms - 1)) for held in self._held)
+        keys = self._stirring(before_ms, progress_ms)
+        lefts, rights = self._sides(keys, before_ms - self._kept_ms, progress_ms - 1)
         rows: list[tuple[_Order, Met]] = []
         nothing = _Side([], [])
         for key in lefts.keys() | rights.keys():
@@ -160,6 +162,28 @@ class WindowJoin:
     def balance(self) -> int:
         """Return zero, unless a record was lost or invented."""
         return self._state.balance(self._name, self.held)
+
+    def _stirring(self, before_ms: int, progress_ms: int) -> set[bytes | None]:
+        """Return the keys of which a row may be complete now and was not before."""
+        last_ms, within_ms = progress_ms - 1, self._within_ms
+        keys: set[bytes | None] = set()
+        for held, stands_alone in zip(self._held, self._stand_alone, strict=True):
+            keys.update(held.between(before_ms, last_ms).keys)
+            if stands_alone:
+                keys.update(held.between(before_ms - within_ms, last_ms - within_ms).keys)
+        return keys
+
+    def _sides(
+        self, keys: set[bytes | None], from_ms: int, until_ms: int
+    ) -> list[dict[bytes | None, _Side]]:
+        """Return the records of some keys between two times, of each side by key.
+
+        A window has many more records than a micro-batch, and most of their keys are silent.
+        """
+        if not keys:
+            return [{}, {}]
+        found = (held.between(from_ms, until_ms) for held in self._held)
+        return [_by_key(each.take(_is_among(keys, each.keys))) for each in found]
 
     def _rows(
         self, left: _Side, right: _Side, before_ms: int, progress_ms: int
@@ -213,6 +237,11 @@ def _place(record: Record) -> _Place:
     """Return what orders records: their times, and at equal times where they stand."""
     offset = -1 if record.offset is None else record.offset
     return record.timestamp_ms, record.topic, record.partition, offset
+
+
+def _is_among(keys: set[bytes | None], column: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """Return which items of a column are one of these keys."""
+    return np.fromiter(map(keys.__contains__, column), np.bool_, len(column))
 
 
 def _by_key(records: Iterable[Record]) -> dict[bytes | None, _Side]:

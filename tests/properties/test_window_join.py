@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import example, given
@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.versioned.arrival import Arrival
+from headrace.spark_jobs.versioned.records import Records
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.window_join import Met, WindowJoin
 from tests.oracles.versioned import met_within
+from tests.versioned.examples import CountedRows
 
 LEFT, RIGHT = 0, 1
 FAR_MS = 1 << 50
@@ -219,3 +221,38 @@ def test_a_record_is_late_behind_its_grace() -> None:
     join.process([Arrival(RIGHT, record(b"a", b"r", 60))])
     assert join.advance(110) == []
     assert [met.value for met in join.advance(111)] == [joined(b"l", b"r")]
+
+
+def test_a_silent_task_reads_no_record_and_a_silent_key_becomes_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[bytes | None] = []
+    rows = CountedRows()
+    for key in (b"a", b"b"):
+        state, join = open_join(rows, "inner", 100)
+        join.process([Arrival(LEFT, record(key, b"l", 200))])
+        state.save()
+    assert _advanced(rows, 203) == []
+    rows.forget_counts()
+    assert _advanced(rows, 210) == []
+    assert not {name for name in rows.was_read if name.startswith("join:left-held/2")}
+
+    def counted(records: Records) -> Iterator[Record]:
+        found = list(made_of(records))
+        made.extend(one.key for one in found)
+        return iter(found)
+
+    made_of = Records.__iter__
+    monkeypatch.setattr(Records, "__iter__", counted)
+    (met,) = _advanced(rows, 300, Arrival(RIGHT, record(b"a", b"r", 250)))
+    assert met.value == joined(b"l", b"r")
+    assert made == [b"a", b"a"]
+
+
+def _advanced(rows: CountedRows, progress_ms: int, *batch: Arrival) -> list[Met]:
+    """Take a micro-batch of a join whose window is longer than its slices."""
+    state, join = open_join(rows, "inner", 100)
+    join.process([*batch])
+    met = join.advance(progress_ms)
+    state.save()
+    return met

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.record import Record
+from headrace.spark_jobs.read.decode import Format, checked, checked_alone
 from headrace.spark_jobs.session import open_session
 from tests.spark.driver import QUICK_JAVA
 
@@ -68,6 +71,15 @@ def read_rows(spark: SparkSession, folder: Path) -> DataFrame:
 def stream_rows(spark: SparkSession, folder: Path) -> DataFrame:
     """The rows of a folder, as a stream."""
     return spark.readStream.schema(SCHEMA).parquet(str(folder))
+
+
+def apart(records: DataFrame, formats: Mapping[int, Format], inputs: int) -> list[DataFrame]:
+    """The records of each input, as a job gets them; values without a format are not decoded."""
+    frames = []
+    for number in range(inputs):
+        own, one = records.where(F.col("input") == number), formats.get(number)
+        frames.append(checked(own, {}) if one is None else checked_alone(own, number, one))
+    return frames
 
 
 def collect_stream(results: DataFrame, checkpoint: Path, *columns: str) -> list[tuple[object, ...]]:

@@ -16,10 +16,9 @@ from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.run import format_of
 from headrace.spark_jobs.operators.frames import InputProgress
 from headrace.spark_jobs.queries.described import Query
-from headrace.spark_jobs.read.decode import checked
 from headrace.spark_jobs.shapes import CHANGED, FIELDS
 from headrace.spark_jobs.write.output import columns
-from tests.spark.frames import Row, stream_rows, write_rows
+from tests.spark.frames import Row, apart, stream_rows, write_rows
 
 Leaves = list[tuple[str, str | None, Any]]
 """Verdict, key and value of what leaves."""
@@ -56,8 +55,9 @@ def run_in_spark(
     names = list(job.sources)
     formats = {number: format_of(job, name) for number, name in enumerate(names)}  # type: ignore[arg-type]
     read = stream_rows(spark, write_rows(folder / "in", rows))
+    frames = apart(read, formats, len(names))
     progress = InputProgress(None, dict.fromkeys(range(len(names)), 0))
-    results = job.transform(Inputs(names, checked(read, formats), progress, {}), config)
+    results = job.transform(Inputs(names, frames, progress, {}), config)
     schema = job.Row if makes_tables else None
     return _collected(results, schema, folder / "checkpoint")
 

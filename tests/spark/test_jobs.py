@@ -25,7 +25,6 @@ from headrace.spark_jobs.observe.state import read_state
 from headrace.spark_jobs.operators.frames import InputProgress, Spread
 from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.topology import LookUp, Topic
-from headrace.spark_jobs.read.decode import checked
 from headrace.spark_jobs.read.schema import schema_of
 from headrace.spark_jobs.shapes import FIELDS
 from headrace.spark_jobs.versioned.tables import Versioned
@@ -35,6 +34,7 @@ from headrace.spark_jobs.write.output import columns, kept_of
 from tests.oracles.versioned import joined_on_time, latest_rows
 from tests.spark.frames import (
     Row,
+    apart,
     collect_stream,
     read_rows,
     stream_rows,
@@ -68,9 +68,10 @@ def run_job(spark: SparkSession, tmp_path: Path) -> Callable[..., dict[str, Any]
             }
         )
         formats = {names.index(value): format_of(job, value) for value in job.VALUES}
-        records = checked(stream_rows(spark, write_rows(tmp_path / "in", rows)), formats)
+        read = stream_rows(spark, write_rows(tmp_path / "in", rows))
+        frames = apart(read, formats, len(names))
         progress = InputProgress(None, dict.fromkeys(range(len(names)), 0))
-        results = job.transform(Inputs(names, records, progress, {}), config)
+        results = job.transform(Inputs(names, frames, progress, {}), config)
         found = collect_stream(results, tmp_path / "checkpoint", "key", "value")
         return {
             key.decode(): None if value is None else json.loads(value)  # type: ignore[attr-defined, arg-type]
@@ -201,7 +202,7 @@ def test_a_count_that_goes_elsewhere_has_its_whole_key(spark: SparkSession, tmp_
     formats = {1: format_of(job, "counts")}
     frame = stream_rows(spark, write_rows(tmp_path / "in", sent))
     inputs = Inputs(
-        ["limits", "counts"], checked(frame, formats), InputProgress(None, {0: 0, 1: 0}), {}
+        ["limits", "counts"], apart(frame, formats, 2), InputProgress(None, {0: 0, 1: 0}), {}
     )
     found: list[tuple[str, bytes]] = []
 

@@ -1,17 +1,30 @@
-"""The plan of a micro-batch of `orders-prices`: it parses values, and nothing else."""
+"""The plan of a micro-batch: a value is parsed once before the operator, and once behind it."""
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+import headrace as hr
+from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.headers import text_of_headers
 from headrace.spark_jobs.jobs import orders_prices
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.run import find_job, format_of
 from headrace.spark_jobs.operators.frames import InputProgress
-from headrace.spark_jobs.read.decode import checked
+from headrace.spark_jobs.read.decode import JsonValue, checked_alone, readable
 from headrace.spark_jobs.write.aim import Targets, aimed
 from tests.spark.frames import SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.spark_jobs.queries.described import Query
+    from headrace.spark_jobs.read.decode import Format
 
 _NAMES = ["prices", "orders"]
 _CONFIG = orders_prices.Config.model_validate(
@@ -26,27 +39,76 @@ _CONFIG = orders_prices.Config.model_validate(
         "sink": {"kafka": {"topic": "priced"}},
     }
 )
+_PRICES = hr.table("prices", "currency STRING, price_cents BIGINT", retention="1h")
+_RATES = hr.table("rates", "rate BIGINT", retention="1h")
+_ORDERS = hr.stream("orders", "order_id STRING, quantity BIGINT")
+_PAID = hr.stream("paid", "payer STRING, cents BIGINT")
 
 
 def test_a_value_is_parsed_before_and_behind_the_join_and_headers_never(
     spark: SparkSession,
 ) -> None:
-    formats = {
-        number: format_of(find_job("orders-prices"), name) for number, name in enumerate(_NAMES)
-    }
-    records = checked(spark.createDataFrame([], SCHEMA), formats)
-    results = orders_prices.transform(Inputs(_NAMES, records, InputProgress(), {}), _CONFIG)
+    frames = _frames(spark, (format_of(find_job("orders-prices"), name) for name in _NAMES))
+    results = orders_prices.transform(Inputs(_NAMES, frames, InputProgress(), {}), _CONFIG)
     rows = aimed(results, Targets("priced", None))
-    written = rows.withColumn("headers", text_of_headers(rows))
-    plan = written._jdf.queryExecution().optimizedPlan().toString()  # noqa: SLF001 (no public way)
+    plan = _plan_of(rows.withColumn("headers", text_of_headers(rows)))
     before, behind = _halves(plan)
     assert before.count("from_json(") == len(_NAMES)
     assert behind.count("from_json(") == len(_NAMES)
-    # The row is written once, and the verdict of a dead record.
-    assert plan.count("StructsToJson") == 2
+    # The row is written once, and the verdict of a dead record before each table of a topic.
+    assert behind.count("StructsToJson") == 1
+    assert before.count("StructsToJson") == len(_NAMES)
     # Headers become text before the join, and stay text behind it.
-    assert before.count("transform(") == 1
+    assert before.count("transform(") == len(_NAMES)
     assert "transform(" not in behind
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        _ORDERS.join_as_of(_PRICES.filter("price_cents > 0")),
+        _ORDERS.filter("quantity > 0").join_as_of(_PRICES, on="order_id"),
+        _PRICES.filter("price_cents > 0").join(_RATES, how="outer"),
+        _PRICES.join_on(_RATES, on="currency"),
+        _ORDERS.filter("quantity > 0").join_within(
+            _PAID.filter("cents > 0"), within="10m", on=("order_id", "payer")
+        ),
+    ],
+    ids=["table-steps", "on", "join", "join_on", "within"],
+)
+def test_a_query_parses_each_input_once(spark: SparkSession, query: Query) -> None:
+    job, config = described(
+        query, name="it", to=hr.console(), servers="here:1", checkpoint="unused", tasks=2
+    )
+    names = list(job.sources)
+    progress = InputProgress(None, dict.fromkeys(range(len(names)), 0))
+    frames = _frames(spark, job.VALUES.values())
+    results = job.transform(Inputs(names, frames, progress, {}), config)
+    before, _ = _halves(_plan_of(results))
+    assert before.count("from_json(") == len(names)
+
+
+def test_a_cold_history_parses_each_version_once(spark: SparkSession) -> None:
+    (price, _) = (format_of(find_job("orders-prices"), name) for name in _NAMES)
+    assert isinstance(price, JsonValue)
+    versions = readable(spark.createDataFrame([], SCHEMA), price)
+    assert _plan_of(versions).count("from_json(") == 1
+
+
+def _frames(spark: SparkSession, formats: Iterable[Format]) -> list[DataFrame]:
+    """Topics as a job reads them: the number of an input stands in the plan."""
+    records = [
+        spark.createDataFrame([], SCHEMA).withColumn("input", F.lit(number)) for number in range(2)
+    ]
+    return [
+        checked_alone(frame, number, each)
+        for (number, frame), each in zip(enumerate(records), formats, strict=False)
+    ]
+
+
+def _plan_of(frame: DataFrame) -> str:
+    plan: str = frame._jdf.queryExecution().optimizedPlan().toString()  # noqa: SLF001 (no public way)
+    return plan
 
 
 def _halves(plan: str) -> tuple[str, str]:

@@ -7,21 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import headrace as hr
 from headrace.contracts.errors import JobInvalid
 from headrace.contracts.record import Record
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
-from headrace.spark_jobs.read.decode import checked
 from headrace.spark_jobs.shapes import CHANGED, DEAD, JOINED
 from headrace.testing import QueryResult, load_query
 from headrace.testing import run as run_here
 from tests.chance import seed_of_run
 from tests.pages import write_files
 from tests.spark.answers import READ, WHOLE_VALUES, Drawn, differences, read_differences, rows
-from tests.spark.frames import read_rows, write_rows
+from tests.spark.frames import apart, read_rows, write_rows
 from tests.spark.queried import Ran, run_in_spark, said
 
 FAR_MS = 36_000_000
@@ -107,6 +106,10 @@ class Both:
         )
 
 
+def _apart(records: DataFrame, job: QueryJob) -> list[DataFrame]:
+    return apart(records, dict(enumerate(job.VALUES.values())), len(job.sources))
+
+
 def _time_ms(record: Record) -> int:
     return record.timestamp_ms
 
@@ -137,12 +140,12 @@ def test_a_backfill_has_the_rows_of_the_query(spark: SparkSession, tmp_path: Pat
     rows = [json.loads(row.value or b"") for row in run_here(query, records).rows]
     job = QueryJob(query)
     read = read_rows(spark, write_rows(tmp_path / "in", given))
-    frame = job.columns(job.in_bulk(checked(read, dict(enumerate(job.VALUES.values())))))
+    frame = job.columns(job.in_bulk(_apart(read, job)))
     found = [row.asDict() for row in frame.where("order_id <> 'end'").drop("time").collect()]
     assert sorted(found, key=str) == sorted(rows, key=str)
     folded = QueryJob(FOLDED)
     with pytest.raises(JobInvalid, match="computed row by row"):
-        folded.in_bulk(checked(read, dict(enumerate(folded.VALUES.values()))))
+        folded.in_bulk(_apart(read, folded))
 
 
 ASKED = hr.stream("asked", "order_id STRING, quantity BIGINT", pipeline=None)
@@ -211,7 +214,7 @@ def test_two_streams_by_columns_and_their_backfill(
     records = [(number, record._replace(topic=topics[number])) for number, record in given]
     read = read_rows(spark, write_rows(tmp_path / "bulk", records))
     job = QueryJob(met.select("key", "order_id", "cents"))
-    frame = job.columns(job.in_bulk(checked(read, dict(enumerate(job.VALUES.values())))))
+    frame = job.columns(job.in_bulk(_apart(read, job)))
     # Spark made a plan with 81 of them in 40 seconds, when every expression told inputs apart.
     plan = frame._jdf.queryExecution().optimizedPlan().toString()  # noqa: SLF001 (Java's alone)
     assert plan.count("from_json") < 45
