@@ -4,8 +4,10 @@
     FROM orders o JOIN customers c ON o.customer = c.key                                join_on
     FROM a JOIN b ON a.key = b.key                                                      join
 
-Two streams meet within a window (`sql_within`). The temporal join is the standard's, which Spark's
-SQL lacks. Expressions are Spark's.
+    FROM payments p GROUP BY p.account, window(p.time, '1 hour')                        windows
+
+Two streams meet within a window of time (`sql_within`). The temporal join is the standard's, which
+Spark's SQL lacks. Expressions are Spark's.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from headrace.spark_jobs.queries.aggregates import Aggregate, Kind
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.names import OWN, name_of
 from headrace.spark_jobs.queries.sql_text import Clauses, Edits, Words
+from headrace.spark_jobs.queries.sql_window import window_of
 from headrace.spark_jobs.queries.sql_within import columns_of, meeting_of
 from headrace.spark_jobs.queries.streams import Stream
 from headrace.spark_jobs.queries.tables import Table
-from headrace.spark_jobs.queries.windows import MadeStream
+from headrace.spark_jobs.queries.windows import GroupableStream, MadeStream
 
 _DIALECT = "spark"
 _CLAUSES = {"expressions", "from", "from_", "joins", "where", "group", "having", "kind"}
@@ -229,7 +232,7 @@ class _Selection:
         if any(said for name, said in group.args.items() if name != "expressions"):
             _refuse(f"`{group.sql(_DIALECT).strip()}` makes groups of groups; name columns alone")
         by = [
-            self._text(words, each, {})
+            window_of(each) or self._text(words, each, {})
             for words, each in zip(
                 self._clauses.parts(TokenType.GROUP_BY, grouped_by), grouped_by, strict=True
             )
@@ -272,7 +275,7 @@ class _Selection:
         text = self._text(words, of, {})
         if isinstance(of, exp.Column) and len(of.parts) == 1 + self._is_of_alias(of):
             return table, Aggregate(kind, of.name, f"{kind}_{of.name}"), end
-        if not isinstance(table, Table):
+        if not isinstance(table, Table | GroupableStream):
             _refuse(
                 f"`{found.sql(_DIALECT)}` computes behind a join; select it before, as a column"
             )

@@ -49,10 +49,18 @@ def _apart_ms(bound: Any, kind: type[exp.Expression], alias: str) -> int | None:
     if not isinstance(bound, kind) or not _is_time(bound.this, alias):
         return None
     interval: Any = bound.args["expression"]
-    if not isinstance(interval, exp.Interval) or not isinstance(interval.this, exp.Literal):
+    return interval_ms(interval) if isinstance(interval, exp.Interval) else None
+
+
+def interval_ms(found: Any) -> int | None:
+    """Return how long an interval is, or a text such as `10 minutes`; None if it is neither."""
+    if isinstance(found, exp.Interval) and isinstance(found.this, exp.Literal):
+        number, unit = found.this.name, str(found.args.get("unit"))
+    elif isinstance(found, exp.Literal) and found.is_string:
+        number, _, unit = found.name.strip().partition(" ")
+    else:
         return None
-    unit_ms = _UNITS_MS.get(str(interval.args.get("unit")).upper().removesuffix("S"))
-    number = interval.this.name
+    unit_ms = _UNITS_MS.get(unit.strip().upper().removesuffix("S"))
     return int(number) * unit_ms if unit_ms is not None and number.isdecimal() else None
 
 

@@ -188,5 +188,3 @@ def test_a_fold_that_takes_nothing_out_is_refused_where_it_is_written() -> None:
         PRICES.group_by("price_cents").agg(hr.reduce("price_cents"))
     assert "a table's row that changes must be taken out again" in str(refused.value)
     assert "`aggregate: {function: module:name}`" in str(refused.value)
-    with pytest.raises(JobInvalid, match="its records are never taken back"):
-        ORDERS.group_by("order_id")
