@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 from headrace.contracts.record import NO_TIME_MS
 from headrace.spark_jobs.headers import packed_headers
 from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA, bundles_of, bundles_of_rows
-from headrace.spark_jobs.operators.columns import RECORD, TOLD
+from headrace.spark_jobs.operators.columns import RECORD, TASK_PROGRESS
 from headrace.spark_jobs.operators.frames import InputProgress, Spread, process, with_headers
 from headrace.spark_jobs.operators.positions import position_row
 from headrace.spark_jobs.operators.topology import WindowStep, verify
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 def operate_behind(windows: WindowStep, results: DataFrame, spread: Spread) -> DataFrame:
     """Fold the joined rows among results; all other results pass through."""
     verify(windows)
-    rows = _rows_of(results, spread).mapInArrow(_told_to_all(spread.tasks), BUNDLES_SCHEMA)
-    told = InputProgress(partitions=dict.fromkeys(range(spread.tasks), 0))
-    return with_headers(process([rows], lambda _task: windows, spread, told))
+    rows = _rows_of(results, spread).mapInArrow(_progress_to_all(spread.tasks), BUNDLES_SCHEMA)
+    progress = InputProgress(partitions=dict.fromkeys(range(spread.tasks), 0))
+    return with_headers(process([rows], lambda _task: windows, spread, progress))
 
 
 def _rows_of(results: DataFrame, spread: Spread) -> DataFrame:
@@ -43,7 +43,7 @@ def _rows_of(results: DataFrame, spread: Spread) -> DataFrame:
     aside = F.to_json(F.struct("verdict", "reason", "number", "added", "task"))
     return results.select(
         F.when(is_row, spread.task()).otherwise(F.col("task")).alias("task"),
-        F.when(F.col("verdict") == PASSED, TOLD).otherwise(RECORD).alias("kind"),
+        F.when(F.col("verdict") == PASSED, TASK_PROGRESS).otherwise(RECORD).alias("kind"),
         F.lit(0).alias("input"),
         # Each sender has one lane, so that its rows stay in their order.
         F.col("task").alias("lane"),
@@ -59,20 +59,20 @@ def _rows_of(results: DataFrame, spread: Spread) -> DataFrame:
     )
 
 
-def _told_to_all(tasks: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Bundle rows by task; what a task of the join tells goes to every task of the windows."""
+def _progress_to_all(tasks: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Bundle rows by task; the progress of a task of the join goes to every task of the windows."""
 
     def bundle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         passed_ms: dict[int, int] = {}
         for batch in batches:
-            tells = np.asarray(batch["kind"]) == TOLD
+            says = np.asarray(batch["kind"]) == TASK_PROGRESS
             for lane, time_ms in zip(
-                batch["lane"].filter(pa.array(tells)).to_pylist(),
-                batch["timestamp_ms"].filter(pa.array(tells)).to_pylist(),
+                batch["lane"].filter(pa.array(says)).to_pylist(),
+                batch["timestamp_ms"].filter(pa.array(says)).to_pylist(),
                 strict=True,
             ):
                 passed_ms[lane] = max(time_ms, passed_ms.get(lane, NO_TIME_MS))
-            yield from bundles_of(batch.filter(pa.array(~tells)))
+            yield from bundles_of(batch.filter(pa.array(~says)))
         yield from bundles_of_rows(
             [
                 position_row((lane, "", 0), 0, time_ms, task)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from headrace.spark_jobs.operators.results import Results
 
-RECORD, PROGRESS, ROW, ASK, ANSWER, PART, TOLD = range(7)
-"""Kinds of rows: of an input, of its progress, and from one stage to the next. `TOLD` says how far
-a task is."""
+RECORD, PROGRESS, ROW, ASK, ANSWER, PART, TASK_PROGRESS = range(7)
+"""Kinds of rows: of an input, of its progress, and from one stage to the next, with what a task has
+passed."""
 NO_INPUT = -1
 """The input of a row that belongs to none."""
 

@@ -95,7 +95,7 @@ class _RunningTable(Running):
 class _RunningLookUp(Running):
     def __init__(self, step: LookUp, state: TaskState) -> None:
         self._name = step.name
-        self._tells = step.tells
+        self._says_progress = step.says_progress
         self._join: StreamTableJoin = step.open(state)
         self._state = state
         self._failed: list[tuple[Record, StepFailed]] = []
@@ -110,7 +110,11 @@ class _RunningLookUp(Running):
     def advance(self, progress_ms: int) -> list[Results]:
         matches = self._join.advance(progress_ms, 0)
         self._failed += matches.failed
-        return [_joined(matches), _cold(matches), *_passed(progress_ms, tells=self._tells)]
+        return [
+            _joined(matches),
+            _cold(matches),
+            *_passed(progress_ms, says_progress=self._says_progress),
+        ]
 
     def failed(self) -> list[tuple[Record, StepFailed]]:
         failed, self._failed = self._failed, []
@@ -126,7 +130,7 @@ class _RunningLookUp(Running):
 class _RunningStreamJoin(Running):
     def __init__(self, step: StreamJoin, state: TaskState) -> None:
         self._name = step.name
-        self._tells = step.tells
+        self._says_progress = step.says_progress
         self._join: WindowJoin = step.open(state)
         self._state = state
 
@@ -147,7 +151,7 @@ class _RunningStreamJoin(Running):
                 objects([each.value for each in met]),
                 np.array([each.time_ms for each in met], np.int64),
             ),
-            *_passed(progress_ms, tells=self._tells),
+            *_passed(progress_ms, says_progress=self._says_progress),
         ]
 
     def failed(self) -> list[tuple[Record, StepFailed]]:
@@ -184,9 +188,9 @@ class _RunningWindows(Running):
         return {self._step.name: self._windows.balance()}
 
 
-def _passed(progress_ms: int, *, tells: bool) -> list[Results]:
+def _passed(progress_ms: int, *, says_progress: bool) -> list[Results]:
     """Say, behind released rows, how far the task is."""
-    if not tells:
+    if not says_progress:
         return []
     passed = Records.of([_made(None, None, progress_ms)])
     return [_of_stream(PASSED, np.zeros(1, np.int64), passed, None)]

@@ -190,7 +190,7 @@ class LookUp:
     """Whether a late version is joined again with the records that should have met it."""
     asks_cold: bool = False
     """Whether records older than the table's history leave as `COLD`, to be looked up elsewhere."""
-    tells: bool = False
+    says_progress: bool = False
     """Whether a task says, behind the rows that it releases, how far it is."""
 
     def open(self, state: TaskState) -> StreamTableJoin:
@@ -221,7 +221,7 @@ class StreamJoin:
     join: Literal["inner", "left", "outer"] = "inner"
     grace_ms: int = 0
     """How far behind progress a record is on time, where no sidecar writes it."""
-    tells: bool = False
+    says_progress: bool = False
     """Whether a task says, behind the rows that it releases, how far it is."""
 
     @property

@@ -17,8 +17,6 @@ from functools import partial
 from math import isnan
 from typing import Any, Literal, NoReturn
 
-import numpy as np
-
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.queries.names import name_of
 from headrace.spark_jobs.versioned.aggregation import Aggregation
@@ -29,7 +27,6 @@ Path = tuple[str | int, ...]
 Texts = list[str | None]
 _KEEPS_VALUES = ("min", "max", "collect")
 """Aggregates whose state is each different value of a group, and how many rows have it."""
-_YEAR_DIGITS = 4
 _EXACT = Context(prec=1_000)
 """Sums are kept in as many digits as they have; a column may have fewer."""
 
@@ -192,19 +189,11 @@ class Folds:
                 states[place] = {_text_of(one, state): 1}
         return _write({"g": kept["g"], "n": kept["n"] + len(rows), "s": states}).encode()
 
-    def result(self, total: bytes, start_ms: int, end_ms: int) -> bytes:
+    def result(self, total: bytes, start: str, end: str) -> bytes:
         """Return the texts of the group, of the window's bounds, and of the aggregates."""
         kept = json.loads(total)
         said = [_text_of(one, s) for one, s in zip(self.aggregates, kept["s"], strict=True)]
-        bounds = [_time_text(start_ms), _time_text(end_ms)]
-        return _write({"g": [*kept["g"], *bounds], "a": said}).encode()
-
-
-def _time_text(time_ms: int) -> str:
-    """Write a time as Spark writes it in JSON; a year beyond four digits has a sign."""
-    text = str(np.datetime64(time_ms, "ms"))
-    sign = "+" if len(text.partition("-")[0]) > _YEAR_DIGITS and text[0] != "-" else ""
-    return f"{sign}{text}000Z"
+        return _write({"g": [*kept["g"], start, end], "a": said}).encode()
 
 
 def _nothing() -> bytes:

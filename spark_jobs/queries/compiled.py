@@ -173,7 +173,7 @@ class QueryJob:
         query = self.query
         if not isinstance(query, WindowedStream):
             return operate(self._plan().topology(), records, spread, progress)
-        if self._plan().tells:
+        if self._plan().folds_join:
             joined = operate(self._plan().topology(), records, spread, progress)
             rows = self._to_fold(self._made_rows(joined, _is_row()))
             return operate_behind(self._windows().step, rows.grouped(query.by), spread)

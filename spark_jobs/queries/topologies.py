@@ -86,8 +86,8 @@ class Plan:
         return "join_within" if isinstance(self.made, PairedStream) else "join_as_of"
 
     @property
-    def tells(self) -> bool:
-        """Whether a join says to the windows behind it how far it is."""
+    def folds_join(self) -> bool:
+        """Whether the rows of a join are folded by window."""
         return self.made is not self.query and not isinstance(self.made, Stream)
 
     def topology(self) -> Topology:
@@ -102,7 +102,7 @@ class Plan:
                 query.within_ms,
                 query.how,
                 query.grace_ms,
-                tells=self.tells,
+                says_progress=self.folds_join,
             )
         if not isinstance(query, JoinedStream):
             return self.encoded(query).step
@@ -115,7 +115,7 @@ class Plan:
             release="progress" if query.grace_ms is None else "stream-time",
             corrects=query.corrections,
             asks_cold=query.history is not None,
-            tells=self.tells,
+            says_progress=self.folds_join,
         )
 
     def windows(self, rows: StructType) -> Windows:
@@ -129,7 +129,7 @@ class Plan:
             for each in query.aggregates
         )
         by = tuple((_spelt(rows.names, name),) for name in query.by)
-        made = self.topology().name if self.tells else query.stream.sources[0].topic
+        made = self.topology().name if self.folds_join else query.stream.sources[0].topic
         step = WindowStep(
             _with_digest(f"windows({made})", query.by, query.aggregates),
             0,
@@ -137,7 +137,7 @@ class Plan:
             Regrouped(by, taken),
             Folds(len(by), numbers),
             query.stream.lag_ms,
-            is_behind=self.tells,
+            is_behind=self.folds_join,
         )
         schema, groups, results = _folded_columns(query.by, types, query.aggregates, rows)
         times = {

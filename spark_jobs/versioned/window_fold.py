@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     Regroup = Callable[[bytes, bytes], tuple[bytes, bytes] | None]
 
 _COUNTED = "window"
+_YEAR_DIGITS = 4
 
 
 class WindowFolds(Protocol):
@@ -45,15 +46,15 @@ class WindowFolds(Protocol):
     def add(self, total: bytes | None, values: Sequence[bytes]) -> bytes:
         """Add values to a total, None for the first ones."""
 
-    def result(self, total: bytes, start_ms: int, end_ms: int) -> bytes:
-        """Return the value that leaves."""
+    def result(self, total: bytes, start: str, end: str) -> bytes:
+        """Return the value that leaves; `start` and `end` are the window's, as `time_text`."""
 
 
 class Closed(NamedTuple):
     """A group of a window that leaves."""
 
     group: bytes
-    value: bytes
+    value: bytes | None
     time_ms: int
     """The last moment of the window."""
 
@@ -175,13 +176,16 @@ class WindowFold:
         self._state.count(f"{self._name}:passed", self._state.numbers.pop(self._counted(number)))
         start_ms = number * self._size_ms
         end_ms = start_ms + self._size_ms
-        return [
-            Closed(group, self._value(total, start_ms, end_ms), end_ms - 1)
-            for group, total in sorted(totals.items())
-        ]
+        bounds = time_text(start_ms), time_text(end_ms)
+        closed = []
+        for group, total in sorted(totals.items()):
+            assert total is not None
+            closed.append(Closed(group, self._result(total, *bounds), end_ms - 1))
+        return closed
 
-    def _value(self, total: bytes | None, start_ms: int, end_ms: int) -> bytes:
-        assert total is not None
-        value = self._result(total, start_ms, end_ms)
-        assert value is not None
-        return value
+
+def time_text(time_ms: int) -> str:
+    """Write a time as Spark writes it in JSON; a year beyond four digits has a sign."""
+    text = str(np.datetime64(time_ms, "ms"))
+    is_long = len(text.partition("-")[0]) > _YEAR_DIGITS
+    return f"{'+' if is_long else ''}{text}000Z"

@@ -20,7 +20,7 @@ class Folded(NamedTuple):
 
     end_ms: int
     account: str
-    count: int
+    records: int
     total: int | None
     least: int | None
     greatest: int | None

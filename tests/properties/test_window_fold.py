@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.queries.aggregates import Folded as Fold
-from headrace.spark_jobs.queries.aggregates import Folds, Regrouped
+from headrace.spark_jobs.queries.aggregates import Folds, Kind, Regrouped
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
-from headrace.spark_jobs.versioned.window_fold import Closed, WindowFold
+from headrace.spark_jobs.versioned.window_fold import Closed, WindowFold, time_text
 from tests.oracles.windows import Folded, Payment, folded
 
 FAR_MS = 1 << 50
-KINDS = ("count", "sum", "min", "max", "collect")
+KINDS: tuple[Kind, ...] = ("count", "sum", "min", "max", "collect")
 FOLDS = Folds(1, tuple(Fold(kind, "number", counts_rows=kind == "count") for kind in KINDS))
 REGROUPED = Regrouped((("account",),), tuple(None if k == "count" else ("cents",) for k in KINDS))
 payments = st.builds(
@@ -45,14 +45,18 @@ def record_of(one: Payment, offset: int) -> Record:
 
 def row_of(closed: Closed) -> Folded:
     """Read a row that has left."""
-    found = json.loads(closed.value)
+    found = json.loads(closed.value or b"")
     account, _, end = found["g"]
     count, total, least, greatest, collected = found["a"]
     assert closed.group.decode() == account
     assert end.endswith("000Z")
-    numbers = [None if each is None else int(each) for each in (total, least, greatest)]
     kept = tuple(map(int, json.loads(collected)))
-    return Folded(closed.time_ms + 1, account, int(count), *numbers, kept)
+    row = _number(total), _number(least), _number(greatest), kept
+    return Folded(closed.time_ms + 1, account, int(count), *row)
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 @given(st.lists(payments, max_size=24), sizes_ms, st.integers(0, 20), st.data())
@@ -69,7 +73,7 @@ def test_a_window_leaves_once_with_all_of_its_records(
         state, windows = open_windows(rows, size_ms, lag_ms)
         arrivals = [Arrival(0, record_of(one, number)) for number, one in enumerate(batch)]
         assert list(windows.process(Arrivals.of(arrivals))) == []
-        # Whatever comes later is no earlier than that.
+        # No later record comes before this time.
         progress_ms = (waiting[0].time_ms if waiting else batch[-1].time_ms) + lag_ms
         left += windows.advance(progress_ms)
         assert windows.advance(progress_ms) == []
@@ -80,11 +84,11 @@ def test_a_window_leaves_once_with_all_of_its_records(
     expected = folded(given_payments, size_ms, progress_ms - lag_ms)
     assert [row_of(each) for each in left] == expected
     state, windows = open_windows(rows, size_ms, lag_ms)
-    assert windows.held == total - sum(row.count for row in expected)
+    assert windows.held == total - sum(row.records for row in expected)
     left += windows.advance(2 * FAR_MS)
     state.save()
     assert [row_of(each) for each in left] == folded(given_payments, size_ms, 2 * FAR_MS)
-    # What has left takes no room.
+    # Windows that have left take no room.
     assert set(rows) == {"header"}
     assert not any(name.startswith("window:") for name in state.numbers)
 
@@ -100,7 +104,7 @@ def test_a_record_whose_window_has_left_is_late() -> None:
     assert windows.balance() == 0
 
 
-def test_what_has_no_group_or_no_value_is_counted() -> None:
+def test_records_without_a_group_or_a_value_are_counted() -> None:
     state, windows = open_windows(MemoryRows(), 10)
     none = Record(b"key", b'{"account":null,"cents":1}', 5, (), "paid", 0, 0)
     deleted = Record(b"key", None, 5, (), "paid", 0, 1)
@@ -113,9 +117,9 @@ def test_what_has_no_group_or_no_value_is_counted() -> None:
 def test_years_of_any_length_are_times_that_spark_reads() -> None:
     folds = Folds(0, ())
     total = folds.add(None, [b"[]"])
-    far_ms = 253_402_300_800_000
-    first, last = json.loads(folds.result(total, -62_167_219_200_000, far_ms))["g"]
-    assert (first, last) == ("0000-01-01T00:00:00.000000Z", "+10000-01-01T00:00:00.000000Z")
+    bounds = time_text(-62_167_219_200_000), time_text(253_402_300_800_000)
+    assert bounds == ("0000-01-01T00:00:00.000000Z", "+10000-01-01T00:00:00.000000Z")
+    assert json.loads(folds.result(total, *bounds))["g"] == [*bounds]
 
 
 def test_a_least_value_keeps_no_other() -> None:

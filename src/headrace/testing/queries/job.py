@@ -135,7 +135,7 @@ class Job:
         if self._folded is None:
             return [self._plan.topology()]
         step = self._plan.windows(self._folded.schema).step
-        return [self._plan.topology(), step] if self._plan.tells else [step]
+        return [self._plan.topology(), step] if self._plan.folds_join else [step]
 
     def _seen_keys(self, name: str) -> Seen:
         """Return the columns of an input, behind its steps, by one of which it meets others."""
