@@ -41,6 +41,7 @@ from headrace.contracts.topics import (
     cleaned_topic,
     dead_topic,
     dead_topic_name,
+    decisions_topic,
     late_topic,
     late_topic_name,
     progress_topic,
@@ -253,7 +254,8 @@ class PipelineSpec(Policy):
             if problem is not None:
                 yield Problem((role, "topic"), f"`{topic.topic}` {problem}; name another topic")
             owners.setdefault(topic.topic, f"the {role} topic")
-        for topic_spec in (progress_topic(self.sink.topic), *self._internal_topics()):
+        beside = progress_topic(self.sink.topic), decisions_topic(self.sink.topic)
+        for topic_spec in (*beside, *self._internal_topics()):
             problem = _taken(topic_spec.name, owners)
             if problem is not None:
                 sentence = (

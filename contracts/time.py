@@ -46,7 +46,13 @@ def parse_duration_ms(text: object) -> int:
 
 def parse_wait_ms(text: object) -> int | None:
     """Return a duration, or None for `never`."""
-    return None if text is None or text == "never" else parse_duration_ms(text)
+    if text is None or text == "never":
+        return None
+    try:
+        return parse_duration_ms(text)
+    except DurationInvalid as refused:
+        message = f"{refused}, or `never`"
+        raise DurationInvalid(message) from None
 
 
 def format_duration_ms(milliseconds: int) -> str:

@@ -13,6 +13,9 @@ RECORD_COLUMNS = (
     "input", "topic", "partition", "offset", "timestamp_ms", "key", "value", "headers",
 )  # fmt: skip
 
+ORIGIN = ("topic", "partition", "offset")
+"""Of these, where a record stood in Kafka."""
+
 JOINED = "joined"
 """A verdict: a stream record and the value that it met."""
 CORRECTED = "corrected"

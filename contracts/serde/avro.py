@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
+from fastavro._read_py import read_data
 from fastavro._read_py import schemaless_reader as careful_reader
+from fastavro.io.binary_decoder import BinaryDecoder
 
 from headrace.contracts.serde.json import Json
 
 _PLAIN = frozenset({type(None), bool, int, float, str})
+_ReadFrom = Callable[[BytesIO, Any], Any]
+_EMPTY_ITEMS_MAX = 10_000
+"""A value may have so many items that take no bytes; a few bytes may claim billions of them."""
 _AS_WRITTEN = frozenset({"timestamp-millis", "uuid"})
 """Logical types that are read as the plain number or text beneath them."""
 
@@ -33,7 +38,10 @@ def avro_reader(text: str, referred: Sequence[str] = ()) -> Callable[[bytes], Js
     schema = parse_schema(_plainer(json.loads(text)), named_schemas=named)
     # The fast reader puts records in one another on the stack of the process, which ends if there
     # are thousands of them. The other one raises RecursionError.
+    read_from: _ReadFrom
     read_from = careful_reader if _is_recursive(schema, named) else schemaless_reader
+    if any(_is_empty(items, named) for items in _items([schema, *named.values()])):
+        read_from = _counting_reader(named)
 
     def read(body: bytes) -> Json:
         stream = BytesIO(body)
@@ -66,6 +74,55 @@ def _is_recursive(schema: Any, named: Mapping[str, Any]) -> bool:
         return any(recurs(field["type"], (*around, name)) for field in found["fields"])
 
     return recurs(schema, ())
+
+
+def _items(found: Any) -> Iterator[Any]:
+    """Yield the schemas of the items of all arrays in parsed schemas."""
+    if isinstance(found, list):
+        for one in found:
+            yield from _items(one)
+    elif isinstance(found, dict):
+        if "items" in found:
+            yield found["items"]
+        for part in ("items", "values", "type", "fields"):
+            yield from _items(found.get(part))
+
+
+def _is_empty(found: Any, named: Mapping[str, Any], around: tuple[str, ...] = ()) -> bool:
+    """Return whether the values of a parsed schema take no bytes."""
+    match found:
+        case str() if found in named:
+            return found not in around and _is_empty(named[found], named, (*around, found))
+        case {"fields": fields}:
+            return all(_is_empty(field["type"], named, around) for field in fields)
+        case {"type": "fixed"}:
+            return bool(found["size"] == 0)
+        case {"type": inner}:
+            return _is_empty(inner, named, around)
+        case _:
+            return bool(found == "null")
+
+
+class _Counting(BinaryDecoder):
+    """Refuses a value that claims more items than its bytes can be."""
+
+    def __init__(self, stream: BytesIO) -> None:
+        super().__init__(stream)  # type: ignore[no-untyped-call]
+        self._left = len(stream.getbuffer()) + _EMPTY_ITEMS_MAX
+
+    def iter_array(self) -> Iterator[None]:
+        for _ in super().iter_array():  # type: ignore[no-untyped-call]
+            self._left -= 1
+            if self._left < 0:
+                message = f"it claims more than {_EMPTY_ITEMS_MAX} items that take no bytes"
+                raise ValueError(message)
+            yield
+
+
+def _counting_reader(named: Mapping[str, Any]) -> _ReadFrom:
+    names = {"writer": named, "reader": {}}
+    read: Callable[..., Any] = read_data
+    return lambda stream, schema: read(_Counting(stream), schema, names)
 
 
 def _plainer(schema: Any) -> Any:

@@ -67,6 +67,11 @@ class Aggregate(Timed):
         """Whether its results are stored in the operator behind it alone."""
         return isinstance(self._windows, HeldWindows)
 
+    @property
+    def has_formers(self) -> bool:
+        """Whether sessions are looked for in segments of former lengths as well."""
+        return isinstance(self._windows, SessionWindows) and self._windows.has_formers
+
     def process(self, batch: Batch) -> Step:
         """Put every record into its windows."""
         step = Step(Batch([], [], []))

@@ -92,6 +92,11 @@ class Deduplicate:
         return self._time_ms
 
     @property
+    def has_formers(self) -> bool:
+        """Whether ids are looked for in segments of former lengths as well."""
+        return bool(self._segments.formers)
+
+    @property
     def latest_ms(self) -> int:
         """No id was ever remembered at a later time."""
         return self._time_ms

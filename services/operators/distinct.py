@@ -45,6 +45,11 @@ class Distinct(Timed):
             else _Tumbling(window, view)
         )
 
+    @property
+    def has_formers(self) -> bool:
+        """Whether sessions are looked for in segments of former lengths as well."""
+        return isinstance(self._windows, _Sessions) and self._windows.sessions.has_formers
+
     def process(self, batch: Batch) -> Step:
         """Forward the first record of each window."""
         forwarded = Batch([], [])
@@ -141,18 +146,18 @@ class _Sessions:
     """Sessions without aggregates."""
 
     def __init__(self, policy: SessionPolicy, view: View) -> None:
-        self._sessions = Sessions(policy, None, view)
-        self.recall = self._sessions.recall
-        self.save = self._sessions.save
+        self.sessions = Sessions(policy, None, view)
+        self.recall = self.sessions.recall
+        self.save = self.sessions.save
 
     def enter(self, record: Record, time_ms: int) -> Record | Reason:
         key, value, timestamp_ms, headers, topic, partition, offset = record
         assert key is not None
-        near = self._sessions.near(key, timestamp_ms, time_ms)
+        near = self.sessions.near(key, timestamp_ms, time_ms)
         start_ms, end_ms = joined(near, timestamp_ms)
-        if self._sessions.is_closed(end_ms, time_ms):
+        if self.sessions.is_closed(end_ms, time_ms):
             return Reason.PAST_GRACE
-        self._sessions.replace(key, near, Session(end_ms, start_ms, None))
+        self.sessions.replace(key, near, Session(end_ms, start_ms, None))
         if near:
             return Reason.DUPLICATE
         window = WindowBounds("session", timestamp_ms, timestamp_ms)

@@ -25,9 +25,12 @@ from struct import Struct
 from headrace.contracts.errors import StateCorrupt
 
 LAYOUT_VERSION = 1
-OPERATORS_VERSION = 2
-"""The version of the operators' rows, as in a stamp. Since 2, windows may have no rows of their
-own, where a suppress holds their results. An older program would begin those windows anew."""
+OPERATORS_VERSION = 3
+"""The newest version of the operators' rows, as in a stamp. In 3, rows may stand in segments of
+former lengths, where an older program would not look for them. Since 2, windows may have no rows of
+their own, where a suppress holds their results. An older program would begin those windows anew."""
+ONE_LENGTH_VERSION = 2
+"""The version of rows without such segments, which the program before 3 can still read."""
 LAYOUT_KEY = b"\x00layout"
 PIPELINE_KEY = b"\x00pipeline"
 CHANGELOG_KEY = b"\x00changelog"

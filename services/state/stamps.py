@@ -8,7 +8,7 @@ the way out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -21,13 +21,17 @@ from headrace.contracts.errors import (
 from headrace.contracts.hops import Hop
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.policies import MergePolicy, ReorderPolicy, read_operator
+from headrace.services.operators.aggregate import Aggregate
 from headrace.services.operators.chain import build_operator
+from headrace.services.operators.deduplicate import Deduplicate
+from headrace.services.operators.distinct import Distinct
 from headrace.services.operators.lanes import Lanes
 from headrace.services.operators.merge import Merge
+from headrace.services.operators.operator import Operator
 from headrace.services.operators.windows.held_windows import give_back, may_share
 from headrace.services.operators.windows.time_windows import has_rows
 from headrace.services.state.changelog import ABOUT, Stamp
-from headrace.services.state.layout import OPERATORS_VERSION
+from headrace.services.state.layout import ONE_LENGTH_VERSION, OPERATORS_VERSION
 from headrace.services.state.partition import PartitionState
 
 _SHAPE = {
@@ -39,6 +43,7 @@ _SHAPE = {
 """Options that decide how rows are keyed, or what is in them."""
 _WINDOW_SHAPE = ("kind", "size_ms", "advance_ms", "difference_ms", "start_ms")
 """Options of a window that decide which row a record goes to; gap and grace may change."""
+_SEGMENTED = (Aggregate, Deduplicate, Distinct)
 _HOLDING = ("reorder", "merge", "suppress")
 
 
@@ -52,7 +57,14 @@ def stamp_of(
     """Make the stamp of a hop's state; of its topics, with what is known."""
     operators = [policy.model_dump(mode="json") for policy in hop.operators]
     known = topic_id, partitions, spread_over
-    return Stamp(OPERATORS_VERSION, spec.pipeline, hop.topic, operators, *known)
+    return Stamp(ONE_LENGTH_VERSION, spec.pipeline, hop.topic, operators, *known)
+
+
+def layout_of(operators: Sequence[Operator]) -> int:
+    """Return the version of the rows of opened operators, for a stamp."""
+    with_segments = (one for one in operators if isinstance(one, _SEGMENTED))
+    has_formers = any(one.has_formers for one in with_segments)
+    return OPERATORS_VERSION if has_formers else ONE_LENGTH_VERSION
 
 
 def check_stamp(state: PartitionState, now: Stamp) -> list[str]:

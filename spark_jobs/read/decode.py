@@ -106,7 +106,8 @@ class JsonValue(_Value):
 
 def _from_json(text: Column, schema: StructType, **options: str) -> Column:
     fields = StructType([*schema.fields]).add(_CORRUPT, StringType())
-    said = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
+    # A time without a zone means the same in every session.
+    said = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE", "timeZone": "UTC"}
     # JSON has only double quotes.
     return F.from_json(text, fields, {**said, "allowSingleQuotes": "false", **options})
 

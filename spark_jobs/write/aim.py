@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 from headrace.contracts.correction import CORRECTED_HEADER
 from headrace.contracts.topics import dead_topic_name
 from headrace.spark_jobs.headers import text_of_headers, text_with
-from headrace.spark_jobs.shapes import CHANGED, CORRECTED, DEAD, JOINED, LATE
+from headrace.spark_jobs.shapes import CHANGED, CORRECTED, DEAD, JOINED, LATE, ORIGIN
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -54,6 +54,7 @@ def aimed(results: DataFrame, targets: Targets, encode: Encode | None = None) ->
         value.alias("value"),
         "timestamp_ms",
         _marked_headers(results).alias("headers"),
+        *ORIGIN,
         verdict.alias("note"),
         "reason",
         "task",

@@ -13,15 +13,11 @@ from pyspark.sql import DataFrame
 
 from headrace.contracts.topics import TopicSpec
 from headrace.spark_jobs.headers import text_of_headers
+from headrace.spark_jobs.shapes import ORIGIN
 from headrace.spark_jobs.write.batch import query_id_of
 from headrace.spark_jobs.write.digest import Digest, digests_of, row_hash
 from headrace.spark_jobs.write.markers import Marker, last_marker, markers_topic
-from headrace.spark_jobs.write.topics import (
-    BATCH_BYTES,
-    check_topics,
-    ensure_markers,
-    partitions_of_markers,
-)
+from headrace.spark_jobs.write.topics import check_topics, ensure_markers, partitions_of_markers
 from headrace.spark_jobs.write.transaction import (
     NOTES_SCHEMA,
     Batch,
@@ -32,8 +28,8 @@ from headrace.spark_jobs.write.transaction import (
     writer_of,
 )
 
-COLUMNS = ("target", "key", "value", "timestamp_ms", "headers", *Note._fields)
-"""The columns of a frame: the topic, and the record.
+COLUMNS = ("target", "key", "value", "timestamp_ms", "headers", *ORIGIN, *Note._fields)
+"""The columns of a frame: the topic, the record, and where that which caused it stood.
 
 A row without a target is a note for the driver.
 """
@@ -77,7 +73,7 @@ class KafkaSink:
         self._query = query
         self._client = dict(client)
         self._topics = dict(topics)
-        self._bytes_max = BATCH_BYTES
+        self._takes_bytes: dict[str, int] = {}
         self._accepts_retention = accepts_retention
         self._options = options
         self._repeats = repeats
@@ -91,11 +87,11 @@ class KafkaSink:
             checked = check_topics(
                 self._client, self._topics, accepts_retention=self._accepts_retention
             )
-            self._bytes_max = checked.takes_bytes
+            self._takes_bytes = checked.takes_bytes
             for warning in checked.warnings:
                 _log.warning("%s: %s", self._query, warning)
         marker = Marker(query_id_of(frame), batch_id, writers, self._options)
-        batch = Batch(self._query, self._client, marker, self._bytes_max, self._repeats)
+        batch = Batch(self._query, self._client, marker, self._takes_bytes, self._repeats)
         rows = frame.select(*COLUMNS, row_hash()).withColumn("headers", text_of_headers(frame))
         begun = self._prepare(batch) if self._markers < writers else {}
         if not begun:

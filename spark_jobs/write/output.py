@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from headrace.spark_jobs.shapes import CORRECTED, FIELDS
+from headrace.spark_jobs.shapes import CORRECTED, FIELDS, ORIGIN
 from headrace.spark_jobs.write.aim import ROWS, Targets, aimed, rows_of
 from headrace.spark_jobs.write.fields import fields_of, has_fields
 
@@ -133,6 +133,6 @@ def kept_of(results: DataFrame, row_schema: StructType) -> DataFrame:
         # A row whose fields are there needs no JSON.
         value, fields = F.when(F.col(FIELDS).isNull(), value), [FIELDS]
     headers = F.when(~F.col("verdict").isin(*ROWS), F.col("headers"))
-    given = ("verdict", "reason", "task", "sequence", "topic", "timestamp_ms", "key")
+    given = ("verdict", "reason", "task", "sequence", *ORIGIN, "timestamp_ms", "key")
     columns = [value.alias("value"), headers.alias("headers")]
     return results.select(*given, *columns, "number", "added", *fields)

@@ -38,8 +38,8 @@ BATCH_BYTES = 1_000_000
 class Checked(NamedTuple):
     """The properties of the topics to write to."""
 
-    takes_bytes: int
-    """The largest batch that all topics take, in bytes."""
+    takes_bytes: dict[str, int]
+    """The largest batch that each topic takes that was there already."""
     warnings: list[str]
     """A sentence for each setting that works, but may not be meant."""
 
@@ -62,8 +62,8 @@ def check_topics(
     refused = [finding.sentence for finding in discovered if finding.refused]
     if refused:
         raise TopicRefused("\n".join(refused))
-    sizes = [int(found["max.message.bytes"].value) for found in settings.values()]
-    return Checked(min([BATCH_BYTES, *sizes]), [finding.sentence for finding in discovered])
+    sizes = {one.name: int(found["max.message.bytes"].value) for one, found in settings.items()}
+    return Checked(sizes, [finding.sentence for finding in discovered])
 
 
 def ensure_markers(client: Mapping[str, str], topic: str, writers: int) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -25,8 +25,10 @@ from headrace.contracts.errors import (
     KafkaUnreachable,
     ReplayDiffers,
     SinkOfAnotherQuery,
+    TopicRefused,
 )
 from headrace.spark_jobs.headers import decode_headers
+from headrace.spark_jobs.shapes import SAID
 from headrace.spark_jobs.write.digest import Digest
 from headrace.spark_jobs.write.gathered import Gathered
 from headrace.spark_jobs.write.markers import (
@@ -36,6 +38,7 @@ from headrace.spark_jobs.write.markers import (
     marker_row,
     markers_topic,
 )
+from headrace.spark_jobs.write.too_large import TooLarge
 from headrace.spark_jobs.write.topics import BATCH_BYTES
 
 NOTES_SCHEMA = (
@@ -71,6 +74,7 @@ _FENCED = {
     KafkaError.PRODUCER_FENCED,
 }
 _FULL_WAIT_S = 0.1
+_CODEC, _NO_CODEC = ("compression.codec", "compression.type"), "none"
 _RECORD = ("target", "key", "value", "timestamp_ms", "headers")
 _EPOCH_MS = 1
 """The client takes 0 for "now", so the very first millisecond of 1970 becomes the second."""
@@ -100,8 +104,8 @@ class Batch:
     client: Mapping[str, str]
     marker: Marker
     """The marker that every writer writes with its records."""
-    bytes_max: int = BATCH_BYTES
-    """The largest batch that the topics take, in bytes."""
+    takes_bytes: Mapping[str, int] = field(default_factory=dict)
+    """The largest batch that each topic takes, as far as that is known."""
     repeats: bool = True
     """Whether the same input surely gives the same rows again."""
 
@@ -119,9 +123,12 @@ def writer_of(batch: Batch) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.
         context = TaskContext.get()
         assert context is not None
         notes: dict[_About, Note] = {}
-        records, replayed = write_rows(batch, context.partitionId(), _rows(tables, notes))
+        large = TooLarge({} if _compresses(batch.client) else batch.takes_bytes)
+        writer = context.partitionId()
+        records, replayed = write_rows(batch, writer, _rows(tables, notes), large)
         counts = {"records": records, "replayed": replayed}
-        noted = (note._asdict() for note in notes.values())
+        said = (Note(SAID, text, writer, None, rows) for text, rows in large.said.items())
+        noted = (note._asdict() for note in (*notes.values(), *said))
         yield pa.RecordBatch.from_pylist([counts, *noted], _NOTES)
 
     return write
@@ -191,12 +198,15 @@ def _rows(tables: Iterable[pa.RecordBatch], notes: dict[_About, Note]) -> Iterat
         yield table.filter(is_aimed)
 
 
-def write_rows(batch: Batch, writer: int, tables: Iterator[pa.RecordBatch]) -> tuple[int, int]:
+def write_rows(
+    batch: Batch, writer: int, tables: Iterator[pa.RecordBatch], large: TooLarge
+) -> tuple[int, int]:
     """Write the rows of the tables; return how many, and how many had been written before."""
     digest = Digest()
     with Gathered() as gathered:
         for table in tables:
-            gathered.add(digest.taken(table))
+            # The digest is that of the rows as computed: what a topic takes may change meanwhile.
+            gathered.add(large.set_aside(digest.taken(table)))
         if not digest.rows:
             return 0, 0
         timeout_ms = timeout_ms_of(gathered.size_bytes)
@@ -224,6 +234,8 @@ def commit_rows(
                 _produce(producer, table)
             key, value = marker_row(writer, batch.marker_of(digest))
             producer.produce(topic, key=key, value=value, partition=writer)
+            # A commit that waits for records itself says nothing of one that a broker refused.
+            producer.flush(WITHIN_S)
     except KafkaException as error:
         # The next attempt takes this id again, which aborts the open transaction.
         raise _failure(batch.query, error) from error
@@ -285,11 +297,15 @@ def _producer(batch: Batch, writer: int, timeout_ms: int) -> Producer:
             "transaction.timeout.ms": timeout_ms,
             "partitioner": "murmur2_random",
             "message.max.bytes": _RECORD_BYTES_MAX,
-            "batch.size": batch.bytes_max,
+            "batch.size": min([BATCH_BYTES, *batch.takes_bytes.values()]),
             "queue.buffering.max.kbytes": _QUEUE_KIB,
             "linger.ms": 20,
         }
     )
+
+
+def _compresses(client: Mapping[str, str]) -> bool:
+    return any(client.get(name, _NO_CODEC) != _NO_CODEC for name in _CODEC)
 
 
 def _produce(producer: Producer, table: pa.RecordBatch) -> None:
@@ -321,4 +337,10 @@ def _failure(query: str, error: KafkaException) -> Exception:
             " them running, and start that one again"
         )
         return InstanceFenced(message)
+    if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        message = (
+            f"a topic of `{query}` takes less at once than this job sends ({cause.str()}); raise"
+            " its max.message.bytes, and start the job again"
+        )
+        return TopicRefused(message)
     return KafkaUnreachable(f"`{query}` could not commit to Kafka: {cause.str()}")

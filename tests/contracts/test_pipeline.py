@@ -220,6 +220,10 @@ def test_a_suppress_may_repeat_the_window_of_its_aggregate() -> None:
             written(REORDER, late={"topic": "clicks.cleaned.progress"}),
             "would be a progress topic that headrace makes, and is the late topic already",
         ),
+        (
+            written(REORDER, dead={"topic": "clicks.cleaned.decisions"}),
+            "would be a decisions topic that headrace makes, and is the dead topic already",
+        ),
     ],
 )
 def test_pipelines_that_cannot_work_are_refused(document: object, sentence: str) -> None:

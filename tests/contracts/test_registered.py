@@ -262,3 +262,21 @@ def test_records_in_one_another_end_no_process(fields: Any, level: bytes) -> Non
         assert known.read_field(framed(1, level + b"\0\0"), ())
     with pytest.raises(RecordUndecodable, match="RecursionError"):
         known.read_field(framed(1, level * 20_000), ())
+
+
+EMPTY = {"type": "record", "name": "Empty", "fields": [{"name": "none", "type": "null"}]}
+
+
+@pytest.mark.parametrize(
+    ("items", "item"),
+    [("null", None), (EMPTY, {"none": None}), ({"type": "fixed", "name": "F", "size": 0}, "")],
+)
+@pytest.mark.parametrize(
+    "counted", [b"\xfe\xff\xff\xff\x0f", b"\xff\xff\xff\xff\x0f\0"], ids=["count", "with size"]
+)
+def test_a_few_bytes_do_not_claim_billions_of_items(items: Any, item: Any, counted: bytes) -> None:
+    field = {"name": "many", "type": {"type": "array", "items": items}}
+    known = schemas(Schema("AVRO", json.dumps(TREE | {"fields": [field]})))
+    assert known.read_field(framed(1, b"\x04\0"), ("many",)) == [item, item]
+    with pytest.raises(RecordUndecodable, match="claims more than 10000 items"):
+        known.read_field(framed(1, counted + b"\0"), ())

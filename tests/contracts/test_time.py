@@ -12,7 +12,14 @@ from headrace.contracts.time import (
     format_duration_ms,
     parse_duration_ms,
     parse_size_bytes,
+    parse_wait_ms,
 )
+
+
+def test_a_wait_may_be_a_duration_or_never() -> None:
+    assert [parse_wait_ms(text) for text in ("10s", "never", None)] == [10_000, None, None]
+    with pytest.raises(DurationInvalid, match=r"`sometimes` is not a duration.* 7d, or `never`$"):
+        parse_wait_ms("sometimes")
 
 
 @pytest.mark.parametrize(

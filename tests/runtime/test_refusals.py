@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.services.state.layout import ONE_LENGTH_VERSION, OPERATORS_VERSION
 from headrace.services.state.rocks import RocksMemory, RocksStore
 from tests.runtime.administration import administer
 from tests.runtime.expected import assert_cleaned, some_records
@@ -219,3 +221,20 @@ def test_a_file_that_cannot_work_ends_with_2_before_anybody_is_asked(written: Pa
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"{written}:4:")
     assert "grace" in line
+
+
+def test_state_that_an_older_program_would_misread_says_so(make_pipeline: MakePipeline) -> None:
+    pipeline = used(make_pipeline)
+    changelog = f"{pipeline.name}-state-changelog"
+
+    def layout() -> int:
+        rows = pipeline.clients.consume_all(changelog)
+        stamps = [one.value for one in rows if one.key == b"\x00stamp"]
+        return int(json.loads(stamps[-1] or b"")["layout"])
+
+    assert layout() == ONE_LENGTH_VERSION
+    pipeline.write(REORDER, DEDUPLICATE.replace("20s", "100d"))
+    sidecar = pipeline.start()
+    sidecar.wait_for("] running ")
+    assert sidecar.stop() == 0
+    assert layout() == OPERATORS_VERSION

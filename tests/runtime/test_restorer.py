@@ -101,6 +101,16 @@ def test_each_partition_is_read_from_its_position_to_its_end(
     assert one.threads == {"restorer"}
 
 
+def test_a_copy_that_has_more_than_its_changelog_is_corrupt(
+    kafka: SharedKafka, changelog: str
+) -> None:
+    async def act(restorer: Restorer) -> None:
+        with pytest.raises(StateCorrupt, match="ends at offset 1001, and was read up to 1002"):
+            await restorer.follow(TopicPartition(changelog, 0), 1_002, Taken())
+
+    with_restorer(kafka, act)
+
+
 def test_a_caller_that_is_cancelled_is_handed_no_more_rows(
     kafka: SharedKafka, changelog: str
 ) -> None:

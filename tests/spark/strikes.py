@@ -33,7 +33,8 @@ _COLUMNS = [
 ]
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _IN_A_FILE = pa.schema([*_COLUMNS, ("headers", _HEADERS)])
-_ON_ITS_WAY = pa.schema([*_COLUMNS, ("headers", pa.string()), (ROW_HASH, pa.int64())])
+_ORIGIN = [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]
+_ON_ITS_WAY = pa.schema([*_COLUMNS, ("headers", pa.string()), (ROW_HASH, pa.int64()), *_ORIGIN])
 Moment = Literal["in the middle", "behind"]
 
 
@@ -65,6 +66,7 @@ def record_table(records: list[tuple[str, Record]]) -> pa.RecordBatch:
     rows = [
         _row(topic, one)
         | {"headers": encode_headers(one.headers), ROW_HASH: hash((topic, one.key, one[2]))}
+        | {"topic": one.topic, "partition": one.partition, "offset": one.offset}
         for topic, one in records
     ]
     return pa.RecordBatch.from_pylist(rows, _ON_ITS_WAY)
@@ -74,7 +76,10 @@ def _row(topic: str, one: Record) -> dict[str, Any]:
     return {"target": topic, "key": one.key, "value": one.value, "timestamp_ms": one.timestamp_ms}
 
 
-_NOTE = ("'late' AS note", "'' AS reason", "0 AS task", "1L AS number", "1L AS added")
+_NOTE = (
+    *("'' AS topic", "0 AS partition", "0L AS offset"),
+    *("'late' AS note", "'' AS reason", "0 AS task", "1L AS number", "1L AS added"),
+)
 
 
 def run_query(

@@ -293,13 +293,14 @@ def test_a_folder_without_state_is_no_checkpoint(spark: SparkSession, tmp_path: 
 def test_each_verdict_goes_where_it_belongs(spark: SparkSession) -> None:
     verdicts = ("joined", "corrected", "changed", "late", "dead", "count", "said")
     rows = [
-        (verdict, "why", 3, "orders.cleaned", b"k", b"v", 5, None, 7, None) for verdict in verdicts
+        (verdict, "why", 3, "orders.cleaned", 0, 7, b"k", b"v", 5, None, 7, None)
+        for verdict in verdicts
     ]
     results = spark.createDataFrame(
         rows,
-        "verdict STRING, reason STRING, task INT, topic STRING, key BINARY, value BINARY,"
-        " timestamp_ms BIGINT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>,"
-        " number BIGINT, added BIGINT",
+        "verdict STRING, reason STRING, task INT, topic STRING, partition INT, offset BIGINT,"
+        " key BINARY, value BINARY, timestamp_ms BIGINT,"
+        " headers ARRAY<STRUCT<key: STRING, value: BINARY>>, number BIGINT, added BIGINT",
     )
 
     def targets(rows: str | None, late: str | None) -> dict[str, str | None]:
@@ -365,7 +366,8 @@ def test_a_table_has_the_same_rows_by_fields_and_by_json(spark: SparkSession, ki
     )
     # The fields of one are not of the types that a table has, so there its JSON is parsed.
     made = with_row(results, F.struct(F.length("key").cast(kind).alias("total_cents")))
-    given = dict.fromkeys(("reason", "topic", "headers"), "string") | {"number": "bigint"}
+    given = dict.fromkeys(("reason", "topic", "headers"), "string")
+    given |= {"partition": "int", "offset": "bigint", "number": "bigint"}
     empty = {name: F.lit(None).cast(kind) for name, kind in (given | {"added": "bigint"}).items()}
     row = StructType([StructField("total_cents", LongType())])
     needed = kept_of(made.withColumns(empty), row)

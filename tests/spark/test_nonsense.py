@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+from pyspark.sql.types import StructType
 
 from headrace.contracts.dead_letter import read_dead
 from headrace.contracts.record import Record
@@ -95,3 +96,17 @@ def _told(record: Record) -> Record:
 
 def _bytes(value: Any) -> bytes | None:
     return None if value is None else bytes(value)
+
+
+def test_a_time_without_a_zone_is_in_utc_in_every_session(spark: SparkSession) -> None:
+    value = JsonValue(StructType().add("at", "timestamp"))
+    looked, parsed = value.look(F.col("value")), value.parse(F.col("value"))
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        frame = spark.createDataFrame([(b'{"at": "1970-01-01T00:00:05"}',)], "value BINARY")
+        seen = frame.select(value.seen(looked).alias("looked"), value.whole(parsed).alias("parsed"))
+        (found,) = seen.selectExpr("looked.at::BIGINT AS a", "parsed.at::BIGINT AS b").collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
+    assert tuple(found) == (5, 5)

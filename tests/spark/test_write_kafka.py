@@ -11,13 +11,17 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame
 
+from headrace.contracts.dead_letter import DeadLetter, dead_headers, read_dead
+from headrace.contracts.decision import Reason
 from headrace.contracts.errors import InstanceFenced, SinkOfAnotherQuery, TopicRefused
 from headrace.contracts.record import Headers, Record
 from headrace.contracts.topics import cleaned_topic, late_topic
+from headrace.spark_jobs.headers import decode_headers
 from headrace.spark_jobs.write.digest import Digest
 from headrace.spark_jobs.write.gathered import Gathered
 from headrace.spark_jobs.write.kafka import KafkaSink
 from headrace.spark_jobs.write.markers import Marker, last_marker, markers_topic
+from headrace.spark_jobs.write.too_large import TooLarge, batch_bytes
 from headrace.spark_jobs.write.topics import check_topics, ensure_markers
 from headrace.spark_jobs.write.transaction import (
     Batch,
@@ -32,6 +36,8 @@ from tests.kafka.fixtures import SharedKafka
 from tests.spark.driver import KILLED, Driver, dying_order
 from tests.spark.strikes import WRITERS, Strike, record_table, run_query, write_batch_file
 
+NOTHING = TooLarge({})
+"""No row is larger than its topic takes."""
 BATCHES = 4
 RECORDS = 300
 HEADERS: tuple[Headers, ...] = (
@@ -154,7 +160,7 @@ def digest_of(*numbers: int) -> Digest:
 def test_a_writer_that_was_overtaken_commits_nothing(batch: Batch, kafka: SharedKafka) -> None:
     def overtaken() -> Iterator[pa.RecordBatch]:
         yield from tables(1)(batch.query)
-        assert write_rows(batch, 0, tables(1)(batch.query)) == (RECORDS, 0)
+        assert write_rows(batch, 0, tables(1)(batch.query), NOTHING) == (RECORDS, 0)
 
     with pytest.raises(InstanceFenced, match="another driver runs this query"):
         commit_rows(batch, 0, overtaken(), digest_of(1))
@@ -164,9 +170,9 @@ def test_a_writer_that_was_overtaken_commits_nothing(batch: Batch, kafka: Shared
 def test_a_copy_of_a_task_that_was_slower_writes_nothing(batch: Batch, kafka: SharedKafka) -> None:
     def copied() -> Iterator[pa.RecordBatch]:
         yield from tables(1)(batch.query)
-        assert write_rows(batch, 0, tables(1)(batch.query)) == (RECORDS, 0)
+        assert write_rows(batch, 0, tables(1)(batch.query), NOTHING) == (RECORDS, 0)
 
-    assert write_rows(batch, 0, copied()) == (RECORDS, RECORDS)
+    assert write_rows(batch, 0, copied(), NOTHING) == (RECORDS, RECORDS)
     assert said(kafka.clients.consume_all(batch.query)) == said(a_batch(1))
 
 
@@ -178,7 +184,7 @@ def test_no_transaction_is_open_while_rows_are_computed(batch: Batch, kafka: Sha
         raise ArithmeticError(message)
 
     with pytest.raises(ArithmeticError, match="the step before"):
-        write_rows(batch, 0, failing())
+        write_rows(batch, 0, failing(), NOTHING)
     assert kafka.clients.consume_all(batch.query) == []
 
 
@@ -239,24 +245,80 @@ def test_batches_are_as_large_as_a_topic_takes(kafka: SharedKafka) -> None:
     kafka.clients.make_topic(topic.name, 1, topic.settings() | {"max.message.bytes": "2000"})
     client = {"bootstrap.servers": kafka.bootstrap_servers}
     takes_bytes = check_topics(client, {topic: 1}).takes_bytes
-    assert takes_bytes == 2_000
+    assert takes_bytes == {topic.name: 2_000}
     ensure_markers(client, markers_topic(topic.name), 1)
     small = Batch(topic.name, client, Marker("a-checkpoint", 7, 1), takes_bytes)
-    assert write_rows(small, 0, tables(1)(topic.name)) == (RECORDS, 0)
+    assert write_rows(small, 0, tables(1)(topic.name), NOTHING) == (RECORDS, 0)
     assert said(kafka.clients.consume_all(topic.name)) == said(a_batch(1))
 
 
+def test_a_row_is_dead_from_the_first_byte_that_its_topic_does_not_take(
+    kafka: SharedKafka,
+) -> None:
+    topic, source = fresh_name("small"), fresh_name("source")
+    sizes = {topic: 2_000, f"{source}.dead": 1_700}
+    for name, size in sizes.items():
+        kafka.clients.make_topic(name, 1, {"max.message.bytes": str(size)})
+    client = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": "0"}
+    ensure_markers(client, markers_topic(topic), 1)
+    headers = (("trace", b"1" * 70), ("empty", None))
+    fits = 2_000 - batch_bytes(b"k", b"", headers) - 1  # its length takes another byte
+    rows = [
+        Record(b"k", b"x" * size, 5, headers, source, 3, size)
+        for size in (1, fits, fits + 1, 10_000)
+    ]
+    table = record_table([(topic, one) for one in rows])
+    large = TooLarge(sizes)
+    batch = Batch(topic, client, Marker("a-checkpoint", 7, 1), sizes)
+    assert write_rows(batch, 0, iter([table]), large) == (4, 0)
+    assert write_rows(batch, 0, iter([table]), TooLarge({})) == (4, 4), "it is repeated as it was"
+    written = kafka.clients.consume_all(topic)
+    assert [one.value for one in written] == [one.value for one in rows[:2]]
+    letters = [read_dead(one) for one in kafka.clients.consume_all(f"{source}.dead")]
+    assert [each and each.record.offset for each in letters] == [fits + 1, 10_000]
+    assert letters[1] is not None
+    assert (letters[1].reason, letters[1].is_cut) == (Reason.TOO_LARGE, True)
+    assert sum(large.said.values()) == 2
+
+
+def test_a_letter_that_its_topic_does_not_take_is_cut() -> None:
+    dead = "orders.dead"
+    record = Record(b"k", b"x" * 5_000, 5, (), "orders", 3, 8)
+    letter = record._replace(headers=dead_headers(DeadLetter(record, "intake", None, "bad")))
+    large = TooLarge({dead: 3_000})
+    (row,) = large.set_aside(record_table([(dead, letter)])).to_pylist()
+    assert row["target"] == dead
+    assert len(row["value"]) < 3_000
+    headers = decode_headers(row["headers"])
+    assert ("headrace.value.bytes", b"5000") in headers
+    assert large.said == {}
+
+
+def test_a_refusal_that_was_not_foreseen_names_the_topic_and_its_setting(
+    kafka: SharedKafka,
+) -> None:
+    topic = kafka.clients.make_topic(fresh_name("less"), 1, {"max.message.bytes": "2000"})
+    client = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": "0"}
+    ensure_markers(client, markers_topic(topic), 1)
+    rows = [Record(b"k", b"x" * size, 5, (), "", 0, None) for size in (1, 3_000)]
+    batch = Batch(topic, client, Marker("a-checkpoint", 7, 1))
+    table = record_table([(topic, one) for one in rows])
+    with pytest.raises(TopicRefused, match=f"takes less at once .*{topic}.*max.message.bytes"):
+        write_rows(batch, 0, iter([table]), NOTHING)
+    assert kafka.clients.consume_all(topic) == []
+
+
 def test_a_writer_reads_to_the_end_what_it_need_not_write(batch: Batch) -> None:
-    write_rows(batch, 0, tables(1, 2)(batch.query))
+    write_rows(batch, 0, tables(1, 2)(batch.query), NOTHING)
     again = tables(1, 2)(batch.query)
-    assert write_rows(batch, 0, again) == (2 * RECORDS, 2 * RECORDS)
+    assert write_rows(batch, 0, again, NOTHING) == (2 * RECORDS, 2 * RECORDS)
     assert next(again, None) is None
 
 
 def test_order_stays_and_a_marker_is_found_behind_aborted_ones(
     batch: Batch, kafka: SharedKafka
 ) -> None:
-    write_rows(batch, 0, tables(3)(batch.query))
+    write_rows(batch, 0, tables(3)(batch.query), NOTHING)
     aborted = [Record(b"0", b"{}", 1, (), "", 0, None)] * 100
     kafka.clients.produce_aborted(markers_topic(batch.query), aborted, fresh_name("other"))
     found = last_marker(batch.client, markers_topic(batch.query), 0)
@@ -271,7 +333,7 @@ def test_the_first_millisecond_of_1970_is_written_as_the_second(
     batch: Batch, kafka: SharedKafka
 ) -> None:
     first = Record(b"k", b"v", 0, (), "", 0, None)
-    write_rows(batch, 0, iter([record_table([(batch.query, first)])]))
+    write_rows(batch, 0, iter([record_table([(batch.query, first)])]), NOTHING)
     assert [one.timestamp_ms for one in kafka.clients.consume_all(batch.query)] == [1]
 
 

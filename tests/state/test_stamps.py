@@ -16,15 +16,16 @@ from headrace.contracts.errors import (
     StateRefused,
 )
 from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.policies import read_operator
 from headrace.contracts.record import Record
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Batch
 from headrace.services.operators.windows.time_windows import has_rows
 from headrace.services.state.changelog import Stamp
-from headrace.services.state.layout import OPERATORS_VERSION
+from headrace.services.state.layout import ONE_LENGTH_VERSION, OPERATORS_VERSION
 from headrace.services.state.partition import PartitionState
 from headrace.services.state.rocks import RocksMemory
-from headrace.services.state.stamps import carry_over, check_stamp, stamp_of
+from headrace.services.state.stamps import carry_over, check_stamp, layout_of, stamp_of
 
 Operator = Mapping[str, Mapping[str, Any]]
 
@@ -347,3 +348,31 @@ def test_topics_that_are_not_what_they_were_are_refused(
     assert refused.value.exit_code == 4
     assert "headrace reset" in str(refused.value)
     assert check_stamp(state, with_topics(now, **{name: None})) == []
+
+
+def by_interval(interval: str) -> Operator:
+    return {"deduplicate": {"by": "key", "interval": interval}}
+
+
+def sessions(gap: str, **aggregate: str) -> Operator:
+    window = {"kind": "session", "gap": gap, "grace": "0s"}
+    kind = "aggregate" if aggregate else "distinct"
+    return {kind: {"window": window, **aggregate}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "layout"),
+    [
+        (by_interval("1m"), by_interval("4m"), ONE_LENGTH_VERSION),
+        (by_interval("1m"), by_interval("1h"), OPERATORS_VERSION),
+        (sessions("1m"), sessions("4m"), ONE_LENGTH_VERSION),
+        (sessions("1m"), sessions("1h"), OPERATORS_VERSION),
+        (sessions("1m", function="count"), sessions("1h", function="count"), OPERATORS_VERSION),
+    ],
+)
+def test_rows_in_segments_of_former_lengths_are_of_a_newer_version(
+    state: PartitionState, before: Operator, after: Operator, layout: int
+) -> None:
+    write(state, before, records=3)
+    chain = Chain([read_operator(one) for one in stamp(after).operators], state.overlay.view)
+    assert layout_of(chain.operators) == layout

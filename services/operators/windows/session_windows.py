@@ -35,6 +35,11 @@ class SessionWindows(WindowsOneByOne):
         self.recall = self._sessions.recall
         self.save = self._sessions.save
 
+    @property
+    def has_formers(self) -> bool:
+        """Whether sessions are looked for in segments of former lengths as well."""
+        return self._sessions.has_formers
+
     def take_one(self, record: Record, content: Any, time_ms: int, cause: int, into: Batch) -> int:
         """Join the record and the sessions near it."""
         key, timestamp_ms = record[0], record[2]

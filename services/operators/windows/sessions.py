@@ -67,7 +67,7 @@ class Sessions:
         self._keep_ms = max(retention_ms or 0, self._change_ms)
         self._segments = self._open()
         self._segment_ms = self._segments.length_ms
-        self._has_formers = bool(self._segments.formers)
+        self.has_formers = bool(self._segments.formers)
         self._sweep = Sweep(view, self._space)
         self._rows: dict[Place, list[Session]] = {}
         self._changed: set[Place] = set()
@@ -110,7 +110,7 @@ class Sessions:
     def _starts_near(self, timestamp_ms: int, time_ms: int) -> Sequence[int]:
         """Return where segments start in which sessions near a record may end."""
         first_ms = max(timestamp_ms - self._gap_ms, time_ms - self._change_ms)
-        if self._has_formers:
+        if self.has_formers:
             return self._segments.starts(first_ms, time_ms)
         segment_ms = self._segment_ms
         return range(first_ms // segment_ms * segment_ms, time_ms + 1, segment_ms)
@@ -132,7 +132,7 @@ class Sessions:
                 if session.start_ms > last_start_ms:
                     break
                 found.append(session)
-        if self._has_formers:
+        if self.has_formers:
             found.sort(key=_end_of)
         return found
 
@@ -144,7 +144,7 @@ class Sessions:
         """Replace some sessions by one."""
         for session in merged:
             place = (session.end_ms - session.end_ms % self._segment_ms, key)
-            if self._has_formers:
+            if self.has_formers:
                 place = self._place_of(session, key)
             self._rows[place].remove(session)
             self._changed.add(place)

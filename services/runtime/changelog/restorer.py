@@ -23,7 +23,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition
 
-from headrace.contracts.errors import HeadraceError, StateTruncated
+from headrace.contracts.errors import HeadraceError, StateCorrupt, StateTruncated
 from headrace.contracts.record import Record
 from headrace.services.kafka import seams
 from headrace.services.observe.logs import logger as logger_of
@@ -269,9 +269,9 @@ class Restorer:
                 timeout_ms=_POLL_MS, max_records=_RECORDS_AT_ONCE
             )
         except OffsetOutOfRangeError as gone:
-            # Its beginning was purged meanwhile; the others have nothing to do with that.
+            # The others have nothing to do with that.
             for partition in self._readings.keys() & gone.args[0].keys():
-                self._finish(partition, self._readings[partition], gone)
+                await self._give_up(partition, self._readings[partition], gone)
             return
         except KafkaError as failure:
             for partition, reading in list(self._readings.items()):
@@ -283,6 +283,25 @@ class Restorer:
                 await self._hand_on(partition, reading, fetched.get(partition))
         if all(reading.is_followed for reading in self._readings.values()):
             await asyncio.sleep(time.monotonic() - began_at)
+
+    async def _give_up(
+        self, partition: TopicPartition, reading: _Reading, gone: KafkaError
+    ) -> None:
+        """End a reading: the changelog's beginning was purged meanwhile, or its end is lost."""
+        failure: Exception = gone
+        try:
+            end = await seams.end_of_log(self._consumer, partition)
+        except KafkaError as problem:
+            failure = problem
+        else:
+            if reading.position > end:
+                message = (
+                    f"the changelog {partition.topic}/{partition.partition} has lost records: it"
+                    f" ends at offset {end}, and was read up to {reading.position}"
+                )
+                failure = StateCorrupt(message)
+        if self._readings.get(partition) is reading:
+            self._finish(partition, reading, failure)
 
     async def _hand_on(
         self, partition: TopicPartition, reading: _Reading, records: list[Record] | None

@@ -51,7 +51,7 @@ from headrace.services.runtime.time.together import Together
 from headrace.services.state.changelog import rewrite
 from headrace.services.state.partition import PartitionState
 from headrace.services.state.purging import Purging
-from headrace.services.state.stamps import carry_over, check_stamp, stamp_of
+from headrace.services.state.stamps import carry_over, check_stamp, layout_of, stamp_of
 
 _LOOK_AGAIN_S = 1.0
 _leases = count(1)
@@ -145,9 +145,9 @@ class Task:
             logger.info("the pipeline was changed", **self._where, change=change)
         work.purges.opened(topics)
         carry_over(state, stamp)
-        state.stamp_with(stamp)
         rewrite(state.overlay, succession.left_open)
         chain = self.chain = work.chain(hop, state)
+        state.stamp_with(stamp._replace(layout=layout_of(chain.operators)))
         self._purging = Purging(
             state.overlay, hop.operators, chain.operators, state.changelog_position
         )
