@@ -276,13 +276,15 @@ def _is_in_clear(url: str) -> bool:
 
 
 def _timing_problems(settings: Settings) -> Iterator[tuple[str, str]]:
-    if settings.heartbeat_interval_ms >= settings.session_timeout_ms:
-        session = format_duration_ms(settings.session_timeout_ms)
-        yield "heartbeat_interval_ms", f"must be shorter than HEADRACE_SESSION_TIMEOUT ({session})"
-    if settings.commit_interval_ms >= settings.transaction_timeout_ms:
-        transaction = format_duration_ms(settings.transaction_timeout_ms)
-        sentence = f"must be shorter than HEADRACE_TRANSACTION_TIMEOUT ({transaction})"
-        yield "commit_interval_ms", sentence
+    # At least once, an instance sends nothing once three quarters of its session are silent.
+    half = "half of " if settings.guarantee == "at-least-once" else ""
+    session, transaction = "session_timeout_ms", "transaction_timeout_ms"
+    bounds = ("heartbeat_interval_ms", session, half), ("commit_interval_ms", transaction, "")
+    for field, longer, part in bounds:
+        longer_ms: int = getattr(settings, longer)
+        if getattr(settings, field) >= (longer_ms / 2 if part else longer_ms):
+            written = f"{variable(longer)} ({format_duration_ms(longer_ms)})"
+            yield field, f"must be shorter than {part}{written}"
 
 
 class _Environment(PydanticBaseSettingsSource):
@@ -382,10 +384,6 @@ def _not_matching(details: ErrorDetails) -> str:
     )
 
 
-def _own_words(details: ErrorDetails) -> str:
-    return str(details["ctx"]["error"])
-
-
 _SENTENCES: dict[str, Callable[[ErrorDetails], str]] = {
     "literal_error": _choice,
     "bool_parsing": _not_switch,
@@ -396,5 +394,5 @@ _SENTENCES: dict[str, Callable[[ErrorDetails], str]] = {
     "greater_than_equal": _too_small,
     "less_than_equal": _too_large,
     "string_pattern_mismatch": _not_matching,
-    "value_error": _own_words,
+    "value_error": lambda details: str(details["ctx"]["error"]),
 }

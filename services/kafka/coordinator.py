@@ -18,23 +18,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import (
-    GroupLoadInProgressError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
     KafkaError,
     NoError,
     RebalanceInProgressError,
     UnknownMemberIdError,
-    for_code,
 )
 from aiokafka.protocol.commit import OffsetCommitRequest
-from aiokafka.protocol.group import HeartbeatRequest
+from aiokafka.protocol.group import HeartbeatRequest, LeaveGroupRequest, SyncGroupRequest
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.errors import (
@@ -44,9 +43,17 @@ from headrace.contracts.errors import (
     MemberForeign,
 )
 from headrace.services.group.round import Heard
+from headrace.services.group.term import Term
 from headrace.services.group.wire import NO_GENERATION
 from headrace.services.kafka import seams
-from headrace.services.kafka.heartbeats import FENCED_INSTANCE_ID, NamedHeartbeat
+from headrace.services.kafka.fenced import now_s
+from headrace.services.kafka.heartbeats import (
+    FENCED_INSTANCE_ID,
+    OF_A_MEMBER,
+    NamedHeartbeat,
+    counts,
+    is_alive,
+)
 from headrace.services.kafka.member_offsets import Member
 
 PROTOCOL = "headrace"
@@ -56,8 +63,7 @@ OURS = "headrace"
 _COMMIT_AGAIN_S = 0.02
 _COUNT_AGAIN_S = 0.1
 _COUNTED_WITHIN_S = 10.0
-_OF_A_MEMBER = (IllegalGenerationError, RebalanceInProgressError)
-_GROUP_ERRORS = (*_OF_A_MEMBER, UnknownMemberIdError)
+_GROUP_ERRORS = (*OF_A_MEMBER, UnknownMemberIdError)
 
 
 class Membership(Protocol):
@@ -148,6 +154,8 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         self._is_joining = False
         """Whether the group may have a new generation whose number has not been read here."""
         super().__init__(*arguments, **options)
+        self.term = Term(self._session_timeout_ms / 1000, self._rebalance_timeout_ms / 1000)
+        """How long we may send at least once."""
 
     @property
     def member(self) -> Member | None:
@@ -185,6 +193,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         said = await self._in_main_loop(self._membership.describe(self._told_in))
         self._assignors = [_Said(said)]
         self._is_joining = True
+        beating = asyncio.create_task(self._beat_while_joining())
         try:
             joined: bool = await super()._do_rejoin_group(subscription)
         except InconsistentGroupProtocolError:
@@ -200,7 +209,21 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             raise
         finally:
             self._is_joining = False
+            beating.cancel()
         return joined
+
+    async def _beat_while_joining(self) -> None:
+        """Hear that we are counted: a JoinGroup is answered once the slowest member has joined."""
+        while self._is_joining:
+            await asyncio.sleep(self._heartbeat_interval_ms / 1000)
+            member, sent_at_s = self.member, now_s()
+            if member is None:
+                continue
+            request = HeartbeatRequest(self.group_id, member.generation, member.member_id)
+            with suppress(KafkaError):
+                answer = await seams.ask(self._consumer, request, self.coordinator_id)
+                if self.member_id == member.member_id and is_alive(answer.error_code):
+                    self.term.heard(sent_at_s, is_rebalancing=True)
 
     async def _perform_assignment(self, response: Any) -> dict[str, bytes]:
         """Lead: make everybody's share from what everybody says."""
@@ -275,6 +298,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         if self._is_commit_refused or self._is_replaced:
             return
         super().reset_generation()
+        self.term.lost()
         if not self._closing.done():
             self._is_lost = True
             # It may be trying to join, and would let go of nothing before it tries again.
@@ -289,6 +313,10 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     async def _do_commit_offsets(self, assignment: Any, offsets: Any) -> None:
         """Commit; again, if only the generation has changed, which says nothing about owners."""
         give_up_at = time.monotonic() + self._session_timeout_ms / 1000
+        member = self.member
+        if member is None:
+            # A group without members takes an offset from anybody who is none.
+            raise UnknownMemberIdError(self.group_id)
         while True:
             known_as = self.generation, self.member_id
             try:
@@ -304,7 +332,9 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
                 if is_known:
                     self.reset_generation()
                     raise
-                if self._is_lost or time.monotonic() > give_up_at:
+                # As another member we may have lost the partition meanwhile.
+                is_other = self._is_lost or self.member_id != member.member_id
+                if is_other or time.monotonic() > give_up_at:
                     raise
             else:
                 return
@@ -313,11 +343,15 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             await asyncio.sleep(_COMMIT_AGAIN_S)
 
     async def _send_req(self, request: Any) -> Any:
-        known_as = self.member_id
+        known_as, sent_at_s = self.member_id, now_s()
+        if isinstance(request, LeaveGroupRequest):
+            self.term.lost()
         if self._group_instance_id is not None and isinstance(request, HeartbeatRequest):
             request = self._heartbeat()
         answer = await super()._send_req(request)
         self._look_for_another(known_as, answer)
+        if known_as == self.member_id and not self._is_replaced:
+            self._hear_that_it_counts(request, answer, sent_at_s)
         if self._is_replaced and isinstance(request, NamedHeartbeat):
             # The name is another's by now, so we say nothing more in it until the consumer ends.
             await asyncio.Future()
@@ -325,6 +359,14 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         # runs, though the commit may have carried an older one.
         self._is_commit_refused = isinstance(request, OffsetCommitRequest)
         return answer
+
+    def _hear_that_it_counts(self, request: Any, answer: Any, sent_at_s: float) -> None:
+        """Count how long we may send, by answers to what the group takes from members alone."""
+        if isinstance(request, HeartbeatRequest | NamedHeartbeat) and is_alive(answer.error_code):
+            is_rebalancing = answer.error_code != NoError.errno
+            self.term.heard(sent_at_s, is_rebalancing=is_rebalancing)
+        elif isinstance(request, SyncGroupRequest) and answer.error_code == NoError.errno:
+            self.term.heard(sent_at_s, is_rebalancing=False)
 
     def _heartbeat(self) -> NamedHeartbeat:
         name = self._group_instance_id
@@ -344,19 +386,10 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         """
         if known_as and getattr(answer, "error_code", None) == FENCED_INSTANCE_ID:
             self._is_replaced = True
+            self.term.lost()
             message = (
                 f"another process has joined group `{self.group_id}` under the name"
                 f" `{self._group_instance_id}`, and this one gives way to it; run one of the two,"
                 " or give each a HEADRACE_INSTANCE_ID of its own"
             )
             self._membership.fail(InstanceReplaced(message))
-
-
-def counts(error_code: int) -> bool:
-    """Whether a heartbeat of no generation was a member's, by the answer to it."""
-    error = GroupLoadInProgressError if error_code == NoError.errno else for_code(error_code)
-    if error is UnknownMemberIdError or error_code == FENCED_INSTANCE_ID:
-        return False
-    if error not in _OF_A_MEMBER:
-        raise error
-    return True

@@ -1,4 +1,4 @@
-"""Heartbeats of a member that has a name: they tell whether another process has taken it.
+"""Heartbeats, and what their answers say; a member that has a name hears whether it is another's.
 
 A broker that knows a name gives it to whoever joined with it last. The one before is refused, and
 only a request that says the name hears why; aiokafka's heartbeats do not say it.
@@ -6,10 +6,20 @@ only a request that says the name hears why; aiokafka's heartbeats do not say it
 
 from __future__ import annotations
 
+from aiokafka.errors import (
+    GroupLoadInProgressError,
+    IllegalGenerationError,
+    NoError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+    for_code,
+)
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Int16, Int32, Schema, String
 
 FENCED_INSTANCE_ID = 82
+OF_A_MEMBER = (IllegalGenerationError, RebalanceInProgressError)
+"""Refusals that only a member hears."""
 
 
 class NamedHeartbeatResponse(Response):  # type: ignore[misc]
@@ -46,3 +56,18 @@ class NamedHeartbeat(Request[NamedHeartbeatStruct]):  # type: ignore[misc]
     def build(self, request_struct_class: type[NamedHeartbeatStruct]) -> NamedHeartbeatStruct:
         """As it goes out."""
         return request_struct_class(*self._says)
+
+
+def is_alive(error_code: int) -> bool:
+    """Whether a heartbeat was a member's, and has put off the end of its session."""
+    return error_code in {NoError.errno, RebalanceInProgressError.errno}
+
+
+def counts(error_code: int) -> bool:
+    """Whether a heartbeat of no generation was a member's, by the answer to it."""
+    error = GroupLoadInProgressError if error_code == NoError.errno else for_code(error_code)
+    if error is UnknownMemberIdError or error_code == FENCED_INSTANCE_ID:
+        return False
+    if error not in OF_A_MEMBER:
+        raise error
+    return True

@@ -2,8 +2,8 @@
 
 The versions are pinned, and `tests/runtime/test_seams.py` fails loudly when an upgrade moves one of
 these. Other modules use what is public, and take the rest from here alone. `fetched.py` reads what
-a fetch brings, `filling.py` writes what a producer sends, and `transactions.py` guides a producer's
-transactions.
+a fetch brings, `filling.py` writes what a producer sends, `transactions.py` guides a producer's
+transactions, and `fenced.py` keeps a producer from sending.
 
 We use nothing private of Python. The test also covers what Python does beyond its documentation: a
 TLS connection that nobody has closed yet can be aborted after the other end hung up, and a function
@@ -33,7 +33,7 @@ FAUST = "0.15.3"
 AIOKAFKA = "0.14.0"
 
 PRIVATE_NAMES = {
-    "aiokafka.client.AIOKafkaClient": ("_on_connection_closed",),
+    "aiokafka.client.AIOKafkaClient": ("_conns", "_get_conn", "_on_connection_closed"),
     "aiokafka.conn.AIOKafkaConnection": ("_protocol", "_writer", "close"),
     "aiokafka.consumer.AIOKafkaConsumer": (
         "_client",
@@ -74,11 +74,13 @@ PRIVATE_NAMES = {
         "_get_metadata_snapshot",
         "_group_instance_id",
         "_group_subscription",
+        "_heartbeat_interval_ms",
         "_metadata_snapshot",
         "_on_join_complete",
         "_on_join_prepare",
         "_perform_assignment",
         "_performed_join_prepare",
+        "_rebalance_timeout_ms",
         "_send_req",
         "_session_timeout_ms",
         "_start_heartbeat_task",
@@ -88,8 +90,9 @@ PRIVATE_NAMES = {
         "reset_generation",
     ),
     "aiokafka.consumer.subscription_state.Assignment": ("_topic_partitions", "_tp_state"),
-    "aiokafka.producer.AIOKafkaProducer": ("_sender", "_txn_manager"),
+    "aiokafka.producer.AIOKafkaProducer": ("_message_accumulator", "_sender", "_txn_manager"),
     "aiokafka.producer.message_accumulator.BatchBuilder": ("_builder", "_relative_offset"),
+    "aiokafka.producer.message_accumulator.MessageAccumulator": ("fail_all",),
     "aiokafka.producer.sender.Sender": (
         "_coordinator_dead",
         "_do_txn_offset_commit",
@@ -103,6 +106,7 @@ PRIVATE_NAMES = {
         "_txn_consumer_group",
         "consumer_group_to_add",
     ),
+    "aiokafka.protocol.api.Request": ("prepare",),
     "aiokafka.protocol.api.RequestStruct": ("FLEXIBLE_VERSION",),
     "aiokafka.protocol.struct.Struct": ("SCHEMA",),
     "aiokafka.record.default_records._DefaultRecordBatchPy": ("_buffer",),

@@ -7,13 +7,14 @@ _NEXT = {
     "Cannot send": "it is sent again",
     "Could not send": "it is sent again",
     "Failed fetch messages": "they are fetched again",
+    "Got error produce response: GivenUpError": "its partition begins again from its last commit",
     "Got error produce response": "the records are sent again",
     "Heartbeat failed": "the group's coordinator is looked for",
     "Marking the coordinator dead": "another one is looked for",
     "Unable connect to": "tried again until it answers",
     "Unable to request metadata": "another broker is asked",
 }
-"""By how aiokafka's messages begin."""
+"""By how aiokafka's messages begin; the first that fits."""
 
 
 def what_next(message: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import (
+    CommitFailedError,
     GroupLoadInProgressError,
     IllegalGenerationError,
     NoError,
@@ -24,8 +25,10 @@ from headrace.contracts.topics import changelog_topic
 from headrace.services.group.holdings import Holdings
 from headrace.services.group.member import Rules
 from headrace.services.group.round import Heard, Instance, describe, hear, lead
+from headrace.services.group.term import NEVER_S
 from headrace.services.kafka import seams
-from headrace.services.kafka.coordinator import GroupConsumer, counts
+from headrace.services.kafka.coordinator import GroupConsumer
+from headrace.services.kafka.heartbeats import counts
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
 
@@ -35,8 +38,9 @@ PATIENCE_S = 120.0
 class Alone:
     """The membership of a group's only member; it opens its tasks at once."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, number: int = 0) -> None:
         """Own nothing yet."""
+        self._client = bytes([number] * 16)
         self.opened = asyncio.Event()
         self.losses = 0
         self.problems: list[Exception] = []
@@ -45,7 +49,7 @@ class Alone:
 
     async def describe(self, generation: int) -> bytes:
         """Return its report."""
-        return describe(Instance(bytes(16), self._hops), self._holdings, generation)
+        return describe(Instance(self._client, self._hops), self._holdings, generation)
 
     def lead(self, said: Mapping[str, bytes], partitions: Mapping[str, int]) -> dict[str, bytes]:
         """Return everybody's assignment."""
@@ -72,26 +76,50 @@ class Alone:
         self.problems.append(problem)
 
 
+class Slow(Alone):
+    """The membership of one that takes its time before it joins again."""
+
+    def __init__(self, topic: str) -> None:
+        """Join once, at once."""
+        super().__init__(topic, 1)
+        self.is_asked, self.may_join = asyncio.Event(), asyncio.Event()
+        self.may_join.set()
+
+    async def describe(self, generation: int) -> bytes:
+        """Return its report, once it may."""
+        self.is_asked.set()
+        await self.may_join.wait()
+        return await super().describe(generation)
+
+
+@asynccontextmanager
+async def joining(
+    servers: str, membership: Alone, topic: str, **options: Any
+) -> AsyncIterator[GroupConsumer]:
+    """A member of a group, which was not told anything yet."""
+    consumer = GroupConsumer(
+        membership,
+        asyncio.get_running_loop(),
+        bootstrap_servers=servers,
+        enable_auto_commit=False,
+        # Answers are late here on purpose; the group must not count the member out for it.
+        session_timeout_ms=60_000,
+        **{"group_id": fresh_name("group"), **options},
+    )
+    consumer.subscribe([topic])
+    await consumer.start()
+    yield consumer
+    await consumer.stop()
+
+
 @asynccontextmanager
 async def consuming(
     servers: str, alone: Alone, topic: str, **options: Any
 ) -> AsyncIterator[GroupConsumer]:
     """The group's only member, which has opened its task."""
-    consumer = GroupConsumer(
-        alone,
-        asyncio.get_running_loop(),
-        bootstrap_servers=servers,
-        group_id=fresh_name("group"),
-        enable_auto_commit=False,
-        # Answers are late here on purpose; the group must not count the member out for it.
-        session_timeout_ms=60_000,
-        **options,
-    )
-    consumer.subscribe([topic])
-    await consumer.start()
-    await alone.opened.wait()
-    yield consumer
-    await consumer.stop()
+    async with joining(servers, alone, topic, **options) as consumer:
+        await alone.opened.wait()
+        yield consumer
 
 
 async def commit_between_a_generation_and_its_number(servers: str, topic: str) -> Alone:
@@ -130,6 +158,105 @@ def test_a_commit_with_the_generation_before_is_made_again_and_loses_no_partitio
     assert (alone.losses, alone.problems) == (0, [])
 
 
+async def commit_that_is_refused_until_it_is_another_member(servers: str, topic: str) -> None:
+    """Have a refusal heard once the member was put out, and has joined as another."""
+    alone = Alone(topic)
+    refused, has_joined = asyncio.Event(), asyncio.Event()
+
+    async def slowly(node: int, request: Any, **options: Any) -> Any:
+        if isinstance(request, OffsetCommitRequest):
+            await put_out(consumer)
+            answer = await send(node, request, **options)
+            refused.set()
+            await has_joined.wait()
+            return answer
+        return await send(node, request, **options)
+
+    async with consuming(servers, alone, topic) as consumer:
+        coordinator = consumer._coordinator  # noqa: SLF001 (it hears of its removal here)
+        client = consumer._client  # noqa: SLF001 (the answer is held there)
+        send, client.send = client.send, slowly
+        place, before = TopicPartition(topic, 0), coordinator.member_id
+        committing = asyncio.ensure_future(consumer.commit({place: OffsetAndMetadata(7, "")}))
+        await refused.wait()
+        client.send = send
+        coordinator.reset_generation()
+        assert coordinator.term.ends_at_s == NEVER_S
+        while coordinator.term.ends_at_s == NEVER_S:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+        assert coordinator.member_id != before
+        has_joined.set()
+        with pytest.raises(CommitFailedError):
+            await committing
+        assert await consumer.committed(place) is None
+
+
+def test_a_commit_is_not_made_again_as_another_member(kafka: SharedKafka) -> None:
+    topic = fresh_name("committed")
+    kafka.clients.make_topic(topic, 1)
+    committing = commit_that_is_refused_until_it_is_another_member(kafka.bootstrap_servers, topic)
+    asyncio.run(asyncio.wait_for(committing, PATIENCE_S))
+
+
+async def commit_as_no_member(servers: str, topic: str) -> None:
+    """Commit after the member was put out of a group that is empty then."""
+    async with consuming(servers, Alone(topic), topic, heartbeat_interval_ms=50_000) as consumer:
+        place, coordinator = TopicPartition(topic, 0), consumer._coordinator  # noqa: SLF001
+        await put_out(consumer)
+        coordinator.reset_generation()
+        with pytest.raises(CommitFailedError):
+            await consumer.commit({place: OffsetAndMetadata(7, "")})
+        assert await consumer.committed(place) is None
+
+
+def test_one_that_is_no_member_commits_nothing_though_the_group_is_empty(
+    kafka: SharedKafka,
+) -> None:
+    topic = fresh_name("committed")
+    kafka.clients.make_topic(topic, 1)
+    asyncio.run(asyncio.wait_for(commit_as_no_member(kafka.bootstrap_servers, topic), PATIENCE_S))
+
+
+async def term_of_a_member_that_waits_for_another(servers: str, topic: str) -> None:
+    """Join a rebalance that lasts until the other member has joined as well."""
+    options = {
+        "group_id": fresh_name("group"),
+        "heartbeat_interval_ms": 100,
+        "rebalance_timeout_ms": 600_000,
+    }
+    slow = Slow(topic)
+    async with (
+        consuming(servers, Alone(topic), topic, **options) as consumer,
+        joining(servers, slow, topic, **options) as other,
+    ):
+        coordinator = consumer._coordinator  # noqa: SLF001 (it says what it waits for)
+        while other._coordinator.member is None or coordinator._is_joining:  # noqa: ASYNC110, SLF001
+            await asyncio.sleep(0.01)
+        slow.may_join.clear()
+        slow.is_asked.clear()
+        coordinator.request_rejoin()
+        await slow.is_asked.wait()
+        ended_at_s = coordinator.term.ends_at_s
+        while coordinator.term.ends_at_s < ended_at_s + 0.5:  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0.01)
+        assert coordinator._is_joining  # noqa: SLF001
+        slow.may_join.set()
+
+
+def test_a_member_that_waits_for_a_slow_one_may_send_meanwhile(kafka: SharedKafka) -> None:
+    topic = fresh_name("slow")
+    kafka.clients.make_topic(topic, 1)
+    waiting = term_of_a_member_that_waits_for_another(kafka.bootstrap_servers, topic)
+    asyncio.run(asyncio.wait_for(waiting, PATIENCE_S))
+
+
+async def put_out(consumer: GroupConsumer) -> None:
+    """Have the group count a member out that does not hear of it."""
+    coordinator = consumer._coordinator  # noqa: SLF001
+    request = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)
+    await seams.ask(consumer, request, coordinator.coordinator_id)
+
+
 async def counted_before_and_after_it_was_put_out(servers: str, topic: str) -> list[bool]:
     """Whether the group counts a member, also under an older generation, and behind its removal."""
     # It hears nothing of the group by itself, for so long.
@@ -141,8 +268,7 @@ async def counted_before_and_after_it_was_put_out(servers: str, topic: str) -> l
         coordinator.generation = generation + 1
         counted.append(await coordinator.is_counted())
         coordinator.generation = generation
-        request = LeaveGroupRequest(coordinator.group_id, coordinator.member_id)
-        await seams.ask(consumer, request, coordinator.coordinator_id)
+        await put_out(consumer)
         assert coordinator.member is not None, "it has not heard"
         counted.append(await coordinator.is_counted())
     return counted

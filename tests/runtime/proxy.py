@@ -4,6 +4,8 @@
         strike = proxy.strike(Kind.END_TXN, How.LATE, before=Kind.PRODUCE, passes=1)
         strike.wait()
 
+Or the sidecar is cut off at such a request, until `proxy.restore()`.
+
 It understands as much of Kafka's protocol as tells requests apart: each begins with its length, its
 kind, its version and a number that its answer repeats.
 """
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
@@ -53,6 +55,7 @@ class How(Enum):
     UNANSWERED = "it arrives, and its connection is cut before the answer"
     LOST = "its connection is cut, and it never arrives"
     SLOW = "it takes its time"
+    CUT_OFF = "it never arrives, and nor does anything else, either way, until the network is back"
 
 
 @dataclass(eq=False)
@@ -64,7 +67,7 @@ class Strike:
     before: Kind
     """Behind the end of that transaction, a late request arrives right before one of these."""
     passes: int = 0
-    """And so many of these may pass before."""
+    """And so many of these may pass before; where all is cut off, so many of its own kind."""
     held: bytes | None = None
     is_next_transaction: bool = False
     _done: threading.Event = field(default_factory=threading.Event)
@@ -87,6 +90,8 @@ class Proxy(ThreadedServer):
         self._port = port
         self._broker_port = broker_port
         self._strike: Strike | None = None
+        self._connections = Connections()
+        self._is_cut_off = False
         self.carried: set[int] = set()
         """Every kind of request that came through."""
         self.asked_for_all_topics = 0
@@ -107,8 +112,21 @@ class Proxy(ThreadedServer):
         self._loop.call_soon_threadsafe(take)
         return strike
 
+    def cut_off(self, kind: Kind, passes: int = 0) -> Strike:
+        """Cut everybody off at such a request; connections stay open, and are silent."""
+        return self.strike(kind, How.CUT_OFF, kind, passes)
+
+    def restore(self) -> None:
+        """Let the network be back; it does not know the connections of before any more."""
+
+        def restore() -> None:
+            self._is_cut_off = False
+            self._connections.cut()
+
+        self._loop.call_soon_threadsafe(restore)
+
     async def _open(self) -> list[asyncio.Server]:
-        carried = Connections().carried_by(self._carry)
+        carried = self._connections.carried_by(self._carry)
         return [await asyncio.start_server(carried, _LOOPBACK, self._port)]
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -134,9 +152,11 @@ class Proxy(ThreadedServer):
         while True:
             frame = await read_frame(reader)
             kind = int.from_bytes(frame[4:6])
+            await self._hear_request(kind, frame)
+            if self._is_cut_off:
+                continue
             self.carried.add(kind)
             self.asked_for_all_topics += kind == METADATA and _names_no_topic(frame)
-            await self._hear_request(kind, frame)
             asked[frame[8:12]] = kind
             writer.write(frame)
 
@@ -144,7 +164,12 @@ class Proxy(ThreadedServer):
         strike = self._strike
         if strike is None:
             return
-        if strike.held is not None and strike.is_next_transaction and kind == strike.before:
+        if strike.how is How.CUT_OFF:
+            strike.passes -= kind == strike.kind
+            if strike.passes < 0:
+                self._strike, self._is_cut_off = None, True
+                strike.finish()
+        elif strike.held is not None and strike.is_next_transaction and kind == strike.before:
             strike.passes -= 1
             if strike.passes >= 0:
                 return
@@ -168,6 +193,8 @@ class Proxy(ThreadedServer):
     ) -> None:
         while True:
             frame = await read_frame(reader)
+            if self._is_cut_off:
+                continue
             kind = asked.pop(frame[4:8])
             strike = self._strike
             if strike is not None:
@@ -198,11 +225,13 @@ def _names_no_topic(frame: bytes) -> bool:
 
 
 @contextmanager
-def proxied(make: OwnKafka) -> Iterator[tuple[EmbeddedBroker, Proxy]]:
+def proxied(
+    make: OwnKafka, properties: Mapping[str, str] | None = None
+) -> Iterator[tuple[EmbeddedBroker, Proxy]]:
     """A broker that sends those who come through a proxy to the proxy again."""
     ours, theirs = free_ports(2)
     way_in = Endpoint(f"{_LOOPBACK}:{theirs}", f"{_LOOPBACK}:{ours}")
-    broker = make(listeners={"PROXIED": Listener(PLAINTEXT, way_in)})
+    broker = make(properties, listeners={"PROXIED": Listener(PLAINTEXT, way_in)})
     proxy = Proxy(ours, theirs)
     with proxy.run():
         yield broker, proxy

@@ -37,7 +37,10 @@ SEARCHED = ("headrace.services.kafka.", "headrace.services.runtime.", "headrace.
 MADE_FOR_EVERY_CLASS = {"_abc_impl", "_is_protocol", "logger"}
 NAMES = [(path, name) for path, names in seams.PRIVATE_NAMES.items() for name in names]
 SIGNATURES = {
-    "aiokafka.client.AIOKafkaClient": {"_on_connection_closed": "self, conn, reason"},
+    "aiokafka.client.AIOKafkaClient": {
+        "_get_conn": "self, node_id, group=, no_hint=",
+        "_on_connection_closed": "self, conn, reason",
+    },
     "aiokafka.conn.AIOKafkaConnection": {"close": "self, reason=, exc="},
     "aiokafka.consumer.AIOKafkaConsumer": {"start": "self", "stop": "self"},
     "aiokafka.consumer.fetcher.PartitionRecords": {
@@ -45,6 +48,7 @@ SIGNATURES = {
         "_contains_abort_marker": "self, next_batch",
         "_unpack_records": "self",
     },
+    "aiokafka.producer.message_accumulator.MessageAccumulator": {"fail_all": "self, exception"},
     "aiokafka.producer.sender.Sender": {
         "_coordinator_dead": "self, coordinator_type",
         "_do_txn_offset_commit": "self, offsets, group_id",
@@ -67,6 +71,7 @@ SIGNATURES = {
         "reset_generation": "self",
     },
     "aiokafka.producer.transaction_manager.TransactionManager": {"consumer_group_to_add": "self"},
+    "aiokafka.protocol.api.Request": {"prepare": "self, versions"},
     "faust.App": {
         "_create_directories": "self",
         "_new_transport": "self",
@@ -249,7 +254,9 @@ def test_the_table_names_nothing_that_nobody_uses() -> None:
     # These have no underscore, and are still nobody's business but aiokafka's.
     assert unused == [
         "aiokafka.consumer.group_coordinator.GroupCoordinator.fetch_committed_offsets",
+        "aiokafka.producer.message_accumulator.MessageAccumulator.fail_all",
         "aiokafka.producer.transaction_manager.TransactionManager.consumer_group_to_add",
+        "aiokafka.protocol.api.Request.prepare",
     ]
 
 

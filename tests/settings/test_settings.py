@@ -300,6 +300,10 @@ CLIENT = {"OAUTH_TOKEN_URL": "https://a/b", "OAUTH_CLIENT_ID": "c", "OAUTH_CLIEN
             ["HEARTBEAT_INTERVAL: must be shorter than HEADRACE_SESSION_TIMEOUT (10s)"],
         ),
         (
+            {"GUARANTEE": "at-least-once", "HEARTBEAT_INTERVAL": "5s"},
+            ["HEARTBEAT_INTERVAL: must be shorter than half of HEADRACE_SESSION_TIMEOUT (10s)"],
+        ),
+        (
             {"COMMIT_INTERVAL": "15s"},
             ["COMMIT_INTERVAL: must be shorter than HEADRACE_TRANSACTION_TIMEOUT (15s)"],
         ),

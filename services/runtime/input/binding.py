@@ -190,6 +190,11 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         known_as: Member | None = seams.coordinator(self._ensure_consumer()).member
         return known_as
 
+    def sends_until_s(self) -> float:
+        """Until when we may send without a transaction, as far as the group has told us."""
+        until_s: float = seams.coordinator(self._ensure_consumer()).term.ends_at_s
+        return until_s
+
     async def is_counted(self) -> bool:
         """Whether the group, asked now, counts us as a member."""
         return await self._there(seams.coordinator(self._ensure_consumer()).is_counted())

@@ -99,11 +99,12 @@ class Way(Protocol):
 class Producer:
     """One producer, and who it is to the brokers; a `Way` of one outbox alone."""
 
-    def __init__(self, client: Mapping[str, Any], group: str, name: Name | None) -> None:
-        """Offsets are this group's; without a name they are committed elsewhere."""
+    is_transactional = True
+
+    def __init__(self, client: Mapping[str, Any], group: str, name: Name) -> None:
+        """Offsets are this group's."""
         self.name: str | None = None
         self.producer: Any = None
-        self.is_transactional = name is not None
         self._client = client
         self._group = group
         self._name = name
@@ -125,19 +126,15 @@ class Producer:
         await whole(self._start(self.producer))
 
     async def _start(self, producer: Any) -> None:
-        name = self._name
-        if name is None:
-            await producer.start()
-            return
         # A connection tells of its end whoever was to hear when it was made, so this comes first.
         transactions.on_lost_connection(producer, self._lost_connection)
         await producer.client.bootstrap()
-        identity = await self._take(producer, name)
+        identity = await self._take(producer)
         await transactions.start_as(producer, identity)
         transactions.announce_group(producer, self._group)
 
-    async def _take(self, producer: Any, name: Name) -> Identity:
-        takeover = Takeover(producer.client, *name)
+    async def _take(self, producer: Any) -> Identity:
+        takeover = Takeover(producer.client, *self._name)
         self._has_lost_connection = False
         identity = self._identity = await takeover.take(self._identity)
         tell_ended(takeover.ended)
@@ -148,12 +145,11 @@ class Producer:
 
     async def begin(self) -> None:
         """Begin to send; all of it belongs together."""
-        if self._name is not None:
-            if self._has_lost_connection:
-                identity = await self._take(self.producer, self._name)
-                transactions.go_on_as(self.producer, identity)
-            with telling_failures(self.producer):
-                await self.producer.begin_transaction()
+        if self._has_lost_connection:
+            identity = await self._take(self.producer)
+            transactions.go_on_as(self.producer, identity)
+        with telling_failures(self.producer):
+            await self.producer.begin_transaction()
 
     def telling_failures(self) -> AbstractContextManager[Any]:
         """Give the producer for a while; a failure is raised as what it is."""
@@ -180,8 +176,7 @@ class Producer:
 
     async def abandon(self) -> None:
         """Abort what is open, under a new epoch, so that no request of it counts later."""
-        assert self._name is not None
-        await self._take(self.producer, self._name)
+        await self._take(self.producer)
 
     async def stop(self) -> None:
         """Let go; what was not committed is aborted by the broker, or by the next `start`."""

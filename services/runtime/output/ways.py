@@ -1,6 +1,7 @@
 """How the partitions of an instance send, and what is ended before they begin.
 
-Exactly once they send in producers, many in one transaction. At least once each has a producer.
+Exactly once they send in producers, many in one transaction. At least once each has a producer,
+and all of them one fence.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from headrace.services.kafka.takeovers import Takeovers
 from headrace.services.kafka.topics import FROM_ANY_HOP, written_topics
 from headrace.services.kafka.unfinished import Known
 from headrace.services.runtime.machine.folder import client_of
-from headrace.services.runtime.output.producer import Producer, Way, tell_ended
+from headrace.services.runtime.output.fenced_producer import Fence, FencedProducer
+from headrace.services.runtime.output.producer import Way, tell_ended
 from headrace.services.runtime.output.shared_producer import Common, Ours
 from headrace.services.runtime.output.shared_producers import SharedProducers
 from headrace.services.settings import Settings
@@ -36,6 +38,10 @@ class Group(Protocol):
 
     async def is_counted(self) -> bool:
         """Whether the group, asked now, counts it as a member."""
+        ...
+
+    def sends_until_s(self) -> float:
+        """Until when it may send without a transaction, as far as it has heard."""
         ...
 
 
@@ -54,12 +60,16 @@ class Ways:
         client, timeout_ms = client_options(settings, "take-over"), settings.transaction_timeout_ms
         self._takeovers = Takeovers(client, names, timeout_ms)
         self._shared = self._make_shared() if settings.guarantee == "exactly-once" else None
+        self._fence = Fence(
+            client_options(settings, "produce"),
+            lambda: self._group().sends_until_s(),
+            self.check_counted,
+        )
 
     def way(self, hop: Hop, partition: int, wake: Callable[[], None]) -> Way:
         """How one partition sends; `wake` is called when others wait for it to commit."""
         if self._shared is None:
-            client = client_options(self._settings, "produce")
-            return Producer(client, self._spec.pipeline, None)
+            return FencedProducer(self._fence, TopicPartition(hop.topic, partition))
         former = self._former_ids(hop, partition)
         ours = Ours(self._known(hop, partition), former, wake, self.check_counted)
         return self._shared.seat(TopicPartition(hop.topic, partition), ours)
@@ -158,8 +168,13 @@ class Ways:
         for former in self._former_ids(hop, partition):
             tell_ended(await self._takeovers.retire(former, self._known(hop, partition)))
 
+    async def until_it_may_send(self) -> None:
+        """Wait until the group has answered, after what was not acknowledged was given up."""
+        await self._fence.until_open()
+
     async def stop(self) -> None:
         """Let go of all that partitions share."""
+        self._fence.stop()
         if self._shared is not None:
             await self._shared.stop()
         await self._takeovers.close()

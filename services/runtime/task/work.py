@@ -25,6 +25,7 @@ from headrace.contracts.record import Record
 from headrace.contracts.serde.json import ReadField, decode_json_field
 from headrace.services.intake.timestamps import Timestamps
 from headrace.services.kafka.coordinator import OURS
+from headrace.services.kafka.fenced import GivenUpError
 from headrace.services.kafka.identities import Identities
 from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.refusals import refusal_of
@@ -295,6 +296,10 @@ class Work:
         """
         source = task.source
         name = f"{source.topic}/{source.partition}"
+        if isinstance(problem, GivenUpError):
+            logger.warning("given up; back to what is committed", source=name)
+            await self.ways.until_it_may_send()
+            return True
         if isinstance(problem, TransactionBrokenError):
             if problem.problem is None:
                 logger.info(
