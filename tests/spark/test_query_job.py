@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ class Shop:
             check=False,
         )
 
-    def priced(self) -> list[tuple[bytes | None, int, object]]:
+    def priced(self) -> list[tuple[bytes | None, int, Any]]:
         """Read the rows that it has written."""
         found = self.clients.consume_all(self.topic("orders.priced"))
         return [(one.key, one.timestamp_ms, json.loads(one.value or b"null")) for one in found]
@@ -155,6 +156,39 @@ def test_the_job_of_the_readme_prices_each_order_at_its_own_time(shop: Shop) -> 
 
 
 @pytest.mark.long("spark", why="it runs the job four times")
+@pytest.mark.long("spark", why="it runs a job to its end before it runs it again")
+def test_a_window_goes_on_where_the_job_ended(shop: Shop) -> None:
+    shop.replace(
+        "hr.run(priced",
+        'priced = priced.group_by("key", hr.window("10s")).agg(hr.sum("total_cents"), hr.count())\n'
+        "hr.run(priced",
+    )
+    shop.send("prices", price(b"nut", 5, 1_000), price(b"oat", 1, 1_000), price(b"x", 1, 9_000))
+    shop.send("orders", order(b"nut", "o1", 2, 2_000), order(b"oat", "o2", 3, 8_000))
+    done = shop.run()
+    assert done.returncode == 0, done.stderr
+    # Eight seconds have passed, and ten make a window.
+    assert not shop.clients.topics() & {shop.topic("orders.priced")} or shop.priced() == []
+    shop.send("prices", price(b"nut", 9, 9_500), price(b"x", 1, 30_000))
+    shop.send(
+        "orders",
+        order(b"nut", "o3", 1, 9_900),
+        order(b"oat", "o4", 7, 19_000),
+        order(b"end", "o5", 1, 21_000),
+    )
+    for _ in range(2):
+        again = shop.run()
+        assert again.returncode == 0, again.stderr
+    found = [
+        (key, at_ms, row["sum_total_cents"], row["count"]) for key, at_ms, row in shop.priced()
+    ]
+    assert sorted(found) == [
+        (b"nut", 9_999, 19, 2),
+        (b"oat", 9_999, 3, 1),
+        (b"oat", 19_999, 7, 1),
+    ]
+
+
 def test_a_job_that_cannot_work_says_why_and_goes_on_when_it_is_mended(shop: Shop) -> None:
     run_first(shop)
     # An expression without an answer is a sentence, and what it was to read waits.
