@@ -178,7 +178,8 @@ class _RunningWindows(Running):
 
     def advance(self, progress_ms: int) -> list[Results]:
         closed = self._windows.advance(progress_ms)
-        made = Records.of([_made(each.group, each.value, each.time_ms) for each in closed])
+        topic = self._step.topic
+        made = Records.of([_made(each.group, each.value, each.time_ms, topic) for each in closed])
         return [_of_stream(JOINED, np.zeros(len(made), np.int64), made, None)]
 
     def held(self) -> int:
@@ -196,8 +197,8 @@ def _passed(progress_ms: int, *, says_progress: bool) -> list[Results]:
     return [_of_stream(PASSED, np.zeros(1, np.int64), passed, None)]
 
 
-def _made(key: bytes | None, value: bytes | None, time_ms: int) -> Record:
-    return Record(key, value, time_ms, (), "", 0, None)
+def _made(key: bytes | None, value: bytes | None, time_ms: int, topic: str = "") -> Record:
+    return Record(key, value, time_ms, (), topic, 0, None)
 
 
 def _joined(matches: Matches) -> Results:

@@ -252,6 +252,8 @@ class WindowStep:
     size_ms: int
     regroup: Regroup
     folds: WindowFolds
+    topic: str
+    """The topic whose dead letters get a row that no sink takes."""
     lag_ms: int = 0
     """How far behind progress a record still comes."""
     is_behind: bool = False

@@ -136,6 +136,7 @@ class Plan:
             query.window.size_ms,
             Regrouped(by, taken),
             Folds(len(by), numbers),
+            query.sources[-1].topic,
             query.stream.lag_ms,
             is_behind=self.folds_join,
         )

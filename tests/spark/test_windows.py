@@ -51,5 +51,8 @@ def test_windows_of_streams(
 ) -> None:
     both = Both(spark, tmp_path, query, *sides)
     assert both.spark_records(JOINED) == seen(both.here.rows)
+    # A row that no sink takes is a dead letter of the stream.
+    topics = {row["topic"] for row in both.spark.records if row["verdict"] == JOINED}
+    assert topics == {query.sources[-1].topic}
     found = [((record.key or b"").decode(), record.timestamp_ms) for record in both.here.rows]
     assert sorted(found) == rows
