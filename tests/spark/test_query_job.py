@@ -155,7 +155,6 @@ def test_the_job_of_the_readme_prices_each_order_at_its_own_time(shop: Shop) -> 
     run_first(shop)
 
 
-@pytest.mark.long("spark", why="it runs the job four times")
 @pytest.mark.long("spark", why="it runs a job to its end before it runs it again")
 def test_a_window_goes_on_where_the_job_ended(shop: Shop) -> None:
     shop.replace(
@@ -189,6 +188,7 @@ def test_a_window_goes_on_where_the_job_ended(shop: Shop) -> None:
     ]
 
 
+@pytest.mark.long("spark", why="it runs the job four times")
 def test_a_job_that_cannot_work_says_why_and_goes_on_when_it_is_mended(shop: Shop) -> None:
     run_first(shop)
     # An expression without an answer is a sentence, and what it was to read waits.
