@@ -11,15 +11,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.record import NO_TIME_MS
 from headrace.spark_jobs.headers import packed_headers
 from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA, bundles_of, bundles_of_rows
 from headrace.spark_jobs.operators.columns import RECORD, TASK_PROGRESS
-from headrace.spark_jobs.operators.frames import InputProgress, Spread, process, with_headers
+from headrace.spark_jobs.operators.frames import (
+    InputProgress,
+    Spread,
+    process,
+    rows_behind,
+    with_headers,
+)
 from headrace.spark_jobs.operators.positions import position_row
 from headrace.spark_jobs.operators.topology import WindowStep, verify
 from headrace.spark_jobs.shapes import JOINED, PASSED
@@ -40,22 +46,13 @@ def operate_behind(windows: WindowStep, results: DataFrame, spread: Spread) -> D
 
 def _rows_of(results: DataFrame, spread: Spread) -> DataFrame:
     is_row = F.col("verdict") == JOINED
-    aside = F.to_json(F.struct("verdict", "reason", "number", "added", "task"))
-    return results.select(
-        F.when(is_row, spread.task()).otherwise(F.col("task")).alias("task"),
-        F.when(F.col("verdict") == PASSED, TASK_PROGRESS).otherwise(RECORD).alias("kind"),
-        F.lit(0).alias("input"),
-        # Each sender has one lane, so that its rows stay in their order.
-        F.col("task").alias("lane"),
-        F.col("sequence").alias("place"),
-        "topic",
-        "partition",
-        "offset",
-        "timestamp_ms",
-        "key",
-        "value",
-        packed_headers(),
-        F.when(~is_row, aside).alias("aside"),
+    return rows_behind(
+        results,
+        task=F.when(is_row, spread.task()).otherwise(F.col("task")),
+        kind=F.when(F.col("verdict") == PASSED, TASK_PROGRESS).otherwise(RECORD),
+        number=F.lit(0),
+        passes=~is_row,
+        headers=packed_headers(),
     )
 
 
@@ -65,14 +62,11 @@ def _progress_to_all(tasks: int) -> Callable[[Iterable[pa.RecordBatch]], Iterato
     def bundle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         passed_ms: dict[int, int] = {}
         for batch in batches:
-            says = np.asarray(batch["kind"]) == TASK_PROGRESS
-            for lane, time_ms in zip(
-                batch["lane"].filter(pa.array(says)).to_pylist(),
-                batch["timestamp_ms"].filter(pa.array(says)).to_pylist(),
-                strict=True,
-            ):
+            says = pc.equal(batch["kind"], TASK_PROGRESS)
+            said = batch.filter(says).select(["lane", "timestamp_ms"]).to_pylist()
+            for lane, time_ms in (row.values() for row in said):
                 passed_ms[lane] = max(time_ms, passed_ms.get(lane, NO_TIME_MS))
-            yield from bundles_of(batch.filter(pa.array(~says)))
+            yield from bundles_of(batch.filter(pc.invert(says)))
         yield from bundles_of_rows(
             [
                 position_row((lane, "", 0), 0, time_ms, task)

@@ -121,6 +121,39 @@ def record_rows(records: DataFrame, spread: Spread) -> DataFrame:
     )
 
 
+def rows_behind(
+    results: DataFrame,
+    *,
+    task: Column,
+    kind: Column,
+    number: Column,
+    passes: Column,
+    headers: Column,
+) -> DataFrame:
+    """Make rows for the next processor of the results of one; those that pass keep their verdict.
+
+    Each sender has one lane, whatever caused a row; else its rows could overtake one another.
+    """
+    aside = F.to_json(F.struct("verdict", "reason", "number", "added", "task"))
+    own = [F.col("arrival")] if "arrival" in results.columns else []
+    return results.select(
+        task.alias("task"),
+        kind.alias("kind"),
+        number.alias("input"),
+        F.col("task").alias("lane"),
+        F.col("sequence").alias("place"),
+        "topic",
+        "partition",
+        "offset",
+        "timestamp_ms",
+        "key",
+        "value",
+        headers.alias("headers"),
+        F.when(passes, aside).alias("aside"),
+        *own,
+    )
+
+
 def bundled(
     rows: DataFrame, tasks_waiting_for: Callable[[int], Iterable[int]] | None = None
 ) -> DataFrame:

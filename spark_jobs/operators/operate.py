@@ -19,6 +19,7 @@ from headrace.spark_jobs.operators.frames import (
     bundled,
     process,
     record_rows,
+    rows_behind,
     with_headers,
 )
 from headrace.spark_jobs.operators.packed import progress_bundles
@@ -166,29 +167,18 @@ class _Plan:
 
     def _sent(self, results: DataFrame) -> DataFrame:
         """Turn the messages of a stage into rows for the next; all other rows pass through."""
-        own = [F.col("cause").alias("arrival")] if "arrival" in self._records.columns else []
+        if "arrival" in self._records.columns:
+            results = results.withColumn("arrival", F.col("cause"))
         kinds = F.create_map(*(F.lit(each) for pair in _KINDS.items() for each in pair))
         kind = F.coalesce(kinds[F.col("verdict")], F.lit(RECORD))
-        aside = F.to_json(F.struct("verdict", "reason", "number", "added", "task"))
         stays = F.when(F.col("verdict") == POSITION, F.col("task"))
-        # Each sender has one lane, whatever caused a message; else its messages could overtake one
-        # another.
-        number = F.when(kind == RECORD, F.col("input")).otherwise(F.lit(NO_INPUT))
-        return results.select(
-            F.coalesce(stays, self._spread.task(), F.col("task")).alias("task"),
-            kind.alias("kind"),
-            number.alias("input"),
-            F.col("task").alias("lane"),
-            F.col("sequence").alias("place"),
-            "topic",
-            "partition",
-            "offset",
-            "timestamp_ms",
-            "key",
-            "value",
-            "headers",
-            F.when(kind == RECORD, aside).alias("aside"),
-            *own,
+        return rows_behind(
+            results,
+            task=F.coalesce(stays, self._spread.task(), F.col("task")),
+            kind=kind,
+            number=F.when(kind == RECORD, F.col("input")).otherwise(F.lit(NO_INPUT)),
+            passes=kind == RECORD,
+            headers=F.col("headers"),
         )
 
 
