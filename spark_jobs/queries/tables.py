@@ -38,9 +38,7 @@ class ReadTable(Query):
         if not columns:
             message = f"`group_by` of {self.title} names no column; name at least one"
             raise JobInvalid(message)
-        for column in columns:
-            refuse_computed(column)
-            self.refuse_missing(column, "group_by")
+        refuse_unknown_groups(self, columns)
         self.refuse_steps("group_by")
         return Groups(self, columns)
 
@@ -169,11 +167,14 @@ class GroupedTable(ReadTable):
         return [*_lines_of(self.table), step, *super().lines()]
 
 
-def refuse_computed(column: object) -> None:
-    """Refuse to group by anything but the name of a column."""
-    if name_of(str(column)) != column:
-        message = f"`group_by` takes names of columns, not {column}; `select` computes them"
-        raise JobInvalid(message)
+def refuse_unknown_groups(query: Query, columns: Sequence[object]) -> None:
+    """Refuse to group by anything but the names of columns."""
+    for column in columns:
+        name = name_of(str(column))
+        if name is None or name != column:
+            message = f"`group_by` takes names of columns, not {column}; `select` computes them"
+            raise JobInvalid(message)
+        query.refuse_missing(name, "group_by")
 
 
 def aggregates_of(

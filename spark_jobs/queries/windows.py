@@ -18,7 +18,7 @@ from headrace.spark_jobs.queries.described import (
     milliseconds,
 )
 from headrace.spark_jobs.queries.names import OWN
-from headrace.spark_jobs.queries.tables import aggregates_of, refuse_computed
+from headrace.spark_jobs.queries.tables import aggregates_of, refuse_unknown_groups
 
 BOUNDS = ("window_start", "window_end")
 """The columns of a window; its end belongs to the next one."""
@@ -86,9 +86,7 @@ class GroupableStream(Query):
                 f"`group_by` of {self.title} names no column beside its window; name at least one"
             )
             raise JobInvalid(message)
-        for name in names:
-            refuse_computed(name)
-            self.refuse_missing(name, "group_by")
+        refuse_unknown_groups(self, names)
         self.refuse_windows()
         return StreamGroups(self, names, windows[0])
 
