@@ -21,7 +21,7 @@ from tests.runtime.expected import (
     wait_until_all_move,
 )
 from tests.runtime.proxy import METADATA, OFFSET_COMMIT, How, Kind, Proxy, proxied
-from tests.runtime.sidecar import MakePipeline, Pipeline
+from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar
 
 STRIKES = [
     # The next transaction is open, and nothing written; the cleaned records are, and not yet the
@@ -68,15 +68,25 @@ def test_no_record_is_lost_or_doubled_whatever_becomes_of_a_request(
     assert_cleaned(pipeline)
 
 
-def test_an_instance_that_is_fenced_writes_no_offset_outside_of_a_transaction(
+def cleaning_behind(
     between: tuple[EmbeddedBroker, Proxy], make_pipeline: MakePipeline
-) -> None:
+) -> tuple[Pipeline, Sidecar]:
+    """A sidecar that has cleaned some records behind the proxy, which has forgotten all others."""
     broker, proxy = between
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, servers=broker.bootstrap_servers)
     proxy.carried.clear()
+    proxy.asked_for_all_topics = 0
     sidecar = pipeline.start(bootstrap_servers=proxy.address)
     pipeline.produce(some_records(100, 1))
     pipeline.wait_until_done()
+    return pipeline, sidecar
+
+
+def test_an_instance_that_is_fenced_writes_no_offset_outside_of_a_transaction(
+    between: tuple[EmbeddedBroker, Proxy], make_pipeline: MakePipeline
+) -> None:
+    proxy = between[1]
+    pipeline, sidecar = cleaning_behind(between, make_pipeline)
     asyncio.run(fence(pipeline))
     pipeline.produce(some_records(100, 2, start_ms=8_000))
     sidecar.wait_for("back to what is committed")
@@ -91,13 +101,8 @@ def test_an_instance_that_is_fenced_writes_no_offset_outside_of_a_transaction(
 def test_an_instance_asks_for_its_own_topics_alone(
     between: tuple[EmbeddedBroker, Proxy], make_pipeline: MakePipeline
 ) -> None:
-    broker, proxy = between
-    pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, servers=broker.bootstrap_servers)
-    proxy.carried.clear()
-    proxy.asked_for_all_topics = 0
-    sidecar = pipeline.start(bootstrap_servers=proxy.address)
-    pipeline.produce(some_records(100, 1))
-    pipeline.wait_until_done()
+    proxy = between[1]
+    _, sidecar = cleaning_behind(between, make_pipeline)
     assert sidecar.stop() == 0
     assert METADATA in proxy.carried
     # A cluster may have a hundred thousand.
