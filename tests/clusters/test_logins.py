@@ -27,6 +27,9 @@ from tests.runtime.token_server import TokenServer, token_server
 
 NO_LOGIN: dict[str, Any] = dict.fromkeys(("sasl_mechanism", "sasl_username", "sasl_password"))
 REORDER = "reorder: {grace: 1s}"
+OTHER_CLIENTS = pytest.mark.long(
+    "clusters", why="`test_security.py` connects all clients by this password"
+)
 
 
 class Doors(NamedTuple):
@@ -102,7 +105,14 @@ def login(doors: Doors, how: str, server: TokenServer) -> Settings:
 
 
 @pytest.mark.parametrize(
-    "how", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "certificate"]
+    "how",
+    [
+        "PLAIN",
+        "SCRAM-SHA-256",
+        pytest.param("SCRAM-SHA-512", marks=OTHER_CLIENTS),
+        "OAUTHBEARER",
+        "certificate",
+    ],
 )
 def test_a_sidecar_runs_behind_every_login(
     doors: Doors, server: TokenServer, make_pipeline: MakePipeline, how: str

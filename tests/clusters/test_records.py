@@ -60,6 +60,7 @@ def of_text(partition: int) -> list[Record]:
 
 
 MORE = pytest.mark.long("clusters", why="librdkafka and kcat stand for the others")
+USUAL = pytest.mark.long("clusters", why="lz4 and zstd are what brokers and users choose most")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,10 @@ def _manners(writer: Writer) -> list[Manner]:
     return of_codecs + [Manner(packed[kind], kind) for kind in writer.kinds if kind in packed]
 
 
-@pytest.mark.parametrize("codec", PACKED)
+@pytest.mark.parametrize(
+    "codec",
+    [one if one in {"lz4", "zstd"} else pytest.param(one, marks=USUAL) for one in PACKED],
+)
 def test_every_topic_of_a_pipeline_may_be_packed(
     broker: EmbeddedBroker,
     make_pipeline: MakePipeline,

@@ -28,6 +28,7 @@ SHORT = {**AT_LEAST, "session_timeout": "2s"}
 GIVEN_UP = "what was not committed is given up"
 ONE = [record(b"k", b"v", 1_000)]
 PATIENCE_S = 120.0
+TWIN = pytest.mark.long("outages", why="its twin is cut off at the request before or behind it")
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,9 @@ def between(kafka_own_of_module: OwnKafka) -> Iterator[tuple[EmbeddedBroker, Pro
         yield made
 
 
-@pytest.mark.parametrize("acknowledged", [0, 1], ids=["output", "changelog"])
+@pytest.mark.parametrize(
+    "acknowledged", [0, pytest.param(1, marks=TWIN)], ids=["output", "changelog"]
+)
 def test_an_instance_that_was_cut_off_sends_nothing_behind_its_successor(
     between: tuple[EmbeddedBroker, Proxy], make_pipeline: MakePipeline, acknowledged: int
 ) -> None:
@@ -65,7 +68,9 @@ def ends(pipeline: Pipeline) -> list[dict[int, int]]:
     return [pipeline.clients.end_offsets(topic) for topic in topics]
 
 
-@pytest.mark.parametrize("acknowledged", [0, 1], ids=["output", "changelog"])
+@pytest.mark.parametrize(
+    "acknowledged", [pytest.param(0, marks=TWIN), 1], ids=["output", "changelog"]
+)
 def test_an_instance_that_is_back_within_its_session_loses_nothing(
     between: tuple[EmbeddedBroker, Proxy], make_pipeline: MakePipeline, acknowledged: int
 ) -> None:

@@ -26,6 +26,7 @@ from tests.runtime.sidecar import MakePipeline, Pipeline
 FOR_EVER = "10m"
 """A transaction that nobody ends is open until the test has failed."""
 BY_ID = ("deduplicate: {by: id, id: header.id, interval: 20s}",)
+SHORT = pytest.mark.long("outages", why="two hops have one more way on which a transaction is open")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,11 @@ def test_a_successor_does_not_wait_for_an_owner_that_died_before_it_said_whose_i
     assert_cleaned(pipeline)
 
 
-@pytest.mark.parametrize("operators", [REORDER_AND_DEDUPLICATE, BY_ID], ids=["one hop", "two"])
+@pytest.mark.parametrize(
+    "operators",
+    [pytest.param(REORDER_AND_DEDUPLICATE, marks=SHORT), BY_ID],
+    ids=["one hop", "two"],
+)
 def test_a_successor_ends_what_a_broker_forgot_as_an_owner_left_in_peace(
     make_pipeline: MakePipeline, forgetful: str, operators: tuple[str, ...]
 ) -> None:

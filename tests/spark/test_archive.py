@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from subprocess import run
 
+import pytest
+
 from headrace.spark_jobs.home import class_archive, prepared_home
 
 _ARCHIVED_MIN = 5_000
@@ -17,6 +19,7 @@ open_session("archived", master="local[1]").stop()
 """
 
 
+@pytest.mark.long("spark", why="it looks at what a start costs, and each session starts alike")
 def test_a_session_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     assert class_archive(prepared_home()).exists(), "`make spark` writes it"
     log = tmp_path / "classes.log"
