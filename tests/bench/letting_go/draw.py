@@ -26,7 +26,7 @@ def drawn(seen: Sequence[Seen], records: int, rows: int, per_batch: int | None) 
         command += f" --records-per-batch {per_batch}"
     held, memory_mib = (max(getattr(one, name) for one in seen) for name in ("held", "memory_mib"))
     lines = [
-        "# What a job holds while it reads a backlog",
+        "# The rows that a job holds while it reads a backlog",
         "",
         f"`{command}`: a week of {records:,} records, and {rows:,} rows of progress.",
         "",

@@ -37,7 +37,7 @@ _HEADINGS = (
     "memory, MiB",
 )
 _RULES = """\
-All contestants read the same topic on the same broker. What they wrote was read back after each run
+All contestants read the same topic on the same broker. Their output was read back after each run
 and compared: number of records, a checksum over keys, values and timestamps, and for deduplicate
 and reorder the order in each partition. A run counts from the first commit that is seen to the last
 one (records/s: to the last record of the output); CPU time is that of all threads of the worker's
@@ -48,7 +48,7 @@ Streams* divides by the median of the fastest Kafka Streams with one thread and 
 *worst round* is the least such ratio of a round. Rounds are interleaved, every other one backwards.
 Each run waits until the broker is done with what the one before it left.
 
-What had to be set so that all say the same:
+These settings make all of them say the same:
 
 - The last record of each partition is an hour ahead, so that everybody lets go of what he holds.
 - Kafka Streams: `reorder` is a left join with grace (KIP-923) on an empty versioned table, its
