@@ -156,8 +156,8 @@ test-bare: setup ## README's commands on a bare Debian, by root (BARE="space noe
 	@$(BIN)/python -m tests.machines bare $(BARE)
 
 .PHONY: thorough
-thorough: spark ## the tests with many more random examples (minutes)
-	@$(BIN)/python -m pytest $(SPREAD) --hypothesis-profile thorough
+thorough: spark ## the property tests with many more random examples (minutes)
+	@$(BIN)/python -m pytest $(SPREAD) -m hypothesis --hypothesis-profile thorough
 
 .PHONY: lint
 lint: setup ## style and import rules
