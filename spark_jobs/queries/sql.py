@@ -27,7 +27,7 @@ from headrace.spark_jobs.queries.sql_window import window_of
 from headrace.spark_jobs.queries.sql_within import columns_of, meeting_of
 from headrace.spark_jobs.queries.streams import Stream
 from headrace.spark_jobs.queries.tables import Table
-from headrace.spark_jobs.queries.windows import GroupableStream, MadeStream
+from headrace.spark_jobs.queries.windows import GroupableStream, MadeStream, Window
 
 _DIALECT = "spark"
 _CLAUSES = {"expressions", "from", "from_", "joins", "where", "group", "having", "kind"}
@@ -85,6 +85,8 @@ class _Selection:
         """The alias of every table, in lower case; the row of the first one has the key."""
         self._keyed: set[str] = set()
         """The aliases whose key is the row's own."""
+        self._are_pairs = False
+        """Whether rows are of two streams that meet within a window."""
 
     def query(self) -> Query:
         """Describe the query, clause by clause."""
@@ -189,6 +191,7 @@ class _Selection:
         for name in self._waits.keys() & {"corrections", "history"}:
             _refuse(f"`{name}` is of a stream joined as of a table, and `{text}` is not")
         grace = self._waits.get("grace")
+        self._are_pairs = True
         return left.join_within(right, within=meeting.within_ms, on=on, how=how, grace=grace)
 
     def _met_by(self, on: Any, alias: str, text: str) -> str | None:
@@ -232,7 +235,7 @@ class _Selection:
         if any(said for name, said in group.args.items() if name != "expressions"):
             _refuse(f"`{group.sql(_DIALECT).strip()}` makes groups of groups; name columns alone")
         by = [
-            window_of(each) or self._text(words, each, {})
+            self._window(words, each) or self._text(words, each, {})
             for words, each in zip(
                 self._clauses.parts(TokenType.GROUP_BY, grouped_by), grouped_by, strict=True
             )
@@ -251,6 +254,15 @@ class _Selection:
         if having is not None:
             query = query.filter(self._condition(TokenType.HAVING, having.this, edits))
         return query, edits
+
+    def _window(self, words: Words, found: Any) -> Window | None:
+        """Return a window of the row's own time; refuse one of another time."""
+        window = window_of(found)
+        if window is None:
+            return None
+        time, size = window
+        self._text(words, time, {})
+        return size
 
     def _aggregate(self, table: Any, found: Any) -> tuple[Any, Aggregate, int]:
         """Return the table, with the column that is folded, the aggregate, and its call's end."""
@@ -302,6 +314,11 @@ class _Selection:
             if not self._is_of_alias(column) and self._has_struct(name):
                 continue
             self._source_named(name, written).refuse_missing(field, written)
+            if self._are_pairs and field.lower() == "time":
+                _refuse(
+                    f"`{written}` is not kept behind the join: a row of two streams has the later"
+                    " of their times, which is `time`; write that"
+                )
             if name.lower() != first and field.lower() in OWN:
                 _refuse(
                     f"`{written}` is not kept behind the join; what it met by, and the row's own"

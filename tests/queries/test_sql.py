@@ -173,6 +173,27 @@ def test_two_streams_meet_in_no_other_way(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "query",
+    [
+        ORDERED.replace("*", "o.time") + NEAR,
+        ORDERED + NEAR + " WHERE o.time > '2026-01-01'",
+        ORDERED.replace("*", "count(*)") + NEAR + " GROUP BY product, window(o.time, '1 hour')",
+    ],
+)
+def test_a_row_of_two_streams_has_one_time(query: str) -> None:
+    query = query.replace("@", "INTERVAL 10 MINUTES")
+    with pytest.raises(JobInvalid, match="a row of two streams has the later of their times"):
+        hr.sql(query, orders=ORDERS, payments=PAYMENTS)
+    hr.sql(
+        query.replace("o.time >", "time >")
+        .replace("(o.time,", "(time,")
+        .replace("SELECT o.time", "SELECT time"),
+        orders=ORDERS,
+        payments=PAYMENTS,
+    )
+
+
+@pytest.mark.parametrize(
     ("query", "said"),
     [
         ("SELEC", "this is"),
@@ -188,6 +209,8 @@ def test_two_streams_meet_in_no_other_way(old: str, new: str) -> None:
         ("SELECT count(*) FROM @ GROUP BY product, window(time)", "is no window of a stream"),
         ("SELECT count(*) FROM @ GROUP BY product, window(key, '1 hour')", "is no window"),
         ("SELECT count(*) FROM @ GROUP BY product, window(time, 'soon')", "is no window"),
+        ("SELECT count(*) FROM @ GROUP BY product, window(p.time, '1 hour')", "`p.time` is not"),
+        ("SELECT count(*) FROM @ GROUP BY product, window(x.time, '1 hour')", "`x.time` is of no"),
         ("SELECT pieces FROM @", "names a column `pieces`"),
         ("SELECT row_number() OVER (ORDER BY key) FROM @", "windows are not taken"),
         ("SELECT * FROM @ AND 1 = 1", "must meet by the key"),
