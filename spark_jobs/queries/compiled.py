@@ -233,10 +233,10 @@ class QueryJob:
         return self._plan().windows(self._rows_to_fold)
 
     def _to_fold(self, rows: Visible) -> Visible:
-        """Add the row's own columns to those that a user sees, if it is grouped by them."""
+        """Add the row's own columns to those that a user sees, if they are folded."""
         assert isinstance(self.query, WindowedStream)
-        by = {name.lower() for name in self.query.by} - {name.lower() for name in rows.names}
-        return replace(rows, names=(*rows.names, *sorted(by & {"key", "time"})))
+        taken = self.query.own_taken - {name.lower() for name in rows.names}
+        return replace(rows, names=(*rows.names, *sorted(taken)))
 
     def _made_rows(self, results: DataFrame, chosen: Column) -> Visible:
         """Give columns to the query's rows, or to those that it folds by window."""

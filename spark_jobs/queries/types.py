@@ -57,9 +57,9 @@ def folded(aggregate: Aggregate, schema: StructType) -> Folded:
     """Return an aggregate of a table's columns; refuse one that cannot take rows out exactly."""
     if aggregate.column is None:
         return Folded(aggregate.kind, "number", counts_rows=True)
+    kind = _column_type(aggregate, schema)
     if aggregate.kind == "count":
         return Folded(aggregate.kind, "text", counts_rows=False)
-    kind = _column_type(aggregate, schema)
     is_number = isinstance(kind, (*_WHOLE, spark.DecimalType))
     if aggregate.kind in {"sum", "avg"} and not is_number:
         message = (

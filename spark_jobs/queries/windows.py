@@ -132,6 +132,12 @@ class WindowedStream(MadeStream):
         return f"{self.stream.title} grouped by {by} and `{self.window}`"
 
     @property
+    def own_taken(self) -> set[str]:
+        """Of a record's own columns, those that it groups by or folds."""
+        taken = (*self.by, *(each.column or "" for each in self.aggregates))
+        return {name.lower() for name in taken} & {"key", "time"}
+
+    @property
     def own_columns(self) -> Columns:
         """The columns it is grouped by, the window's bounds, and its aggregates."""
         by = (each for each in self.by if each not in OWN)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.queries.described import Query
 from headrace.testing import QueryResult, run
 
@@ -140,6 +141,40 @@ def test_a_window_behind_two_streams_waits_for_records_alone(how: Any, times_ms:
         """,
     )
     assert [row.timestamp_ms for row in result.rows] == times_ms
+
+
+def test_keys_and_times_are_folded_as_columns_are() -> None:
+    in_sql = hr.sql(
+        "SELECT account, count(key) AS keys, max(p.time) AS last FROM payments p"
+        " GROUP BY account, window(time, '10 seconds')",
+        payments=PAYMENTS,
+    )
+    grouped = PAYMENTS.group_by("account", hr.window("10s"))
+    query = grouped.agg(hr.count("key"), hr.max("Time").alias("max_time"))
+    for each, names in ((in_sql, ("keys", "last")), (query, ("count_key", "max_time"))):
+        result = run(
+            each,
+            """
+            | topic | key | value | time |
+            |---|---|---|---|
+            | payments | p1 | {"account": "bob"} | 1s |
+            | payments | p2 | {"account": "bob"} | 9s |
+            | payments | p3 | {"account": "bob"} | 10s |
+            """,
+        )
+        assert leaves(result, *names) == [("bob", 9_999, 2, "1970-01-01T00:00:09.000000Z")]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        PAYMENTS.group_by("account", hr.window("10s")).agg(hr.count("headers")),
+        hr.table("rates", "euro_cents BIGINT").group_by("euro_cents").agg(hr.count("time")),
+    ],
+)
+def test_what_cannot_be_counted_is_a_sentence(query: Query) -> None:
+    with pytest.raises(JobInvalid, match=r"names a column `(headers|time)`, and there are `"):
+        run(query, "# key time value\n")
 
 
 def test_it_says_what_it_keeps_and_until_when() -> None:

@@ -20,7 +20,7 @@ AS_OF = (
     ASKED.join_as_of(DEAR, how="left")
     .select("key", "order_id", "quantity * price_cents AS cents")
     .group_by("key", hr.window(100))
-    .agg(hr.sum("cents"), hr.count(), hr.min("order_id"), hr.avg("cents"))
+    .agg(hr.sum("cents"), hr.count(), hr.min("order_id"), hr.avg("cents"), hr.max("time"))
 )
 WITHIN = (
     ASKED.join_within(PAID.filter("cents > 0"), within=10, how="outer")

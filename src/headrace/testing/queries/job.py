@@ -167,11 +167,8 @@ class Job:
         if not isinstance(query, WindowedStream):
             return None
         own = {"key": STRING, "time": TIMESTAMP}
-        by = {name.lower() for name in query.by}
-        return replace(
-            self._made,
-            kinds={**self._made.kinds, **{name: own[name] for name in own if name in by}},
-        )
+        taken = {name: kind for name, kind in own.items() if name in query.own_taken}
+        return replace(self._made, kinds={**self._made.kinds, **taken})
 
     def _seen_rows(self) -> Seen:
         if self._folded is None:
