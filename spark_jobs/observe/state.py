@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from headrace.contracts.errors import StateUnavailable
 from headrace.spark_jobs.observe.waits import lowest_of
+from headrace.spark_jobs.operators.stamp import INPUT
 from headrace.spark_jobs.versioned import progress
 from headrace.spark_jobs.versioned.layout import (
     Kind,
@@ -20,6 +21,7 @@ from headrace.spark_jobs.versioned.layout import (
     decode_versions,
 )
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
+from headrace.spark_jobs.versioned.window_fold import is_of_one_window
 
 _HELD = "held:records"
 _KIND_AT = 1
@@ -58,6 +60,7 @@ def waits_of(rows: Iterable[StateRow]) -> Iterator[str]:
     """Yield a sentence for each operator about the partition that it waits for."""
     lowest_of_tasks: defaultdict[int, list[tuple[str, int | None]]] = defaultdict(list)
     held = Counter[int]()
+    reading: set[int] = set()
     for row in rows:
         if row.name == HEADER:
             state = TaskState(MemoryRows({HEADER: row.row}))
@@ -65,11 +68,18 @@ def waits_of(rows: Iterable[StateRow]) -> Iterator[str]:
             if lowest is not None:
                 lowest_of_tasks[row.operator].append(lowest)
             held[row.operator] += sum(
-                number for name, number in state.numbers.items() if name.endswith(_HELD)
+                number
+                for name, number in state.numbers.items()
+                if name.endswith(_HELD) or is_of_one_window(name)
             )
+            if any(name.startswith(INPUT) for name in state.numbers):
+                reading.add(row.operator)
     for operator, places in sorted(lowest_of_tasks.items()):
         records = f"operator {operator} holds {held[operator]} records"
-        yield f"{records}, and waits for {lowest_of(places)}"
+        # One that reads no topic is behind one that does.
+        is_behind = bool(reading) and operator not in reading
+        waits_for = f"operator {min(reading)}" if is_behind else lowest_of(places)
+        yield f"{records}, and waits for {waits_for}"
 
 
 def operators_of(spark: SparkSession, checkpoint: str) -> list[int]:

@@ -27,13 +27,14 @@ from headrace.spark_jobs.operators.failures import Failure, as_dead, failure_of,
 from headrace.spark_jobs.operators.messages import received
 from headrace.spark_jobs.operators.pieces import BLAMELESS, in_pieces
 from headrace.spark_jobs.operators.results import slices
-from headrace.spark_jobs.shapes import COUNT, DEAD, FAILED, POSITION, SAID
+from headrace.spark_jobs.shapes import COUNT, DEAD, FAILED, LOWEST, POSITION, SAID
 from headrace.spark_jobs.versioned.progress import (
     STORED_KINDS,
     place_of,
     silent_place,
     unpack_progress,
 )
+from headrace.spark_jobs.versioned.window_fold import is_of_one_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.operators.results import Results
     from headrace.spark_jobs.operators.running import Running
     from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
+    from headrace.spark_jobs.versioned.progress import TaskProgress
 
 _ARRIVALS = "task:arrivals"
 _SEQUENCE = "task:sequence"
@@ -62,9 +64,12 @@ class TaskBatch:
         self._before, self._said = first.before, first.said
         self._taken = taken = take(rows)
         self._asides, self._positions = taken.asides, []
+        self._lowest_before: list[dict[str, Any]] = []
+        """Of a topology behind another one, what the task before it waits for."""
         if first.progress is not None:
-            self._asides = [each for each in taken.asides if each[0]["verdict"] != POSITION]
-            self._positions = [each for each in taken.asides if each[0]["verdict"] == POSITION]
+            self._positions = self._aside(POSITION)
+        if first.running.is_behind:
+            self._lowest_before = [said for said, _ in self._aside(LOWEST)]
         size = len(taken.arrivals)
         began = self._before.get(_ARRIVALS, 0)
         self._arrivals = began + size
@@ -93,9 +98,26 @@ class TaskBatch:
         if self._said:
             yield frame_of_counts(SAID, self._task, dict.fromkeys(self._said, (0, 0)))
         if self._now.progress is not None:
-            lowest = self._now.progress.lowest()
-            yield frame_of_lowest(self._task, lowest, self._now.running.held())
+            yield self._frame_of_lowest(self._now.progress)
         yield frame_of_counts(COUNT, self._task, self._counts())
+
+    def _aside(self, verdict: str) -> list[tuple[dict[str, Any], Record]]:
+        """Take the rows of a verdict out of those that pass through."""
+        taken = [each for each in self._asides if each[0]["verdict"] == verdict]
+        self._asides = [each for each in self._asides if each[0]["verdict"] != verdict]
+        return taken
+
+    def _frame_of_lowest(self, progress: TaskProgress) -> pd.DataFrame:
+        """Say who is waited for: nobody but the partitions that the first topology reads."""
+        held = self._now.running.held()
+        if not self._now.running.is_behind:
+            return frame_of_lowest(self._task, progress.lowest(), held)
+        lowest = None
+        for said in self._lowest_before:
+            held += said["added"]
+            if said.get("reason") is not None:
+                lowest = said["reason"], said.get("number")
+        return frame_of_lowest(self._task, lowest, held)
 
     def _frames_of(self, asides: Sequence[tuple[dict[str, Any], Record]]) -> Iterator[pd.DataFrame]:
         if asides:
@@ -208,8 +230,14 @@ class TaskBatch:
         return {
             name: (number, number - self._before.get(name, 0))
             for name, number in numbers.items()
-            if not name.startswith(_QUIET) and number != self._before.get(name)
+            if number != self._before.get(name) and not _is_quiet(name)
         }
+
+
+def _is_quiet(name: str) -> bool:
+    """Return whether a number is none of those that a task counts by."""
+    # A window's own number would be a name more in the metrics for each window that ever was.
+    return name.startswith(_QUIET) or is_of_one_window(name)
 
 
 def _origin_of(arrival: Arrival) -> Record:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 class Running(ABC):
     """A topology that takes the batches of a task."""
 
+    is_behind = False
+    """Whether it waits for the tasks of another topology, and not for partitions."""
+
     @abstractmethod
     def process(self, arrivals: Arrivals) -> list[Results]:
         """Take arrivals in their order."""
@@ -167,6 +170,7 @@ class _RunningStreamJoin(Running):
 class _RunningWindows(Running):
     def __init__(self, step: WindowStep, state: TaskState) -> None:
         self._step = step
+        self.is_behind = step.is_behind
         self._windows: WindowFold = step.open(state)
         self._state = state
 

@@ -10,7 +10,8 @@ from headrace.contracts.record import NO_TIME_MS
 from headrace.spark_jobs.versioned.history import forgotten_name
 
 _MARKS = ("step:", "option:")
-_INPUT = "option:input "
+INPUT = "option:input "
+"""Begins the name of each input of a topology that reads topics."""
 _MAY_CHANGE = ("grace_ms", "retention_ms", "inner", "left")
 """New values of grace and retention hold from now on, and so does the kind of a look-up."""
 
@@ -39,17 +40,17 @@ def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
 
 def input_option(number: int, topic: str) -> str:
     """Return the option by which a checkpoint remembers the topic of an input."""
-    return f"{_INPUT}{number}:{topic}"
+    return f"{INPUT}{number}:{topic}"
 
 
 def _inputs(options: dict[str, int]) -> dict[str, str]:
     """Return the topics of a job by the names of its inputs; older checkpoints have none."""
-    named = (name.split(":") for name in options if name.startswith(_INPUT))
+    named = (name.split(":") for name in options if name.startswith(INPUT))
     return {number: topic for _, number, topic in named}
 
 
 def _but_inputs(options: dict[str, int]) -> set[str]:
-    return {name for name in options if not name.startswith(_INPUT)}
+    return {name for name in options if not name.startswith(INPUT)}
 
 
 def _refuse_other_inputs(known: dict[str, int], wanted: dict[str, int]) -> None:

@@ -40,6 +40,13 @@ _COUNTED = "window"
 _YEAR_DIGITS = 4
 
 
+def is_of_one_window(name: str) -> bool:
+    """Return whether a number of a task is that of one window, which comes and goes."""
+    kind, _, rest = name.partition(":")
+    _, colon, number = rest.rpartition(":")
+    return kind == _COUNTED and bool(colon) and number.removeprefix("-").isdecimal()
+
+
 class WindowFolds(Protocol):
     """How the values of a group become one value of its window."""
 

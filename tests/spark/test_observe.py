@@ -177,6 +177,22 @@ def test_the_lowest_of_several_is_named(told: list[tuple[str, int | None]], said
     assert str(lowest_of(told)).endswith(said)
 
 
+def test_windows_behind_a_join_wait_for_the_join() -> None:
+    rows = []
+    for operator, (place, name) in enumerate([("input 3", "window:sums:7"), ("a:0", "join:x")]):
+        state = TaskState(MemoryRows())
+        state.numbers[name] = 4
+        if place == "a:0":
+            state.numbers["option:input 0:a"] = 1
+        TaskProgress(state, [place], {}).count(place, 5_000)
+        state.save()
+        row = state.rows.get(HEADER) or b""
+        rows.append(StateRow(operator, 0, HEADER, "numbers", len(row), "", row))
+    behind, before = waits_of(rows)
+    assert behind == "operator 0 holds 4 records, and waits for operator 1"
+    assert before.startswith("operator 1 holds 0 records, and waits for partition 0 of `a`")
+
+
 def test_a_checkpoint_says_for_whom_its_tasks_wait() -> None:
     rows = []
     for task, places in enumerate([{"a:0": 5_000}, {"a:0": 5_000, "a:1": 7}]):
