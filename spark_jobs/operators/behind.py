@@ -4,7 +4,7 @@
                  `------- each task: how far it is -------^
 
 Every task of the join says how far it is to every task of the windows, behind its rows. A window
-leaves once all of them are past its end, so no row can come behind it.
+leaves once all of them are past its end, so no row on time can come behind it.
 """
 
 from __future__ import annotations

@@ -178,6 +178,9 @@ class _RunningWindows(Running):
         if not self._step.is_behind:
             observe_lateness(self._state, arrivals)
         late = self._windows.process(arrivals)
+        if self._step.is_behind:
+            # The join has handed the record back, as it came.
+            return []
         return [_of_stream(LATE, late, arrivals.records.take(late), None)]
 
     def advance(self, progress_ms: int) -> list[Results]:

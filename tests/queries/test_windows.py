@@ -143,6 +143,17 @@ def test_a_window_behind_two_streams_waits_for_records_alone(how: Any, times_ms:
     assert [row.timestamp_ms for row in result.rows] == times_ms
 
 
+def test_a_late_record_behind_a_join_is_told_once_as_it_came() -> None:
+    late = '| payments | p9 | {"account": "ann", "currency": "usd", "amount": 1} | @ |'
+    result = run(EUROS, ROWS + late.replace("@", "3s") + "\n" + late.replace("@", "24s"))
+    assert [(one.key, one.timestamp_ms) for one in result.late] == [(b"p9", 3_000), (b"p9", 24_000)]
+    assert json.loads(result.late[0].value or b"")["amount"] == 1
+    # Its row is in its window, if that has not left.
+    rows = ROWS + late.replace("@", "24s") + "\n(progress 30s)"
+    found = leaves(run(EUROS, rows), "payments")
+    assert found[-2:] == [("ann", 29_999, 1), ("bob", 29_999, 1)]
+
+
 def test_keys_and_times_are_folded_as_columns_are() -> None:
     in_sql = hr.sql(
         "SELECT account, count(key) AS keys, max(p.time) AS last FROM payments p"
