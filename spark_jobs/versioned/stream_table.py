@@ -147,6 +147,10 @@ class StreamTableJoin:
             unmet = arrivals.records.take(keyless)
             leaving += Leaving(keyless, np.zeros(dropped, np.int64), unmet)
             dropped = 0
+            if self._by_progress:
+                # What leaves at once may be behind progress like any other record.
+                behind = keyless[unmet.times_ms < self._time_ms]
+                matches.late = np.sort(np.concatenate([matches.late, behind]))
         self._meet(arrivals, np.flatnonzero(~is_stream), leaving, matches)
         self._state.count(f"{self._name}:late", len(matches.late))
         self._state.count(f"{self._name}:taken", len(places))

@@ -154,6 +154,16 @@ def test_a_late_record_behind_a_join_is_told_once_as_it_came() -> None:
     assert found[-2:] == [("ann", 29_999, 1), ("bob", 29_999, 1)]
 
 
+def test_a_late_record_that_can_meet_nothing_is_told_too() -> None:
+    late = '| payments | p9 | {"account": "ann", "currency": null, "amount": 1} | 3s |\n'
+    result = run(EUROS, ROWS + late)
+    assert [(one.key, one.timestamp_ms) for one in result.late] == [(b"p9", 3_000)]
+    joined = PAYMENTS.join_as_of(RATES, on="currency", how="left")
+    result = run(joined, ROWS + late)
+    assert [(one.key, one.timestamp_ms) for one in result.late] == [(b"p9", 3_000)]
+    assert (b"p9", 3_000) in [(row.key, row.timestamp_ms) for row in result.rows]
+
+
 def test_keys_and_times_are_folded_as_columns_are() -> None:
     in_sql = hr.sql(
         "SELECT account, count(key) AS keys, max(p.time) AS last FROM payments p"
