@@ -17,6 +17,7 @@ from headrace.contracts.errors import (
     KafkaRefused,
     KafkaUnreachable,
     SettingsInvalid,
+    StateOfOtherOptions,
     TopicRefused,
 )
 from headrace.spark_jobs.operators.failures import is_theirs
@@ -32,6 +33,10 @@ _PYTHONS = re.compile(
     r"Python in worker has different version: \(?'?([\d.]+)'?\)? than that in driver: \(?'?([\d.]+)"
 )
 _NO_ANSWER = re.compile(r"\[[A-Z_.]+\] ([^\n]+?)(?: If necessary set [^\n]+?)? SQLSTATE: 22\w+")
+_OTHER_STEPS = "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
+_OTHER_SOURCES = re.compile(
+    r"There are \[(\d+)\] sources in the checkpoint offsets and now there are \[(\d+)\] sources"
+)
 _SILENT = {"Timeout", "Disconnect", "Network"}
 _FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)$', re.MULTILINE)
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:: .*)?$", re.MULTILINE)
@@ -43,6 +48,8 @@ def error_of(failure: BaseException, servers: str) -> HeadraceError | None:
     return (
         _ours(text)
         or _lost(text)
+        or _other_steps(text)
+        or _other_sources(text)
         or _too_far_ahead(text)
         or _kafkas(text, servers)
         or _other_python(text)
@@ -76,6 +83,29 @@ def _lost(text: str) -> HeadraceError | None:
     return TopicRefused(
         f"records are gone that this job had not read: {found[1].strip()}; have the topic keep them"
         ' for longer, and to go on without them say `reader: {failOnDataLoss: "false"}`'
+    )
+
+
+def _other_steps(text: str) -> HeadraceError | None:
+    """Recognise a checkpoint of a query with fewer or more steps that keep state."""
+    if _OTHER_STEPS not in text:
+        return None
+    return StateOfOtherOptions(
+        "this checkpoint has the state of other steps than the job has now: a `group_by`, a window"
+        " or a `join_on` came or went; run the job as it was, or start it with a new checkpoint"
+    )
+
+
+def _other_sources(text: str) -> HeadraceError | None:
+    """Recognise a checkpoint of a query that read fewer or more topics."""
+    found = _OTHER_SOURCES.search(text)
+    if found is None:
+        return None
+    return StateOfOtherOptions(
+        f"this checkpoint was written by a job with {found[1]} sources, and this one has"
+        f" {found[2]}: each input is one, and all progress topics together are one more, which is"
+        " there once an input has a `pipeline`; run the job as it was, or start it with a new"
+        " checkpoint"
     )
 
 

@@ -19,6 +19,7 @@ from headrace.contracts.errors import (
     KafkaUnreachable,
     SettingsInvalid,
     SinkOfAnotherQuery,
+    StateOfOtherOptions,
     TopicRefused,
 )
 from headrace.services.broker.embedded import EmbeddedBroker
@@ -287,6 +288,25 @@ def test_executors_of_another_python_are_told() -> None:
 
 def found(text: str) -> HeadraceError | None:
     return error_of(RuntimeError(text), "broker:9092")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "terminated with exception: [STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA]",
+            "a `group_by`, a window or a `join_on` came or went",
+        ),
+        (
+            "There are [2] sources in the checkpoint offsets and now there are [3] sources request",
+            "a job with 2 sources, and this one has 3: each input is one",
+        ),
+    ],
+)
+def test_a_checkpoint_of_another_query_is_told_as_that(text: str, said: str) -> None:
+    ours = found(f"[STREAM_FAILED] Query [id = a, runId = b] {text}\n=== Streaming Query ===")
+    assert type(ours) is StateOfOtherOptions
+    assert said in str(ours)
 
 
 def test_a_checkpoint_of_other_topics_is_told_as_that() -> None:
