@@ -266,7 +266,8 @@ def visible_rows(frame: DataFrame, chosen: Column) -> Visible:
     return Visible(
         inner.withColumn(_ALIVE, F.col(_CHOSEN) & row["value"].isNotNull()).withColumns(
             {
-                "key": row["key"].cast("string"),
+                # Bytes that are no text would become one text wherever they are written.
+                "key": F.try_validate_utf8(row["key"].cast("string")),
                 "time": F.timestamp_millis(row["timestamp_ms"]),
                 "headers": row["headers"],
             }

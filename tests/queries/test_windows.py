@@ -186,6 +186,15 @@ def test_keys_and_times_are_folded_as_columns_are() -> None:
         assert leaves(result, *names) == [("bob", 9_999, 2, "1970-01-01T00:00:09.000000Z")]
 
 
+def test_keys_that_are_no_text_are_not_added_up_together() -> None:
+    query = PAYMENTS.group_by("key", hr.window("10s")).agg(hr.sum("amount"))
+    keys = ("é".encode(), b"\x00\x80", b"\x00\x81", b"end")
+    records = [
+        {"key": key, "value": {"amount": 1}, "time": 10_000 * (key == b"end")} for key in keys
+    ]
+    assert leaves(run(query, records), "sum_amount") == [("é", 9_999, 1)]
+
+
 @pytest.mark.parametrize(
     "query",
     [

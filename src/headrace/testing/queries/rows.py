@@ -94,8 +94,7 @@ class Seen:
         """
         if record.value is None:
             return None
-        key = None if record.key is None else record.key.decode(errors="replace")
-        own: Row = {"key": key, "time": record.timestamp_ms * _MS_IN_MICROS}
+        own: Row = {"key": _text_of_key(record.key), "time": record.timestamp_ms * _MS_IN_MICROS}
         row = dict(own)
         for step in self.steps:
             if isinstance(step, tuple):
@@ -131,6 +130,13 @@ class Seen:
     def _all(self) -> Iterable[tuple[str, spark.DataType]]:
         yield from self.kinds.items()
         yield "key", STRING
+
+
+def _text_of_key(key: bytes | None) -> str | None:
+    try:
+        return None if key is None else key.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _read_part(value: bytes | None, columns: Columns, schema: spark.StructType) -> Row:
