@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn, TypeGuard, cast
 
-from sqlglot import TokenType, exp, parse
+from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from headrace.contracts.errors import JobInvalid
@@ -23,7 +23,7 @@ from headrace.spark_jobs.queries.aggregates import Aggregate, Kind
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.names import OWN, name_of
 from headrace.spark_jobs.queries.sql_text import Clauses, Edits, Words
-from headrace.spark_jobs.queries.sql_window import window_of
+from headrace.spark_jobs.queries.sql_window import statements_of, window_of
 from headrace.spark_jobs.queries.sql_within import columns_of, meeting_of
 from headrace.spark_jobs.queries.streams import Stream
 from headrace.spark_jobs.queries.tables import Table
@@ -64,7 +64,7 @@ def sql(
 
 def _parsed(query: str) -> exp.Select:
     try:
-        found = parse(query, read=_DIALECT)
+        found = statements_of(query, _DIALECT)
     except SqlglotError as error:
         said = str(error).partition("\n")[0].removesuffix(".")
         message = f"this is not SQL: {said}"

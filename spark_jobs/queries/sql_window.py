@@ -1,14 +1,29 @@
-"""Read from SQL the window by which a stream is grouped: `window(time, '1 hour')`."""
+"""Read from SQL the window by which a stream is grouped: `window(time, '1 hour')`.
+
+sqlglot takes `window` at the beginning of a GROUP BY for the clause WINDOW.
+"""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
-from sqlglot import exp
+from sqlglot import Dialect, Token, TokenType, exp
 
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.queries.sql_within import interval_ms
 from headrace.spark_jobs.queries.windows import Window
+
+
+def statements_of(query: str, dialect: str) -> list[Any]:
+    """Parse statements in which `window(` is a call, wherever it stands."""
+    sql = Dialect.get_or_raise(dialect)
+    words = sql.tokenize(query)
+    for place, (word, behind) in enumerate(pairwise(words)):
+        if word.token_type is TokenType.WINDOW and behind.token_type is TokenType.L_PAREN:
+            where = word.line, word.col, word.start, word.end, word.comments
+            words[place] = Token(TokenType.VAR, word.text, *where)
+    return sql.parser().parse(words, query)
 
 
 def window_of(found: Any) -> tuple[exp.Column, Window] | None:

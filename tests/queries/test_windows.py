@@ -78,6 +78,13 @@ def test_a_window_leaves_when_both_inputs_have_passed_its_end(query: Query) -> N
     assert result.held == 1
 
 
+def test_a_window_may_stand_before_the_columns_of_a_group_by() -> None:
+    query = "SELECT account, count(*) AS n FROM payments p GROUP BY @"
+    first = hr.sql(query.replace("@", "window(time, '1 hour'), account"), payments=PAYMENTS)
+    last = hr.sql(query.replace("@", "account, window(time, '1 hour')"), payments=PAYMENTS)
+    assert first == last
+
+
 def test_a_record_waits_in_its_window() -> None:
     result = run(EUROS, ROWS.partition('| rates | usd | {"euro_cents": 3} | 25s |')[0])
     assert len(result.rows) == 0
