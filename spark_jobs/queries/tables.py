@@ -185,6 +185,10 @@ def aggregates_of(
     named: Mapping[str, Aggregate],
 ) -> tuple[Aggregate, ...]:
     """Name the aggregates of a query's groups, and refuse those that cannot be computed."""
+    for given in (*unnamed, *named.values()):
+        if not isinstance(given, Aggregate):
+            message = f"`{step}` folds by {given!r}; write an aggregate, such as `hr.sum('cents')`"
+            raise JobInvalid(message)
     aggregates = [*unnamed, *(each.alias(name) for name, each in named.items())]
     if not aggregates:
         message = f"`{step}` has an empty `agg`; write one, such as `agg(orders=hr.count())`"

@@ -85,6 +85,15 @@ def test_a_window_may_stand_before_the_columns_of_a_group_by() -> None:
     assert first == last
 
 
+@pytest.mark.parametrize("given", ["count", hr.count])
+def test_what_is_no_aggregate_is_a_sentence(given: Any) -> None:
+    for groups in (PAYMENTS.group_by("account", hr.window("1h")), RATES.group_by("key")):
+        with pytest.raises(JobInvalid, match=r"folds by .*; write an aggregate, such as `hr\.sum"):
+            groups.agg(given)
+        with pytest.raises(JobInvalid, match=r"folds by .*; write an aggregate, such as `hr\.sum"):
+            groups.agg(n=given)
+
+
 def test_a_record_waits_in_its_window() -> None:
     result = run(EUROS, ROWS.partition('| rates | usd | {"euro_cents": 3} | 25s |')[0])
     assert len(result.rows) == 0
