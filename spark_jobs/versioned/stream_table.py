@@ -148,7 +148,7 @@ class StreamTableJoin:
             leaving += Leaving(keyless, np.zeros(dropped, np.int64), unmet)
             dropped = 0
             if self._by_progress:
-                # What leaves at once may be behind progress like any other record.
+                # A record that leaves at once may be behind progress like any other.
                 behind = keyless[unmet.times_ms < self._time_ms]
                 matches.late = np.sort(np.concatenate([matches.late, behind]))
         self._meet(arrivals, np.flatnonzero(~is_stream), leaving, matches)

@@ -86,7 +86,7 @@ def test_a_window_may_stand_before_the_columns_of_a_group_by() -> None:
 
 
 @pytest.mark.parametrize("given", ["count", hr.count])
-def test_what_is_no_aggregate_is_a_sentence(given: Any) -> None:
+def test_an_agg_of_no_aggregate_is_a_sentence(given: Any) -> None:
     for groups in (PAYMENTS.group_by("account", hr.window("1h")), RATES.group_by("key")):
         with pytest.raises(JobInvalid, match=r"folds by .*; write an aggregate, such as `hr\.sum"):
             groups.agg(given)
@@ -218,7 +218,7 @@ def test_keys_that_are_no_text_are_not_added_up_together() -> None:
         hr.table("rates", "euro_cents BIGINT").group_by("euro_cents").agg(hr.count("time")),
     ],
 )
-def test_what_cannot_be_counted_is_a_sentence(query: Query) -> None:
+def test_a_column_that_cannot_be_counted_is_a_sentence(query: Query) -> None:
     with pytest.raises(JobInvalid, match=r"names a column `(headers|time)`, and there are `"):
         run(query, "# key time value\n")
 
