@@ -20,10 +20,11 @@ def columns_in(expression: str) -> list[str]:
     A field of a struct is the column of the struct. The parameters of a lambda are no columns.
     """
     try:
-        found = parse(expression, read="spark")
+        # By itself, an expression that begins with `comment` or `show` would be a command.
+        found = parse(f"SELECT {expression}", read="spark")
     except (SqlglotError, ValueError):
         return []
-    if len(found) != 1 or found[0] is None:
+    if len(found) != 1 or not isinstance(found[0], exp.Select):
         return []
     columns = [each for each in found[0].dfs() if isinstance(each, exp.Column)]
     names = [each.parts[0].name for each in columns if not isinstance(each.this, exp.Star)]

@@ -25,6 +25,7 @@ from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.queries.ddl import problem_of
 from headrace.spark_jobs.queries.expressions import refuse_unreadable
 from headrace.spark_jobs.queries.mentioned import columns_in
+from headrace.testing import run
 from tests.queries.test_query_file import GOOD, written
 
 ORDERS = hr.stream("orders.cleaned", "order_id STRING, quantity BIGINT, tags ARRAY<STRING>")
@@ -95,11 +96,24 @@ def test_a_type_that_json_is_not_read_as_is_a_sentence(kind: DataType, said: str
         ("current_date || current_timestamp || user || localtimestamp", []),
         ("time + INTERVAL 1 DAY > '2024-01-01'", ["time"]),
         ("count(*)", []),
+        ("comment = 'x' AND show > 1", ["comment", "show"]),
         ("no SQL (", []),
     ],
 )
 def test_the_columns_of_an_expression_are_found(expression: str, columns: list[str]) -> None:
     assert sorted(columns_in(expression)) == sorted(columns)
+
+
+def test_a_column_may_have_the_name_of_a_command(caplog: pytest.LogCaptureFixture) -> None:
+    notes = hr.table("notes", "comment STRING, show BIGINT", pipeline=None)
+    shown = notes.filter("comment = 'x'").select("comment AS text", "show + 1 AS more")
+    table = """
+        | key | value |
+        | a | {"comment":"x","show":2} |
+        | b | {"comment":"y","show":2} |
+    """
+    assert run(shown, table).latest == {"a": {"text": "x", "more": 3}}
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(

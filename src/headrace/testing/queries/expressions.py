@@ -67,15 +67,17 @@ class Named:
 
 def parsed(text: str, where: str) -> Any:
     """Parse one expression; SparkNeeded names one that sqlglot cannot parse."""
+    message = f"`{where}`: `{text}` cannot be read here; test this query in Spark"
     try:
-        (found,) = parse(text, read="spark")
+        # By itself, an expression that begins with `comment` or `show` would be a command.
+        (found,) = parse(f"SELECT {text}", read="spark")
     except (SqlglotError, ValueError) as error:
-        message = f"`{where}`: `{text}` cannot be read here; test this query in Spark"
         raise SparkNeeded(message) from error
-    if found is None:
-        message = f"`{where}` has an empty expression"
+    if not isinstance(found, exp.Select) or len(found.expressions) != 1:
         raise SparkNeeded(message)
-    return found
+    if any(said for name, said in found.args.items() if name != "expressions"):
+        raise SparkNeeded(message)
+    return found.expressions[0]
 
 
 class Compiler:
