@@ -241,6 +241,7 @@ class _Selection:
             )
         ]
         clauses = [*self._items(), *([having] if having is not None else [])]
+        self._refuse_of_rows(clauses, {each.lower() for each in by if isinstance(each, str)})
         aggregates: dict[Aggregate, str] = {}
         edits: dict[int, tuple[int, str]] = {}
         for clause in clauses:
@@ -254,6 +255,18 @@ class _Selection:
         if having is not None:
             query = query.filter(self._condition(TokenType.HAVING, having.this, edits))
         return query, edits
+
+    def _refuse_of_rows(self, clauses: list[Any], by: set[str]) -> None:
+        """Refuse a row's own key or time beside a group, which has its own."""
+        for column in (each for clause in clauses for each in clause.find_all(exp.Column)):
+            field = column.name.lower()
+            is_of_row = self._is_of_alias(column) and len(column.parts) == 2  # noqa: PLR2004 (a dot)
+            is_folded = column.find_ancestor(exp.AggFunc) is not None
+            if is_of_row and field in OWN and field not in by and not is_folded:
+                _refuse(
+                    f"`{column.sql(_DIALECT)}` is of one row, and a group has many; write `{field}`"
+                    " for the group's own"
+                )
 
     def _window(self, words: Words, found: Any) -> Window | None:
         """Return a window of the row's own time; refuse one of another time."""

@@ -78,6 +78,14 @@ def test_an_aggregates_expression_is_selected_before() -> None:
     assert found == selected.agg(hr.max("_0").alias("max_0")).select("max_0 AS max_0")
 
 
+def test_a_group_has_a_key_of_its_own() -> None:
+    by_key = "SELECT b.key, max(b.key) AS last FROM bought b GROUP BY b.key"
+    wanted = BOUGHT.group_by("key").agg(hr.max("key")).select("key", "max_key AS last")
+    assert hr.sql(by_key, bought=BOUGHT) == wanted
+    of_group = hr.sql("SELECT key, count(*) AS n FROM bought GROUP BY customer", bought=BOUGHT)
+    assert of_group == BOUGHT.group_by("customer").agg(hr.count()).select("key", "count AS n")
+
+
 def test_values_are_collected() -> None:
     found = hr.sql("SELECT collect_list(cents) AS all FROM b GROUP BY customer", b=BOUGHT)
     wanted = BOUGHT.group_by("customer").agg(hr.collect("cents"))
@@ -225,6 +233,8 @@ def test_a_row_of_two_streams_has_one_time(query: str) -> None:
         ("SELECT sum(count(cents)) FROM bought GROUP BY customer", "cannot take a row out"),
         ("SELECT count(*) FROM bought GROUP BY customer WITH ROLLUP", "name columns alone"),
         ("SELECT customer FROM bought HAVING cents > 1", "HAVING need a GROUP BY"),
+        ("SELECT b.key, count(*) FROM bought b GROUP BY customer", "`b.key` is of one row"),
+        ("SELECT count(*) FROM bought b GROUP BY customer HAVING b.time > 1", "`b.time` is of one"),
         ("SELECT * FROM other.bought", "write `bought`"),
         ("SELECT * FROM bought TABLESAMPLE (10 PERCENT)", "write `bought`"),
         ("SELECT * FROM bought VERSION AS OF 3", "write `bought`"),
