@@ -88,14 +88,18 @@ def text(found: bytes) -> Any:
     try:
         return json.loads(found)
     except ValueError:
-        return bytes(found).decode()
+        return bytes(found).decode(errors="surrogateescape")
 
 
 def said(side: int, *records: tuple[str, int, object]) -> list[Row]:
-    """Records of an input in the order of their offsets; text is taken as it is."""
+    """Records of an input in the order of their offsets; text is taken as it is.
+
+    A surrogate in a key, such as `\\udcff`, is a byte that is no text.
+    """
     rows = []
     for offset, (key, at_ms, value) in enumerate(records):
         told = value if isinstance(value, str) or value is None else json.dumps(value)
         raw = None if told is None else told.encode()
-        rows.append((side, Record(key.encode(), raw, at_ms, (("h", b"1"),), str(side), 0, offset)))
+        raw_key = key.encode(errors="surrogateescape")
+        rows.append((side, Record(raw_key, raw, at_ms, (("h", b"1"),), str(side), 0, offset)))
     return rows

@@ -155,6 +155,7 @@ PAYMENTS = (
     ("p1", 211, {"cents": 0, "note": "left out"}),
     ("p2", 230, {"cents": 6, "note": "too far"}),
     ("p3", 240, {"cents": 7, "note": "alone"}),
+    ("\udcff", 241, {"cents": 7, "note": "alone, and no text"}),
     ("p1", 302, {"cents": 8}),
     ("p1", 290, {"cents": 9}),
     ("p1", 300, "{no JSON"),
@@ -175,6 +176,7 @@ def test_two_streams_within_a_window(spark: SparkSession, tmp_path: Path) -> Non
         ("p2", "d", None, None),
         ("p2", None, 6, None),
         ("p3", None, 7, None),
+        (None, None, 7, None),
         ("p1", "b", 9, 18),
         ("p1", "b", 8, 16),
     ]
