@@ -298,6 +298,13 @@ def test_a_table_that_is_not_true_says_why() -> None:
         ),
         ("# key ->\na", "table:2: there is no `->` in `a`; put it behind the record"),
         (
+            "# key ->\na -> a@0=null and b@0",
+            (
+                "table:2: `b@0` behind `->` is no record that leaves; write KEY@TIME=VALUE in front"
+                " of the reason, and no `@` in the reason"
+            ),
+        ),
+        (
             "# key\n(explode)",
             (
                 "table:2: `(explode)` does not happen; known are `commit`, `restart`, `crash`,"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from headrace.contracts.errors import DurationInvalid, ScenarioInvalid
@@ -124,8 +125,22 @@ class _Reader:
             if has_arrow and not arrow and not _EVENT.fullmatch(line.strip("| ")):
                 sentence = f"there is no `->` in {show(line)}; put it behind the record"
                 raise self._invalid(sentence)
-            leaves = tuple(_leaving_words(after)) if has_arrow else None
+            leaves = self._leaving(after) if has_arrow else None
             yield Row(self._what(before, columns), leaves, self._line, _cells_text(before))
+
+    def _leaving(self, text: str) -> tuple[Leaving, ...]:
+        """Return the results; refuse one in the reason, where nobody would compare it."""
+        words = text.replace("|", " ").split()
+        matches = [_LEAVES.fullmatch(word) for word in words]
+        results = [*takewhile(lambda match: match is not None, matches)]
+        for word in words[len(results) :]:
+            if "@" in word:
+                sentence = (
+                    f"{show(word)} behind `->` is no record that leaves; write KEY@TIME=VALUE in"
+                    " front of the reason, and no `@` in the reason"
+                )
+                raise self._invalid(sentence)
+        return tuple(_leaving(match) for match in results if match is not None)
 
     def _columns(self, head: str) -> list[str]:
         if not head.startswith(("#", "|")):
@@ -222,17 +237,8 @@ def _cells_text(text: str) -> str:
     return " ".join(_cells(text))
 
 
-def _leaving_words(text: str) -> Iterator[Leaving]:
-    """Yield the results among the words; the first other word begins the reason."""
-    for word in text.replace("|", " ").split():
-        match = _LEAVES.fullmatch(word)
-        if match is None:
-            return
-        yield _leaving(word, match)
-
-
-def _leaving(word: str, match: re.Match[str]) -> Leaving:
-    if word == FAILED:
+def _leaving(match: re.Match[str]) -> Leaving:
+    if match.group() == FAILED:
         return Leaving(FAILED)
     side, key, start, end, closing, time, value = match.groups()
     window = None
