@@ -92,9 +92,9 @@ def text(found: bytes) -> Any:
 
 
 def said(side: int, *records: tuple[str, int, object]) -> list[Row]:
-    """Records of an input in the order of their offsets; text is taken as it is.
+    r"""Records of an input in the order of their offsets; text is taken as it is.
 
-    A surrogate in a key, such as `\\udcff`, is a byte that is no text.
+    A surrogate in a key, such as `\udcff`, is a byte that is no text.
     """
     rows = []
     for offset, (key, at_ms, value) in enumerate(records):
