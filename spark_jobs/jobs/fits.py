@@ -11,7 +11,7 @@ from headrace.contracts.topics import dead_topic_name, progress_topic
 from headrace.spark_jobs.jobs.access import KafkaAccess
 from headrace.spark_jobs.jobs.config import JobConfig, TableFolder, inputs_of
 from headrace.spark_jobs.write.markers import markers_topic
-from headrace.spark_jobs.write.transaction import client_problem
+from headrace.spark_jobs.write.producer import client_problem
 
 _OPTIONS = (
     *("failOnDataLoss", "groupIdPrefix", "minPartitions", "maxRecordsPerPartition"),

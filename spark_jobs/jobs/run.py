@@ -146,10 +146,10 @@ def queries(
     stamp, options = Stamp(spark, config.checkpoint), options_of(config)
     stamp.know(topic_ids(spark, *_read_from(config)))
     while (before := _to_finish_as(spark, job, config, stamp)) is not None:
-        yield _start(spark, job, before, {"once": True}, note)
+        yield from _running(spark, job, before, {"once": True}, note)
     stamp.put(options)
     often = {"processingTime": f"{config.every_ms} milliseconds"}
-    yield _start(spark, job, config, {"availableNow": True} if once else often, note)
+    yield from _running(spark, job, config, {"availableNow": True} if once else often, note)
 
 
 def _to_finish_as(
@@ -171,13 +171,25 @@ def _to_finish_as(
     return before
 
 
-def _start(
+def _running(
     spark: SparkSession, job: Job, config: JobConfig, trigger: Mapping[str, Any], note: Note
+) -> Iterator[StreamingQuery]:
+    """Start a query, and close its output once the caller has waited for its end."""
+    output = make_output(job, config, note)
+    query = _start(spark, job, config, trigger, output.write)
+    try:
+        yield query
+    finally:
+        if not query.isActive:
+            output.close()
+
+
+def _start(
+    spark: SparkSession, job: Job, config: JobConfig, trigger: Mapping[str, Any], write: Write
 ) -> StreamingQuery:
     inputs = read_inputs(spark, job, config)
     spark.conf.set(ON_FAILURE, config.on_failure)
     results = job.transform(inputs, config)
-    write: Write = make_output(job, config, note).write
     fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
     if fall_back is not None:
         topic = inputs_of(config)[fall_back.table].topic

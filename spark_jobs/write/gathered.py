@@ -46,6 +46,20 @@ class Gathered:
     def tables(self) -> Iterator[pa.RecordBatch]:
         """Yield all tables in their order; no more can be added afterwards."""
         if self._writer is not None:
-            self._writer.close()
-            self._file.seek(0)
+            self._end(self._writer)
             yield from pa.ipc.open_stream(self._file)
+
+    def packed(self) -> bytes:
+        """Return all tables in bytes; there must be one, and no more can be added afterwards."""
+        assert self._writer is not None, "who has no table has nothing to pack"
+        self._end(self._writer)
+        return self._file.read()
+
+    def _end(self, writer: pa.RecordBatchStreamWriter) -> None:
+        writer.close()
+        self._file.seek(0)
+
+
+def unpacked(packed: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield the tables that were packed, in their order."""
+    yield from pa.ipc.open_stream(packed)

@@ -9,13 +9,14 @@ import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from headrace.contracts.topics import TopicSpec
 from headrace.spark_jobs.headers import text_of_headers
 from headrace.spark_jobs.shapes import ORIGIN
 from headrace.spark_jobs.write.batch import query_id_of
 from headrace.spark_jobs.write.digest import Digest, digests_of, row_hash
+from headrace.spark_jobs.write.kept import KeptWriter, Part
 from headrace.spark_jobs.write.markers import Marker, last_marker, markers_topic
 from headrace.spark_jobs.write.topics import check_topics, ensure_markers, partitions_of_markers
 from headrace.spark_jobs.write.transaction import (
@@ -34,7 +35,10 @@ COLUMNS = ("target", "key", "value", "timestamp_ms", "headers", *ORIGIN, *Note._
 A row without a target is a note for the driver.
 """
 
-
+HANDED_BYTES_MAX = 256 << 10
+"""The size up to which a task hands its rows to the driver."""
+_ALL_HANDED_BYTES_MAX = 16 << 20
+"""The sum that the tasks of a micro-batch hand over at most."""
 _log = logging.getLogger(__name__)
 
 
@@ -48,7 +52,10 @@ class Written(NamedTuple):
 
 
 class KafkaSink:
-    """Writes the micro-batches of one query, with one writer for each partition of the frame."""
+    """Writes the micro-batches of one query, with one writer for each partition of the frame.
+
+    The driver writes for all writers that have few rows.
+    """
 
     def __init__(
         self,
@@ -79,6 +86,7 @@ class KafkaSink:
         self._repeats = repeats
         self._markers = 0
         """How many writers have a partition for their markers."""
+        self._kept = KeptWriter()
 
     def write(self, frame: DataFrame, batch_id: int) -> Written:
         """Write what an earlier attempt at this micro-batch did not; this reads the whole frame."""
@@ -91,7 +99,8 @@ class KafkaSink:
             for warning in checked.warnings:
                 _log.warning("%s: %s", self._query, warning)
         marker = Marker(query_id_of(frame), batch_id, writers, self._options)
-        batch = Batch(self._query, self._client, marker, self._takes_bytes, self._repeats)
+        handed = handed_bytes_max(writers)
+        batch = Batch(self._query, self._client, marker, self._takes_bytes, self._repeats, handed)
         rows = frame.select(*COLUMNS, row_hash()).withColumn("headers", text_of_headers(frame))
         begun = self._prepare(batch) if self._markers < writers else {}
         if not begun:
@@ -126,14 +135,19 @@ class KafkaSink:
             for found in markers
         )
 
+    def close(self) -> None:
+        """Close what stays open between micro-batches; a later one opens it again."""
+        self._kept.close()
+
     def _write(self, batch: Batch, rows: DataFrame) -> Written:
         found = rows.mapInArrow(writer_of(batch), NOTES_SCHEMA).collect()
         counts = [row for row in found if row["records"] is not None]
         notes = [
             Note(*(row[name] for name in Note._fields)) for row in found if row["note"] is not None
         ]
-        records = sum(row["records"] for row in counts)
-        return Written(records, sum(row["replayed"] for row in counts), notes)
+        replayed = sum(row["replayed"] for row in counts)
+        replayed += self._kept.write(batch, [_part(row) for row in counts if row["packed"]])
+        return Written(sum(row["records"] for row in counts), replayed, notes)
 
     def _prepare(self, batch: Batch) -> dict[int, Marker]:
         """Prepare the writers; return the markers of those that have written of this batch."""
@@ -155,3 +169,13 @@ class KafkaSink:
             for writer, found in enumerate(markers)
             if found is not None and check_marker(self._query, found, batch.marker)
         }
+
+
+def handed_bytes_max(writers: int) -> int:
+    """Return the size up to which each of so many tasks hands its rows to the driver."""
+    return min(HANDED_BYTES_MAX, _ALL_HANDED_BYTES_MAX // writers)
+
+
+def _part(row: Row) -> Part:
+    digest = Digest(row["records"], int(row["keys"], 16))
+    return Part(row["writer"], digest, bytes(row["packed"]))

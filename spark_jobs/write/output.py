@@ -58,6 +58,10 @@ class KafkaOutput:
         rows = aimed(results, self._targets, self._encode)
         self._note(batch_id, self._kafka.write(rows, batch_id))
 
+    def close(self) -> None:
+        """Close what stays open between micro-batches."""
+        self._kafka.close()
+
     def wrote_otherwise(
         self, _spark: SparkSession, query_id: str, batch_id: int, options: str
     ) -> bool:
@@ -96,6 +100,10 @@ class TableOutput:
             self._sink.write(rows, batch_id)
         finally:
             results.unpersist()
+
+    def close(self) -> None:
+        """Close what stays open between micro-batches."""
+        self._asides.close()
 
     def wrote_otherwise(
         self, spark: SparkSession, query_id: str, batch_id: int, options: str

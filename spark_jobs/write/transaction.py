@@ -1,55 +1,56 @@
 """Write the rows of one task's partition and their marker, in one Kafka transaction.
 
-The order matters. The task computes all rows before it opens a transaction, so a step that takes
-long, fails or is killed leaves none open. Then it takes the transactional id, which fences the
-earlier holder: an earlier attempt, a copy of this task, or a task of a driver that was killed. Only
-then it reads the marker, so the marker stays true until this transaction ends. If another task
-takes the id meanwhile, the commit fails.
+A task that has few rows hands them to the driver (`kept`). Otherwise the order matters. The task
+computes all rows before it opens a transaction, so a step that takes long, fails or is killed
+leaves none open. Then it takes the transactional id, which fences the earlier holder: an earlier
+attempt, a copy of this task, or a task of a driver that was killed. Only then it reads the marker,
+so the marker stays true until this transaction ends. If another task takes the id meanwhile, the
+commit fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException
 from pyspark import TaskContext
 
-from headrace.contracts.errors import (
-    InstanceFenced,
-    KafkaUnreachable,
-    ReplayDiffers,
-    SinkOfAnotherQuery,
-    TopicRefused,
-)
-from headrace.spark_jobs.headers import decode_headers
+from headrace.contracts.errors import ReplayDiffers, SinkOfAnotherQuery
 from headrace.spark_jobs.shapes import SAID
 from headrace.spark_jobs.write.digest import Digest
 from headrace.spark_jobs.write.gathered import Gathered
-from headrace.spark_jobs.write.markers import (
-    WITHIN_S,
-    Marker,
-    last_marker,
-    marker_row,
-    markers_topic,
+from headrace.spark_jobs.write.markers import Marker, last_marker, marker_row, markers_topic
+from headrace.spark_jobs.write.producer import (
+    RECORD,
+    TIMEOUT_MS,
+    TIMEOUT_MS_MAX,
+    failure_of,
+    produce_rows,
+    take_id,
+    transaction,
 )
 from headrace.spark_jobs.write.too_large import TooLarge
 from headrace.spark_jobs.write.topics import BATCH_BYTES
 
+DRIVER = "driver"
+"""It stands in the driver's transactional id where a writer has its number."""
 NOTES_SCHEMA = (
-    "records BIGINT, replayed BIGINT, note STRING, reason STRING, task INT, number BIGINT,"
-    " added BIGINT"
+    "writer INT, records BIGINT, replayed BIGINT, keys STRING, packed BINARY,"
+    " note STRING, reason STRING, task INT, number BIGINT, added BIGINT"
 )
-"""The columns of a task's report to the driver: how many records, and the notes among its rows."""
+"""The columns of a task's report to the driver: its outcome, and the notes among its rows."""
 _NOTES = pa.schema(
     [
+        ("writer", pa.int32()),
         ("records", pa.int64()),
         ("replayed", pa.int64()),
+        ("keys", pa.string()),
+        ("packed", pa.binary()),
         ("note", pa.string()),
         ("reason", pa.string()),
         ("task", pa.int32()),
@@ -57,27 +58,10 @@ _NOTES = pa.schema(
         ("added", pa.int64()),
     ]
 )
-_TIMEOUT_MS, _TIMEOUT_MS_MAX = 60_000, 900_000
-"""How long a transaction may stay open; brokers allow no more by default."""
 _BYTES_A_MS = 1 << 10
 """How many bytes a broker takes in a millisecond at the least: a megabyte a second."""
-_ABORT_WITHIN_S = 10.0
 _TAKEN_AT_ONCE = 16
-_QUEUE_KIB = 64 << 10
-_RECORD_BYTES_MAX = 64 << 20
-"""The topic limits the size of a record, not the client."""
-_ROWS_A_POLL = 1_000
-_FENCED = {
-    KafkaError._FATAL,  # noqa: SLF001 - its public name
-    KafkaError._FENCED,  # noqa: SLF001 - its public name
-    KafkaError.INVALID_PRODUCER_EPOCH,
-    KafkaError.PRODUCER_FENCED,
-}
-_FULL_WAIT_S = 0.1
 _CODEC, _NO_CODEC = ("compression.codec", "compression.type"), "none"
-_RECORD = ("target", "key", "value", "timestamp_ms", "headers")
-_EPOCH_MS = 1
-"""The client takes 0 for "now", so the very first millisecond of 1970 becomes the second."""
 
 
 class Note(NamedTuple):
@@ -91,6 +75,18 @@ class Note(NamedTuple):
     """The number in the last of the rows."""
     added: int
     """By how much all of the rows changed it."""
+
+
+class Outcome(NamedTuple):
+    """The fate of the rows of a writer."""
+
+    records: int
+    replayed: int
+    """Of these, how many an earlier attempt had committed."""
+    keys: str | None = None
+    """The digest of the rows that the driver has still to write."""
+    packed: bytes | None = None
+    """These rows."""
 
 
 _About = tuple[str, str | None, int]
@@ -108,6 +104,13 @@ class Batch:
     """The largest batch that each topic takes, as far as that is known."""
     repeats: bool = True
     """Whether the same input surely gives the same rows again."""
+    handed_bytes_max: int = 0
+    """The size up to which a task hands its rows to the driver, and does not write them itself."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The largest batch of records that a producer sends."""
+        return min([BATCH_BYTES, *self.takes_bytes.values()])
 
     def marker_of(self, digest: Digest) -> Marker:
         """Return the marker of a writer that has written the rows of this digest."""
@@ -125,8 +128,8 @@ def writer_of(batch: Batch) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.
         notes: dict[_About, Note] = {}
         large = TooLarge({} if _compresses(batch.client) else batch.takes_bytes)
         writer = context.partitionId()
-        records, replayed = write_rows(batch, writer, _rows(tables, notes), large)
-        counts = {"records": records, "replayed": replayed}
+        outcome = write_rows(batch, writer, _rows(tables, notes), large)
+        counts = {"writer": writer, **outcome._asdict()}
         said = (Note(SAID, text, writer, None, rows) for text, rows in large.said.items())
         noted = (note._asdict() for note in (*notes.values(), *said))
         yield pa.RecordBatch.from_pylist([counts, *noted], _NOTES)
@@ -200,15 +203,17 @@ def _rows(tables: Iterable[pa.RecordBatch], notes: dict[_About, Note]) -> Iterat
 
 def write_rows(
     batch: Batch, writer: int, tables: Iterator[pa.RecordBatch], large: TooLarge
-) -> tuple[int, int]:
-    """Write the rows of the tables; return how many, and how many had been written before."""
+) -> Outcome:
+    """Write the rows of the tables, or hand them to the driver if they are few."""
     digest = Digest()
     with Gathered() as gathered:
         for table in tables:
             # The digest is that of the rows as computed: what a topic takes may change meanwhile.
-            gathered.add(large.set_aside(digest.taken(table)))
+            gathered.add(large.set_aside(digest.taken(table)).select(RECORD))
         if not digest.rows:
-            return 0, 0
+            return Outcome(0, 0)
+        if gathered.size_bytes <= batch.handed_bytes_max:
+            return Outcome(digest.rows, 0, digest.keys, gathered.packed())
         timeout_ms = timeout_ms_of(gathered.size_bytes)
         return commit_rows(batch, writer, gathered.tables(), digest, timeout_ms)
 
@@ -218,33 +223,30 @@ def commit_rows(
     writer: int,
     tables: Iterator[pa.RecordBatch],
     digest: Digest,
-    timeout_ms: int = _TIMEOUT_MS,
-) -> tuple[int, int]:
-    """Write computed rows and their marker; return how many, and how many were there before."""
+    timeout_ms: int = TIMEOUT_MS,
+) -> Outcome:
+    """Write computed rows and their marker, unless an earlier attempt did."""
     topic = markers_topic(batch.query)
-    producer = _producer(batch, writer, timeout_ms)
     try:
-        producer.init_transactions(WITHIN_S)
+        producer = take_id(id_of(batch.query, writer), batch.client, batch.size_bytes, timeout_ms)
         found = last_marker(batch.client, topic, writer)
         if found is not None and check_marker(batch.query, found, batch.marker):
             check_rows(batch.query, writer, found, digest)
-            return digest.rows, digest.rows
-        with _transaction(producer):
+            return Outcome(digest.rows, digest.rows)
+        with transaction(producer):
             for table in tables:
-                _produce(producer, table)
+                produce_rows(producer, table)
             key, value = marker_row(writer, batch.marker_of(digest))
             producer.produce(topic, key=key, value=value, partition=writer)
-            # A commit that waits for records itself says nothing of one that a broker refused.
-            producer.flush(WITHIN_S)
     except KafkaException as error:
         # The next attempt takes this id again, which aborts the open transaction.
-        raise _failure(batch.query, error) from error
-    return digest.rows, 0
+        raise failure_of(batch.query, error) from error
+    return Outcome(digest.rows, 0)
 
 
 def timeout_ms_of(size_bytes: int) -> int:
     """Return how long a transaction of so many bytes may stay open: a minute, if that is enough."""
-    return min(max(_TIMEOUT_MS, size_bytes // _BYTES_A_MS), _TIMEOUT_MS_MAX)
+    return min(max(TIMEOUT_MS, size_bytes // _BYTES_A_MS), TIMEOUT_MS_MAX)
 
 
 def end_earlier(batch: Batch, writers: int) -> None:
@@ -253,94 +255,20 @@ def end_earlier(batch: Batch, writers: int) -> None:
     A writer without rows takes no id, and there may be fewer writers than there were.
     """
 
-    def take(writer: int) -> None:
-        _producer(batch, writer, _TIMEOUT_MS).init_transactions(WITHIN_S)
+    def take(writer: int | str) -> None:
+        take_id(id_of(batch.query, writer), batch.client)
 
     try:
         with ThreadPoolExecutor(_TAKEN_AT_ONCE) as taking:
-            list(taking.map(take, range(writers)))
+            list(taking.map(take, [*range(writers), DRIVER]))
     except KafkaException as error:
-        raise _failure(batch.query, error) from error
+        raise failure_of(batch.query, error) from error
 
 
-@contextmanager
-def _transaction(producer: Producer) -> Iterator[None]:
-    """Commit the transaction; on failure, abort it at once, so that readers do not wait."""
-    producer.begin_transaction()
-    try:
-        yield
-        producer.commit_transaction(WITHIN_S)
-    except BaseException as error:
-        try:
-            producer.abort_transaction(_ABORT_WITHIN_S)
-        except KafkaException as left:
-            error.add_note(
-                f"its transaction stays open until the next attempt: {left.args[0].str()}"
-            )
-        raise
-
-
-def client_problem(client: Mapping[str, str]) -> str | None:
-    """Return librdkafka's complaint about settings, None if it takes them; no broker is asked."""
-    try:
-        Producer({**client, "log_level": 0})
-    except KafkaException as error:
-        return " ".join(str(error.args[0].str()).split())
-    return None
-
-
-def _producer(batch: Batch, writer: int, timeout_ms: int) -> Producer:
-    return Producer(
-        {
-            **batch.client,
-            "transactional.id": f"{batch.query}-{writer}",
-            "transaction.timeout.ms": timeout_ms,
-            "partitioner": "murmur2_random",
-            "message.max.bytes": _RECORD_BYTES_MAX,
-            "batch.size": min([BATCH_BYTES, *batch.takes_bytes.values()]),
-            "queue.buffering.max.kbytes": _QUEUE_KIB,
-            "linger.ms": 20,
-        }
-    )
+def id_of(query: str, writer: int | str) -> str:
+    """Return the transactional id of a query's writer; the driver is one as well."""
+    return f"{query}-{writer}"
 
 
 def _compresses(client: Mapping[str, str]) -> bool:
     return any(client.get(name, _NO_CODEC) != _NO_CODEC for name in _CODEC)
-
-
-def _produce(producer: Producer, table: pa.RecordBatch) -> None:
-    """Give a table's rows to the client, in their order."""
-    columns = [table.column(name).to_pylist() for name in _RECORD]
-    produce = producer.produce
-    rows = zip(*columns, strict=True)
-    for number, (topic, key, value, timestamp_ms, headers) in enumerate(rows):
-        at_ms = timestamp_ms or _EPOCH_MS
-        listed: list[tuple[str, str | bytes | None]] | None
-        listed = None if headers is None else [*decode_headers(headers)]
-        while True:
-            try:
-                produce(topic, value, key, timestamp=at_ms, headers=listed)
-                break
-            except BufferError:
-                producer.poll(_FULL_WAIT_S)
-        if number % _ROWS_A_POLL == 0:
-            producer.poll(0)
-
-
-def _failure(query: str, error: KafkaException) -> Exception:
-    cause = error.args[0]
-    # An error found while records are handed over does not call itself fatal.
-    if cause.fatal() or cause.code() in _FENCED:
-        message = (
-            f"`{query}` was fenced: another driver runs this query, or did until now, or Spark runs"
-            f" a copy of a task, which is no harm ({cause.str()}); if it was a driver, leave one of"
-            " them running, and start that one again"
-        )
-        return InstanceFenced(message)
-    if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-        message = (
-            f"a topic of `{query}` takes less at once than this job sends ({cause.str()}); raise"
-            " its max.message.bytes, and start the job again"
-        )
-        return TopicRefused(message)
-    return KafkaUnreachable(f"`{query}` could not commit to Kafka: {cause.str()}")

@@ -17,6 +17,7 @@ from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.orders_prices import VALUES, Config, Row
 from headrace.spark_jobs.session import open_session
 from headrace.spark_jobs.shapes import JOINED
+from headrace.spark_jobs.write import kafka as write_kafka
 from headrace.spark_jobs.write.delta import DeltaSink
 from headrace.spark_jobs.write.kafka import Written
 from tests.spark.driver import QUICK_JAVA, kill_session
@@ -55,6 +56,9 @@ def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool =
     os.environ.update({_STRIKE: strike or "", _CODE: "yes" if changed_code else ""})
     if strike == "behind the table":
         run.DeltaSink = _Struck  # type: ignore[attr-defined]
+    if strike == "between writers":
+        # The driver would write for both writers at once.
+        write_kafka.HANDED_BYTES_MAX = 0
     job, config = load_job(file)
     settings = {
         "spark.ui.enabled": "false",

@@ -17,7 +17,7 @@ from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.jobs.access import KafkaAccess, access_of
 from headrace.spark_jobs.jobs.config import reader_of, writer_of
-from headrace.spark_jobs.write.transaction import client_problem
+from headrace.spark_jobs.write.producer import client_problem
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import OwnKafka
 from tests.pages import installed

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from headrace.contracts.record import Record
 from headrace.contracts.topics import cleaned_topic
 from headrace.spark_jobs.connectors import CONNECTORS
+from headrace.spark_jobs.write import kafka as write_kafka
 from headrace.spark_jobs.write.delta import DeltaSink
 from headrace.spark_jobs.write.kafka import KafkaSink
 from tests.architecture.source import ROOT
@@ -47,6 +48,8 @@ SETTINGS = {
 
 def write_all(servers: str, topic: str, folder: Path) -> None:
     """The life of one driver, whose tasks meet with everything that a cluster does to them."""
+    # Tasks write themselves, or nothing of theirs could be there twice.
+    write_kafka.HANDED_BYTES_MAX = 0
     kafka = KafkaSink(topic, {"bootstrap.servers": servers}, {cleaned_topic(topic): 2})
     delta = DeltaSink(topic, str(folder / "delta"))
 

@@ -17,6 +17,7 @@ from headrace.contracts.errors import InstanceFenced, SinkOfAnotherQuery, TopicR
 from headrace.contracts.record import Headers, Record
 from headrace.contracts.topics import cleaned_topic, late_topic
 from headrace.spark_jobs.headers import decode_headers
+from headrace.spark_jobs.write import kafka as write_kafka
 from headrace.spark_jobs.write.digest import Digest
 from headrace.spark_jobs.write.gathered import Gathered
 from headrace.spark_jobs.write.kafka import KafkaSink
@@ -25,6 +26,7 @@ from headrace.spark_jobs.write.too_large import TooLarge, batch_bytes
 from headrace.spark_jobs.write.topics import check_topics, ensure_markers
 from headrace.spark_jobs.write.transaction import (
     Batch,
+    Outcome,
     check_marker,
     commit_rows,
     end_earlier,
@@ -71,8 +73,11 @@ def said(records: list[Record]) -> Said:
     return Counter((one.key, one.value, one.timestamp_ms, one.headers) for one in records)
 
 
-def write_all(servers: str, topic: str, folder: Path, strike: Strike | None) -> None:
+def write_all(
+    servers: str, topic: str, folder: Path, strike: Strike | None, handed_bytes_max: int
+) -> None:
     """The life of one driver: all that is left to write, and then a query that is refused."""
+    write_kafka.HANDED_BYTES_MAX = handed_bytes_max
     _run(servers, topic, folder, strike, "checkpoint")
     try:
         _run(servers, topic, folder, None, "another-checkpoint")
@@ -95,9 +100,11 @@ def _run(servers: str, topic: str, folder: Path, strike: Strike | None, checkpoi
 
 
 @pytest.mark.long("drivers", why="drivers are killed")
+@pytest.mark.parametrize("writer", ["task", "driver"])
 def test_every_record_leaves_once_whenever_the_driver_dies(
-    kafka: SharedKafka, tmp_path: Path
+    kafka: SharedKafka, tmp_path: Path, writer: str
 ) -> None:
+    handed_bytes_max = 0 if writer == "task" else write_kafka.HANDED_BYTES_MAX
     topic = fresh_name("joined")
     expected: dict[str, list[Record]] = {topic: [], f"{topic}.late": []}
     for number in range(BATCHES):
@@ -110,7 +117,7 @@ def test_every_record_leaves_once_whenever_the_driver_dies(
     logs = []
     strikes = [Strike(1, "in the middle"), Strike(2, "behind"), None]
     for strike in strikes:
-        args = (kafka.bootstrap_servers, topic, tmp_path, strike)
+        args = (kafka.bootstrap_servers, topic, tmp_path, strike, handed_bytes_max)
         driver = Driver(tmp_path / f"{strike}.log", write_all, *args)
         code = driver.wait()
         assert code == (KILLED if strike else 0), driver.log
@@ -118,8 +125,9 @@ def test_every_record_leaves_once_whenever_the_driver_dies(
 
     for target, records in expected.items():
         assert said(kafka.clients.consume_all(target)) == said(records)
-    # The first writer had committed its part of batch 1, and every writer all of batch 2.
-    assert 0 < _replayed(logs[1], 1) < RECORDS
+    # The first task had committed its part of batch 1, and every writer all of batch 2.
+    replayed = _replayed(logs[1], 1)
+    assert 0 < replayed < RECORDS if writer == "task" else replayed == 0
     assert _replayed(logs[2], 2) == RECORDS
     assert "has written with another checkpoint" in logs[2]
 
@@ -160,7 +168,7 @@ def digest_of(*numbers: int) -> Digest:
 def test_a_writer_that_was_overtaken_commits_nothing(batch: Batch, kafka: SharedKafka) -> None:
     def overtaken() -> Iterator[pa.RecordBatch]:
         yield from tables(1)(batch.query)
-        assert write_rows(batch, 0, tables(1)(batch.query), NOTHING) == (RECORDS, 0)
+        assert write_rows(batch, 0, tables(1)(batch.query), NOTHING) == Outcome(RECORDS, 0)
 
     with pytest.raises(InstanceFenced, match="another driver runs this query"):
         commit_rows(batch, 0, overtaken(), digest_of(1))
@@ -170,9 +178,9 @@ def test_a_writer_that_was_overtaken_commits_nothing(batch: Batch, kafka: Shared
 def test_a_copy_of_a_task_that_was_slower_writes_nothing(batch: Batch, kafka: SharedKafka) -> None:
     def copied() -> Iterator[pa.RecordBatch]:
         yield from tables(1)(batch.query)
-        assert write_rows(batch, 0, tables(1)(batch.query), NOTHING) == (RECORDS, 0)
+        assert write_rows(batch, 0, tables(1)(batch.query), NOTHING) == Outcome(RECORDS, 0)
 
-    assert write_rows(batch, 0, copied(), NOTHING) == (RECORDS, RECORDS)
+    assert write_rows(batch, 0, copied(), NOTHING) == Outcome(RECORDS, RECORDS)
     assert said(kafka.clients.consume_all(batch.query)) == said(a_batch(1))
 
 
@@ -248,7 +256,7 @@ def test_batches_are_as_large_as_a_topic_takes(kafka: SharedKafka) -> None:
     assert takes_bytes == {topic.name: 2_000}
     ensure_markers(client, markers_topic(topic.name), 1)
     small = Batch(topic.name, client, Marker("a-checkpoint", 7, 1), takes_bytes)
-    assert write_rows(small, 0, tables(1)(topic.name), NOTHING) == (RECORDS, 0)
+    assert write_rows(small, 0, tables(1)(topic.name), NOTHING) == Outcome(RECORDS, 0)
     assert said(kafka.clients.consume_all(topic.name)) == said(a_batch(1))
 
 
@@ -270,8 +278,9 @@ def test_a_row_is_dead_from_the_first_byte_that_its_topic_does_not_take(
     table = record_table([(topic, one) for one in rows])
     large = TooLarge(sizes)
     batch = Batch(topic, client, Marker("a-checkpoint", 7, 1), sizes)
-    assert write_rows(batch, 0, iter([table]), large) == (4, 0)
-    assert write_rows(batch, 0, iter([table]), TooLarge({})) == (4, 4), "it is repeated as it was"
+    assert write_rows(batch, 0, iter([table]), large) == Outcome(4, 0)
+    again = write_rows(batch, 0, iter([table]), TooLarge({}))
+    assert again == Outcome(4, 4), "it is repeated as it was"
     written = kafka.clients.consume_all(topic)
     assert [one.value for one in written] == [one.value for one in rows[:2]]
     letters = [read_dead(one) for one in kafka.clients.consume_all(f"{source}.dead")]
@@ -311,7 +320,7 @@ def test_a_refusal_that_was_not_foreseen_names_the_topic_and_its_setting(
 def test_a_writer_reads_to_the_end_what_it_need_not_write(batch: Batch) -> None:
     write_rows(batch, 0, tables(1, 2)(batch.query), NOTHING)
     again = tables(1, 2)(batch.query)
-    assert write_rows(batch, 0, again, NOTHING) == (2 * RECORDS, 2 * RECORDS)
+    assert write_rows(batch, 0, again, NOTHING) == Outcome(2 * RECORDS, 2 * RECORDS)
     assert next(again, None) is None
 
 
