@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _POLL_RECORDS = 5_000
+_FETCH_WAIT_MS = 1
 _CLIENTS = "org.apache.kafka.clients.admin"
 Place = tuple[str, int]
 """A topic and the number of a partition."""
@@ -37,6 +38,9 @@ class Source:
             "failOnDataLoss": "true",
             # After each poll Spark asks the broker for the first and last offset of the partition.
             "kafka.max.poll.records": str(_POLL_RECORDS),
+            # It asks behind a fetch for records that are still to come, and a broker answers in
+            # order. By default it holds such a fetch for half a second, a partition and task.
+            "kafka.fetch.max.wait.ms": str(_FETCH_WAIT_MS),
             **self.options,
         }
 

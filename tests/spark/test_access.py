@@ -17,6 +17,7 @@ from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.jobs.access import KafkaAccess, access_of
 from headrace.spark_jobs.jobs.config import reader_of, writer_of
+from headrace.spark_jobs.read.source import Source
 from headrace.spark_jobs.write.producer import client_problem
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import OwnKafka
@@ -93,6 +94,12 @@ def test_certificates_travel_with_the_job(tmp_path: Path, monkeypatch: pytest.Mo
     assert "PRIVATE" not in written["ssl.certificate.pem"]
     assert client_problem(written) is None
     assert PASSWORD not in repr(config)
+
+
+def test_no_broker_holds_back_what_a_task_asks_behind_a_fetch() -> None:
+    name = "kafka.fetch.max.wait.ms"
+    assert int(Source("here:1").described()[name]) < 10
+    assert Source("here:1", {name: "500"}).described()[name] == "500"
 
 
 @pytest.mark.parametrize(

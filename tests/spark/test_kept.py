@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiokafka.client import AIOKafkaClient
 from aiokafka.structs import TopicPartition
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from headrace.contracts.errors import ReplayDiffers, TopicRefused
 from headrace.contracts.record import Record
@@ -160,8 +160,12 @@ def test_a_driver_that_was_overtaken_writes_nothing_twice(batch: Batch, kafka: S
 
 
 def test_a_failure_throws_the_kept_producer_away_and_leaves_no_transaction_open(
-    batch: Batch, kafka: SharedKafka, monkeypatch: pytest.MonkeyPatch
+    batch: Batch,
+    kafka: SharedKafka,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", kept.__name__)
     taken: list[Producer] = []
 
     def noted(*args: Any) -> Producer:
@@ -178,8 +182,10 @@ def test_a_failure_throws_the_kept_producer_away_and_leaves_no_transaction_open(
         writer.write(second, parts_of(second, value=b"x" * 3_000))
     assert written(kafka, query) == once(batch)
     assert len(taken) == 2, "the kept one, and another that tried once more"
+    assert caplog.text.count("another producer goes on") == 1
     writer.write(second, parts_of(second))
     assert len(taken) == 3
+    assert caplog.text.count("another producer goes on") == 1, "neither was used again"
     assert written(kafka, query) == once(batch, second)
 
 
@@ -215,6 +221,8 @@ def test_a_new_driver_ends_what_the_former_one_left_open(batch: Batch, kafka: Sh
     left.produce(batch.query, b"never committed")
     left.flush()
     end_earlier(batch, WRITERS)
+    with pytest.raises(KafkaException, match="fenced"):
+        left.commit_transaction()
     assert kafka.clients.consume_all(batch.query) == []
 
 
