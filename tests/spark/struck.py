@@ -20,6 +20,7 @@ from headrace.spark_jobs.shapes import JOINED
 from headrace.spark_jobs.write import kafka as write_kafka
 from headrace.spark_jobs.write.delta import DeltaSink
 from headrace.spark_jobs.write.kafka import Written
+from headrace.spark_jobs.write.kept import KeptWriter
 from tests.spark.driver import QUICK_JAVA, kill_session
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["VALUES", "Config", "Row", "transform"]
 
 Moment = Literal["between writers", "behind the table"]
+CLOSED = "the driver closes its producer"
 _STRIKE, _CODE = "HEADRACE_TEST_STRIKE", "HEADRACE_TEST_CODE"
 SHUFFLE_PARTITIONS = 2
 
@@ -56,6 +58,7 @@ def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool =
     os.environ.update({_STRIKE: strike or "", _CODE: "yes" if changed_code else ""})
     if strike == "behind the table":
         run.DeltaSink = _Struck  # type: ignore[attr-defined]
+    write_kafka.KeptWriter = _Told  # type: ignore[attr-defined]
     if strike == "between writers":
         # The driver would write for both writers at once.
         write_kafka.HANDED_BYTES_MAX = 0
@@ -81,6 +84,13 @@ class _Struck(DeltaSink):
     def write(self, frame: DataFrame, batch_id: int) -> None:
         super().write(frame, batch_id)
         kill_session(os.getpid())
+
+
+class _Told(KeptWriter):
+    def close(self) -> None:
+        if self._producer is not None:
+            print(CLOSED, flush=True)
+        super().close()
 
 
 def _tell(batch_id: int, written: Written) -> None:

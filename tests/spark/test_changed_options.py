@@ -23,7 +23,7 @@ from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.runtime.sidecar import record
 from tests.spark.driver import KILLED, Driver
-from tests.spark.struck import SHUFFLE_PARTITIONS, Moment, run_struck
+from tests.spark.struck import CLOSED, SHUFFLE_PARTITIONS, Moment, run_struck
 from tests.spark.tables import live_rows
 
 PRODUCTS = 12
@@ -117,6 +117,7 @@ def test_other_options_hold_behind_what_was_written_in_part(
     second = job.run(grace="0s")
     assert second.exit_code == 0, second.log
     assert "micro-batch 0 was written in part before `grace` changed" in second.log
+    assert second.log.count(CLOSED) == (2 if sink == "kafka" else 0), "one a query"
     assert job.written() == job.sent()
 
 
