@@ -29,6 +29,9 @@ from headrace.spark_jobs.write.transaction import (
     id_of,
 )
 
+_QUIET = {"log_level": "0"}
+"""Between micro-batches, too, it would say twice a second that a broker has gone; the driver writes
+to the user's terminal. A write that fails raises the error."""
 _log = logging.getLogger(__name__)
 
 
@@ -74,7 +77,8 @@ class KeptWriter:
 
     def _write(self, batch: Batch, parts: Sequence[Part]) -> int:
         if self._producer is None:
-            self._producer = take_id(id_of(batch.query, DRIVER), batch.client, batch.size_bytes)
+            client = {**batch.client, **_QUIET}
+            self._producer = take_id(id_of(batch.query, DRIVER), client, batch.size_bytes)
         new = [part for part in parts if not self._has_committed(batch, part)]
         if new:
             with transaction(self._producer):
