@@ -1,12 +1,8 @@
 """Write rows to a Delta table, exactly once: the table's log has the last micro-batch.
 
 In mode `append`, rows stand beside each other, each with its micro-batch in the column `batch`. In
-mode `upsert`, the last row of a key replaces the earlier ones, and a deleted key has no row. Rows
-of one key are of one task, unless a stream looks up or meets by a column; then the latest time is
-last.
-
-The number of a micro-batch means something only with its checkpoint. So before the first row, the
-table notes the checkpoint that writes to it, as a property.
+mode `upsert`, the last row of a key replaces the earlier ones, and a deleted key has no row. Before
+the first row, the table notes the checkpoint that writes to it, as a property.
 """
 
 from __future__ import annotations
@@ -14,22 +10,17 @@ from __future__ import annotations
 from typing import Any
 
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql.types import StructType
 
-from headrace.contracts.errors import SinkOfAnotherQuery
 from headrace.spark_jobs.write.batch import query_id_of
+from headrace.spark_jobs.write.claims import APPEND, UPSERT, claims_of, is_claimed
+from headrace.spark_jobs.write.upsert import REPLACES, last_of_keys
 
-_PROPERTY = "headrace.query."
-_MODE = "headrace.mode"
-_APPEND, _UPSERT = "append", "upsert"
 _PLACES = ("task", "sequence", "batch")
 """Columns that tables of earlier versions lack."""
 _WRITE = "spark.databricks.delta.write"
-_REPLACES = "(kept.task IS NULL OR kept.task = new.task OR kept.timestamp <= new.timestamp)"
-"""Whether a row of a later micro-batch comes behind one that is there: only its own task is sure of
-the order, and between two tasks the times tell."""
 
 
 class DeltaSink:
@@ -39,7 +30,7 @@ class DeltaSink:
         """Take the folder of a table; the first batch makes the table if it is missing."""
         self._query = query
         self._folder = folder
-        self._mode = _UPSERT if upserts else _APPEND
+        self._mode = UPSERT if upserts else APPEND
         self._claimed = False
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
@@ -49,7 +40,7 @@ class DeltaSink:
         if not self._claimed:
             self._claim(frame, query_id)
             self._claimed = True
-        if self._mode == _UPSERT:
+        if self._mode == UPSERT:
             self._merge(frame, query_id, batch_id)
             return
         (
@@ -62,7 +53,7 @@ class DeltaSink:
 
     def _merge(self, frame: DataFrame, query_id: str, batch_id: int) -> None:
         """Put the last row of each key; every row without a key stays, since it replaces none."""
-        last = _last_of_keys(frame)
+        last = last_of_keys(frame)
         spark = frame.sparkSession
         noted = {"txnAppId": self._writer(query_id), "txnVersion": str(batch_id)}
         for name, value in noted.items():
@@ -72,8 +63,8 @@ class DeltaSink:
                 DeltaTable.forPath(spark, self._folder)
                 .alias("kept")
                 .merge(last.alias("new"), "kept.key = new.key")
-                .whenMatchedDelete(f"new.deleted AND {_REPLACES}")
-                .whenMatchedUpdateAll(_REPLACES)
+                .whenMatchedDelete(f"new.deleted AND {REPLACES}")
+                .whenMatchedUpdateAll(REPLACES)
                 .whenNotMatchedInsertAll("NOT new.deleted")
                 .execute()
             )
@@ -96,41 +87,14 @@ class DeltaSink:
 
     def _claim(self, frame: DataFrame, query_id: str) -> None:
         """Note in the table which checkpoint writes to it; refuse a table of another one."""
-        spark, name = frame.sparkSession, f"{_PROPERTY}{self._query}"
+        spark = frame.sparkSession
         make_table(spark, self._folder, frame.schema)
         table = DeltaTable.forPath(spark, self._folder)
         properties = table.detail().select("properties").collect()[0]["properties"]
-        known = properties.get(name)
-        mode = properties.get(_MODE, _APPEND if known else self._mode)
-        if mode != self._mode:
-            message = (
-                f"{self._folder} was written with `mode: {mode}`, and its rows are not those that"
-                f" `{self._mode}` would have left; write `{mode}`, or give the job another folder"
-                " and checkpoint"
-            )
-            raise SinkOfAnotherQuery(message)
-        if known is None:
-            _set_property(spark, self._folder, _MODE, self._mode)
-            _set_property(spark, self._folder, name, query_id)
-        elif known != query_id:
-            message = (
-                f"`{self._query}` has written to {self._folder} with another checkpoint, and its"
-                " rows are there already; give the job another name or folder, or delete the"
-                " folder to have everything written once more"
-            )
-            raise SinkOfAnotherQuery(message)
+        if not is_claimed(self._folder, properties, self._query, query_id, self._mode):
+            for name, value in claims_of(self._query, query_id, self._mode).items():
+                _set_property(spark, self._folder, name, value)
         _add_places(spark, self._folder, frame, table.toDF().columns)
-
-
-def _last_of_keys(frame: DataFrame) -> DataFrame:
-    """Return the last row of each key, and every row without one."""
-    of_task = Window.partitionBy("key", "task").orderBy(F.col("sequence").desc())
-    of_key = Window.partitionBy("key").orderBy(F.col("timestamp").desc(), "task")
-    # Rows that lie together by key do so by key and task.
-    together = frame.repartition("key").withColumn("_nth", F.row_number().over(of_task))
-    lasts = together.where((F.col("_nth") == 1) | F.col("key").isNull())
-    numbered = lasts.withColumn("_nth", F.row_number().over(of_key))
-    return numbered.where((F.col("_nth") == 1) | F.col("key").isNull()).drop("_nth")
 
 
 def make_table(spark: SparkSession, folder: str, schema: StructType | str) -> None:

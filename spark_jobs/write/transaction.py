@@ -22,6 +22,7 @@ from pyspark import TaskContext
 
 from headrace.contracts.errors import ReplayDiffers, SinkOfAnotherQuery
 from headrace.spark_jobs.shapes import SAID
+from headrace.spark_jobs.write.claims import refuse_older_copy
 from headrace.spark_jobs.write.digest import Digest
 from headrace.spark_jobs.write.gathered import Gathered
 from headrace.spark_jobs.write.markers import Marker, last_marker, marker_row, markers_topic
@@ -149,11 +150,7 @@ def check_marker(query: str, found: Marker | None, wanted: Marker) -> bool:
         )
         raise SinkOfAnotherQuery(message)
     if found.batch > wanted.batch:
-        message = (
-            f"`{query}` has written micro-batch {found.batch}, and its checkpoint is only at"
-            f" {wanted.batch}: it is an older copy; bring back the newest checkpoint"
-        )
-        raise SinkOfAnotherQuery(message)
+        refuse_older_copy(query, found.batch, wanted.batch)
     if found.batch == wanted.batch and found.writers != wanted.writers:
         message = (
             f"`{query}` has written a part of micro-batch {found.batch} with {found.writers}"

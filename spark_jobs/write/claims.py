@@ -1,0 +1,58 @@
+"""Sentences that refuse a table of another query, of another mode or of another time.
+
+A table notes the checkpoint that writes to it. The number of a micro-batch means something only
+with its checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+from headrace.contracts.errors import SinkOfAnotherQuery
+
+MODE = "headrace.mode"
+APPEND, UPSERT = "append", "upsert"
+_PROPERTY = "headrace.query."
+
+
+def property_of(query: str) -> str:
+    """Return the name of the property that has the checkpoint of a query."""
+    return f"{_PROPERTY}{query}"
+
+
+def claims_of(query: str, query_id: str, mode: str) -> dict[str, str]:
+    """Return the properties by which a table belongs to a query's checkpoint."""
+    return {MODE: mode, property_of(query): query_id}
+
+
+def is_claimed(
+    place: str, properties: Mapping[str, str], query: str, query_id: str, mode: str
+) -> bool:
+    """Return whether a table is this checkpoint's already; refuse one that cannot become its."""
+    known = properties.get(property_of(query))
+    mode_there = properties.get(MODE, APPEND if known else mode)
+    if mode_there != mode:
+        message = (
+            f"{place} was written with `mode: {mode_there}`, and its rows are not those that"
+            f" `{mode}` would have left; write `{mode_there}`, or give the job another table and"
+            " checkpoint"
+        )
+        raise SinkOfAnotherQuery(message)
+    if known not in {None, query_id}:
+        message = (
+            f"`{query}` has written to {place} with another checkpoint, and its rows are there"
+            " already; give the job another name or table, or delete the table to have everything"
+            " written once more"
+        )
+        raise SinkOfAnotherQuery(message)
+    return known is not None
+
+
+def refuse_older_copy(query: str, written: int, batch: int) -> NoReturn:
+    """Refuse a checkpoint that is behind what its query has written."""
+    message = (
+        f"`{query}` has written micro-batch {written}, and its checkpoint is only at {batch}: it is"
+        " an older copy; bring back the newest checkpoint"
+    )
+    raise SinkOfAnotherQuery(message)

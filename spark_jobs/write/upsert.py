@@ -1,0 +1,25 @@
+"""Which row of a key a table keeps that has one of each: the last, and none if it deletes the key.
+
+Rows of one key are of one task, unless a stream looks up or meets by a column; then the latest time
+is last.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+REPLACES = "(kept.task IS NULL OR kept.task = new.task OR kept.timestamp <= new.timestamp)"
+"""Whether a row of a later micro-batch comes behind one that is there: only its own task is sure of
+the order, and between two tasks the times tell."""
+
+
+def last_of_keys(frame: DataFrame) -> DataFrame:
+    """Return the last row of each key, and every row without one."""
+    of_task = Window.partitionBy("key", "task").orderBy(F.col("sequence").desc())
+    of_key = Window.partitionBy("key").orderBy(F.col("timestamp").desc(), "task")
+    # Rows that lie together by key do so by key and task.
+    together = frame.repartition("key").withColumn("_nth", F.row_number().over(of_task))
+    lasts = together.where((F.col("_nth") == 1) | F.col("key").isNull())
+    numbered = lasts.withColumn("_nth", F.row_number().over(of_key))
+    return numbered.where((F.col("_nth") == 1) | F.col("key").isNull()).drop("_nth")
