@@ -74,7 +74,7 @@ spark: broker $(CONNECTED) ## what Spark needs: its connectors and an archive of
 
 $(CONNECTED): $(INSTALLED) $(PREPARES)
 	@rm -f $(VENV)/.connected-*
-	@log=$$(mktemp); $(BIN)/python -m headrace.spark_jobs 2>"$$log" || { cat "$$log" >&2; exit 1; }
+	@log=$$(mktemp); $(BIN)/python -m headrace.spark_jobs --iceberg 2>"$$log" || { cat "$$log" >&2; exit 1; }
 	@touch $@
 
 .PHONY: images

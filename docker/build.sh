@@ -137,7 +137,7 @@ done
 cp -r docker/pipelines "$work/sidecar/pipelines"
 build $sidecar "$work/sidecar" "$base"
 cp -r docker/jobs "$work/spark/jobs"
-$python -m headrace.spark_jobs "$work/spark/connectors" >"$work/log" 2>&1 || {
+$python -m headrace.spark_jobs --iceberg "$work/spark/connectors" >"$work/log" 2>&1 || {
   tail -n 20 "$work/log" >&2
   exit 1
 }

@@ -1,8 +1,8 @@
-"""`python -m headrace.spark_jobs [FOLDER]`: prepare this machine, so that Spark starts faster.
+"""`python -m headrace.spark_jobs [--iceberg] [FOLDER]`: prepare this machine for fast starts.
 
 It fetches the connectors once; two sessions whose Ivy fills one empty cache at a time would read
-each other's half files. It archives the classes that a job loads for Java. With a folder, it copies
-the connectors there, for an image.
+each other's half files. With `--iceberg`, it fetches that library too. It archives the classes that
+a job loads for Java. With a folder, it copies what it has fetched there, for an image.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from headrace.contracts.errors import YourFault
 from headrace.spark_jobs import first_run
-from headrace.spark_jobs.connectors import fetched
+from headrace.spark_jobs.connectors import ICEBERG, connectors_for, fetched, jar_of
 from headrace.spark_jobs.home import (
     archives_of,
     class_archive,
@@ -27,25 +27,33 @@ from headrace.spark_jobs.home import (
 from headrace.spark_jobs.java import check_java
 from headrace.spark_jobs.session import open_session
 
+_ICEBERG = "--iceberg"
+
 
 def main() -> None:
     """Prepare this machine, and copy the connectors to the folder that the command line names."""
     check_java()
     chosen = os.environ.get("SPARK_HOME")
+    iceberg, folders = _ICEBERG in sys.argv, [one for one in sys.argv[1:] if one != _ICEBERG]
     home = prepared_home()
-    if chosen or not home.is_dir():
+    more = {}
+    if chosen or iceberg or not home.is_dir():
         _say("Fetching Spark's connectors, if they are not there.")
-        session = open_session("headrace prepare", master="local[1]")
-        connectors = fetched(session)
+        connectors = connectors_for(iceberg=iceberg)
+        session = open_session("headrace prepare", master="local[1]", connectors=connectors)
+        jars = fetched(session)
         session.stop()
         if chosen:
             # The user's own Spark stays as it is; Ivy has the missing connectors in its cache now.
             return
-        prepare_home(connectors)
-    for folder in map(Path, sys.argv[1:]):
+        more = {name: jars.pop(name) for name in [jar_of(ICEBERG)] if name in jars}
+        prepare_home(jars)
+    for folder in map(Path, folders):
         folder.mkdir()
         for jar in connectors_of(home):
             copy(jar, folder)
+        for name, jar in more.items():
+            copy(jar, folder / name)
     archive = class_archive(home)
     if not archive.exists():
         _say("Archiving Spark's classes, for fast starts.")

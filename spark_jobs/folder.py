@@ -26,6 +26,12 @@ class Folder:
         """Whether it is on a disk of the machine that runs this process."""
         return bool(self._files.getScheme() == "file")
 
+    @property
+    def parent_and_name(self) -> tuple[str, str]:
+        """The URL of the folder around it, and its own name there."""
+        path = self._files.makeQualified(self._root)
+        return str(path.getParent()), str(path.getName())
+
     def names(self, place: str) -> list[str]:
         """List the names in a folder below, none if the folder is missing."""
         path = self._path(place)

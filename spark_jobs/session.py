@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from headrace.spark_jobs import daemon
-from headrace.spark_jobs.connectors import CONNECTORS, packages
+from headrace.spark_jobs.connectors import CONNECTORS, DELTA, packages
 from headrace.spark_jobs.home import AVRO_LIMITS, ivy_settings, java_options, spark_home
 from headrace.spark_jobs.java import check_java
 from headrace.spark_jobs.worker import forget_jars, without_jars
@@ -30,11 +31,15 @@ _STATE = "spark.sql.streaming.stateStore"
 _ARROW = "spark.sql.execution.arrow"
 _JAVA = "spark.driver.defaultJavaOptions"
 _MORE_JAVA = "spark.driver.extraJavaOptions"
+_GATEWAY = "PYSPARK_GATEWAY_PORT"
+"""Where spark-submit tells Python its Java."""
 _FILES = "spark.sql.streaming.checkpointFileManagerClass"
 _FILES_ON_DISK = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+PACKAGES = "spark.jars.packages"
+_EXTENSIONS, _CATALOG = "spark.sql.extensions", "spark.sql.catalog.spark_catalog"
 _DELTA = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
+    _CATALOG: "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 SETTINGS = {
     **_DELTA,
@@ -82,12 +87,12 @@ def open_session(
     """Open a session, or return the open one, which keeps its own settings.
 
     Without a master, it is spark-submit's session. `shuffle_partitions` is fixed for the life of a
-    checkpoint, as Spark requires. `settings` override ours. `checkpoint` is the folder or URL of
-    the query's checkpoint; without it, a folder of this machine is assumed.
+    checkpoint, as Spark requires. `settings` override ours, and add to lists. `checkpoint` is the
+    folder or URL of the query's checkpoint; without it, a folder of this machine is assumed.
     """
     chosen = dict(SETTINGS)
-    if master is not None and not connectors:
-        # Without Delta, Spark would look for its catalog at the first function that it lacks.
+    if master is not None and DELTA not in connectors:
+        # Without it, Spark would look for its catalog at the first function that it lacks.
         for setting in _DELTA:
             del chosen[setting]
     if _is_on_disk(checkpoint):
@@ -112,11 +117,11 @@ def open_session(
         chosen[_JAVA] = java_options(Path(home), (settings or {}).get(_MORE_JAVA, ""))
     missing = packages(connectors)
     if missing:
-        chosen |= {"spark.jars.packages": missing, **ivy_settings()}
+        chosen |= {PACKAGES: missing, **ivy_settings()}
     if shuffle_partitions is not None:
         chosen["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     builder = SparkSession.builder.appName(name)
-    for setting, value in (chosen | dict(settings or {})).items():
+    for setting, value in beside(chosen, submitted() if master is None else {}, settings).items():
         builder = builder.config(setting, value)
     spark = (builder if master is None else builder.master(master)).getOrCreate()
     includes = spark.sparkContext._python_includes or []  # noqa: SLF001 (sent with each task)
@@ -127,6 +132,31 @@ def open_session(
     for logger, level in _LEVELS.items():
         log4j.core.config.Configurator.setLevel(logger, log4j.Level.toLevel(level))
     return spark
+
+
+def beside(
+    ours: Mapping[str, str], submitted: Mapping[str, str], settings: Mapping[str, str] | None
+) -> dict[str, str]:
+    """Return the settings of a session: a job's own override ours, and lists have both.
+
+    The extensions and Spark's own catalog that spark-submit was given stay as well.
+    """
+    theirs = {name: submitted[name] for name in (_EXTENSIONS, _CATALOG) if name in submitted}
+    theirs |= dict(settings or {})
+    found = {**ours, **theirs}
+    for name in (PACKAGES, _EXTENSIONS):
+        both = f"{theirs.get(name, '')},{ours.get(name, '')}".split(",")
+        if name in found:
+            found[name] = ",".join(dict.fromkeys(filter(None, both)))
+    return found
+
+
+def submitted() -> Mapping[str, str]:
+    """Return the settings that spark-submit has for this process; none without it."""
+    if _GATEWAY not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()  # noqa: SLF001 (Spark's own way to the Java that runs)
+    return dict(SparkConf().getAll())
 
 
 def _is_on_disk(checkpoint: str) -> bool:

@@ -27,7 +27,7 @@ from headrace.contracts.raised import clause_of
 from headrace.spark_jobs.cli.log import log_file, started_into
 from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.cli.run import run_job
-from headrace.spark_jobs.connectors import CONNECTORS
+from headrace.spark_jobs.connectors import connectors_for, names_iceberg
 from headrace.spark_jobs.jobs.run import Job
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.public import Sink
@@ -116,7 +116,8 @@ def run_file(file: Path, how: How) -> None:
         message = f"there is no file `{file}`"
         raise JobInvalid(message)
     # spark-submit has resolved the connectors, and a dry run needs none.
-    connectors = () if how.master is None or how.dry_run else CONNECTORS
+    needs_none = how.master is None or how.dry_run
+    connectors = () if needs_none else connectors_for(iceberg=names_iceberg(file))
     with nullcontext() if how.log is None else started_into(how.log):
         session = open_session(file.stem, master=how.master, connectors=connectors)
     token = _how.set(how)

@@ -18,10 +18,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.contracts.errors import HeadraceError, JobInvalid
 from headrace.spark_jobs.cli.failure import error_of
 from headrace.spark_jobs.cli.log import started_into
-from headrace.spark_jobs.connectors import CONNECTORS
+from headrace.spark_jobs.connectors import connectors_for
 from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.jobs.config import JobConfig
-from headrace.spark_jobs.jobs.run import Job, Prepared, awaited_by, queries
+from headrace.spark_jobs.jobs.run import Job, Prepared, awaited_by, place_of, queries
 from headrace.spark_jobs.observe.listener import Listener
 from headrace.spark_jobs.observe.metrics import Metrics
 from headrace.spark_jobs.session import open_session
@@ -44,7 +44,7 @@ def run_job(
     Without a master the job uses the session of spark-submit, which has resolved the connectors.
     Without a log file, Spark logs to where this process does.
     """
-    metrics = Metrics(config.name, time.time)
+    metrics, iceberg = Metrics(config.name, time.time), config.sink.iceberg
     with nullcontext() if log is None else started_into(log):
         spark = open_session(
             config.name,
@@ -52,10 +52,12 @@ def run_job(
             shuffle_partitions=config.shuffle_partitions,
             settings=config.spark,
             checkpoint=config.checkpoint,
-            connectors=() if master is None else CONNECTORS,
+            connectors=() if master is None else connectors_for(iceberg=iceberg is not None),
         )
     try:
         refuse_checkpoint_here(spark, config.checkpoint)
+        if iceberg is not None:
+            place_of(iceberg).check(spark)
         if isinstance(job, Prepared):
             job.prepare(spark)
     except HeadraceError:

@@ -28,6 +28,8 @@ EXAMPLES = {
     "url": "url: http://127.0.0.1:8081",
     "kafka": "kafka: {topic: orders.priced}",
     "delta": "delta: {folder: tables/orders}",
+    "iceberg": "iceberg: {folder: tables/orders}",
+    "table": "table: lake.sales.orders",
     "parquet": "parquet: {folder: tables/orders}",
     "console": "console: {}",
     "late": "late: {topic: orders.late}",

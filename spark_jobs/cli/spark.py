@@ -20,10 +20,10 @@ from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.log import log_file
 from headrace.spark_jobs.cli.python_job import LOCAL, PYTHON, How, run_file
 from headrace.spark_jobs.cli.run import run_job
-from headrace.spark_jobs.connectors import packages
+from headrace.spark_jobs.connectors import connectors_for, names_iceberg, packages
 from headrace.spark_jobs.jobs.config import JobConfig
 from headrace.spark_jobs.observe.state import StateRow, read_state, waits_of
-from headrace.spark_jobs.session import open_session
+from headrace.spark_jobs.session import PACKAGES, open_session
 from headrace.spark_jobs.versioned.state import HEADER
 
 _SUBMITTED = Path(__file__).with_name("__main__.py")
@@ -125,12 +125,14 @@ def submit_command(
 ) -> list[str]:
     """Return the command that has a cluster run a job; its driver stays on this machine."""
     submit = ["spark-submit", "--master", master]
-    missing = packages()
-    if missing:
-        submit += ["--packages", missing]
+    settings = {} if config is None else config.spark
+    iceberg = names_iceberg(job) if config is None else config.sink.iceberg is not None
+    missing = [packages(connectors_for(iceberg=iceberg)), settings.get(PACKAGES, "")]
+    if any(missing):
+        submit += ["--packages", ",".join(filter(None, missing))]
     # When the driver reads the file, its Java runs already and has its memory; and spark-submit has
     # already looked for the files to send to workers.
-    for name, value in ({} if config is None else config.spark).items():
+    for name, value in settings.items():
         if name.startswith(("spark.driver.", "spark.submit.")):
             submit += ["--conf", f"{name}={value}"]
     options = ["--once"] if once else []

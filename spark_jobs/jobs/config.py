@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from headrace.contracts.pipeline import TopicName
 from headrace.contracts.policies import Name, Policy
+from headrace.contracts.problem_text import show
 from headrace.contracts.servers import Servers
 from headrace.contracts.time import DurationMs, SizeBytes
 from headrace.spark_jobs.jobs.access import KafkaAccess
@@ -16,6 +24,7 @@ from headrace.spark_jobs.read.registry import RegistryAccess
 Positive = Annotated[int, Field(strict=True, gt=0, le=100_000)]
 Many = Annotated[int, Field(strict=True, gt=0, le=(1 << 63) - 1)]
 Folder = Annotated[str, Field(min_length=1)]
+_IN_A_CATALOG = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){2,}")
 RECORDS_A_BATCH = 1_000_000
 BYTES_A_BATCH = 256 << 20
 JoinKind = Literal["inner", "left"]
@@ -74,6 +83,39 @@ class DeltaTable(TableFolder):
     deleted key has no row. A merge reads the whole table in each micro-batch."""
 
 
+def _in_a_catalog(name: str) -> str:
+    """Refuse a name that would be looked up in whichever catalog and database are current."""
+    if not _IN_A_CATALOG.fullmatch(name):
+        message = (
+            f"{show(name)} does not name a catalog, a database and a table; write such as"
+            " `lake.sales.orders`, with letters, digits, `_` and `-` in each"
+        )
+        raise ValueError(message)
+    return name
+
+
+class IcebergTable(Policy):
+    """An Iceberg table, by its name in a catalog or by its folder."""
+
+    table: Annotated[str, AfterValidator(_in_a_catalog)] | None = None
+    """Its name, `catalog.database.table`, in a catalog that `spark` or the cluster sets up."""
+    folder: Folder | None = None
+    """Its folder, on any file system that Spark knows; such a table needs no catalog."""
+    mode: Literal["append", "upsert"] = "append"
+    """Whether a row stands beside the earlier rows of its key, or replaces them; by `upsert` a
+    deleted key has no row. A merge reads the whole table in each micro-batch."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.table is None) == (self.folder is None):
+            message = (
+                "an Iceberg table has either a name or a folder; write one of them, such as"
+                " `iceberg: {table: lake.sales.orders}` or `iceberg: {folder: tables/orders}`"
+            )
+            raise ValueError(message)
+        return self
+
+
 class Console(Policy):
     """The terminal."""
 
@@ -83,19 +125,26 @@ class SinkConfig(Policy):
 
     kafka: RowsTopic | None = None
     delta: DeltaTable | None = None
+    iceberg: IcebergTable | None = None
     parquet: TableFolder | None = None
     console: Console | None = None
 
     @model_validator(mode="after")
     def _one(self) -> SinkConfig:
-        chosen = [self.kafka, self.delta, self.parquet, self.console]
+        chosen = [self.kafka, self.delta, self.iceberg, self.parquet, self.console]
         if sum(sink is not None for sink in chosen) != 1:
             message = (
-                "a sink is one of kafka, delta, parquet and console; write one of them,"
+                "a sink is one of kafka, delta, iceberg, parquet and console; write one of them,"
                 " such as `console: {}`"
             )
             raise ValueError(message)
         return self
+
+    @model_serializer(mode="wrap")
+    def _noted(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what checkpoints of earlier versions do not note."""
+        said: dict[str, Any] = dump(self)
+        return {name: one for name, one in said.items() if (name, one) != ("iceberg", None)}
 
 
 class Input(Policy):

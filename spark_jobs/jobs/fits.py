@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from headrace.contracts.problem_text import Path
 from headrace.contracts.topics import dead_topic_name, progress_topic
 from headrace.spark_jobs.jobs.access import KafkaAccess
-from headrace.spark_jobs.jobs.config import JobConfig, TableFolder, inputs_of
+from headrace.spark_jobs.jobs.config import IcebergTable, JobConfig, TableFolder, inputs_of
 from headrace.spark_jobs.write.markers import markers_topic
 from headrace.spark_jobs.write.producer import client_problem
 
@@ -80,14 +80,15 @@ def _owned(topic: str, owner: str) -> str:
 
 
 def _folder_problems(config: JobConfig) -> Iterator[tuple[Path, str]]:
-    tables: list[tuple[Path, TableFolder | None]] = [
+    tables: list[tuple[Path, TableFolder | IcebergTable | None]] = [
         (("sink", "delta", "folder"), config.sink.delta),
+        (("sink", "iceberg", "folder"), config.sink.iceberg),
         (("sink", "parquet", "folder"), config.sink.parquet),
         (("cold-history", "folder"), getattr(config, "cold_history", None)),
     ]
     owners = {config.checkpoint.rstrip("/"): "the checkpoint"}
     for path, table in tables:
-        if table is not None:
+        if table is not None and table.folder is not None:
             bare = table.folder.rstrip("/")
             if bare in owners:
                 yield path, f"`{table.folder}` is the folder of {owners[bare]}; name another one"

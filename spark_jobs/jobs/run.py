@@ -30,10 +30,10 @@ from headrace.spark_jobs.jobs import (
 )
 from headrace.spark_jobs.jobs.cold import ColdHistory, FallsBack
 from headrace.spark_jobs.jobs.config import (
+    IcebergTable,
     InputTopics,
     JobConfig,
     KafkaTopic,
-    SinkConfig,
     batch_of,
     inputs_of,
     reader_of,
@@ -57,6 +57,8 @@ from headrace.spark_jobs.read.written_by import CleanedTopic
 from headrace.spark_jobs.write.aim import Targets
 from headrace.spark_jobs.write.console import ConsoleSink
 from headrace.spark_jobs.write.delta import DeltaSink
+from headrace.spark_jobs.write.iceberg import IcebergSink
+from headrace.spark_jobs.write.iceberg_place import IcebergPlace
 from headrace.spark_jobs.write.kafka import KafkaSink, Written
 from headrace.spark_jobs.write.output import OWN_COLUMNS, KafkaOutput, Sink, TableOutput
 from headrace.spark_jobs.write.parquet import ParquetSink
@@ -252,7 +254,7 @@ def make_output(job: Job, config: JobConfig, note: Note) -> KafkaOutput | TableO
         encode = encode_of(config.sink.kafka.topic, config.sink.kafka.registry, _row_of(job))
         return KafkaOutput(kafka, targets, note, encode)
     output = KafkaOutput(kafka, targets, note)
-    table = _table_sink(config.name, config.sink)
+    table = _table_sink(job, config)
     if table is None:
         return output
     row = _row_of(job)
@@ -300,11 +302,21 @@ def _topic(chosen: KafkaTopic | None) -> str | None:
     return None if chosen is None else chosen.topic
 
 
-def _table_sink(query: str, sink: SinkConfig) -> Sink | None:
+def _table_sink(job: Job, config: JobConfig) -> Sink | None:
+    query, sink = config.name, config.sink
     if sink.delta is not None:
         return DeltaSink(query, sink.delta.folder, upserts=sink.delta.mode == "upsert")
+    if sink.iceberg is not None:
+        upserts = sink.iceberg.mode == "upsert"
+        repeats = _repeats(job, config)
+        return IcebergSink(query, place_of(sink.iceberg), upserts=upserts, repeats=repeats)
     if sink.parquet is not None:
         return ParquetSink(query, sink.parquet.folder)
     if sink.console is not None:
         return ConsoleSink()
     return None
+
+
+def place_of(table: IcebergTable) -> IcebergPlace:
+    """Return the place of an Iceberg table."""
+    return IcebergPlace(table.table, table.folder)

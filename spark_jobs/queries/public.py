@@ -88,7 +88,7 @@ def _registry_of(given: Registry | None) -> RegistryAccess | None:
 class Sink:
     """The sink of a query's rows, as in a job's file."""
 
-    kind: Literal["kafka", "delta", "parquet", "console"]
+    kind: Literal["kafka", "delta", "iceberg", "parquet", "console"]
     options: Mapping[str, Any]
 
 
@@ -111,6 +111,19 @@ def kafka(
 def delta(folder: str, *, mode: Literal["append", "upsert"] = "append") -> Sink:
     """Write to a Delta table; by `upsert` the last row of a key replaces all others."""
     return Sink("delta", {"folder": folder, "mode": mode})
+
+
+def iceberg(
+    table: str | None = None,
+    *,
+    folder: str | None = None,
+    mode: Literal["append", "upsert"] = "append",
+) -> Sink:
+    """Write to an Iceberg table; by `upsert` the last row of a key replaces all others.
+
+    A table is `catalog.database.table`, in a catalog that Spark's settings name, or a folder.
+    """
+    return Sink("iceberg", {"table": table, "folder": folder, "mode": mode})
 
 
 def parquet(folder: str) -> Sink:

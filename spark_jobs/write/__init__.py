@@ -1,4 +1,4 @@
-"""Write the results of a query: to Kafka and Delta exactly once, to Parquet and the console.
+"""Write results: to Kafka, Delta and Iceberg exactly once, to Parquet and the console.
 
 A query runs its micro-batches one by one. If its driver dies, the query runs the last one again,
 with the same input and the same state, so with the same output. Every sink here knows which part of

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 ROW_HASH = "row_hash"
 """The column of a row's own number."""
 _NUMBERS = 1 << 64
+_SUM = "decimal(20,0)"
+"""The sum of many 64-bit numbers does not fit 64 bits, but fits a decimal."""
 
 
 def row_hash() -> Column:
@@ -47,11 +49,17 @@ class Digest:
         return table
 
 
+def digest_of_table(rows: DataFrame) -> Digest:
+    """Return the digest of the rows of a table; this reads the whole frame."""
+    hashed = F.xxhash64("key", F.isnull("key"), "timestamp").cast(_SUM)
+    (found,) = rows.agg(F.count("*").alias("rows"), F.sum(hashed).alias("total")).collect()
+    return Digest(found["rows"], int(found["total"] or 0) % _NUMBERS)
+
+
 def digests_of(rows: DataFrame) -> dict[int, Digest]:
     """Return, by partition, the digest of the rows to write; this reads the whole frame."""
     aimed = rows.where(F.col("target").isNotNull())
-    # The sum of many 64-bit numbers does not fit 64 bits, but fits a decimal.
-    total = F.sum(F.col(ROW_HASH).cast("decimal(20,0)"))
+    total = F.sum(F.col(ROW_HASH).cast(_SUM))
     found = (
         aimed.groupBy(F.spark_partition_id().alias("writer"))
         .agg(F.count("*").alias("rows"), total.alias("total"))

@@ -32,7 +32,15 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.queries.aggregates import least as min  # noqa: A004 (hr.min)
     from headrace.spark_jobs.queries.aggregates import sum_of as sum  # noqa: A004 (hr.sum)
     from headrace.spark_jobs.queries.avro import avro
-    from headrace.spark_jobs.queries.public import console, delta, kafka, parquet, stream, table
+    from headrace.spark_jobs.queries.public import (
+        console,
+        delta,
+        iceberg,
+        kafka,
+        parquet,
+        stream,
+        table,
+    )
     from headrace.spark_jobs.queries.sql import sql
     from headrace.spark_jobs.queries.windows import window
 
@@ -55,6 +63,7 @@ __all__ = [
     "console",
     "count",
     "delta",
+    "iceberg",
     "kafka",
     "max",
     "min",
@@ -76,7 +85,8 @@ _STAND_IN = {
 _QUERIES = "spark_jobs.queries"
 _OF_QUERIES = {
     **{name: f"{_QUERIES}.public:{name}" for name in ("stream", "table")},
-    **{name: f"{_QUERIES}.public:{name}" for name in ("kafka", "delta", "parquet", "console")},
+    **{name: f"{_QUERIES}.public:{name}" for name in ("kafka", "delta", "iceberg")},
+    **{name: f"{_QUERIES}.public:{name}" for name in ("parquet", "console")},
     "count": f"{_QUERIES}.aggregates:count",
     "collect": f"{_QUERIES}.aggregates:collect",
     "reduce": f"{_QUERIES}.aggregates:reduce",

@@ -12,6 +12,7 @@ import yaml
 
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.spark_jobs.jobs.access import KafkaAccess
+from headrace.spark_jobs.queries.file import QueryFile
 from tests.architecture.source import ROOT, make_targets
 from tests.pages import blocks, named_files, run_there, write_files
 
@@ -49,6 +50,8 @@ def test_every_pipeline_is_valid(page: str) -> None:
     for document in written:
         if document.keys() == {"kafka"}:
             KafkaAccess.model_validate(document["kafka"], by_name=False)
+        elif "query" in document:
+            QueryFile.model_validate(document, by_alias=True, by_name=False)
         elif "job" not in document:
             PipelineSpec.model_validate(document)
 

@@ -51,7 +51,7 @@ LIBRARIES: dict[str, set[str]] = {
     "headrace.spark_jobs.read": PYDANTIC | {"pyspark"},
     "headrace.spark_jobs.observe": {"prometheus_client", "pyspark"},
     "headrace.spark_jobs.versioned": {"numpy", "pyarrow"},
-    "headrace.spark_jobs.write": {"confluent_kafka", "delta", "pyarrow", "pyspark"},
+    "headrace.spark_jobs.write": {"confluent_kafka", "delta", "py4j", "pyarrow", "pyspark"},
     "tests.oracles": set(),
 }
 """The longest name that fits a module counts."""

@@ -7,7 +7,7 @@ import json
 import pytest
 from testcontainers.core.container import DockerContainer
 
-from headrace.spark_jobs.connectors import CONNECTORS
+from headrace.spark_jobs.connectors import CONNECTORS, ICEBERG
 from tests.kafka.carriers import SPARK
 from tests.kafka.containers import owned
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.long("containers", why="it runs Spark's image")
 TOO_MUCH = ("cc", "gcc", "g++", "make", "javac", "pip", "pip3.11")
 LOOK = r"""
 import importlib.metadata, json, os, pathlib, re, shutil, sys
-from headrace.spark_jobs.connectors import packages
+from headrace.spark_jobs.connectors import connectors_for, packages
 jars = [jar.name for jar in pathlib.Path(os.environ["SPARK_HOME"], "jars").iterdir()]
 names = [re.sub(r"-\d[\w.]*\.jar$", "", name) for name in jars]
 folders = [sys.prefix, os.environ["SPARK_HOME"], "/jobs", "/usr/bin", "/shared", os.getcwd()]
@@ -27,7 +27,7 @@ print(json.dumps({
     "libraries": [one.name for one in importlib.metadata.distributions()],
     "jars": jars,
     "twice": sorted({name for name in names if names.count(name) > 1}),
-    "to fetch": packages(),
+    "to fetch": packages(connectors_for(iceberg=True)),
 }))
 """
 
@@ -49,7 +49,7 @@ def test_it_is_nobody_and_has_all_that_a_job_needs() -> None:
     assert seen["writable"] == ["/shared", "/var/lib/headrace/work"]
     assert {"headrace", "pyspark", "confluent-kafka"} <= set(seen["libraries"])
     assert not {"pip", "setuptools", "pytest", "aiokafka"} & set(seen["libraries"])
-    for connector in CONNECTORS:
+    for connector in (*CONNECTORS, ICEBERG):
         _, name, version = connector.split(":")
         assert f"{name}-{version}.jar" in seen["jars"]
     # A library in two versions is a lottery.

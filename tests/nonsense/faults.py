@@ -30,6 +30,7 @@ KIND_OF: Mapping[str, str] = {
     "where": "where",
     "function": "function",
     **dict.fromkeys(("source", "sink", "inputs", "buffer", "kafka", "delta", "parquet"), "mapping"),
+    "iceberg": "mapping",
     "console": "mapping",
     **dict.fromkeys(("window", "cold-history"), "optional mapping"),
     **dict.fromkeys(("reader", "writer", "spark"), "texts"),

@@ -202,6 +202,7 @@ _JOB_OPTIONS: Document = {
 _SINKS: tuple[Callable[[], Document], ...] = (
     lambda: {"kafka": {"topic": "query.results", "partitions": 4}},
     lambda: {"delta": {"folder": "tables/results"}},
+    lambda: {"iceberg": {"folder": "tables/results"}},
     lambda: {"parquet": {"folder": "tables/results"}},
     lambda: {"console": {}},
 )

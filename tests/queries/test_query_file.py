@@ -9,6 +9,7 @@ import pytest
 import headrace as hr
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.cli.job_file import load_job
+from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.jobs.config import inputs_of
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.file import query_schema
@@ -50,6 +51,16 @@ def test_a_file_is_the_query_that_python_would_write(tmp_path: Path) -> None:
     assert config.every_ms == 5_000
     assert config.sink.delta is not None
     assert config.sink.delta.mode == "upsert"
+
+
+def test_an_iceberg_table_is_the_sink_that_python_would_name(tmp_path: Path) -> None:
+    sink = "{iceberg: {table: lake.sales.orders, mode: upsert}}"
+    text = GOOD.replace("{delta: {folder: tables/priced, mode: upsert}}", sink)
+    job, config = load_job(written(tmp_path, text))
+    assert isinstance(job, QueryJob)
+    to = hr.iceberg("lake.sales.orders", mode="upsert")
+    _, same = described(job.query, to=to, name="priced", servers="a:1", checkpoint="checkpoints")
+    assert config.sink == same.sink
 
 
 WITH_VARIABLES = GOOD.replace("localhost:9092", '"${BROKER}:9092,b:1"') + (

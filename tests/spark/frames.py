@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.record import Record
+from headrace.spark_jobs.connectors import ICEBERG
 from headrace.spark_jobs.read.decode import Format, checked, checked_alone
 from headrace.spark_jobs.session import open_session
 from tests.spark.driver import QUICK_JAVA
@@ -37,7 +38,7 @@ Row = tuple[int, Record]
 
 
 def small_session(name: str) -> SparkSession:
-    """A session for tests that need neither Kafka nor Delta."""
+    """A session for tests that need neither Kafka nor Delta; Iceberg takes no part in others."""
     return open_session(
         name,
         master="local[2]",
@@ -50,7 +51,7 @@ def small_session(name: str) -> SparkSession:
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         },
-        connectors=(),
+        connectors=(ICEBERG,),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.spark import submit_command
-from headrace.spark_jobs.connectors import CONNECTORS, packages
+from headrace.spark_jobs.connectors import CONNECTORS, ICEBERG, packages
 from headrace.spark_jobs.jobs.config import inputs_of
 from headrace.spark_jobs.jobs.run import JOBS, find_job, topics_of
 from headrace.spark_jobs.read.schema import schema_of
@@ -25,6 +25,8 @@ inputs:
 retention: 1h
 sink: {kafka: {topic: orders.priced}}
 """
+
+TO_KAFKA = "{kafka: {topic: orders.priced}}"
 
 
 def written(folder: Path, text: str) -> Path:
@@ -92,6 +94,19 @@ def test_a_file_says_all_that_a_job_needs(tmp_path: Path) -> None:
         (GOOD.replace("{topic: orders.priced}", "{topik: a}"), "sink.kafka.topik: `topik` is not"),
         (GOOD.replace("topic: orders.cleaned", "topik: a"), "here; did you mean `topic`?"),
         (GOOD.replace("{kafka: {topic: orders.priced}}", "{}"), "a sink is one of kafka, delta"),
+        (
+            GOOD.replace(TO_KAFKA, "{iceberg: {table: orders}}"),
+            "sink.iceberg.table: `orders` does not name a catalog, a database and a table; write",
+        ),
+        (
+            GOOD.replace(TO_KAFKA, "{iceberg: {table: a.b.c, folder: d}}"),
+            "sink.iceberg: an Iceberg table has either a name or a folder; write one of them, such",
+        ),
+        (GOOD.replace(TO_KAFKA, "{iceberg: {mode: upsert}}"), "has either a name or a folder;"),
+        (
+            GOOD.replace(TO_KAFKA, "{iceberg: {folder: state/orders-priced/}}"),
+            "sink.iceberg.folder: `state/orders-priced/` is the folder of the checkpoint; name an",
+        ),
         (GOOD.replace("topic: prices.cleaned", "topic: a b"), "job.yaml:7:12: inputs.prices.topic"),
     ],
 )
@@ -143,6 +158,25 @@ def test_a_cluster_is_handed_the_job_and_its_flags(
     assert command[5:7] == ["--conf", "spark.driver.memory=2g"]
     assert command[-4:] == [str(file), "--once", "--metrics-port", "1"]
     assert "secret" not in " ".join(command), "everybody on a machine sees its commands"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD.replace(TO_KAFKA, "{iceberg: {table: lake.sales.orders}}")
+        + "spark: {spark.jars.packages: 'of:a-catalog:1'}\n",
+        "import headrace as hr\nhr.run(..., to=hr.iceberg(folder='orders'))\n",
+    ],
+)
+def test_a_cluster_fetches_the_library_of_iceberg_only_for_its_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    file = written(tmp_path, text)
+    config = load_job(file)[1] if "job:" in text else None
+    command = submit_command(file, config, "spark://h:7077", once=True, metrics_port=None)
+    own = ["of:a-catalog:1"] if config else []
+    assert command[4].split(",") == [*CONNECTORS, ICEBERG, *own]
 
 
 def test_libraries_that_spark_has_already_are_not_fetched(

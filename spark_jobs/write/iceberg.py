@@ -1,0 +1,111 @@
+"""Write rows to an Iceberg table, exactly once: its snapshots have the last micro-batch.
+
+The columns, and the modes `append` and `upsert`, are those of a Delta table.
+
+Iceberg does not compare the marker of a commit with those that are there. So this sink looks for
+its last one before it writes; see `snapshots.py`. If snapshots were expired in which it could have
+been, the rows themselves tell, by their column `batch`. A micro-batch without rows leaves nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from headrace.contracts.errors import SinkOfAnotherQuery
+from headrace.spark_jobs.write.batch import query_id_of
+from headrace.spark_jobs.write.claims import APPEND, UPSERT, claims_of, is_claimed, property_of
+from headrace.spark_jobs.write.commit import committed_with
+from headrace.spark_jobs.write.digest import digest_of_table
+from headrace.spark_jobs.write.iceberg_place import IcebergPlace, refuse_other_columns
+from headrace.spark_jobs.write.snapshots import TableMarker, is_written, past_of
+from headrace.spark_jobs.write.upsert import REPLACES, last_of_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MERGE = f"""
+    MERGE INTO {{table}} AS kept USING {{{{new}}}} AS new ON kept.key = new.key
+    WHEN MATCHED AND new.deleted AND {REPLACES} THEN DELETE
+    WHEN MATCHED AND {REPLACES} THEN UPDATE SET *
+    WHEN NOT MATCHED AND NOT new.deleted THEN INSERT *
+"""
+
+
+class IcebergSink:
+    """Writes the micro-batches of one query to a table."""
+
+    def __init__(
+        self, query: str, place: IcebergPlace, *, upserts: bool = False, repeats: bool = True
+    ) -> None:
+        """Take the place of a table; the first batch makes the table if it is missing.
+
+        With `repeats`, a micro-batch that is computed again surely has the same rows.
+        """
+        self._query = query
+        self._place = place
+        self._mode = UPSERT if upserts else APPEND
+        self._repeats = repeats
+        self._claimed = False
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch, unless an earlier attempt did."""
+        spark, query_id = frame.sparkSession, query_id_of(frame)
+        frame = frame.withColumn("batch", F.lit(batch_id).cast("bigint"))
+        if not self._claimed:
+            self._claim(frame, query_id)
+            self._claimed = True
+        digest = digest_of_table(frame)
+        marker = TableMarker(query_id, batch_id)
+        if self._repeats:
+            marker = marker._replace(rows=digest.rows, keys=digest.keys)
+        if self._has(spark, marker) or not digest.rows:
+            return
+        table = self._place.name_in(spark)
+
+        def commit() -> None:
+            if self._mode == UPSERT:
+                spark.sql(_MERGE.format(table=table), new=last_of_keys(frame))
+            else:
+                frame.writeTo(table).append()
+
+        committed_with(spark, {property_of(self._query): marker.text}, commit)
+
+    def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
+        """Return whether the table has a micro-batch."""
+        if not self._place.exists(spark):
+            return False
+        found = past_of(self._place.read(spark), self._query, query_id)
+        if not found.is_whole:
+            return self._has_rows_since(spark, batch_id)
+        return found.marker is not None and found.marker.batch >= batch_id
+
+    def _has(self, spark: SparkSession, wanted: TableMarker) -> bool:
+        """Return whether the table has this micro-batch; refuse a table that cannot tell."""
+        found = past_of(self._place.read(spark), self._query, wanted.query_id)
+        if not found.is_whole and self._has_rows_since(spark, wanted.batch):
+            message = (
+                f"{self._place.title} has lost the snapshots that say whether micro-batch"
+                f" {wanted.batch} of `{self._query}` is in it, and has rows of that number or a"
+                " higher one; if no other job writes there, delete the rows with `batch >="
+                f" {wanted.batch}` and start it again, else give it another name, checkpoint and"
+                " table"
+            )
+            raise SinkOfAnotherQuery(message)
+        return is_written(self._query, self._place.title, found.marker, wanted)
+
+    def _has_rows_since(self, spark: SparkSession, batch_id: int) -> bool:
+        """Return whether any row has this micro-batch's number or a higher one."""
+        rows = spark.table(self._place.name_in(spark))
+        return not rows.where(F.col("batch") >= batch_id).isEmpty()
+
+    def _claim(self, frame: DataFrame, query_id: str) -> None:
+        """Note in the table which checkpoint writes to it; refuse a table of another one."""
+        spark, place = frame.sparkSession, self._place
+        claims = claims_of(self._query, query_id, self._mode)
+        place.make(spark, frame.schema, claims)
+        properties = dict(place.read(spark).properties())
+        if not is_claimed(place.title, properties, self._query, query_id, self._mode):
+            place.set(spark, claims)
+        refuse_other_columns(place.title, spark.table(place.name_in(spark)).columns, frame.columns)

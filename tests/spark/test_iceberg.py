@@ -1,0 +1,126 @@
+"""Rows that leave to Iceberg: once, and refused where a table cannot take them as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from headrace.contracts.errors import JobInvalid, ReplayDiffers, SinkOfAnotherQuery
+from headrace.spark_jobs.write.iceberg import IcebergSink
+from headrace.spark_jobs.write.iceberg_place import IcebergPlace
+
+_SCHEMA = "key STRING, at INT, cents BIGINT"
+_QUERY_ID = "sql.streaming.queryId"
+"""Where Spark says which checkpoint a micro-batch is of."""
+Row = tuple[str | None, int, int | None]
+"""A key, the second of its time, and cents; without them the key is deleted."""
+Kept = tuple[str | None, int | None, int]
+"""A key, cents and the number of the micro-batch."""
+A, B, C = ("a", 1, 10), ("b", 2, 20), (None, 3, 30)
+LATER: list[Row] = [("a", 4, 40), ("a", 5, None), ("b", 6, 60), ("c", 7, None)]
+
+
+def _frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
+    return spark.createDataFrame(rows, _SCHEMA).select(
+        "key",
+        F.timestamp_seconds("at").alias("timestamp"),
+        F.isnull("cents").alias("deleted"),
+        F.lit(0).alias("task"),
+        F.col("at").cast("bigint").alias("sequence"),
+        "cents",
+    )
+
+
+def _order(row: Kept) -> tuple[str, int, int]:
+    return row[0] or "", row[2], row[1] or 0
+
+
+class Table:
+    """A table in a folder, which drivers write to one after the other."""
+
+    def __init__(self, spark: SparkSession, folder: Path, *, upserts: bool = False) -> None:
+        """Take a folder in which nothing is yet."""
+        self._spark = spark
+        self._upserts = upserts
+        self.place = IcebergPlace(None, str(folder / "rows"))
+
+    def write(
+        self, batch: int, rows: list[Row], *, query: str = "query", checkpoint: str = "one"
+    ) -> None:
+        """Write a micro-batch as a driver that was just started."""
+        self._spark.sparkContext.setLocalProperty(_QUERY_ID, checkpoint)
+        sink = IcebergSink(query, self.place, upserts=self._upserts)
+        sink.write(_frame(self._spark, rows), batch)
+
+    def call(self, procedure: str, options: str) -> None:
+        """Call a procedure of Iceberg's for the table."""
+        catalog, _, name = self.place.name_in(self._spark).partition(".")
+        table = name.strip("`")
+        self._spark.sql(f"CALL {catalog}.system.{procedure}(table => '{table}', {options})")
+
+    @property
+    def rows(self) -> list[Kept]:
+        """Key, cents and micro-batch of each row."""
+        kept = self._spark.table(self.place.name_in(self._spark)).collect()
+        found = [(row["key"], row["cents"], row["batch"]) for row in kept]
+        return sorted(found, key=_order)
+
+    def has(self, batch: int) -> bool:
+        """Say whether the table has a micro-batch."""
+        sink = IcebergSink("query", self.place)
+        return sink.has_written(self._spark, "one", batch)
+
+
+def test_appended_rows_are_there_once_behind_a_compaction_and_an_expiry_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Table(spark, tmp_path)
+    assert not table.has(0)
+    table.write(0, LATER)
+    table.write(0, [B], query="another", checkpoint="other")
+    table.call("rewrite_data_files", "options => map('rewrite-all', 'true')")
+    table.write(0, LATER)
+    wanted = [("a", 40, 0), ("a", None, 0), ("b", 20, 0), ("b", 60, 0), ("c", None, 0)]
+    assert table.rows == sorted(wanted, key=_order)
+    with pytest.raises(ReplayDiffers, match="rows has 4 rows of it, and they are 3 now; start it"):
+        table.write(0, LATER[:3])
+    with pytest.raises(SinkOfAnotherQuery, match=r"`query` has written to .*/rows with another"):
+        table.write(1, [A], checkpoint="new")
+
+    table.call("expire_snapshots", "older_than => TIMESTAMP '2100-01-01', retain_last => 1")
+    assert (table.has(0), table.has(1)) == (True, False)
+    with pytest.raises(SinkOfAnotherQuery, match="whether micro-batch 0 of `query` is in it"):
+        table.write(0, LATER)
+    table.write(1, [A])
+    assert table.rows == sorted([*wanted, ("a", 10, 1)], key=_order)
+
+
+def test_the_last_row_of_a_key_is_the_only_one_and_a_deleted_key_has_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Table(spark, tmp_path, upserts=True)
+    table.write(0, [A, B, C])
+    table.write(1, [*LATER, C])
+    table.write(2, [])
+    table.write(1, [*LATER, C])
+    assert table.rows == [(None, 30, 0), (None, 30, 1), ("b", 60, 1)]
+    appending = Table(spark, tmp_path)
+    with pytest.raises(SinkOfAnotherQuery, match="was written with `mode: upsert`"):
+        appending.write(3, [A])
+
+
+def test_a_table_with_other_columns_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(spark, tmp_path)
+    table.place.make(spark, spark.createDataFrame([], "key STRING, cents BIGINT").schema, {"a": ""})
+    with pytest.raises(JobInvalid, match="rows lacks the column `timestamp`, which each row has"):
+        table.write(0, [A])
+
+
+def test_a_place_that_spark_does_not_know_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(JobInvalid, match=r"Spark knows no catalog `lake` of `lake\.sales\.orders`"):
+        IcebergPlace("lake.sales.orders", None).check(spark)
+    with pytest.raises(JobInvalid, match=r"`spark_catalog\.default\.rows` cannot be made: "):
+        IcebergPlace("spark_catalog.default.rows", None).make(spark, _frame(spark, []).schema, {})
