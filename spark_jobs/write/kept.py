@@ -20,7 +20,13 @@ from confluent_kafka import KafkaException, Producer
 from headrace.spark_jobs.write.digest import Digest
 from headrace.spark_jobs.write.gathered import unpacked
 from headrace.spark_jobs.write.markers import Marker, last_marker, marker_row, markers_topic
-from headrace.spark_jobs.write.producer import failure_of, produce_rows, take_id, transaction
+from headrace.spark_jobs.write.producer import (
+    QUIET,
+    failure_of,
+    produce_rows,
+    take_id,
+    transaction,
+)
 from headrace.spark_jobs.write.transaction import (
     DRIVER,
     Batch,
@@ -29,9 +35,6 @@ from headrace.spark_jobs.write.transaction import (
     id_of,
 )
 
-_QUIET = {"log_level": "0"}
-"""Between micro-batches, too, it would say twice a second that a broker has gone; the driver writes
-to the user's terminal. A write that fails raises the error."""
 _log = logging.getLogger(__name__)
 
 
@@ -77,7 +80,7 @@ class KeptWriter:
 
     def _write(self, batch: Batch, parts: Sequence[Part]) -> int:
         if self._producer is None:
-            client = {**batch.client, **_QUIET}
+            client = {**batch.client, **QUIET}
             self._producer = take_id(id_of(batch.query, DRIVER), client, batch.size_bytes)
         new = [part for part in parts if not self._has_committed(batch, part)]
         if new:

@@ -32,6 +32,9 @@ _FENCED = {
 _FULL_WAIT_S = 0.1
 RECORD = ("target", "key", "value", "timestamp_ms", "headers")
 """The columns of a row that a record is made of."""
+QUIET = {"log_level": "0"}
+"""For the driver, which writes to the user's terminal. The client would say there, twice a second,
+that a broker has gone; a call that fails raises the error."""
 _EPOCH_MS = 1
 """The client takes 0 for "now", so the very first millisecond of 1970 becomes the second."""
 
@@ -39,7 +42,7 @@ _EPOCH_MS = 1
 def client_problem(client: Mapping[str, str]) -> str | None:
     """Return librdkafka's complaint about settings, None if it takes them; no broker is asked."""
     try:
-        Producer({**client, "log_level": 0})
+        Producer({**client, **QUIET})
     except KafkaException as error:
         return " ".join(str(error.args[0].str()).split())
     return None

@@ -27,6 +27,7 @@ from headrace.spark_jobs.write.digest import Digest
 from headrace.spark_jobs.write.gathered import Gathered
 from headrace.spark_jobs.write.markers import Marker, last_marker, marker_row, markers_topic
 from headrace.spark_jobs.write.producer import (
+    QUIET,
     RECORD,
     TIMEOUT_MS,
     TIMEOUT_MS_MAX,
@@ -253,7 +254,7 @@ def end_earlier(batch: Batch, writers: int) -> None:
     """
 
     def take(writer: int | str) -> None:
-        take_id(id_of(batch.query, writer), batch.client)
+        take_id(id_of(batch.query, writer), {**batch.client, **QUIET})
 
     try:
         with ThreadPoolExecutor(_TAKEN_AT_ONCE) as taking:
