@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Stat(NamedTuple):
@@ -18,7 +17,6 @@ class Stat(NamedTuple):
     """One letter, such as `T` for one that is stopped and `Z` for one that nobody waits for."""
     parent: int
     cpu_seconds: float
-    resident_bytes: int
 
 
 def stat_of(pid: int) -> Stat:
@@ -27,5 +25,14 @@ def stat_of(pid: int) -> Stat:
     head, _, tail = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")
     fields = tail.split()
     cpu_seconds = (int(fields[11]) + int(fields[12])) / _TICKS
-    resident_bytes = int(fields[21]) * _PAGE_BYTES
-    return Stat(head.partition("(")[2], fields[0], int(fields[1]), cpu_seconds, resident_bytes)
+    return Stat(head.partition("(")[2], fields[0], int(fields[1]), cpu_seconds)
+
+
+def memory_bytes(pid: int) -> int:
+    """A process's memory; of a page that several share, each has a part. `OSError` as above.
+
+    The kernel walks through all pages for it, so nobody asks often.
+    """
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text("utf-8")
+    sizes = (line.split() for line in rollup.splitlines() if line.startswith("Pss:"))
+    return sum(int(kibibytes) << 10 for _, kibibytes, _ in sizes)

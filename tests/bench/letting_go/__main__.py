@@ -23,7 +23,7 @@ from headrace.services.broker.ports import free_ports
 from tests.bench.letting_go.draw import Seen, drawn
 from tests.bench.letting_go.fill import SIDES, fill, topic_of
 from tests.bench.letting_go.job import run_it, write_job
-from tests.bench.processes import stat_of
+from tests.bench.processes import memory_bytes
 from tests.kafka.clients import Clients
 from tests.spark.driver import Driver
 
@@ -111,12 +111,12 @@ def _page(port: int) -> Page | None:
 
 def _memory_mib(session: int) -> float:
     """Of the driver, Java and Python's workers together."""
-    resident = 0
+    memory = 0
     for folder in Path("/proc").iterdir():
         with suppress(OSError):
             if folder.name.isdigit() and os.getsid(int(folder.name)) == session:
-                resident += stat_of(int(folder.name)).resident_bytes
-    return resident / _MIB
+                memory += memory_bytes(int(folder.name))
+    return memory / _MIB
 
 
 def _write_down(options: argparse.Namespace, seen: Sequence[Seen]) -> None:

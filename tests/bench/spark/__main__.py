@@ -135,7 +135,7 @@ def _run(who: str, size: Size, servers: str, folder: Path) -> tuple[Run, Digest]
         round(sum(cpu.values()), 1),
         round(cpu.get("java", 0.0), 1),
         round(watched.start_up_cpu_seconds, 1),
-        round(sum(watched.resident_bytes_max.values()) / _MIB),
+        round(sum(watched.memory_bytes_max.values()) / _MIB),
     )
     print(f"{TITLES[who]}: {run.facts_per_cpu_second:,.0f} facts a CPU-second, {run}", flush=True)
     return run, made

@@ -43,7 +43,7 @@ _DELAY = """
 A trickle of {orders} orders and {prices} prices a second, with the job's own defaults, into Kafka,
 behind sidecars with a grace of {delay.grace_ms:,} ms: from an order's time to its priced record
 {delay.p50_ms:,.0f} ms in the median and {delay.p99_ms:,.0f} ms in the 99th percentile, over
-{delay.orders:,} orders; {delay.cores:.2f} cores and {delay.resident_mib:,.0f} MiB.
+{delay.orders:,} orders; {delay.cores:.2f} cores and {delay.memory_mib:,.0f} MiB.
 """
 _HEAD = """
 The join alone, without sidecars' progress, checks and JSON; no shipped job takes that path. CPU
@@ -77,7 +77,7 @@ class Run(NamedTuple):
     cpu_seconds: float
     java_cpu_seconds: float
     start_up_cpu_seconds: float
-    resident_mib: float
+    memory_mib: float
 
     @property
     def facts_per_cpu_second(self) -> float:
@@ -92,7 +92,7 @@ def report(
     rows = (
         f"| {TITLES[run.who]} | {run.facts:,} | {run.versions:,} | {run.facts_per_cpu_second:,.0f}"
         f" | {run.seconds:,.1f} | {run.cpu_seconds:,.1f} | {run.java_cpu_seconds:,.1f}"
-        f" | {run.resident_mib:,.0f} | {run.rows:,} |\n"
+        f" | {run.memory_mib:,.0f} | {run.rows:,} |\n"
         for run in runs
     )
     alone = [_HEAD, *rows, *_more(runs), _FOOT] if runs else []
@@ -118,7 +118,7 @@ def _job_rows(jobs: Sequence[Shipped], loads: Iterable[str]) -> list[str]:
 def _job_row(job: Shipped) -> str:
     cpu = [job.cpu_seconds.get(name, 0.0) for name in ("java", "workers", "python")]
     each = " | ".join(f"{cpu_s:,.1f}" for cpu_s in (sum(cpu), *cpu))
-    mib = sum(job.resident_bytes_max.values()) / (1 << 20)
+    mib = sum(job.memory_bytes_max.values()) / (1 << 20)
     return (
         f"| {JOB_TITLES[job.who]} | {job.facts_per_cpu_second:,.0f}"
         f" | {job.steady_facts_per_cpu_second:,.0f} | {each} | {job.seconds:,.1f} | {mib:,.0f}"

@@ -53,7 +53,7 @@ class Shipped(NamedTuple):
     steady_seconds: float
     steady_cpu_seconds: dict[str, float]
     """The same behind the first micro-batches."""
-    resident_bytes_max: dict[str, int]
+    memory_bytes_max: dict[str, int]
 
     @property
     def facts_per_cpu_second(self) -> float:
@@ -166,5 +166,5 @@ def _summary(
         size.facts * (BATCHES - WARMING_BATCHES) // BATCHES,
         end.seconds - start.seconds,
         steady,
-        dict(tree.resident_max),
+        dict(tree.memory_max),
     )

@@ -72,7 +72,7 @@ def run(guarantee: str, size: Size, filled: Filled, servers: str, folder: Path) 
         size.facts * (BATCHES - WARMING_BATCHES) // BATCHES,
         watched.warm_seconds,
         watched.warm_cpu_seconds,
-        watched.resident_bytes_max,
+        watched.memory_bytes_max,
     )
 
 

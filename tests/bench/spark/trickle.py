@@ -46,7 +46,7 @@ class Delay(NamedTuple):
     """How many micro-batches wrote while it was measured."""
     cores: float
     """CPU-seconds a second, of all of the job's processes."""
-    resident_mib: float
+    memory_mib: float
 
 
 def run(servers: str, folder: Path) -> Delay:
@@ -101,9 +101,9 @@ def _measured(process: subprocess.Popen[bytes], servers: str, topic: str) -> Del
         consumer.close()
     assert process.poll() is None, "the job ended"
     p50_ms, p99_ms = np.percentile(delays_ms, [50, 99])
-    resident = sum(tree.resident_max.values()) / _MIB
+    memory_mib = sum(tree.memory_max.values()) / _MIB
     cores = used / _MEASURED_S
-    return Delay(len(delays_ms), float(p50_ms), float(p99_ms), GRACE_MS, groups, cores, resident)
+    return Delay(len(delays_ms), float(p50_ms), float(p99_ms), GRACE_MS, groups, cores, memory_mib)
 
 
 def _read_for(consumer: Consumer, seconds: float) -> tuple[list[float], int]:

@@ -6,6 +6,7 @@ somebody else sees that it is. The start of a session or a client is told apart.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
@@ -14,10 +15,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.bench.processes import stat_of
+from tests.bench.processes import memory_bytes, stat_of
 
 ROOT = Path(__file__).parents[3]
 _SAMPLE_S = 0.1
+_MEMORY_SAMPLE_S = 1.0
 _PATIENCE_S = 1_800.0
 _END_WITHIN_S = 60.0
 _TAIL_LINES = 30
@@ -31,7 +33,7 @@ class Watched(NamedTuple):
     """By program: `java`, `python`, or `workers`, the Python below Java."""
     before: dict[str, float]
     """By program, what had been used when the measurement began."""
-    resident_bytes_max: dict[str, int]
+    memory_bytes_max: dict[str, int]
     warm_seconds: float = 0.0
     warm_cpu_seconds: dict[str, float] = {}  # noqa: RUF012 (a named tuple's default)
     """The part behind the moment at which the contestant was warm, if somebody sees that."""
@@ -52,17 +54,27 @@ class Tree:
     def __init__(self, root: int) -> None:
         self._root = root
         self._cpu: dict[int, tuple[str, float]] = {}
-        self.resident_max: defaultdict[str, int] = defaultdict(int)
+        self._weigh_at_s = 0.0
+        self.memory_max: defaultdict[str, int] = defaultdict(int)
 
     def sample(self) -> dict[str, float]:
         """CPU seconds so far, by program."""
-        resident: defaultdict[str, int] = defaultdict(int)
-        for pid, program, cpu_s, resident_bytes in _descendants(self._root):
+        found = _descendants(self._root)
+        for pid, program, cpu_s in found:
             self._cpu[pid] = program, cpu_s
-            resident[program] += resident_bytes
-        for program, size in resident.items():
-            self.resident_max[program] = max(self.resident_max[program], size)
+        if time.monotonic() >= self._weigh_at_s:
+            self._weigh(found)
+            self._weigh_at_s = time.monotonic() + _MEMORY_SAMPLE_S
         return self.used()
+
+    def _weigh(self, found: list[tuple[int, str, float]]) -> None:
+        memory: defaultdict[str, int] = defaultdict(int)
+        for pid, program, _ in found:
+            # One that has ended meanwhile has none.
+            with contextlib.suppress(OSError):
+                memory[program] += memory_bytes(pid)
+        for program, size in memory.items():
+            self.memory_max[program] = max(self.memory_max[program], size)
 
     def used(self) -> dict[str, float]:
         """CPU seconds as the last sample found them, by program."""
@@ -117,7 +129,7 @@ def _watched(
                 now_s - began_s,
                 _since(cpu, before),
                 before,
-                dict(tree.resident_max),
+                dict(tree.memory_max),
                 now_s - warm_s,
                 _since(cpu, warmed),
             )
@@ -137,13 +149,13 @@ def _has_said(log: Path, word: str) -> bool:
     return f"{word}\n".encode() in log.read_bytes()
 
 
-def _descendants(root: int) -> list[tuple[int, str, float, int]]:
-    """A process and all below it: pid, program, CPU seconds, resident bytes.
+def _descendants(root: int) -> list[tuple[int, str, float]]:
+    """A process and all below it: pid, program, CPU seconds.
 
     Python that runs below Java, as Spark's workers do, is another program.
     """
     children: defaultdict[int, list[int]] = defaultdict(list)
-    known: dict[int, tuple[int, str, float, int]] = {}
+    known: dict[int, tuple[int, str, float]] = {}
     for each in Path("/proc").iterdir():
         if not each.name.isdigit():
             continue
@@ -154,7 +166,7 @@ def _descendants(root: int) -> list[tuple[int, str, float, int]]:
             continue
         pid, program = int(each.name), "java" if stat.program == "java" else "python"
         children[stat.parent].append(pid)
-        known[pid] = pid, program, stat.cpu_seconds, stat.resident_bytes
+        known[pid] = pid, program, stat.cpu_seconds
     found, waiting = [], [root]
     while waiting:
         pid = waiting.pop()
@@ -163,6 +175,6 @@ def _descendants(root: int) -> list[tuple[int, str, float, int]]:
             if known[pid][1] != "python":
                 for child in children[pid]:
                     if child in known:
-                        known[child] = child, "workers", *known[child][2:]
+                        known[child] = child, "workers", known[child][2]
         waiting += children[pid]
     return found

@@ -51,7 +51,7 @@ def run(track: Track) -> Used:
         {_SIDECARS: cleaned.end.cpu_s, **joined.cpu_seconds},
         joined.steady_orders,
         {_SIDECARS: steady_s, **joined.steady_cpu_seconds},
-        {_SIDECARS: cleaned.resident_bytes_max, **joined.resident_bytes_max},
+        {_SIDECARS: cleaned.memory_bytes_max, **joined.memory_bytes_max},
     )
 
 
@@ -64,7 +64,7 @@ class _Moment(NamedTuple):
 class _Cleaned(NamedTuple):
     end: _Moment
     warm_cpu_s_an_order: float
-    resident_bytes_max: int
+    memory_bytes_max: int
 
 
 def _clean(track: Track) -> _Cleaned:
@@ -96,7 +96,7 @@ def _clean(track: Track) -> _Cleaned:
                 warm = end
     share = (end.records - warm.records) / track.raw.records
     an_order_s = (end.cpu_s - warm.cpu_s) / share / track.raw.size.facts
-    return _Cleaned(end, an_order_s, sum(sum(tree.resident_max.values()) for tree in trees))
+    return _Cleaned(end, an_order_s, sum(sum(tree.memory_max.values()) for tree in trees))
 
 
 def _pipelines(track: Track) -> dict[str, Path]:
@@ -155,7 +155,7 @@ def _join(track: Track) -> Used:
         _by_part(used),
         orders - batch * (start.batch + 1),
         _by_part({name: cpu_s - start.cpu_seconds.get(name, 0.0) for name, cpu_s in used.items()}),
-        {_PARTS[name]: size for name, size in tree.resident_max.items()},
+        {_PARTS[name]: size for name, size in tree.memory_max.items()},
     )
 
 

@@ -39,7 +39,7 @@ class Used(NamedTuple):
     cpu_seconds: dict[str, float]
     steady_orders: int
     steady_cpu_seconds: dict[str, float]
-    resident_bytes_max: dict[str, int]
+    memory_bytes_max: dict[str, int]
 
 
 class Whole(NamedTuple):

@@ -79,7 +79,7 @@ def _run(track: Track, command: list[str], more: dict[str, str], *, ends: bool) 
         _named(names, watched.before, watched.cpu_seconds),
         round(track.raw.size.facts * (1 - warm_share)),
         _named(names, watched.warm_cpu_seconds),
-        {names[program]: size for program, size in watched.resident_bytes_max.items()},
+        {names[program]: size for program, size in watched.memory_bytes_max.items()},
     )
 
 

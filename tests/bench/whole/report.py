@@ -77,8 +77,7 @@ first.
   topic, a versioned table, a stream-table join with grace, Jackson, a commit every 5 s. The
   topology repartitions nothing. Over half a million orders, in one round, Java's Parallel collector
   took 37 CPU-seconds where G1 took 45, and 2.3 GiB where G1 took 0.9; caches for the ids took more.
-- Memory is resident memory, added up over processes, so pages that Spark's Python workers share
-  count for each of them.
+- Memory is added up over processes; a page that several share, as Python workers do, counts once.
 - Flink and Kafka Streams take the heap that Java chooses, a quarter of the machine's memory.
   Spark's driver has what the job's defaults give it.
 
@@ -130,7 +129,7 @@ def _row(group: Sequence[Whole], runs: Sequence[Whole]) -> str:
         *_ratios(group, runs),
         f"{median(sum(run.used.cpu_seconds.values()) for run in group):,.1f}",
         f"{median(run.used.seconds for run in group):,.1f}",
-        f"{max(sum(run.used.resident_bytes_max.values()) for run in group) / _MIB:,.0f}",
+        f"{max(sum(run.used.memory_bytes_max.values()) for run in group) / _MIB:,.0f}",
         f"{one.agreement.rows:,}",
         _agrees(group),
     ]
@@ -160,7 +159,7 @@ def _part_rows(group: Sequence[Whole]) -> Iterator[str]:
     for part in one.used.cpu_seconds:
         cpu_s = median(run.used.cpu_seconds[part] for run in group)
         warm_s = median(run.used.steady_cpu_seconds.get(part, 0.0) for run in group)
-        mib = max(run.used.resident_bytes_max.get(part, 0) for run in group) / _MIB
+        mib = max(run.used.memory_bytes_max.get(part, 0) for run in group) / _MIB
         yield (
             f"| {TITLES[one.who]} | {one.orders:,} | {part} | {cpu_s:,.1f} | {warm_s:,.1f}"
             f" | {mib:,.0f} |\n"

@@ -140,4 +140,4 @@ def test_headrace_writes_the_right_rows(kafka: SharedKafka, tmp_path: Path) -> N
     used = headrace.run(track)
     rows = priced(kafka.bootstrap_servers, track.sink)
     assert filled.wanted.compare(rows).is_whole
-    assert set(used.cpu_seconds) == set(used.steady_cpu_seconds) == set(used.resident_bytes_max)
+    assert set(used.cpu_seconds) == set(used.steady_cpu_seconds) == set(used.memory_bytes_max)
