@@ -280,12 +280,19 @@ class World:
         return any(
             task in shares[name].promoted
             and (
-                worker.holdings.state(task) in READY
+                self._has_caught_up(task, worker.folder)
                 or self.lag(worker, task) <= self.rules.acceptable_recovery_lag
                 or worker.folder is self.workers[owner].folder
             )
             for name, worker in self.workers.items()
             if name != owner
+        )
+
+    def _has_caught_up(self, task: TaskId, folder: Folder) -> bool:
+        """Return whether a worker has caught up on a task in this folder, itself or another one."""
+        return any(
+            worker.folder is folder and worker.holdings.state(task) in READY
+            for worker in self.workers.values()
         )
 
     def check_settled(self) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.services.group.learner import State
 from headrace.services.group.member import Rules
 from tests.group.machine import Group
 from tests.group.simulation import Worker, World
@@ -213,6 +214,25 @@ def test_workers_of_one_host_hand_over_without_learning() -> None:
     world.settle()
     assert len(second.holdings.owned) == len(first.holdings.owned) == 2
     assert world.learned == learned
+
+
+def test_a_copy_counts_for_each_worker_of_its_host() -> None:
+    world = settled([2, 2], 1, Rules(max_warmup_replicas=1))
+    (first,) = world.workers.values()
+    second = world.join(first.folder)
+    world.round()
+    learner = world.join()
+    world.round()
+    for worker in (second, learner):
+        world.hear(worker)
+    world.round()
+    world.follow(learner, 10_000_000)
+    assert learner.tasks_in(State.CAUGHT_UP)
+    # The share of the one beside it says that it takes over, behind records that both lack.
+    world.join(learner.folder)
+    world.run(50_000)
+    world.settle()
+    world.check_settled()
 
 
 def test_a_join_takes_two_rounds_for_each_batch_of_learners() -> None:
