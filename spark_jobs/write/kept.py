@@ -19,20 +19,14 @@ from confluent_kafka import KafkaException, Producer
 
 from headrace.spark_jobs.write.digest import Digest
 from headrace.spark_jobs.write.gathered import unpacked
-from headrace.spark_jobs.write.markers import Marker, last_marker, marker_row, markers_topic
-from headrace.spark_jobs.write.producer import (
-    QUIET,
-    failure_of,
-    produce_rows,
-    take_id,
-    transaction,
-)
+from headrace.spark_jobs.write.markers import Marker, last_marker, markers_topic
+from headrace.spark_jobs.write.producer import QUIET, failure_of, take_id, transaction
 from headrace.spark_jobs.write.transaction import (
     DRIVER,
     Batch,
-    check_marker,
-    check_rows,
+    has_committed,
     id_of,
+    produce_part,
 )
 
 _log = logging.getLogger(__name__)
@@ -86,7 +80,8 @@ class KeptWriter:
         if new:
             with transaction(self._producer):
                 for part in new:
-                    _produce(self._producer, batch, part)
+                    tables = unpacked(part.packed)
+                    produce_part(self._producer, batch, part.writer, tables, part.digest)
             self._markers |= {part.writer: batch.marker_of(part.digest) for part in new}
         return sum(part.digest.rows for part in parts) - sum(part.digest.rows for part in new)
 
@@ -95,16 +90,4 @@ class KeptWriter:
         if part.writer not in self._markers:
             topic = markers_topic(batch.query)
             self._markers[part.writer] = last_marker(batch.client, topic, part.writer)
-        found = self._markers[part.writer]
-        if found is None or not check_marker(batch.query, found, batch.marker):
-            return False
-        check_rows(batch.query, part.writer, found, part.digest)
-        return True
-
-
-def _produce(producer: Producer, batch: Batch, part: Part) -> None:
-    for table in unpacked(part.packed):
-        produce_rows(producer, table)
-    key, value = marker_row(part.writer, batch.marker_of(part.digest))
-    topic = markers_topic(batch.query)
-    producer.produce(topic, key=key, value=value, partition=part.writer)
+        return has_committed(batch, part.writer, self._markers[part.writer], part.digest)

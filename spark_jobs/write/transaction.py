@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from pyspark import TaskContext
 
 from headrace.contracts.errors import ReplayDiffers, SinkOfAnotherQuery
@@ -227,19 +227,36 @@ def commit_rows(
     topic = markers_topic(batch.query)
     try:
         producer = take_id(id_of(batch.query, writer), batch.client, batch.size_bytes, timeout_ms)
-        found = last_marker(batch.client, topic, writer)
-        if found is not None and check_marker(batch.query, found, batch.marker):
-            check_rows(batch.query, writer, found, digest)
+        if has_committed(batch, writer, last_marker(batch.client, topic, writer), digest):
             return Outcome(digest.rows, digest.rows)
         with transaction(producer):
-            for table in tables:
-                produce_rows(producer, table)
-            key, value = marker_row(writer, batch.marker_of(digest))
-            producer.produce(topic, key=key, value=value, partition=writer)
+            produce_part(producer, batch, writer, tables, digest)
     except KafkaException as error:
         # The next attempt takes this id again, which aborts the open transaction.
         raise failure_of(batch.query, error) from error
     return Outcome(digest.rows, 0)
+
+
+def has_committed(batch: Batch, writer: int, found: Marker | None, digest: Digest) -> bool:
+    """Return whether a writer's last marker is of these rows; refuse one of others."""
+    if found is None or not check_marker(batch.query, found, batch.marker):
+        return False
+    check_rows(batch.query, writer, found, digest)
+    return True
+
+
+def produce_part(
+    producer: Producer,
+    batch: Batch,
+    writer: int,
+    tables: Iterable[pa.RecordBatch],
+    digest: Digest,
+) -> None:
+    """Give a writer's rows to the client, and the marker behind them."""
+    for table in tables:
+        produce_rows(producer, table)
+    key, value = marker_row(writer, batch.marker_of(digest))
+    producer.produce(markers_topic(batch.query), key=key, value=value, partition=writer)
 
 
 def timeout_ms_of(size_bytes: int) -> int:
