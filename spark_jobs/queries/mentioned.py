@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlglot import exp, parse
 from sqlglot.errors import SqlglotError
 
@@ -14,14 +16,21 @@ _WORDS = {
 """Words of Spark's own that stand where columns do."""
 
 
+def selected(expression: str) -> list[Any]:
+    """Parse an expression, as statements of which the first one selects it.
+
+    By itself, one that begins with `comment` or `show` would be a command.
+    """
+    return parse(f"SELECT {expression}", read="spark")
+
+
 def columns_in(expression: str) -> list[str]:
     """Return the columns that an expression names, in its order; none if only Spark reads it.
 
     A field of a struct is the column of the struct. The parameters of a lambda are no columns.
     """
     try:
-        # By itself, an expression that begins with `comment` or `show` would be a command.
-        found = parse(f"SELECT {expression}", read="spark")
+        found = selected(expression)
     except (SqlglotError, ValueError):
         return []
     if len(found) != 1 or not isinstance(found[0], exp.Select):

@@ -15,10 +15,11 @@ from math import isnan
 from typing import Any, NoReturn
 
 from pyspark.sql import types as spark
-from sqlglot import exp, parse
+from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from headrace.contracts.errors import SparkNeeded
+from headrace.spark_jobs.queries.mentioned import selected
 from headrace.testing.queries import functions
 from headrace.testing.queries.arithmetic import arithmetic, is_always_null, negative
 from headrace.testing.queries.casts import NoAnswer, cast_of, fitting_decimal
@@ -69,8 +70,7 @@ def parsed(text: str, where: str) -> Any:
     """Parse one expression; SparkNeeded names one that sqlglot cannot parse."""
     message = f"`{where}`: `{text}` cannot be read here; test this query in Spark"
     try:
-        # By itself, an expression that begins with `comment` or `show` would be a command.
-        (found,) = parse(f"SELECT {text}", read="spark")
+        (found,) = selected(text)
     except (SqlglotError, ValueError) as error:
         raise SparkNeeded(message) from error
     if not isinstance(found, exp.Select) or len(found.expressions) != 1:
