@@ -184,8 +184,8 @@ class Leaving:
             self.records + other.records,
         )
 
-    def order(self) -> NDArray[np.int64]:
-        """Return the places of the records in the order in which they leave.
+    def order_of_streams(self) -> NDArray[np.int64]:
+        """Return the places of the records in the order in which they leave by stream time.
 
         They leave by step, then by time, then by key bytes followed by four bytes of arrival, which
         is how Kafka Streams' buffer compares them.
@@ -199,6 +199,19 @@ class Leaving:
                 if end - start > 1:
                     order[start:end] = self._by_key(order[start:end])
         return order
+
+    def order_of_places(self) -> NDArray[np.int64]:
+        """Return the places of the records in the order in which they leave by progress.
+
+        They leave by step, then by time, then by where they stand: topic, partition, offset. So
+        records of one time leave alike, however micro-batches were cut. Arrival only decides among
+        records that stand nowhere.
+        """
+        records, topics = self.records, self.records.topics.tolist()
+        number_of = {topic: number for number, topic in enumerate(sorted(set(topics)))}
+        of_topics = np.fromiter(map(number_of.__getitem__, topics), np.int64, len(topics))
+        stands = (records.offsets, records.partitions, of_topics)
+        return np.lexsort((self.arrivals, *stands, records.times_ms, self.steps))
 
     def _by_key(self, places: NDArray[np.int64]) -> list[int]:
         arrivals = self.arrivals[places]

@@ -5,8 +5,9 @@
     progress        it is held until all inputs have passed its time, as the caller says
 
 By stream time, output follows Kafka Streams' to the letter (rules D1 to D8). By progress, output
-does not depend on how far one input was read ahead of the other: records leave before progress
-moves, and the table's history also expires by progress, not by the table's own timestamps.
+does not depend on how far one input was read ahead of the other, or one partition ahead of the
+next: records leave before progress moves, those of one time by partition and offset, and the
+table's history also expires by progress, not by the table's own timestamps.
 
 Only the stream decides when a record leaves. So the join first plans a batch in columns: the step
 in which each record leaves. Then the table takes the batch and answers each look-up as of its step.
@@ -216,7 +217,7 @@ class StreamTableJoin:
         matches: Matches,
     ) -> None:
         """Have the table take its arrivals and answer; add leaving records with their values."""
-        order = leaving.order()
+        order = leaving.order_of_places() if self._by_progress else leaving.order_of_streams()
         steps, records = leaving.steps[order], leaving.records.take(order)
         if self._at_once is not None:
             asked = LookUps(records.keys, records.times_ms, steps)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -96,6 +96,7 @@ RECORDS = st.lists(
 
 
 @given(RECORDS)
+@example([("orders.cleaned", "q", 0, 1), ("orders.cleaned", "q", 0, 0)])
 def test_no_cut_and_no_crash_changes_a_row(drawn: list[tuple[str, str, int, int]]) -> None:
     now_ms = 0
     records: list[dict[str, object] | Event] = []
