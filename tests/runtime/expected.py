@@ -130,7 +130,7 @@ async def _produce(pipeline: Pipeline, partitions: int, over: Event) -> None:
 
 
 _STEP_MS = 4_000
-_PAUSE_S = 0.05
+_PAUSE_S = 0.3
 
 
 def wait_until_all_move(pipeline: Pipeline, partitions: int) -> None:

@@ -281,7 +281,7 @@ A null that is one in every row hides all errors beside it. Planning takes out t
 
 def test_expressions_are_evaluated_alike(spark: SparkSession) -> None:
     drawn = Drawn(1)
-    some = (*IN_ANOTHER_ORDER, *AT_THE_EDGE, *(drawn.expression() for _ in range(100)))
+    some = (*IN_ANOTHER_ORDER, *AT_THE_EDGE, *(drawn.expression() for _ in range(30)))
     expressions = list(dict.fromkeys(some))
     assert differences(spark, expressions, rows(1, 30)) == []
 
