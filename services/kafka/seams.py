@@ -105,6 +105,8 @@ PRIVATE_NAMES = {
         "_transaction_waiter",
         "_txn_consumer_group",
         "consumer_group_to_add",
+        "error_transaction",
+        "fatal_error",
     ),
     "aiokafka.protocol.api.Request": ("prepare",),
     "aiokafka.protocol.api.RequestStruct": ("FLEXIBLE_VERSION",),

@@ -72,6 +72,25 @@ def on_lost_connection(producer: Any, hear: Callable[[], None]) -> None:
     sender._maybe_wait_for_pid = wait_or_end
 
 
+def take_failures_as_heard(producer: Any) -> None:
+    """Have asyncio say nothing of a failed transaction that is not asked for its end.
+
+    The call that fails raises, and no other follows. So nobody asks for the end of the whole, and
+    asyncio would log it as an error, some time later.
+    """
+    transaction = producer._txn_manager
+
+    def heard(fail: Callable[[BaseException], None]) -> Callable[[BaseException], None]:
+        def fail_and_hear(problem: BaseException) -> None:
+            fail(problem)
+            transaction._transaction_waiter.exception()
+
+        return fail_and_hear
+
+    transaction.error_transaction = heard(transaction.error_transaction)
+    transaction.fatal_error = heard(transaction.fatal_error)
+
+
 OUT_OF_STATE = (IllegalOperation, AssertionError)
 """How aiokafka's calls end behind the one that failed."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,12 @@ from tests.nonsense import files
 from tests.pages import installed
 
 COUNT = 100
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_of_other_tests() -> None:
+    """Let Python find their garbage now: asyncio logs some, and the command would seem to."""
+    gc.collect()
 
 
 def test_a_wrong_file_is_one_sentence_with_its_place(tmp_path: Path) -> None:

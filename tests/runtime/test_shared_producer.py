@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import gc
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -124,6 +125,14 @@ async def staged(kafka: SharedKafka, topic: str) -> AsyncIterator[Stage]:
         await stage.shared.stop()
         await stage.takeovers.close()
         await consumer.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_failure_is_lost(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail where Python finds a failure that nobody has asked for, which is an error in the log."""
+    yield
+    gc.collect()
+    assert [one.message for one in caplog.get_records("teardown") if one.name == "asyncio"] == []
 
 
 @pytest.fixture

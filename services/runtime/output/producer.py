@@ -193,7 +193,7 @@ def make_producer(client: Mapping[str, Any], name: Name | None) -> Any:
             "transactional_id": name.transactional_id,
             "transaction_timeout_ms": name.timeout_ms,
         }
-    return AIOKafkaProducer(
+    made = AIOKafkaProducer(
         **client,
         **transactional,
         enable_idempotence=True,
@@ -202,6 +202,9 @@ def make_producer(client: Mapping[str, Any], name: Name | None) -> Any:
         max_request_size=_REQUEST_BYTES_MAX,
         retry_backoff_ms=_RETRY_MS,
     )
+    if name is not None:
+        transactions.take_failures_as_heard(made)
+    return made
 
 
 async def whole(starting: Awaitable[None]) -> None:
