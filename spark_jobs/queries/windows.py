@@ -152,7 +152,10 @@ class WindowedStream(MadeStream):
         """Describe its steps, a line each."""
         folded = ", ".join(str(each) for each in self.aggregates)
         step = f"group_by({', '.join(self.by)}, {self.window}).agg({folded})"
-        state = "state: a row a group, until both inputs have passed the window's end"
-        if len(self.sources) == 1:
-            state = state.replace("both inputs have", "the input has")
+        inputs, have, are = (
+            ("the input", "has", "is") if len(self.sources) == 1 else ("both inputs", "have", "are")
+        )
+        lag_ms = self.stream.lag_ms
+        passed = f"{are} {format_duration_ms(lag_ms)} past" if lag_ms else f"{have} passed"
+        state = f"state: a row a group, until {inputs} {passed} the window's end"
         return [*self.stream.lines(), f"{step}; {state}", *super().lines()]

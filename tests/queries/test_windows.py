@@ -157,6 +157,8 @@ def test_a_window_behind_two_streams_waits_for_records_alone(how: Any, times_ms:
         """,
     )
     assert [row.timestamp_ms for row in result.rows] == times_ms
+    passed = "have passed" if how == "inner" else "are 4s past"
+    assert query.explain().endswith(f"until both inputs {passed} the window's end")
 
 
 def test_a_late_record_behind_a_join_is_told_once_as_it_came() -> None:
