@@ -70,7 +70,11 @@ SIGNATURES = {
         "request_rejoin": "self",
         "reset_generation": "self",
     },
-    "aiokafka.producer.transaction_manager.TransactionManager": {"consumer_group_to_add": "self"},
+    "aiokafka.producer.transaction_manager.TransactionManager": {
+        "consumer_group_to_add": "self",
+        "error_transaction": "self, exc",
+        "fatal_error": "self, exc",
+    },
     "aiokafka.protocol.api.Request": {"prepare": "self, versions"},
     "faust.App": {
         "_create_directories": "self",
@@ -256,6 +260,8 @@ def test_the_table_names_nothing_that_nobody_uses() -> None:
         "aiokafka.consumer.group_coordinator.GroupCoordinator.fetch_committed_offsets",
         "aiokafka.producer.message_accumulator.MessageAccumulator.fail_all",
         "aiokafka.producer.transaction_manager.TransactionManager.consumer_group_to_add",
+        "aiokafka.producer.transaction_manager.TransactionManager.error_transaction",
+        "aiokafka.producer.transaction_manager.TransactionManager.fatal_error",
         "aiokafka.protocol.api.Request.prepare",
     ]
 

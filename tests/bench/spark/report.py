@@ -43,7 +43,9 @@ _DELAY = """
 A trickle of {orders} orders and {prices} prices a second, with the job's own defaults, into Kafka,
 behind sidecars with a grace of {delay.grace_ms:,} ms: from an order's time to its priced record
 {delay.p50_ms:,.0f} ms in the median and {delay.p99_ms:,.0f} ms in the 99th percentile, over
-{delay.orders:,} orders; {delay.cores:.2f} cores and {delay.memory_mib:,.0f} MiB.
+{delay.orders:,} orders; {delay.cores:.2f} cores and {delay.memory_mib:,.0f} MiB. A micro-batch took
+{delay.batch_ms:,.0f} ms in the median; one of a plain query, which counts the records of the same
+topics by key with `transformWithStateInPandas`, took {delay.plain_batch_ms:,.0f} ms.
 """
 _HEAD = """
 The join alone, without sidecars' progress, checks and JSON; no shipped job takes that path. CPU

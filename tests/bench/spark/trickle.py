@@ -1,12 +1,16 @@
 """The delay of the shipped job while little comes in: from an order's time to its priced record.
 
 Two sidecars release what is a grace old, and commit five times a second. The job runs with its own
-defaults, into Kafka.
+defaults, into Kafka. Behind it a plain query of Spark (`plain`) reads the same topics, for the time
+that a micro-batch takes.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -15,12 +19,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import NamedTuple
+from urllib.error import URLError
+from urllib.request import urlopen
 from zlib import crc32
 
 import numpy as np
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from headrace.contracts.topics import cleaned_topic
+from headrace.services.broker.ports import free_ports
+from tests.bench.spark import plain
 from tests.bench.spark.cleaned import GRACE_MS, Cleaned, Sidecar
 from tests.bench.spark.topics import PARTITIONS
 from tests.bench.spark.watched import ROOT, Tree
@@ -33,6 +41,7 @@ _WARMING_S = 60.0
 _MEASURED_S = 60.0
 _END_WITHIN_S = 60.0
 _MIB = 1 << 20
+_BATCH_SECONDS = re.compile(r'headrace_spark_batch_seconds{part="triggerExecution",.*?} (\S+)')
 
 
 class Delay(NamedTuple):
@@ -47,6 +56,9 @@ class Delay(NamedTuple):
     cores: float
     """CPU-seconds a second, of all of the job's processes."""
     memory_mib: float
+    batch_ms: float
+    """How long a micro-batch took in the median, and one of the plain query."""
+    plain_batch_ms: float
 
 
 def run(servers: str, folder: Path) -> Delay:
@@ -69,18 +81,38 @@ def run(servers: str, folder: Path) -> Delay:
     with (
         _trickling(Sidecar(servers, orders), ORDERS_A_SECOND, _order),
         _trickling(Sidecar(servers, prices), PRICES_A_SECOND, _price),
-        (folder / "log").open("wb") as log,
     ):
-        command = [sys.executable, "-m", "headrace.services.cli", "spark", str(file)]
+        (port,) = free_ports(1)
+        command = ("headrace.services.cli", "spark", str(file), "--metrics-port", str(port))
+        with _running(command, folder / "log") as process:
+            delay = _measured(process, servers, topic, port)
+        counted = (plain.__name__, servers, str(folder), f"{topic}-plain")
+        with _running((*counted, orders.topic, prices.topic), folder / "plain.log"):
+            time.sleep(_WARMING_S + _MEASURED_S)
+    return delay._replace(plain_batch_ms=_plain_batch_ms(folder / "plain.log"))
+
+
+@contextmanager
+def _running(module: tuple[str, ...], said: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A module of Python with its arguments, until the end of the block."""
+    with said.open("wb") as log:
+        command = [sys.executable, "-m", *module]
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
         try:
-            return _measured(process, servers, topic)
+            yield process
+            assert process.poll() is None, f"it ended, and said:\n{said.read_text()}"
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGTERM)
             process.wait(_END_WITHIN_S)
 
 
-def _measured(process: subprocess.Popen[bytes], servers: str, topic: str) -> Delay:
+def _plain_batch_ms(said: Path) -> float:
+    lines = [line.split() for line in said.read_text().splitlines() if line.startswith(plain.SAYS)]
+    # The first half of the time was for Java to become warm.
+    return statistics.median(float(words[-2]) for words in lines[len(lines) // 2 :])
+
+
+def _measured(process: subprocess.Popen[bytes], servers: str, topic: str, port: int) -> Delay:
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -93,22 +125,35 @@ def _measured(process: subprocess.Popen[bytes], servers: str, topic: str) -> Del
     consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in range(PARTITIONS)])
     tree = Tree(process.pid)
     try:
-        _read_for(consumer, _WARMING_S)
+        _read_for(consumer, _WARMING_S, port)
         before = sum(tree.sample().values())
-        delays_ms, groups = _read_for(consumer, _MEASURED_S)
+        delays_ms, groups, batches_ms = _read_for(consumer, _MEASURED_S, port)
         used = sum(tree.sample().values()) - before
     finally:
         consumer.close()
-    assert process.poll() is None, "the job ended"
     p50_ms, p99_ms = np.percentile(delays_ms, [50, 99])
-    memory_mib = sum(tree.memory_max.values()) / _MIB
-    cores = used / _MEASURED_S
-    return Delay(len(delays_ms), float(p50_ms), float(p99_ms), GRACE_MS, groups, cores, memory_mib)
+    return Delay(
+        len(delays_ms),
+        float(p50_ms),
+        float(p99_ms),
+        GRACE_MS,
+        groups,
+        used / _MEASURED_S,
+        sum(tree.memory_max.values()) / _MIB,
+        statistics.median(batches_ms),
+        0.0,
+    )
 
 
-def _read_for(consumer: Consumer, seconds: float) -> tuple[list[float], int]:
-    """Return how old each record was when it could be read, and in how many groups they came."""
+def _read_for(
+    consumer: Consumer, seconds: float, port: int
+) -> tuple[list[float], int, list[float]]:
+    """Return how old each record was when it could be read, and in how many groups they came.
+
+    Also return how long the last micro-batch took, whenever records came.
+    """
     delays_ms: list[float] = []
+    batches_ms: list[float] = []
     groups, last_s = 0, 0.0
     until_s = time.monotonic() + seconds
     while (left_s := until_s - time.monotonic()) > 0:
@@ -117,8 +162,19 @@ def _read_for(consumer: Consumer, seconds: float) -> tuple[list[float], int]:
             delays_ms.append(_now_ms() - message.timestamp()[1])
             if time.monotonic() - last_s > 3 * _COMMIT_S:
                 groups += 1
+                batches_ms += _batch_ms(port)
             last_s = time.monotonic()
-    return delays_ms, groups
+    return delays_ms, groups, batches_ms
+
+
+def _batch_ms(port: int) -> list[float]:
+    """How long the last micro-batch took, if any is over."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            page = answer.read().decode()
+    except URLError:
+        return []
+    return [1_000 * float(found) for found in _BATCH_SECONDS.findall(page)]
 
 
 def _now_ms() -> float:
