@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from headrace.contracts.errors import SettingsInvalid
 from headrace.spark_jobs import daemon
 from headrace.spark_jobs.connectors import CONNECTORS, DELTA, packages
 from headrace.spark_jobs.home import AVRO_LIMITS, ivy_settings, java_options, spark_home
@@ -33,6 +36,12 @@ _JAVA = "spark.driver.defaultJavaOptions"
 _MORE_JAVA = "spark.driver.extraJavaOptions"
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
 """Where spark-submit tells Python its Java."""
+_REFUSALS = {
+    "java.lang.IllegalArgumentException",
+    "org.apache.spark.SparkException",
+    "org.apache.spark.SparkIllegalArgumentException",
+}
+"""Java's exceptions, where Spark's context finds a setting wrong."""
 _FILES = "spark.sql.streaming.checkpointFileManagerClass"
 _FILES_ON_DISK = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 PACKAGES = "spark.jars.packages"
@@ -123,7 +132,7 @@ def open_session(
     builder = SparkSession.builder.appName(name)
     for setting, value in beside(chosen, submitted() if master is None else {}, settings).items():
         builder = builder.config(setting, value)
-    spark = (builder if master is None else builder.master(master)).getOrCreate()
+    spark = _begin(builder if master is None else builder.master(master))
     includes = spark.sparkContext._python_includes or []  # noqa: SLF001 (sent with each task)
     includes[:] = without_jars(includes)
     forget_jars()
@@ -132,6 +141,28 @@ def open_session(
     for logger, level in _LEVELS.items():
         log4j.core.config.Configurator.setLevel(logger, log4j.Level.toLevel(level))
     return spark
+
+
+def _begin(builder: SparkSession.Builder) -> SparkSession:
+    """Return the session; options with which Java or Spark cannot begin are a sentence."""
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as failure:
+        if failure.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        message = (
+            "Java ended before Spark began; the last line of Spark's log says why. Java's options"
+            f" are `spark.driver.memory` and `{_MORE_JAVA}` of the job, and JDK_JAVA_OPTIONS of the"
+            " environment"
+        )
+        raise SettingsInvalid(message) from failure
+    except Py4JJavaError as failure:
+        refusal = failure.java_exception
+        if refusal.getClass().getName() not in _REFUSALS:
+            raise
+        said = " ".join(refusal.getMessage().split())
+        message = f"Spark does not begin with the settings of this job: {said}"
+        raise SettingsInvalid(message) from failure
 
 
 def beside(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -15,7 +16,7 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Column, Table
 
-from headrace.contracts.errors import ProgramMissing
+from headrace.contracts.errors import ProgramMissing, SettingsInvalid
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.log import log_file
 from headrace.spark_jobs.cli.python_job import LOCAL, PYTHON, How, run_file
@@ -26,6 +27,7 @@ from headrace.spark_jobs.observe.state import StateRow, read_state, waits_of
 from headrace.spark_jobs.session import PACKAGES, open_session
 from headrace.spark_jobs.versioned.state import HEADER
 
+_MASTER = re.compile(r"local(-cluster)?(\[.*\])?$|spark://|yarn$|k8s://")
 _SUBMITTED = Path(__file__).with_name("__main__.py")
 
 
@@ -52,6 +54,12 @@ def run(
         log: The file for Spark's own log, on this machine; by default one whose name is printed.
         dry_run: Print the call of spark-submit, and run nothing.
     """
+    if not _MASTER.match(master):
+        message = (
+            f"`--master {master}` names no cluster; write local[N], spark://HOST:PORT, yarn or"
+            " k8s://HOST:PORT"
+        )
+        raise SettingsInvalid(message)
     if job.suffix == PYTHON:
         how = How(master, once=once, metrics_port=metrics_port, log=log, dry_run=dry_run)
         _run_python(job, how)
@@ -147,5 +155,8 @@ def _hand_over(command: list[str]) -> None:
     if program is None:
         message = "spark-submit is not on the path; it comes with pip install 'headrace[spark]'"
         raise ProgramMissing(message)
+    if "PYSPARK_PYTHON" not in os.environ:
+        # Else spark-submit takes the first `python3` on the path, in which PySpark may be missing.
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # The driver replaces this process, so that it receives the signals and sets the exit code.
     os.execv(program, command)  # noqa: S606 - found beside our own Python, or on the path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -49,6 +50,9 @@ def test_a_checkpoint_on_this_machine_is_refused(master: str, tmp_path: Path) ->
     write_files("spark_jobs/OWN_JOBS.md", tmp_path)
     command = ["headrace", "spark", "stock.yaml", "--once", "--master", master]
     environment = {**installed(), "SPARK_LOCAL_IP": "127.0.0.1"}
+    # A user may call headrace by its path, without its Python on the path.
+    environment["PATH"] = os.defpath
+    command[0] = str(Path(sys.executable).with_name("headrace"))
     done = run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     # The output of Python under spark-submit stands beside spark-submit's own.
