@@ -375,12 +375,10 @@ def wait_until(
         ended = [sidecar for sidecar in sidecars if sidecar.exit_code is not None]
         if holds():
             return
-        logs = "\n".join(sidecar.log for sidecar in ended or sidecars)
-        if ended:
-            message = f"it ended with {ended[0].exit_code} before {what}:\n{logs}"
-            raise AssertionError(message)
-        if time.monotonic() > give_up_at:
-            message = f"no {what} within {within_s} s:\n{logs}"
+        if ended or time.monotonic() > give_up_at:
+            logs = "\n".join(sidecar.log for sidecar in ended or sidecars)
+            why = f"it ended with {ended[0].exit_code} before" if ended else "waited in vain for"
+            message = f"{why} {what} ({within_s} s):\n{logs}"
             raise AssertionError(message)
         # A condition that costs much is asked seldom, or many tests at once would do little else.
         time.sleep(max(_ASK_AGAIN_S, (time.monotonic() - asked_at) * 2))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headrace.contracts.dead_letter import read_dead
@@ -15,7 +16,8 @@ from tests.runtime.administration import administer
 from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
 
 REORDER = "reorder: {grace: 0s}"
-ANSWERED_WITHIN_S = 2.0
+LONGER_MS = 1_000
+"""A fetch of the sidecar waits half as long for records, at most."""
 
 
 def numbered(*numbers: int) -> list[object]:
@@ -40,6 +42,21 @@ def move(pipeline: Pipeline, offset: int) -> None:
             await consumer.commit({partition: OffsetAndMetadata(offset, "")})
 
     asyncio.run(commit())
+
+
+async def fetch_in_vain(pipeline: Pipeline, offset: int) -> None:
+    """Wait until the broker has answered all earlier fetches that wait for this offset."""
+    client = AIOKafkaClient(bootstrap_servers=pipeline.servers)
+    try:
+        await client.bootstrap()
+        await client.add_topic(pipeline.source)
+        leader = client.cluster.leader_for_partition(TopicPartition(pipeline.source, 0))
+        asked = [(pipeline.source, [(0, offset, 1)])]
+        answer = await client.send(leader, FetchRequest(LONGER_MS, 1, 1, 0, asked))
+    finally:
+        await client.close()
+    ((_, ((_, code, *_, data),)),) = answer.topics
+    assert (code, data) == (0, b"")
 
 
 def run(pipeline: Pipeline) -> str:
@@ -114,8 +131,8 @@ def test_records_that_are_deleted_under_a_running_sidecar_are_said_to_be_missing
     sidecar = pipeline.start()
     pipeline.wait_until_done()
     sidecar.pause()
-    # The broker still answers the fetch that is under way, and nobody can see when it has.
-    time.sleep(ANSWERED_WITHIN_S)
+    # The broker still answers the fetch that is under way, and it must have found nothing.
+    asyncio.run(fetch_in_vain(pipeline, 3))
     pipeline.produce(records(3, 4, 5, 6))
     administer(pipeline, lambda cluster: cluster.delete_records(pipeline.source, {0: 5}))
     sidecar.resume()
