@@ -22,7 +22,7 @@ from headrace.services.broker.kraft import Listener
 from tests.kafka.carriers import PROCESS, carriers, container_image
 from tests.kafka.clients import Clients
 from tests.kafka.containers import container_brokers, sweep
-from tests.kafka.sharing import shared_broker
+from tests.kafka.sharing import KEEPS, shared_broker
 
 RAN_ON = "kafka carrier"
 """The property of a test's report that says what carried its broker."""
@@ -159,7 +159,7 @@ def _own_brokers(folder: Path) -> Iterator[OwnKafka]:
             broker = EmbeddedBroker(
                 folder / f"kafka-{len(made)}",
                 brokers=brokers,
-                properties=properties,
+                properties={**KEEPS, **(properties or {})},
                 clients_protocol=clients_protocol,
                 users=users,
                 listeners=listeners,

@@ -20,6 +20,9 @@ from headrace.services.broker.metadata import known_brokers
 _ANSWER_WITHIN_S = 5.0
 _HEAP_MIB = 512
 """It has thousands of partitions when a whole run is near its end, and no room left in 128."""
+KEEPS = {"log.retention.ms": "-1"}
+"""Kept for ever, unless a topic says otherwise: records of tests tell of long ago. Else the broker
+deletes them half a minute behind its start and each five minutes, so chance decides."""
 
 
 @contextmanager
@@ -57,7 +60,7 @@ def _running(address: Path) -> str:
 
 
 def _start(folder: Path) -> EmbeddedBroker:
-    broker = EmbeddedBroker(folder / f"by-{os.getpid()}", heap_mib=_HEAP_MIB)
+    broker = EmbeddedBroker(folder / f"by-{os.getpid()}", properties=KEEPS, heap_mib=_HEAP_MIB)
     broker.start()
     return broker
 

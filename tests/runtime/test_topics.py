@@ -160,10 +160,16 @@ def test_partitions_that_do_not_match_are_refused_before_anything_is_made(
     ]
 
 
+@pytest.fixture(scope="module")
+def weekly(kafka_own_of_module: OwnKafka) -> SharedKafka:
+    """A broker that keeps records for a week, as Kafka does by itself."""
+    return SharedKafka(kafka_own_of_module({"log.retention.ms": "604800000"}).bootstrap_servers)
+
+
 def test_a_topic_that_would_lose_records_is_refused_and_one_that_was_meant_to_is_not(
-    kafka: SharedKafka,
+    weekly: SharedKafka,
 ) -> None:
-    name = fresh_name("kept")
+    kafka, name = weekly, fresh_name("kept")
     spec = _spec(name)
     changelog = spec.hops()[0].changelog
     kafka.clients.make_topic(f"{name}.raw", 1, FOREVER)
@@ -190,8 +196,8 @@ def test_a_topic_that_would_lose_records_is_refused_and_one_that_was_meant_to_is
     )
 
 
-def test_settings_that_somebody_chose_are_warned_about(kafka: SharedKafka) -> None:
-    name = fresh_name("asked")
+def test_settings_that_somebody_chose_are_warned_about(weekly: SharedKafka) -> None:
+    kafka, name = weekly, fresh_name("asked")
     spec = _spec(name, {"reorder": {"grace": "30s"}})
     changelog = spec.hops()[0].changelog
     compacted = {"cleanup.policy": "compact", "message.timestamp.after.max.ms": UNBOUNDED}

@@ -34,7 +34,7 @@ from headrace.spark_jobs.write.transaction import (
     id_of,
     write_rows,
 )
-from tests.kafka.clients import fresh_name
+from tests.kafka.clients import FOREVER, fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.spark.strikes import record_table
 
@@ -176,7 +176,8 @@ def test_a_failure_throws_the_kept_producer_away_and_leaves_no_transaction_open(
 
     monkeypatch.setattr(kept, "take_id", noted_take)
     monkeypatch.setattr(kept, "transaction", noted_begin)
-    query = kafka.clients.make_topic(fresh_name("less"), 1, {"max.message.bytes": "2000"})
+    settings = {"max.message.bytes": "2000", **FOREVER}
+    query = kafka.clients.make_topic(fresh_name("less"), 1, settings)
     ensure_markers(batch.client, markers_topic(query), WRITERS)
     batch = replace(batch, query=query)
     writer, second = KeptWriter(), behind(batch)

@@ -34,7 +34,7 @@ from headrace.spark_jobs.write.transaction import (
     write_rows,
 )
 from tests.kafka.clients import Clients, fresh_name
-from tests.kafka.fixtures import SharedKafka
+from tests.kafka.fixtures import OwnKafka, SharedKafka
 from tests.spark.driver import KILLED, Driver, dying_order
 from tests.spark.strikes import WRITERS, Strike, record_table, run_query, write_batch_file
 
@@ -373,7 +373,8 @@ def test_a_topic_that_replaces_times_is_refused(kafka: SharedKafka) -> None:
         check_topics({"bootstrap.servers": kafka.bootstrap_servers}, {cleaned_topic(name): 1})
 
 
-def test_a_topic_that_deletes_by_age_is_taken_by_who_asked_for_it(kafka: SharedKafka) -> None:
+def test_a_topic_that_deletes_by_age_is_taken_by_who_asked_for_it(kafka_own: OwnKafka) -> None:
+    kafka = SharedKafka(kafka_own({"log.retention.ms": "604800000"}).bootstrap_servers)
     client = {"bootstrap.servers": kafka.bootstrap_servers}
     far = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
     default = {cleaned_topic(kafka.clients.make_topic(fresh_name("default"), 1, far)): 1}
