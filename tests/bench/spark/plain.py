@@ -89,7 +89,7 @@ def main() -> None:
         .transformWithStateInPandas(Count(), "key binary, value binary", "Update", "None")
     )
     writer = counted.writeStream.format("kafka").option("kafka.bootstrap.servers", servers)
-    writer = writer.option("topic", out).option("checkpointLocation", f"{folder}/checkpoint")
+    writer = writer.option("topic", out).option("checkpointLocation", f"{folder}/plain-checkpoint")
     query = writer.outputMode("update").trigger(processingTime="1 second").start()
     signal.signal(signal.SIGTERM, lambda *_: query.stop())
     query.awaitTermination()

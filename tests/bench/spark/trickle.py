@@ -86,7 +86,8 @@ def run(servers: str, folder: Path) -> Delay:
         command = ("headrace.services.cli", "spark", str(file), "--metrics-port", str(port))
         with _running(command, folder / "log") as process:
             delay = _measured(process, servers, topic, port)
-        counted = (plain.__name__, servers, str(folder), f"{topic}-plain")
+        counts = Clients(servers).make_topic(f"{topic}-plain", PARTITIONS)
+        counted = (plain.__name__, servers, str(folder), counts)
         with _running((*counted, orders.topic, prices.topic), folder / "plain.log"):
             time.sleep(_WARMING_S + _MEASURED_S)
     return delay._replace(plain_batch_ms=_plain_batch_ms(folder / "plain.log"))
