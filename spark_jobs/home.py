@@ -47,6 +47,10 @@ times until it has loaded all classes."""
 _FIRST_HEAP = "-Xms128m"
 """Java begins with a 64th of the machine's memory, whatever the job needs, and keeps it: 384 MiB of
 24 GiB. A job with few rows needs 160 MiB, and one with many soon takes more."""
+_ARCHIVE_STAYS = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
+"""Java maps the archive where it was written for. By itself it moves the archive, and so writes to
+160 MiB of its pages, which the system can neither drop nor share with another job. Java still moves
+it where the place is taken."""
 AVRO_LIMITS = " ".join(
     f"-Dorg.apache.avro.limits.{what}.maxLength={most}"
     for what, most in {"bytes": 64 << 20, "string": 64 << 20, "collectionItems": 8 << 20}.items()
@@ -115,7 +119,7 @@ def java_options(home: Path, given: str) -> str:
     options = [*_COMPILE_LATER, _ROOM_FOR_CLASSES, _FIRST_HEAP, AVRO_LIMITS]
     archive = class_archive(home)
     if archive.exists():
-        options.append(f"-XX:SharedArchiveFile={archive}")
+        options += [f"-XX:SharedArchiveFile={archive}", *_ARCHIVE_STAYS]
     parts = " ".join([given, *(os.environ.get(name, "") for name in _JAVA_VARIABLES)])
     if not _COLLECTOR.search(parts):
         # Java's own choice takes a sixth more CPU time, for short pauses that no job needs.

@@ -51,9 +51,12 @@ def test_folders_of_environments_that_are_gone_are_removed(tmp_path: Path) -> No
 
 def test_java_is_told_of_an_archive_that_is_there() -> None:
     folder = home.spark_home()
-    assert "SharedArchiveFile" not in home.java_options(folder, "")
+    without = home.java_options(folder, "")
+    assert "Archive" not in without
     home.class_archive(folder).touch()
-    assert f"-XX:SharedArchiveFile={home.class_archive(folder)}" in home.java_options(folder, "")
+    more = set(home.java_options(folder, "").split()) - set(without.split())
+    assert f"-XX:SharedArchiveFile={home.class_archive(folder)}" in more
+    assert "-XX:ArchiveRelocationMode=0" in more
 
 
 def test_spark_installed_again_has_an_archive_of_its_own() -> None:
