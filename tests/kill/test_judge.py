@@ -146,6 +146,15 @@ def test_at_least_once_a_stretch_may_come_again_and_no_record_be_left_out() -> N
     assert compare("", leaving, [*again[:-1]], repeats=True).lost == 1
 
 
+def test_at_least_once_what_stands_twice_in_the_source_must_leave_twice() -> None:
+    leaving = [itself(record) for record in _source(20)]
+    leaving = [*leaving[:10], *leaving[5:]]
+    records = _written(leaving, CLEANED)
+    again = [*records[:12], *records[3:]]
+    assert compare("", leaving, again, repeats=True).problems == []
+    assert compare("", leaving, records[:10] + records[15:], repeats=True).lost == 5
+
+
 def _states() -> tuple[MemoryStore, list[Record], list[Record]]:
     """A state, its changelog, and the source that it has reached."""
     source = _source(4_000)
