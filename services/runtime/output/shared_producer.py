@@ -100,6 +100,8 @@ class SharedProducer:
         self._life: _Life | None = None
         self._starting: asyncio.Task[None] | None = None
         self._beside: set[asyncio.Task[None]] = set()
+        self._stopping: set[asyncio.Task[None]] = set()
+        """Producers of former lives, that still close their connections."""
 
     # A life begins, and ends.
 
@@ -149,8 +151,8 @@ class SharedProducer:
         life.broken.set_result(TransactionBrokenError(problem))
         for seat in discarded:
             seat.wake()
-        self._go(stop_producer(life.producer))
-        self._go(self._revive())
+        self._go(stop_producer(life.producer), self._stopping)
+        self._go(self._revive(), self._beside)
 
     async def _revive(self) -> None:
         """Begin at once: readers wait until a new epoch ends what was sent."""
@@ -161,20 +163,22 @@ class SharedProducer:
                 "a producer does not begin again yet", producer=self.name, why=repr(problem)
             )
 
-    def _go(self, beside: Any) -> None:
+    def _go(self, beside: Any, among: set[asyncio.Task[None]]) -> None:
         running = asyncio.ensure_future(beside)
-        self._beside.add(running)
-        running.add_done_callback(self._beside.discard)
+        among.add(running)
+        running.add_done_callback(among.discard)
 
     async def stop(self) -> None:
         """Let go; what was not committed is aborted by the broker, or by the next life."""
         life, self._life = self._life, None
-        for one in self._beside:
+        ends = [*self._beside, *([] if self._starting is None else [self._starting])]
+        for one in ends:
             one.cancel()
-        if self._starting is not None:
-            self._starting.cancel()
         if life is not None:
             await stop_producer(life.producer)
+        # A connection that is not closed by then would never be.
+        if ends := [*ends, *self._stopping]:
+            await asyncio.wait(ends)
 
     # A transaction begins, and ends.
 
@@ -202,7 +206,7 @@ class SharedProducer:
         together = self._rules.done(seat, offsets)
         if together is not None:
             told = {place: one for each in together.values() for place, one in each.items()}
-            self._go(self._end(life, told))
+            self._go(self._end(life, told), self._beside)
         elif was_open:
             for other in self._rules.partitions:
                 other.wake()
