@@ -184,34 +184,40 @@ class Leaving:
             self.records + other.records,
         )
 
-    def order_of_streams(self) -> NDArray[np.int64]:
-        """Return the places of the records in the order in which they leave by stream time.
+    def order(self, *, by_progress: bool) -> NDArray[np.int64]:
+        """Return the places of the records in the order in which they leave.
 
-        They leave by step, then by time, then by key bytes followed by four bytes of arrival, which
-        is how Kafka Streams' buffer compares them.
+        They leave by step, then by time, then by key bytes. Equal keys leave by arrival, whose four
+        bytes follow the key's, which is how Kafka Streams' buffer compares them; by progress they
+        leave by where they stand, so that they leave alike however micro-batches were cut.
         """
         times = self.records.times_ms
         order = np.lexsort((times, self.steps))
         same = (np.diff(self.steps[order]) == 0) & (np.diff(times[order]) == 0)
         if same.any():
+            sort = self._by_key_and_stand if by_progress else self._by_key
             bounds = [0, *(np.flatnonzero(~same) + 1).tolist(), len(order)]
             for start, end in pairwise(bounds):
                 if end - start > 1:
-                    order[start:end] = self._by_key(order[start:end])
+                    order[start:end] = sort(order[start:end])
         return order
 
-    def order_of_places(self) -> NDArray[np.int64]:
-        """Return the places of the records in the order in which they leave by progress.
-
-        They leave by step, then by time, then by where they stand: topic, partition, offset. So
-        records of one time leave alike, however micro-batches were cut. Arrival only decides among
-        records that stand nowhere.
-        """
-        records, topics = self.records, self.records.topics.tolist()
-        number_of = {topic: number for number, topic in enumerate(sorted(set(topics)))}
-        of_topics = np.fromiter(map(number_of.__getitem__, topics), np.int64, len(topics))
-        stands = (records.offsets, records.partitions, of_topics)
-        return np.lexsort((self.arrivals, *stands, records.times_ms, self.steps))
+    def _by_key_and_stand(self, places: NDArray[np.int64]) -> list[int]:
+        """Arrival only decides among records that stand nowhere."""
+        records = self.records.take(places)
+        compared = {
+            place: (key or b"", *stand)
+            for place, key, *stand in zip(
+                places.tolist(),
+                records.keys,
+                records.topics,
+                records.partitions.tolist(),
+                records.offsets.tolist(),
+                self.arrivals[places].tolist(),
+                strict=True,
+            )
+        }
+        return sorted(compared, key=compared.__getitem__)
 
     def _by_key(self, places: NDArray[np.int64]) -> list[int]:
         arrivals = self.arrivals[places]

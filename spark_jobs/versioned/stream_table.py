@@ -6,8 +6,8 @@
 
 By stream time, output follows Kafka Streams' to the letter (rules D1 to D8). By progress, output
 does not depend on how far one input was read ahead of the other, or one partition ahead of the
-next: records leave before progress moves, those of one time by partition and offset, and the
-table's history also expires by progress, not by the table's own timestamps.
+next: records leave before progress moves, those of one time and key by partition and offset, and
+the table's history also expires by progress, not by the table's own timestamps.
 
 Only the stream decides when a record leaves. So the join first plans a batch in columns: the step
 in which each record leaves. Then the table takes the batch and answers each look-up as of its step.
@@ -217,7 +217,7 @@ class StreamTableJoin:
         matches: Matches,
     ) -> None:
         """Have the table take its arrivals and answer; add leaving records with their values."""
-        order = leaving.order_of_places() if self._by_progress else leaving.order_of_streams()
+        order = leaving.order(by_progress=self._by_progress)
         steps, records = leaving.steps[order], leaving.records.take(order)
         if self._at_once is not None:
             asked = LookUps(records.keys, records.times_ms, steps)
