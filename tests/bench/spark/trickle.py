@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import statistics
 import subprocess
 import sys
@@ -103,7 +102,7 @@ def _running(module: tuple[str, ...], said: Path) -> Iterator[subprocess.Popen[b
             yield process
             assert process.poll() is None, f"it ended, and said:\n{said.read_text()}"
         finally:
-            process.send_signal(signal.SIGTERM)
+            process.terminate()
             process.wait(_END_WITHIN_S)
 
 
