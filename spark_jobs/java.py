@@ -31,8 +31,12 @@ def check_java() -> None:
     if java is None:
         raise no_java(_WHO, os.environ.get("JAVA_HOME"), _WHAT_TO_DO)
     done = subprocess.run(  # noqa: S603 - the user's own Java
-        [java, "-version"], capture_output=True, text=True, check=False
+        [java, "-version"],
+        stdout=subprocess.PIPE,
+        # Some of Java's complaints are on one, some on the other.
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
-    version = java_version(done.stderr)
-    if version not in _FITS:
-        raise unfit_java(_WHO, version, java, _WHAT_TO_DO)
+    if java_version(done.stdout) not in _FITS:
+        raise unfit_java(_WHO, done.stdout, java, _WHAT_TO_DO)

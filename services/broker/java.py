@@ -38,9 +38,14 @@ def find_java() -> Java:
     if found is None:
         raise no_java(_WHO, home, _WHAT_TO_DO)
     done = subprocess.run(  # noqa: S603 - the user's own Java
-        [found, "-version"], capture_output=True, text=True, check=False
+        [found, "-version"],
+        stdout=subprocess.PIPE,
+        # Some of Java's complaints are on one, some on the other.
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
-    java = Java(found, done.stderr)
+    java = Java(found, done.stdout)
     if java.version < _JAVA_VERSION_MIN:
-        raise unfit_java(_WHO, java.version, found, _WHAT_TO_DO)
+        raise unfit_java(_WHO, java.says, found, _WHAT_TO_DO)
     return java

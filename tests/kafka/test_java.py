@@ -38,6 +38,28 @@ def test_an_old_java_is_refused(
         find_java()
 
 
+def test_a_java_that_refuses_its_options_is_told_with_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "java"
+    java.write_text(
+        "#!/bin/sh\n"
+        "echo 'NOTE: Picked up JDK_JAVA_OPTIONS: -Xmx1' >&2\n"
+        "echo 'Error occurred during initialization of VM'\n"
+        "echo 'Too small maximum heap'\n"
+        "exit 1\n"
+    )
+    java.chmod(0o755)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(ProgramMissing) as refused:
+        find_java()
+    assert str(refused.value).startswith(
+        f"The embedded broker needs Java, and {java} does not start: Too small maximum heap."
+        " Correct the options in JDK_JAVA_OPTIONS and JAVA_TOOL_OPTIONS if they are the cause."
+    )
+
+
 def test_a_java_home_without_java_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
