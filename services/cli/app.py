@@ -6,7 +6,7 @@ for, so that `headrace plan` starts without Faust, and works where Faust is not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Annotated, Any
 
@@ -37,10 +37,17 @@ def make_app(words: Sequence[str]) -> App:
         version=_version(),
     )
     commands = find_commands()
-    needed = words[:1] if words and words[0] in commands else sorted(commands)
-    for name in needed:
+    for name in _needed(words, commands):
         app.command(load_command(commands[name]), name=name)
     return app
+
+
+def _needed(words: Sequence[str], commands: Collection[str]) -> Sequence[str]:
+    """Return the command that is called; all for the help, which shows what each does."""
+    first = words[0] if words else ""
+    if first in commands:
+        return [first]
+    return [] if first == "--version" else sorted(commands)
 
 
 def find_commands() -> dict[str, EntryPoint]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, version
 
 import pytest
 
@@ -73,6 +73,14 @@ def test_help_lists_the_commands(
 ) -> None:
     assert called(monkeypatch, "--help") == 0
     assert "Check a pipeline file" in capsys.readouterr().out
+
+
+def test_the_version_loads_no_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr(EntryPoint, "load")
+    assert called(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.strip() == version("headrace")
 
 
 @pytest.mark.parametrize(
