@@ -23,7 +23,7 @@
     |  |- ExtraMissing               a library that comes with an extra of headrace
     |  |- ProgramMissing             Java or Maven, which broker and Spark need
     |  |- LimitTooLow                the operating system gives this process too little
-    |  `- PortTaken                  another program listens where the broker should
+    |  `- PortTaken                  another program listens where ours should
     |- RecordUndecodable             one record's bytes; it goes to the dead-letter topic
     |  |- RecordTooLarge             one record that is too large for a topic; dead too
     |  `- RecordFailed               a step that fails on one record; dead too, or exit code 8

@@ -33,8 +33,8 @@ def unfit_java(who: str, says: str, program: str, what_to_do: str) -> ProgramMis
     if version:
         return ProgramMissing(f"{who} cannot run on Java {version} ({program}). {what_to_do}")
     return ProgramMissing(
-        f"{who} needs Java, and {program} does not start: {_complaint(says)}. Correct the options in"
-        f" {' and '.join(_OPTIONS)} if they are the cause. {what_to_do}"
+        f"{who} needs Java, and {program} does not start: {_complaint(says)}. Correct the options"
+        f" in {' and '.join(_OPTIONS)} if they are the cause. {what_to_do}"
     )
 
 

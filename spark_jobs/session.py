@@ -45,6 +45,17 @@ _REFUSALS = {
 _FILES = "spark.sql.streaming.checkpointFileManagerClass"
 _FILES_ON_DISK = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 PACKAGES = "spark.jars.packages"
+FILES, _DEPLOY_MODE = "spark.files", "spark.submit.deployMode"
+_FOR_SUBMIT = (
+    "spark.archives",
+    "spark.driver.",
+    FILES,
+    "spark.kubernetes.",
+    "spark.pyspark.",
+    "spark.submit.",
+    "spark.yarn.",
+)
+"""How the names of settings begin that spark-submit needs before the driver is there."""
 _EXTENSIONS, _CATALOG = "spark.sql.extensions", "spark.sql.catalog.spark_catalog"
 _DELTA = {
     _EXTENSIONS: "io.delta.sql.DeltaSparkSessionExtension",
@@ -174,12 +185,20 @@ def beside(
     """
     theirs = {name: submitted[name] for name in (_EXTENSIONS, _CATALOG) if name in submitted}
     theirs |= dict(settings or {})
+    if submitted.get(_DEPLOY_MODE) == "cluster":
+        # They counted when the driver was sent here, and name files of the machine that sent it.
+        theirs = {name: value for name, value in theirs.items() if not is_for_submit(name)}
     found = {**ours, **theirs}
     for name in (PACKAGES, _EXTENSIONS):
         both = f"{theirs.get(name, '')},{ours.get(name, '')}".split(",")
         if name in found:
             found[name] = ",".join(dict.fromkeys(filter(None, both)))
     return found
+
+
+def is_for_submit(setting: str) -> bool:
+    """Return whether spark-submit must be told a setting, before the driver reads a job's file."""
+    return setting.startswith(_FOR_SUBMIT)
 
 
 def submitted() -> Mapping[str, str]:

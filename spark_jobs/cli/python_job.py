@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +23,7 @@ from headrace.contracts.errors import (
     TopologyRefused,
 )
 from headrace.contracts.raised import clause_of
+from headrace.spark_jobs.cli.how import How
 from headrace.spark_jobs.cli.log import log_file, started_into
 from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.cli.run import run_job
@@ -33,29 +33,13 @@ from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.public import Sink
 from headrace.spark_jobs.session import open_session
 
-LOCAL, PYTHON = "local[*]", ".py"
+PYTHON = ".py"
 SERVERS = "127.0.0.1:9092"
 _SERVERS_VARIABLE = "HEADRACE_BOOTSTRAP_SERVERS"
 _HEADRACE = str(Path(headrace.__path__[0]))
 _PYSPARK = f"{os.sep}pyspark{os.sep}"
 _PLACED = (JobInvalid, SchemaRefused, TopologyRefused)
 """Errors in the lines of a file; the message names the line."""
-
-
-@dataclass
-class How:
-    """How the queries of a file are run."""
-
-    master: str | None = LOCAL
-    once: bool = False
-    metrics_port: int | None = None
-    log: Path | None = None
-    dry_run: bool = False
-    """Only check that they could run."""
-    queries: int = 0
-    """The number of queries so far."""
-    only_taken: list[Query] | None = None
-    """Of a test, the queries of the file, which it does not run."""
 
 
 _how: ContextVar[How] = ContextVar("how")
@@ -105,7 +89,7 @@ def run(
         config,
         master=how.master,
         once=how.once,
-        metrics_port=how.metrics_port,
+        metrics_at=how.metrics_at,
         log=log,
     )
 

@@ -23,7 +23,7 @@ from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.jobs.config import JobConfig
 from headrace.spark_jobs.jobs.run import Job, Prepared, awaited_by, place_of, queries
 from headrace.spark_jobs.observe.listener import Listener
-from headrace.spark_jobs.observe.metrics import Metrics
+from headrace.spark_jobs.observe.metrics import Address, Metrics
 from headrace.spark_jobs.session import open_session
 
 _LOOK_EVERY_S = 1
@@ -36,7 +36,7 @@ def run_job(
     *,
     master: str | None,
     once: bool,
-    metrics_port: int | None,
+    metrics_at: Address | None,
     log: Path | None = None,
 ) -> None:
     """Run a job until it is told to stop, or until `once` has read everything.
@@ -44,28 +44,39 @@ def run_job(
     Without a master the job uses the session of spark-submit, which has resolved the connectors.
     Without a log file, Spark logs to where this process does.
     """
-    metrics, iceberg = Metrics(config.name, time.time), config.sink.iceberg
+    metrics = Metrics(config.name, time.time)
+    with metrics.served(metrics_at):
+        spark = _session(config, master, log)
+        _run_on(spark, job, config, metrics, once=once)
+
+
+def _session(config: JobConfig, master: str | None, log: Path | None) -> SparkSession:
     with nullcontext() if log is None else started_into(log):
-        spark = open_session(
+        is_iceberg = config.sink.iceberg is not None
+        return open_session(
             config.name,
             master=master,
             shuffle_partitions=config.shuffle_partitions,
             settings=config.spark,
             checkpoint=config.checkpoint,
-            connectors=() if master is None else connectors_for(iceberg=iceberg is not None),
+            connectors=() if master is None else connectors_for(iceberg=is_iceberg),
         )
+
+
+def _run_on(
+    spark: SparkSession, job: Job, config: JobConfig, metrics: Metrics, *, once: bool
+) -> None:
+    """Run a job on a session, and stop the session whatever happens."""
     try:
         refuse_checkpoint_here(spark, config.checkpoint)
-        if iceberg is not None:
-            place_of(iceberg).check(spark)
+        if config.sink.iceberg is not None:
+            place_of(config.sink.iceberg).check(spark)
         if isinstance(job, Prepared):
             job.prepare(spark)
     except HeadraceError:
         spark.stop()
         raise
     spark.streams.addListener(Listener(metrics))
-    if metrics_port is not None:
-        metrics.serve(metrics_port)
     stops = _stop_asked_for()
     try:
         # With `once`, a missing topic gets a sentence; without, the job waits for it.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,31 +14,32 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Column, Table
 
-from headrace.contracts.errors import ProgramMissing, SettingsInvalid
+from headrace.contracts.errors import SettingsInvalid
+from headrace.spark_jobs.cli.how import LOCAL, DeployMode, How
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.log import log_file
-from headrace.spark_jobs.cli.python_job import LOCAL, PYTHON, How, run_file
+from headrace.spark_jobs.cli.python_job import PYTHON, run_file
 from headrace.spark_jobs.cli.run import run_job
-from headrace.spark_jobs.connectors import connectors_for, names_iceberg, packages
-from headrace.spark_jobs.jobs.config import JobConfig
+from headrace.spark_jobs.cli.submit import check_deploy_mode, hand_over, submit_command
+from headrace.spark_jobs.observe.metrics import LOOPBACK, Address
 from headrace.spark_jobs.observe.state import StateRow, read_state, waits_of
-from headrace.spark_jobs.session import PACKAGES, open_session
+from headrace.spark_jobs.session import open_session
 from headrace.spark_jobs.versioned.state import HEADER
 
 _MASTER = re.compile(r"local(-cluster)?(\[.*\])?$|spark://|yarn$|k8s://")
-_SUBMITTED = Path(__file__).with_name("__main__.py")
-
 
 app = App(name="spark", help="Run a Spark job, or look into its checkpoint.")
 
 
 @app.default
-def run(
+def run(  # noqa: PLR0913 - each by name, and each may be left out
     job: Path,
     *,
     master: str = LOCAL,
+    deploy_mode: DeployMode = DeployMode.CLIENT,
     once: bool = False,
     metrics_port: int | None = None,
+    metrics_host: str = LOOPBACK,
     log: Path | None = None,
     dry_run: Annotated[bool, Parameter(name="--print")] = False,
 ) -> None:
@@ -49,8 +48,10 @@ def run(
     Args:
         job: The job's YAML file, or a file of Python that calls `headrace.run`.
         master: local[N], or a cluster's address, to which spark-submit hands the job.
+        deploy_mode: With a cluster, whether this machine runs the driver, or one of the cluster's.
         once: End when everything that is there now is read.
-        metrics_port: Serve Prometheus' metrics on this port of 127.0.0.1.
+        metrics_port: Serve Prometheus' metrics on this port of the driver's machine.
+        metrics_host: The address at which; by default, no other machine can ask.
         log: The file for Spark's own log, on this machine; by default one whose name is printed.
         dry_run: Print the call of spark-submit, and run nothing.
     """
@@ -60,33 +61,33 @@ def run(
             " k8s://HOST:PORT"
         )
         raise SettingsInvalid(message)
+    at = None if metrics_port is None else Address(metrics_port, metrics_host)
+    how = How(master, deploy_mode, once, at, log, dry_run)
+    check_deploy_mode(how)
     if job.suffix == PYTHON:
-        how = How(master, once=once, metrics_port=metrics_port, log=log, dry_run=dry_run)
         _run_python(job, how)
         return
     module, config = load_job(job)
-    command = submit_command(job, config, master, once=once, metrics_port=metrics_port)
+    command = submit_command(job, config, how)
     if dry_run:
         _print(command)
-    elif master.startswith("local"):
+    elif how.is_here:
         file = log_file(config.name, log)
         sys.stderr.write(f"Spark's own log is in {file}\n")
-        run_job(module, config, master=master, once=once, metrics_port=metrics_port, log=file)
+        run_job(module, config, master=master, once=once, metrics_at=at, log=file)
     else:
-        _hand_over(command)
+        hand_over(command)
 
 
 def _run_python(job: Path, how: How) -> None:
     """Run a job's file, or only check it, or hand it to a cluster."""
-    assert how.master is not None
-    is_here = how.master.startswith("local")
-    command = submit_command(job, None, how.master, once=how.once, metrics_port=how.metrics_port)
-    if not is_here and not how.dry_run:
-        _hand_over(command)
+    command = submit_command(job, None, how)
+    if not how.is_here and not how.dry_run:
+        hand_over(command)
         return
     file = log_file(job.stem, how.log)
     sys.stderr.write(f"Spark's own log is in {file}\n")
-    run_file(job, replace(how, master=how.master if is_here else LOCAL, log=file))
+    run_file(job, replace(how, master=how.master if how.is_here else LOCAL, log=file))
     if how.dry_run:
         _print(command)
 
@@ -126,37 +127,3 @@ def print_state(found: Iterable[StateRow], console: Console, *, every_row: bool)
     console.print(table)
     for sentence in waits_of(headers):
         console.print(sentence, soft_wrap=True)
-
-
-def submit_command(
-    job: Path, config: JobConfig | None, master: str, *, once: bool, metrics_port: int | None
-) -> list[str]:
-    """Return the command that has a cluster run a job; its driver stays on this machine."""
-    submit = ["spark-submit", "--master", master]
-    settings = {} if config is None else config.spark
-    iceberg = names_iceberg(job) if config is None else config.sink.iceberg is not None
-    missing = [packages(connectors_for(iceberg=iceberg)), settings.get(PACKAGES, "")]
-    if any(missing):
-        submit += ["--packages", ",".join(filter(None, missing))]
-    # When the driver reads the file, its Java runs already and has its memory; and spark-submit has
-    # already looked for the files to send to workers.
-    for name, value in settings.items():
-        if name.startswith(("spark.driver.", "spark.submit.")):
-            submit += ["--conf", f"{name}={value}"]
-    options = ["--once"] if once else []
-    if metrics_port is not None:
-        options += ["--metrics-port", str(metrics_port)]
-    return [*submit, str(_SUBMITTED), str(job.absolute()), *options]
-
-
-def _hand_over(command: list[str]) -> None:
-    beside = Path(sys.executable).with_name(command[0])
-    program = str(beside) if beside.exists() else shutil.which(command[0])
-    if program is None:
-        message = "spark-submit is not on the path; it comes with pip install 'headrace[spark]'"
-        raise ProgramMissing(message)
-    if "PYSPARK_PYTHON" not in os.environ:
-        # Else spark-submit takes the first `python3` on the path, in which PySpark may be missing.
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    # The driver replaces this process, so that it receives the signals and sets the exit code.
-    os.execv(program, command)  # noqa: S606 - found beside our own Python, or on the path

@@ -8,19 +8,34 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from errno import EADDRINUSE
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest, start_http_server
 
+from headrace.contracts.errors import PortTaken, SettingsInvalid
 from headrace.spark_jobs.observe.waits import Waits
 from headrace.spark_jobs.shapes import COUNT, FAILED, LOWEST, SAID
 from headrace.spark_jobs.versioned.state import VERDICTS
 from headrace.spark_jobs.write.kafka import Written
 from headrace.spark_jobs.write.transaction import Note
 
+if TYPE_CHECKING:
+    from threading import Thread
+    from wsgiref.simple_server import WSGIServer
+
 LOOPBACK = "127.0.0.1"
 _TAKEN, _DROPPED = "taken", "dropped:"
 _log = logging.getLogger(__name__)
+
+
+class Address(NamedTuple):
+    """Where a page is served."""
+
+    port: int
+    host: str = LOOPBACK
 
 
 class Metrics:
@@ -42,9 +57,32 @@ class Metrics:
         self._said: set[str] = set()
         """The kinds of failures that were logged."""
 
-    def serve(self, port: int) -> None:
-        """Serve the page on this machine."""
-        start_http_server(port, addr=LOOPBACK, registry=self.registry)
+    @contextmanager
+    def served(self, at: Address | None) -> Iterator[None]:
+        """Serve the page until the block ends, if there is an address."""
+        if at is None:
+            yield
+            return
+        server, thread = self._listen(*at)
+        try:
+            yield
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    def _listen(self, port: int, host: str) -> tuple[WSGIServer, Thread]:
+        try:
+            return start_http_server(port, addr=host, registry=self.registry)
+        except OSError as problem:
+            if problem.errno == EADDRINUSE:
+                message = f"port {port} of {host} is taken; give `--metrics-port` another one"
+                raise PortTaken(message) from problem
+            message = (
+                f"nobody can listen at port {port} of {host} ({problem.strerror}); give"
+                " `--metrics-host` and `--metrics-port` an address of this machine"
+            )
+            raise SettingsInvalid(message) from problem
 
     def page(self) -> str:
         """Return the page as Prometheus reads it."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from headrace.contracts.errors import JobInvalid
+from headrace.contracts.errors import JobInvalid, SettingsInvalid
+from headrace.spark_jobs.cli.how import DeployMode, How
 from headrace.spark_jobs.cli.job_file import load_job
-from headrace.spark_jobs.cli.spark import submit_command
+from headrace.spark_jobs.cli.submit import check_deploy_mode, submit_command
 from headrace.spark_jobs.connectors import CONNECTORS, ICEBERG, packages
 from headrace.spark_jobs.jobs.config import inputs_of
 from headrace.spark_jobs.jobs.run import JOBS, find_job, topics_of
+from headrace.spark_jobs.observe.metrics import Address
 from headrace.spark_jobs.read.schema import schema_of
+from headrace.spark_jobs.session import beside
 
 GOOD = """\
 job: orders-prices
@@ -152,12 +156,50 @@ def test_a_cluster_is_handed_the_job_and_its_flags(
     settings = "spark: {spark.driver.memory: 2g, spark.hadoop.fs.s3a.secret.key: secret}"
     file = written(tmp_path, f"{GOOD}{settings}\n")
     _, config = load_job(file)
-    command = submit_command(file, config, "spark://h:7077", once=True, metrics_port=1)
+    command = submit_command(file, config, How("spark://h:7077", once=True, metrics_at=Address(1)))
     assert command[:4] == ["spark-submit", "--master", "spark://h:7077", "--packages"]
     assert command[4].split(",") == list(CONNECTORS)
     assert command[5:7] == ["--conf", "spark.driver.memory=2g"]
     assert command[-4:] == [str(file), "--once", "--metrics-port", "1"]
     assert "secret" not in " ".join(command), "everybody on a machine sees its commands"
+
+
+def test_a_driver_in_the_cluster_is_sent_its_files_and_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    settings = (
+        "spark: {spark.files: /etc/ca.pem, spark.archives: env.tar.gz#env,"
+        " spark.yarn.queue: etl, spark.executor.memory: 2g}"
+    )
+    file = written(tmp_path, f"{GOOD}{settings}\n")
+    how = How("yarn", DeployMode.CLUSTER, metrics_at=Address(9404, "10.0.0.7"))
+    _, config = load_job(file)
+    command = submit_command(file, config, how)
+    assert command[:5] == ["spark-submit", "--master", "yarn", "--deploy-mode", "cluster"]
+    assert command[7:13] == [
+        *("--files", f"{file},/etc/ca.pem"),
+        *("--conf", "spark.archives=env.tar.gz#env"),
+        *("--conf", "spark.yarn.queue=etl"),
+    ]
+    assert command[14:] == ["job.yaml", "--metrics-port", "9404", "--metrics-host", "10.0.0.7"]
+    # The driver reads the same file, where these paths name nothing.
+    sent = {"spark.submit.deployMode": "cluster"}
+    assert beside({}, sent, config.spark) == {"spark.executor.memory": "2g"}
+    assert beside({}, {}, config.spark) == config.spark
+
+
+@pytest.mark.parametrize(
+    ("master", "sentence"),
+    [
+        ("local[2]", "`--deploy-mode cluster` needs a cluster, and `--master local[2]` is this"),
+        ("spark://h:7077", "does not work with `--master spark://h:7077`: Spark's own cluster"),
+    ],
+)
+def test_a_driver_that_no_cluster_runs_is_refused(master: str, sentence: str) -> None:
+    check_deploy_mode(How(master))
+    with pytest.raises(SettingsInvalid, match=re.escape(sentence)):
+        check_deploy_mode(How(master, DeployMode.CLUSTER))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +216,7 @@ def test_a_cluster_fetches_the_library_of_iceberg_only_for_its_tables(
     monkeypatch.delenv("SPARK_HOME", raising=False)
     file = written(tmp_path, text)
     config = load_job(file)[1] if "job:" in text else None
-    command = submit_command(file, config, "spark://h:7077", once=True, metrics_port=None)
+    command = submit_command(file, config, How("spark://h:7077", once=True))
     own = ["of:a-catalog:1"] if config else []
     assert command[4].split(",") == [*CONNECTORS, ICEBERG, *own]
 

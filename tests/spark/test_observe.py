@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import urllib.request
 
 import pytest
 
+from headrace.contracts.errors import PortTaken, SettingsInvalid
 from headrace.services.broker.ports import free_ports
 from headrace.spark_jobs.observe.listener import FromJava, Listener
-from headrace.spark_jobs.observe.metrics import LOOPBACK, Metrics
+from headrace.spark_jobs.observe.metrics import LOOPBACK, Address, Metrics
 from headrace.spark_jobs.observe.state import StateRow, waits_of
 from headrace.spark_jobs.observe.waits import lowest_of
 from headrace.spark_jobs.versioned.progress import ProgressRow, TaskProgress
@@ -108,12 +110,34 @@ def test_a_changed_option_is_said(metrics: Metrics, caplog: pytest.LogCaptureFix
     assert "priced: `join`: `grace_ms` was 1 and is 2" in caplog.text
 
 
-def test_the_page_is_served_on_this_machine(metrics: Metrics) -> None:
+def test_the_page_is_served_on_this_machine_until_the_job_ends(metrics: Metrics) -> None:
     (port,) = free_ports(1)
-    metrics.serve(port)
-    metrics.set("up", "Whether the query runs.", 1)
-    with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics") as answer:
-        assert 'headrace_spark_up{query="priced"} 1.0' in answer.read().decode().splitlines()
+    # A file of Python may run one job behind the other.
+    for _ in range(2):
+        with metrics.served(Address(port)):
+            metrics.set("up", "Whether the query runs.", 1)
+            with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/metrics") as answer:
+                lines = answer.read().decode().splitlines()
+            assert 'headrace_spark_up{query="priced"} 1.0' in lines
+
+
+def test_a_port_that_is_taken_is_a_sentence(metrics: Metrics) -> None:
+    with socket.create_server((LOOPBACK, 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(PortTaken) as refused, metrics.served(Address(port)):
+            pass
+    assert str(refused.value) == (
+        f"port {port} of 127.0.0.1 is taken; give `--metrics-port` another one"
+    )
+
+
+def test_an_address_of_another_machine_is_a_sentence(metrics: Metrics) -> None:
+    # It is set aside for documentation, so no machine has it.
+    with (
+        pytest.raises(SettingsInvalid, match=r"nobody can listen at port 1 of 192\.0\.2\.1 \("),
+        metrics.served(Address(1, "192.0.2.1")),
+    ):
+        pass
 
 
 def _lowest(task: int, place: str | None, progress_ms: int | None, held: int) -> Note:

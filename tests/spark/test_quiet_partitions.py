@@ -141,7 +141,7 @@ class Shop:
 
 def run_it(file: Path) -> None:
     """The life of the job's driver."""
-    run_job(*load_job(file), master="local[2]", once=False, metrics_port=None)
+    run_job(*load_job(file), master="local[2]", once=False, metrics_at=None)
 
 
 __all__ = ["make_pipeline"]

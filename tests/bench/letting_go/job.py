@@ -10,6 +10,7 @@ import yaml
 
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.run import run_job
+from headrace.spark_jobs.observe.metrics import Address
 from tests.bench.letting_go.fill import SIDES, topic_of
 
 
@@ -37,4 +38,4 @@ def write_job(folder: Path, servers: str, records_per_batch: int | None) -> Path
 def run_it(job: Path, port: int) -> None:
     """The life of the job's driver; all that it starts is of one session, and it says which."""
     job.with_name("session").write_text(f"{os.getsid(0)}")
-    run_job(*load_job(job), master="local[2]", once=False, metrics_port=port)
+    run_job(*load_job(job), master="local[2]", once=False, metrics_at=Address(port))
