@@ -100,12 +100,11 @@ RECORDS = st.lists(
 def test_no_cut_and_no_crash_changes_a_row(drawn: list[tuple[str, str, int, int]]) -> None:
     now_ms = 0
     records: list[dict[str, object] | Event] = []
-    for number, (topic, key, later_ms, partition) in enumerate(drawn):
+    for number, (topic, key, later_ms, drawn_partition) in enumerate(drawn):
         now_ms += later_ms
         value = {"order_id": str(number), "quantity": 1, "price_cents": number}
-        if topic == "prices.cleaned":
-            # Versions of one key and one time in two partitions have no order that a job knows.
-            partition = "pq".index(key)
+        # Versions of one key and one time in two partitions have no order that a job knows.
+        partition = "pq".index(key) if topic == "prices.cleaned" else drawn_partition
         place = {"topic": topic, "partition": partition, "time": now_ms}
         records.append({**place, "key": key, "value": value})
     result = check_any_cut(PRICED, [*records, Event("idle")], partitions=2, seeds=range(2))
