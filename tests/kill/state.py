@@ -26,7 +26,7 @@ from headrace.contracts.policies import (
 from headrace.contracts.record import Record, offset_of
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.lanes import Lanes
-from headrace.services.operators.operator import Batch
+from headrace.services.operators.operator import Batch, Step
 from headrace.services.operators.rows import unpack_time
 from headrace.services.state import layout
 from headrace.services.state.changelog import (
@@ -186,21 +186,36 @@ def going_on_problems(
     spec: PipelineSpec, states: PartitionStates, source: Sequence[Record], answer: Answer
 ) -> Iterator[str]:
     """How fresh operators over each state differ from the oracle in the records that came after."""
-    after = [one for one in source if offset_of(one) >= states.position]
-    taken = [one for one in after if not states.hop.is_first or one.timestamp_ms < POISON_MS]
     must = [one[:4] for one in answer.cleaned if offset_of(one.cause) >= states.position]
     for name, store in states.stores.items():
-        view_of = Overlay(store, spec.pipeline).view
-        lanes = None if states.hop.is_first else Lanes(view_of(ABOUT))
-        chain = Chain(states.hop.operators, view_of, lanes=lanes)
-        step = chain.process(Batch.of(taken))
+        step = go_on(spec, states, store, source)
         does = [record[:4] for record in step.forwarded.records]
-        if does != must:
-            right = sum(1 for one, other in zip(must, does, strict=False) if one == other)
-            yield (
-                f"operators over the state {name} go on with {len(does)} records, of which"
-                f" {right} are right; the oracle has {len(must)}"
-            )
+        if (problem := going_on_problem(name, does, must)) is not None:
+            yield problem
+
+
+def go_on(
+    spec: PipelineSpec, states: PartitionStates, store: MemoryStore, source: Sequence[Record]
+) -> Step:
+    """Let fresh operators over a state go on with the records that came after it."""
+    after = [one for one in source if offset_of(one) >= states.position]
+    taken = [one for one in after if not states.hop.is_first or one.timestamp_ms < POISON_MS]
+    view_of = Overlay(store, spec.pipeline).view
+    lanes = None if states.hop.is_first else Lanes(view_of(ABOUT))
+    return Chain(states.hop.operators, view_of, lanes=lanes).process(Batch.of(taken))
+
+
+def going_on_problem(
+    name: str, does: Sequence[Sequence[object]], must: Sequence[Sequence[object]]
+) -> str | None:
+    """How the records that left operators over a state differ from the oracle's; None: nowhere."""
+    if does == must:
+        return None
+    right = sum(1 for one, other in zip(must, does, strict=False) if one == other)
+    return (
+        f"operators over the state {name} go on with {len(does)} records, of which"
+        f" {right} are right; the oracle has {len(must)}"
+    )
 
 
 def row_count(store: Store) -> int:

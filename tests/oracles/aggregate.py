@@ -2,6 +2,9 @@
 
 A window whose result is null is forgotten, as a row of a table is by a tombstone; the latest time
 of its records goes with it.
+
+The grace may change between two records. Under a longer one, this oracle still knows windows that
+the shorter one had closed; the operator may have forgotten them.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from headrace.contracts.policies import Hopping, Session, Sliding, Tumbling, Unl
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.contracts.window import UNLIMITED_END_MS, WindowBounds
 from tests.oracles import sliding
-from tests.oracles.expected import Expected, Output
+from tests.oracles.expected import Expected, Output, of_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,15 +38,22 @@ class Function(NamedTuple):
         return self.show(aggregate)
 
 
-def aggregate(records: Sequence[Record], function: Function, window: Window | None) -> Expected:
-    """Every update of every window, in order."""
+def aggregate(
+    records: Sequence[Record],
+    function: Function,
+    window: Window | None,
+    graces_ms: Sequence[int] | None = None,
+) -> Expected:
+    """Every update of every window, in order; each record may have its grace."""
     if window is None:
         return _without_window(records, function)
+    grace_ms = 0 if isinstance(window, Unlimited) else window.grace_ms
+    graces_ms = of_each(grace_ms if graces_ms is None else graces_ms, len(records))
     if isinstance(window, Session):
-        return _session(records, function, window)
+        return _session(records, function, window, graces_ms)
     if isinstance(window, Sliding):
-        return sliding.aggregate(records, function.fold, window)
-    return _time_windows(records, function, window)
+        return sliding.aggregate(records, function.fold, window, graces_ms)
+    return _time_windows(records, function, window, graces_ms)
 
 
 def _without_window(records: Sequence[Record], function: Function) -> Expected:
@@ -62,7 +72,10 @@ def _without_window(records: Sequence[Record], function: Function) -> Expected:
 
 
 def _time_windows(
-    records: Sequence[Record], function: Function, window: Tumbling | Hopping | Unlimited
+    records: Sequence[Record],
+    function: Function,
+    window: Tumbling | Hopping | Unlimited,
+    graces_ms: Sequence[int],
 ) -> Expected:
     expected = Expected()
     taken: list[tuple[bytes, int, Record]] = []
@@ -72,7 +85,8 @@ def _time_windows(
             continue
         time_ms = max(time_ms, record.timestamp_ms)
         windows = _windows_of(record.timestamp_ms, window)
-        is_open = [_is_open(start, window, time_ms) for start in windows]
+        passed_ms = time_ms - graces_ms[cause]
+        is_open = [_end_ms(start, window) > passed_ms for start in windows]
         expected.refused += is_open.count(False)
         if windows and not any(is_open):
             expected.late.append(cause)
@@ -104,12 +118,6 @@ def _end_ms(start_ms: int, window: Tumbling | Hopping | Unlimited) -> int:
     return UNLIMITED_END_MS if isinstance(window, Unlimited) else start_ms + window.size_ms
 
 
-def _is_open(start_ms: int, window: Tumbling | Hopping | Unlimited, time_ms: int) -> bool:
-    if isinstance(window, Unlimited):
-        return True
-    return start_ms + window.size_ms > time_ms - window.grace_ms
-
-
 @dataclass(frozen=True, slots=True)
 class _Session:
     key: bytes
@@ -123,7 +131,9 @@ class _Change(NamedTuple):
     new: bytes | None
 
 
-def _session(records: Sequence[Record], function: Function, window: Session) -> Expected:
+def _session(
+    records: Sequence[Record], function: Function, window: Session, graces_ms: Sequence[int]
+) -> Expected:
     expected = Expected()
     sessions: list[_Session] = []
     time_ms = NO_TIME_MS
@@ -132,7 +142,7 @@ def _session(records: Sequence[Record], function: Function, window: Session) -> 
             continue
         at_ms = record.timestamp_ms
         time_ms = max(time_ms, at_ms)
-        closed_before_ms = time_ms - window.gap_ms - window.grace_ms
+        closed_before_ms = time_ms - window.gap_ms - graces_ms[cause]
         near = [
             session
             for session in sessions

@@ -6,8 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.contracts.record import Headers, Record
     from headrace.contracts.window import WindowBounds
+
+
+def of_each(wait_ms: int | Sequence[int], count: int) -> Sequence[int]:
+    """Return a grace, interval or limit for each input, where a restart may have changed it."""
+    return [wait_ms] * count if isinstance(wait_ms, int) else wait_ms
 
 
 class Output(NamedTuple):

@@ -1,6 +1,8 @@
 """KIP-923's buffer, freed from the join, by brute force: sorted and scanned whole at every record.
 
-Grace of zero waits for nothing, so nothing is ever late.
+Grace of zero waits for nothing, so nothing is ever late. The grace may change between two records:
+what is due by a shorter one leaves because of the next record, and before it; what has left by a
+shorter one has left, so under a longer one a record of such a time leaves at once.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.contracts.record import NO_TIME_MS, Record
-from tests.oracles.expected import Expected
+from tests.oracles.expected import Expected, of_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 def reorder(
     records: Sequence[Record],
-    grace_ms: int,
+    grace: int | Sequence[int],
     *,
     forward_late: bool = True,
     max_records: int | None = None,
@@ -28,7 +30,14 @@ def reorder(
     held: list[tuple[int, Record]] = []
     arrivals = 0
     time_ms = NO_TIME_MS
+    through_ms: int | None = None
+    graces_ms = of_each(grace, len(records))
     for cause, record in enumerate(records):
+        grace_ms = graces_ms[cause]
+        passed_ms = time_ms - grace_ms
+        through_ms = passed_ms if through_ms is None else max(through_ms, passed_ms)
+        while held and held[0][1].timestamp_ms <= through_ms:
+            expected.leave(cause, held.pop(0)[1])
         if grace_ms == 0:
             expected.leave(cause, record)
         elif record.timestamp_ms < time_ms - grace_ms:
@@ -40,7 +49,8 @@ def reorder(
             held.append((arrivals, record))
             arrivals += 1
             held.sort(key=lambda entry: _place(*entry))
-            while held and held[0][1].timestamp_ms <= time_ms - grace_ms:
+            through_ms = max(through_ms, time_ms - grace_ms)
+            while held and held[0][1].timestamp_ms <= through_ms:
                 expected.leave(cause, held.pop(0)[1])
             while _is_over(held, max_records, max_bytes) and emit_early:
                 expected.leave(cause, held.pop(0)[1])

@@ -39,12 +39,14 @@ class _Run:
     policy: Sliding
     expected: Expected = field(default_factory=Expected)
     windows: list[_Window] = field(default_factory=list)
+    grace_ms: int = 0
+    """The current one: it may change between two records."""
     time_ms: int = NO_TIME_MS
     latest_start_ms: int = NO_TIME_MS
     """Of all windows ever put: windows too far behind it are not found any more."""
 
     def found(self, key: bytes, first_ms: int, last_ms: int) -> list[_Window]:
-        forgotten_ms = self.latest_start_ms - 2 * self.policy.difference_ms - self.policy.grace_ms
+        forgotten_ms = self.latest_start_ms - 2 * self.policy.difference_ms - self.grace_ms
         return sorted(
             (
                 window
@@ -61,7 +63,7 @@ class _Run:
 
     def add(self, cause: int, record: Record, window: _Window) -> bool:
         """Take the record into the window, unless it is closed; says whether it was open."""
-        if self.end_ms(window) < self.time_ms - self.policy.grace_ms:
+        if self.end_ms(window) < self.time_ms - self.grace_ms:
             self.expected.refused += 1
             return False
         old = self.fold(window.records)
@@ -81,15 +83,17 @@ class _Run:
         )
 
 
-def aggregate(records: Sequence[Record], fold: Fold, policy: Sliding) -> Expected:
+def aggregate(
+    records: Sequence[Record], fold: Fold, policy: Sliding, graces_ms: Sequence[int]
+) -> Expected:
     """Every update of every sliding window, in order."""
     run = _Run(fold, policy)
-    for cause, record in enumerate(records):
+    for cause, (record, run.grace_ms) in enumerate(zip(records, graces_ms, strict=True)):
         if record.key is None or record.value is None or record.timestamp_ms < 0:
             continue
         run.time_ms = max(run.time_ms, record.timestamp_ms)
         outputs_before = len(run.expected.outputs)
-        if record.timestamp_ms + policy.difference_ms < run.time_ms - policy.grace_ms:
+        if record.timestamp_ms + policy.difference_ms < run.time_ms - run.grace_ms:
             run.expected.refused += 1
         elif record.timestamp_ms < policy.difference_ms:
             _near_zero(run, cause, record, record.key)

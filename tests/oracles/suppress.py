@@ -1,4 +1,8 @@
-"""KIP-328's buffer by brute force: a list of entries, sorted and weighed whole at every update."""
+"""KIP-328's buffer by brute force: a list of entries, sorted and weighed whole at every update.
+
+A limit or grace may change between two updates: what was due once has left, and an update whose
+place is there leaves at once.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.contracts.policies import Session, Sliding, Unlimited, Window
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.contracts.window import WINDOW_HEADER
-from tests.oracles.expected import Expected, Update
+from tests.oracles.expected import Expected, Update, of_each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +49,8 @@ class _Entry:
 
 class _Rules(NamedTuple):
     final: bool
-    limit_ms: int
+    limits_ms: Sequence[int]
+    """Of each update."""
     strictly: bool
     """A window whose end is part of it can still change when its limit is just reached."""
 
@@ -54,34 +59,39 @@ class _Rules(NamedTuple):
             return update.record.timestamp_ms
         return None if update.window is None else update.window.end_ms
 
-    def is_due(self, entry: _Entry, time_ms: int) -> bool:
-        if self.strictly:
-            return entry.due_base_ms < time_ms - self.limit_ms
-        return entry.due_base_ms <= time_ms - self.limit_ms
+    def due_through_ms(self, time_ms: int, limit_ms: int) -> int:
+        return time_ms - limit_ms - self.strictly
 
 
 def until_time_limit(
-    updates: Sequence[Update], limit_ms: int, bounds: Bounds = UNBOUNDED
+    updates: Sequence[Update], limit_ms: int | Sequence[int], bounds: Bounds = UNBOUNDED
 ) -> Expected:
     """The last update of each key, a while after the first one."""
-    return _suppress(updates, _Rules(final=False, limit_ms=limit_ms, strictly=False), bounds)
+    limits_ms = of_each(limit_ms, len(updates))
+    return _suppress(updates, _Rules(final=False, limits_ms=limits_ms, strictly=False), bounds)
 
 
 def until_window_closes(
-    updates: Sequence[Update], window: Window, bounds: Bounds = UNBOUNDED
+    updates: Sequence[Update],
+    window: Window,
+    bounds: Bounds = UNBOUNDED,
+    graces_ms: Sequence[int] | None = None,
 ) -> Expected:
-    """The last update of each window, when it can no longer change."""
+    """The last update of each window, when it can no longer change; each may have its grace."""
     grace_ms = 0 if isinstance(window, Unlimited) else window.grace_ms
-    limit_ms = grace_ms + window.gap_ms if isinstance(window, Session) else grace_ms
+    gap_ms = window.gap_ms if isinstance(window, Session) else 0
+    graces_ms = of_each(grace_ms, len(updates)) if graces_ms is None else graces_ms
+    limits_ms = [each_ms + gap_ms for each_ms in graces_ms]
     strictly = isinstance(window, Session | Sliding)
-    return _suppress(updates, _Rules(final=True, limit_ms=limit_ms, strictly=strictly), bounds)
+    return _suppress(updates, _Rules(final=True, limits_ms=limits_ms, strictly=strictly), bounds)
 
 
 def _suppress(updates: Sequence[Update], rules: _Rules, bounds: Bounds) -> Expected:
     expected = Expected()
     entries: list[_Entry] = []
     time_ms = NO_TIME_MS
-    for update in updates:
+    through_ms: int | None = None
+    for update, limit_ms in zip(updates, rules.limits_ms, strict=True):
         due_base_ms = rules.due_base_ms(update)
         if update.record.key is not None and due_base_ms is None:
             expected.dead.append(update.cause)
@@ -89,7 +99,9 @@ def _suppress(updates: Sequence[Update], rules: _Rules, bounds: Bounds) -> Expec
             time_ms = max(time_ms, update.record.timestamp_ms)
             _put(entries, update, due_base_ms)
             entries.sort(key=lambda entry: (entry.due_base_ms, entry.key))
-            while entries and rules.is_due(entries[0], time_ms):
+            due_ms = rules.due_through_ms(time_ms, limit_ms)
+            through_ms = due_ms if through_ms is None else max(through_ms, due_ms)
+            while entries and entries[0].due_base_ms <= through_ms:
                 _leave(expected, update.cause, entries.pop(0), rules)
             while _is_over(entries, bounds) and bounds.emit_early:
                 _leave(expected, update.cause, entries.pop(0), rules)

@@ -1,8 +1,13 @@
-"""The oracle of a chain: the operators' oracles, each over all that left the one before it."""
+"""The oracle of a chain: the operators' oracles, each over all that left the one before it.
+
+A chain may have lives: from some record on, its operators have another grace, interval or limit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from headrace.contracts.policies import (
     AggregatePolicy,
@@ -32,15 +37,31 @@ from tests.properties.functions import FUNCTIONS
 from tests.properties.wire import on_the_wire, records_of
 
 Olds = Sequence[bytes | None] | None
+Left = Callable[[Record], bool]
+"""Whether a record left, which was perhaps a duplicate."""
 
 
-def expected_of_chain(policies: Sequence[AnyOperator], records: Sequence[Record]) -> Expected:
+class Later(NamedTuple):
+    """Operators whose graces, intervals and limits are others from a record on."""
+
+    first: int
+    """The first record of the chain's input that meets them."""
+    policies: Sequence[AnyOperator]
+
+
+def expected_of_chain(
+    policies: Sequence[AnyOperator],
+    records: Sequence[Record],
+    later: Sequence[Later] = (),
+    left: Left | None = None,
+) -> Expected:
     """Return what the last operator emits, with causes in the chain's input."""
     whole = Expected()
     causes = list(range(len(records)))
     olds: Olds = None
-    for policy in policies:
-        expected = expected_of(policy, records, olds)
+    for number, policy in enumerate(policies):
+        waits_ms = waits_of(policy, [(one.first, one.policies[number]) for one in later], causes)
+        expected = expected_of(policy, records, olds, waits_ms, left)
         outputs = on_the_wire(expected).outputs
         whole.outputs = [output._replace(cause=causes[output.cause]) for output in outputs]
         whole.dead += [causes[cause] for cause in expected.dead]
@@ -63,11 +84,45 @@ def _hands_on_olds(policy: AnyOperator, olds: Olds) -> bool:
     return isinstance(policy, TablePolicy | AggregatePolicy)
 
 
-def expected_of(policy: AnyOperator, records: Sequence[Record], olds: Olds = None) -> Expected:
-    """Return the results of one operator's oracle."""
+def waits_of(
+    policy: AnyOperator, later: Sequence[tuple[int, AnyOperator]], causes: Sequence[int]
+) -> list[int] | None:
+    """Return for each input how long the operator waits when it comes; None: always the same."""
+    if not later:
+        return None
+    waits_ms = [wait_ms_of(policy)] * len(causes)
+    for first, changed in later:
+        place = bisect_left(causes, first)
+        waits_ms[place:] = [wait_ms_of(changed)] * (len(causes) - place)
+    return waits_ms
+
+
+def wait_ms_of(policy: AnyOperator) -> int:
+    """Return an operator's grace, interval or limit; 0 where it has none."""
     match policy:
         case ReorderPolicy():
-            return _expected_of_reorder(policy, records)
+            return policy.grace_ms
+        case DeduplicatePolicy():
+            return policy.interval_ms
+        case SuppressPolicy(until="time-limit"):
+            return policy.limit_ms or 0
+        case AggregatePolicy() | DistinctPolicy() | SuppressPolicy():
+            return getattr(policy.window, "grace_ms", 0)
+        case _:
+            return 0
+
+
+def expected_of(
+    policy: AnyOperator,
+    records: Sequence[Record],
+    olds: Olds = None,
+    waits_ms: Sequence[int] | None = None,
+    left: Left | None = None,
+) -> Expected:
+    """Return the results of one operator's oracle; each record may meet a wait of its own."""
+    match policy:
+        case ReorderPolicy():
+            return _expected_of_reorder(policy, records, waits_ms)
         case MergePolicy():
             message = "a merge is judged with its lanes, in test_merge.py"
             raise AssertionError(message)
@@ -75,20 +130,21 @@ def expected_of(policy: AnyOperator, records: Sequence[Record], olds: Olds = Non
             forward_late = policy.late == "forward"
             return deduplicate(
                 records,
-                policy.interval_ms,
+                policy.interval_ms if waits_ms is None else waits_ms,
                 lambda record: identity_of(record, policy.by),
                 forward_late=forward_late,
+                left=left,
             )
         case DistinctPolicy():
-            return distinct(records, policy.window)
+            return distinct(records, policy.window, waits_ms)
         case TablePolicy():
             return table(records)
         case FilterPolicy() | SamplePolicy():
             return _expected_to_pass(policy, records, olds)
         case AggregatePolicy():
-            return aggregate(records, FUNCTIONS[policy.function], policy.window)
+            return aggregate(records, FUNCTIONS[policy.function], policy.window, waits_ms)
         case SuppressPolicy():
-            return _expected_of_suppress(policy, records, olds)
+            return _expected_of_suppress(policy, records, olds, waits_ms)
 
 
 def _expected_to_pass(
@@ -126,11 +182,13 @@ def _bounds(buffer: BufferPolicy) -> Bounds:
     return Bounds(buffer.records, buffer.bytes, buffer.when_full == "emit-early")
 
 
-def _expected_of_reorder(policy: ReorderPolicy, records: Sequence[Record]) -> Expected:
+def _expected_of_reorder(
+    policy: ReorderPolicy, records: Sequence[Record], graces_ms: Sequence[int] | None
+) -> Expected:
     bounds = _bounds(policy.buffer)
     return reorder(
         records,
-        policy.grace_ms,
+        policy.grace_ms if graces_ms is None else graces_ms,
         forward_late=policy.late == "forward",
         max_records=bounds.records,
         max_bytes=bounds.bytes,
@@ -139,7 +197,10 @@ def _expected_of_reorder(policy: ReorderPolicy, records: Sequence[Record]) -> Ex
 
 
 def _expected_of_suppress(
-    policy: SuppressPolicy, records: Sequence[Record], olds: Olds
+    policy: SuppressPolicy,
+    records: Sequence[Record],
+    olds: Olds,
+    waits_ms: Sequence[int] | None,
 ) -> Expected:
     olds = [None] * len(records) if olds is None else olds
     updates = [
@@ -147,8 +208,9 @@ def _expected_of_suppress(
         for cause, (record, old) in enumerate(zip(records, olds, strict=True))
     ]
     if policy.until == "time-limit":
-        return until_time_limit(updates, policy.limit_ms or 0, _bounds(policy.buffer))
+        limit_ms = (policy.limit_ms or 0) if waits_ms is None else waits_ms
+        return until_time_limit(updates, limit_ms, _bounds(policy.buffer))
     if policy.window is None:
         message = "waiting for windows to close needs to know which windows"
         raise AssertionError(message)
-    return until_window_closes(updates, policy.window, _bounds(policy.buffer))
+    return until_window_closes(updates, policy.window, _bounds(policy.buffer), waits_ms)

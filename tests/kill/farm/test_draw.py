@@ -80,6 +80,20 @@ def test_progress_that_goes_back_is_found() -> None:
     assert "went back from 18 to 17" in problem
 
 
+def test_a_promise_binds_no_record_that_a_longer_grace_let_in() -> None:
+    records = [Record(b"k", b"%d" % at, at, (), "c", 0, place) for place, at in
+               enumerate((10, 20, 15, 12))]  # fmt: skip
+    leaving = [itself(one) for one in records]
+    rows = []
+    for offset, (progress_ms, reached) in enumerate(((18, 2), (11, 4))):
+        key, value = progress_row(Progress(0, progress_ms, 20, "raw", reached, reached - 1))
+        rows.append(Record(key, value, 0, (), "p", 0, offset))
+    assert len(list(progress_problems(rows, records, leaving, set()))) == 2
+    assert not list(progress_problems(rows, records, leaving, set(), [2]))
+    (problem,) = progress_problems(rows, records, leaving, set(), [3])
+    assert "promised 18" in problem
+
+
 def test_results_are_a_line_a_run_and_a_table_over_all(tmp_path: Path) -> None:
     results = tmp_path / "farm.jsonl"
     assert read(results) == []
