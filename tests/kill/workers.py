@@ -38,6 +38,8 @@ class Worker:
         self.log = folder / name / "log"
         self.unexpected: list[str] = []
         """How it ended when nobody had asked for it."""
+        self.program: tuple[str, ...] = ("headrace.services.cli",)
+        """The module that it runs, and what this one wants to know before the command."""
         self.gave_up: list[str] = []
         """How it ended with a sentence, where only a new start can help."""
         self._pipeline = pipeline
@@ -52,7 +54,7 @@ class Worker:
         if self._process is not None:
             return
         self._life_begins_at = self.log.stat().st_size
-        command = [sys.executable, "-m", "headrace.services.cli", "run", str(self._pipeline)]
+        command = [sys.executable, "-m", *self.program, "run", str(self._pipeline)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", leash.__file__, str(os.getpid()), *command],

@@ -32,6 +32,7 @@ _NAP_S = 2.2
 _TRANSACTION_S = 1.5
 """The broker looks every half second which transactions have lasted too long."""
 _ASK_AGAIN_S = 0.2
+_CHANGED_WITHIN_S = 240.0
 _FAR_FUTURE_MS = str((1 << 63) - 1)
 _NOT_YET = (
     CoordinatorLoadInProgressError,
@@ -135,6 +136,20 @@ class World:
         for worker in self.everybody:
             worker.stop()
 
+    def change(self, spec: PipelineSpec) -> dict[tuple[str, int], int]:
+        """Stop all workers, write another pipeline, and start; the first offsets that meet it.
+
+        Every partition runs before, so a polite stop leaves no transaction behind, and the group's
+        offsets are what the old pipeline has met.
+        """
+        self.wait_until_running(_CHANGED_WITHIN_S)
+        self.stop_workers()
+        met = self.clients.committed_offsets(self.case.spec.pipeline)
+        self.case = self.case._replace(spec=spec)
+        written(spec, self.folder)
+        self.start_workers()
+        return met
+
     def restart_broker(self) -> None:
         """Kill the broker, and start it again."""
         self.broker_kills += 1
@@ -159,6 +174,10 @@ class World:
             records = self.clients.consume_all(hop.topic)
             last = {(hop.topic, record.partition): offset_of(record) for record in records}
             self._wait(partial(self._is_past, last), f"the end of {hop.topic}", within_s)
+        self.wait_until_running(within_s)
+
+    def wait_until_running(self, within_s: float) -> None:
+        """Until every partition of every hop runs at somebody."""
         topics = [hop.topic for hop in self.case.spec.hops()]
         places = {f"{topic}/{number}" for topic in topics for number in range(self.partitions)}
         self._wait(lambda: self._running() >= places, "all partitions to run", within_s)

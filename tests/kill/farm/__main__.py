@@ -18,7 +18,11 @@ from tests.kill.farm.draw import draw
 from tests.kill.farm.results import add, kills_of, line_of, of_commit, read, table
 from tests.machines.steps import commit_here
 
-_TITLE = "# The kill farm\n\nWritten by `make kill-farm`; `farm.jsonl` has a line for each run."
+_TITLE = """# The kill farm
+
+Written by `make kill-farm`; `farm.jsonl` has a line for each run. A seed gives the same run on the
+same commit. Since lines have `struck`, plans have changed options, full disks and wrong clocks in
+them, and the seeds of the lines before give other plans."""
 _RESULTS = Path(__file__).parents[1] / "results"
 
 
@@ -62,6 +66,8 @@ def _run(seed: int, arguments: argparse.Namespace, lines_file: Path, commit: str
         f"  {outcome.verdict}: {outcome.worker_kills} workers, {outcome.broker_strikes} brokers,"
         f" {outcome.requests} requests struck; {outcome.records} records; {outcome.seconds:.0f} s"
     )
+    for line in outcome.left_out:
+        _say(f"  left out: {line}")
     if fails:
         _tell_failure(outcome, folder)
     else:

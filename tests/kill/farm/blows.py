@@ -17,7 +17,10 @@ from headrace.contracts.errors import StateOfAnotherPipeline
 from headrace.services.broker.process import BrokerProcess
 from headrace.services.state.overlay import Overlay
 from headrace.services.state.rocks import RocksMemory, RocksStore
-from tests.kill.farm.draw import BROKER_KINDS, NET_KINDS, Blow
+from tests.kill.farm.around import Around
+from tests.kill.farm.changes import with_operators
+from tests.kill.farm.draw import AROUND_KINDS, BROKER_KINDS, NET_KINDS, Blow
+from tests.kill.farm.lives import Life
 from tests.kill.farm.net import Net, ProxiedBrokers, Trap
 from tests.kill.workers import Worker
 from tests.kill.world import World
@@ -33,9 +36,12 @@ _TRANSACTIONS = "__transaction_state"
 class Blows:
     """The targets of strikes, and the strikes that were done."""
 
-    def __init__(self, world: World, brokers: ProxiedBrokers, net: Net) -> None:
+    def __init__(self, world: World, brokers: ProxiedBrokers, net: Net, around: Around) -> None:
         """No strike was done yet."""
         self._world = world
+        self._around = around
+        self.lives = [Life(world.case.spec, {})]
+        """The options that there were, and are."""
         self._brokers = brokers
         self._net = net
         self._older = world.folder / "older"
@@ -54,6 +60,8 @@ class Blows:
             self._strike_brokers(blow)
         elif blow.kind in NET_KINDS:
             self._strike_net(blow)
+        elif blow.kind in AROUND_KINDS:
+            self._strike_around(blow)
         elif blow.kind == "request":
             self._strike_request(blow)
         else:
@@ -127,6 +135,17 @@ class Blows:
             self.requests += 1
             self.count[f"{blow.request.name} {blow.fate.value}"] += 1
         self._net.set_trap(None)
+
+    def _strike_around(self, blow: Blow) -> None:
+        worker = self._world.workers[blow.worker]
+        match blow.kind:
+            case "options changed":
+                spec = with_operators(self._world.case.spec, blow.operators)
+                self.lives.append(Life(spec, self._world.change(spec)))
+            case "disk full":
+                self.worker_kills += self._around.fill_disk(worker, blow.room_bytes)
+            case _:
+                self.worker_kills += self._around.shift_clock(worker, blow.shift_ms, blow.for_s)
 
     def _strike_state(self, blow: Blow) -> None:
         worker = self._world.workers[blow.worker]

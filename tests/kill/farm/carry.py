@@ -13,7 +13,7 @@ stood there, and dead records; `make kill-test` judges the rest.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,20 +27,29 @@ from tests.kafka.clients import Clients
 from tests.kill.chaos import Chaos, Strike
 from tests.kill.compare import Difference
 from tests.kill.expected import answer_of
+from tests.kill.farm.around import Around
 from tests.kill.farm.blows import Blows
 from tests.kill.farm.decisions import decision_problems
 from tests.kill.farm.draw import FAR_BEHIND_MS, Drawn
+from tests.kill.farm.lives import (
+    LivedAnswer,
+    Lives,
+    going_on_problems,
+    judged_readings,
+    late_offsets,
+    lived_answers,
+    longer_from,
+)
 from tests.kill.farm.net import Net, ProxiedBrokers
 from tests.kill.farm.progress import progress_problems, promises
 from tests.kill.feeder import Feeder
-from tests.kill.judge import Answers, answers_of, judge
+from tests.kill.judge import judge
 from tests.kill.pipelines import CLEANED, DEAD, LATE, PROGRESS, RAW
 from tests.kill.readings import Readings, read_topic
-from tests.kill.run import drain, going_on, read_states
+from tests.kill.run import drain, read_states
 from tests.kill.spread import id_problems
 from tests.kill.stream import POISON_MS, Stream
 from tests.kill.world import BROKER, World
-from tests.properties.compose import expected_of
 
 _PORTIONS_PER_S = 10
 _TRANSACTION_S, _NAP_S, _SESSION_S = 5.0, 6.5, 8.0
@@ -64,6 +73,10 @@ class Outcome:
     stuck: str | None = None
     """Yield the parts that did not end within their bound."""
     problems: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    """Strikes that this machine does not allow, and why."""
+    struck: dict[str, int] = field(default_factory=dict)
+    """Strikes that were done, by kind, those on workers alone left out."""
     seconds: float = 0.0
 
     @property
@@ -104,8 +117,9 @@ def _carry_out(folder: Path, drawn: Drawn, outcome: Outcome, tell: Tell) -> None
             folder, drawn.case, drawn.partitions, drawn.guarantee, broker=brokers, more=more
         )
         world.session_s, world.nap_s = _SESSION_S, _NAP_S
+        around = stack.enter_context(Around(world))
         stack.enter_context(world)
-        blows = _feed_and_strike(world, brokers, net, (drawn, stream), outcome, tell)
+        blows = _feed_and_strike(world, (brokers, net, around), (drawn, stream), outcome, tell)
         drain(world)
         tell("drained and stopped; reading state")
         has_one_hop = len(drawn.case.spec.hops()) == 1
@@ -118,22 +132,20 @@ def _carry_out(folder: Path, drawn: Drawn, outcome: Outcome, tell: Tell) -> None
         for worker in world.everybody:
             outcome.problems += worker.unexpected
         outcome.problems += world.disks.problems
-        outcome.problems += _judged(drawn, readings, outcome)
+        outcome.problems += _judged(drawn, blows.lives, readings, outcome)
         if states is not None:
-            answers = answers_of(drawn.case.spec, readings, drawn.partitions)
             outcome.problems += states.problems
-            outcome.problems += going_on(world, states, readings, answers)
+            outcome.problems += going_on_problems(blows.lives, states.states, readings)
 
 
 def _feed_and_strike(
     world: World,
-    brokers: ProxiedBrokers,
-    net: Net,
+    hit: tuple[ProxiedBrokers, Net, Around],
     what: tuple[Drawn, Stream],
     outcome: Outcome,
     tell: Tell,
 ) -> Blows:
-    drawn, stream = what
+    (brokers, net, around), (drawn, stream) = hit, what
     rate = drawn.case.records_per_s
     feeder = Feeder(
         brokers.plain_servers,
@@ -148,7 +160,7 @@ def _feed_and_strike(
     world.start_workers()
     feeder.start()
     _wait_until_reading(world, drawn)
-    blows = Blows(world, brokers, net)
+    blows = Blows(world, brokers, net, around)
     world.stop_workers()
     blows.keep_state()
     world.start_workers()
@@ -166,6 +178,7 @@ def _feed_and_strike(
     outcome.worker_kills = len(chaos.struck.kills_at) + blows.worker_kills
     outcome.broker_strikes, outcome.requests = blows.broker_strikes, blows.requests
     outcome.problems += blows.problems
+    outcome.struck, outcome.left_out = dict(blows.count), around.left_out
     return blows
 
 
@@ -185,20 +198,23 @@ def _read(clients: Clients, spec: PipelineSpec) -> Readings:
     return Readings({name: read_topic(clients, name) for name in sorted(names - between)}, [])
 
 
-def _judged(drawn: Drawn, readings: Readings, outcome: Outcome) -> Iterator[str]:
+def _judged(drawn: Drawn, lives: Lives, readings: Readings, outcome: Outcome) -> Iterator[str]:
     spec = drawn.case.spec
     exactly_once = drawn.guarantee == "exactly-once"
     if len(spec.hops()) > 1:
         yield from _judged_of_two_hops(drawn, readings, outcome)
         return
-    answers = answers_of(spec, readings, drawn.partitions)
-    outcome.difference = judge(spec, readings, answers, exactly_once=exactly_once)
+    (hop,) = spec.hops()
+    lived = lived_answers(lives, readings, drawn.partitions)
+    answers = {place: one.answer for place, one in lived.items()}
+    judged = judged_readings(readings, hop, lived, spec)
+    outcome.difference = judge(spec, judged, answers, exactly_once=exactly_once)
     outcome.records = outcome.difference.records
     yield from outcome.difference.problems
     if outcome.difference.records == 0:
         yield "the run shows nothing: no record was cleaned"
     if exactly_once and promises(spec.operators):
-        yield from _broken_promises(drawn, readings, answers)
+        yield from _broken_promises(drawn, lives, judged, lived)
     if exactly_once and drawn.decisions:
         yield from _wrong_decisions(drawn, readings)
 
@@ -213,17 +229,22 @@ def _wrong_decisions(drawn: Drawn, readings: Readings) -> Iterator[str]:
             yield f"{topic}/{partition}: {problem}"
 
 
-def _broken_promises(drawn: Drawn, readings: Readings, answers: Answers) -> Iterator[str]:
-    spec = drawn.case.spec
+def _broken_promises(
+    drawn: Drawn,
+    lives: Lives,
+    readings: Readings,
+    answers: Mapping[tuple[str, int], LivedAnswer],
+) -> Iterator[str]:
+    (hop,) = drawn.case.spec.hops()
     for partition in range(drawn.partitions):
         source = readings.records(RAW, partition)
         taken = [one for one in source if one.timestamp_ms < POISON_MS]
-        late = {taken[cause].offset or 0 for cause in expected_of(spec.operators[0], taken).late}
         yield from progress_problems(
             readings.records(PROGRESS, partition),
             readings.records(CLEANED, partition),
-            answers[spec.hops()[0].name, partition].cleaned,
-            late,
+            answers[hop.name, partition].answer.cleaned,
+            late_offsets(lives, taken),
+            longer_from(lives, (RAW, partition)),
         )
 
 

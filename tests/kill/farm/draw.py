@@ -8,7 +8,7 @@ stands alone, and forgets nothing: which id leaves first there is nobody's to sa
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from headrace.contracts.pipeline import PipelineSpec, Sink, Source
@@ -29,8 +29,17 @@ from headrace.contracts.policies import (
     Tumbling,
 )
 from tests.kill.chaos import Strike, plan
+from tests.kill.farm.changes import (
+    BY_ID_MS,
+    GRACES_MS,
+    INTERVALS_MS,
+    LIMITS_MS,
+    changed,
+    with_operators,
+)
 from tests.kill.farm.net import Fate
 from tests.kill.pipelines import CLEANED, RAW, Case
+from tests.properties.compose import wait_ms_of
 from tests.runtime.proxy import Kind
 
 Luck = random.Random
@@ -40,6 +49,7 @@ BlowKind = Literal[
     "coordinator of the group stopped", "coordinator of transactions stopped",
     "cut", "slow", "mute", "deaf", "request",
     "state cut short", "state of last week", "state of another pipeline",
+    "options changed", "disk full", "clock forward", "clock back",
 ]  # fmt: skip
 BROKER_KINDS: tuple[BlowKind, ...] = (
     "broker killed", "broker killed", "broker stopped", "broker frozen", "brokers in turn",
@@ -49,6 +59,10 @@ NET_KINDS: tuple[BlowKind, ...] = ("cut", "slow", "mute", "deaf")
 STATE_KINDS: tuple[BlowKind, ...] = (
     "state cut short", "state of last week", "state of another pipeline",
 )  # fmt: skip
+AROUND_KINDS: tuple[BlowKind, ...] = (
+    "options changed", "options changed", "disk full", "clock forward", "clock back",
+)  # fmt: skip
+"""People change options, disks fill, clocks err."""
 _FATES = (Fate.LATE, Fate.LATE, Fate.LATE, Fate.LOST, Fate.TORN, Fate.TORN, Fate.UNANSWERED,
           Fate.SLOW)  # fmt: skip
 _IN_TRANSACTIONS = (
@@ -60,6 +74,10 @@ _CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 _DAY_MS = 86_400_000
 _HOUR_MS = 3_600_000
 FAR_BEHIND_MS = 5 * _HOUR_MS
+_SHIFTS_MS = (2 * 60_000, _HOUR_MS, _DAY_MS, 30 * _DAY_MS, 365 * _DAY_MS)
+"""How wrong a clock is. The stream is years back, and its poison is of 2100: by each such clock the
+same records come from too far ahead."""
+_ROOMS_BYTES = (0, 64 << 10, 1 << 20, 4 << 20)
 
 
 class Blow(NamedTuple):
@@ -73,13 +91,30 @@ class Blow(NamedTuple):
     fate: Fate = Fate.LATE
     before: Kind = Kind.PRODUCE
     passes: int = 0
+    shift_ms: int = 0
+    """How far a clock is set forward, or back."""
+    room_bytes: int = 0
+    """How much room a disk keeps when it becomes full."""
+    operators: tuple[AnyOperator, ...] = ()
+    """From then on, where options change."""
 
     def __str__(self) -> str:
         """As a line of the plan."""
+        if self.kind == "options changed":
+            return f"{self.kind}: {', '.join(filter(None, map(_told, self.operators)))}"
+        if self.kind == "disk full":
+            return f"{self.kind}, w{self.worker}, {self.room_bytes >> 10} KiB left"
+        if self.shift_ms:
+            hours = self.shift_ms / _HOUR_MS
+            return f"{self.kind}, w{self.worker}, by {hours:.2f} h for {self.for_s:.1f} s"
         if self.kind == "request":
             late = f", {self.passes} {self.before.name} later" if self.fate is Fate.LATE else ""
             return f"{self.request.name} {self.fate.value}{late}"
         return f"{self.kind}, broker {self.broker}, w{self.worker}, for {self.for_s:.1f} s"
+
+
+def _told(policy: AnyOperator) -> str:
+    return f"{policy.kind} {wait_ms_of(policy)} ms" if wait_ms_of(policy) else ""
 
 
 class Drawn(NamedTuple):
@@ -138,12 +173,12 @@ def draw(seed: int, *, strikes: int = 12) -> Drawn:
         tuple(order[quiet : quiet + behind]),
         luck.choice(_CODECS),
         luck.random() < 0.3,
-        _strikes(luck, seed, strikes, brokers, exactly_once=guarantee == "exactly-once"),
+        _strikes(luck, seed, strikes, brokers, spec, exactly_once=guarantee == "exactly-once"),
     )
 
 
 def _strikes(
-    luck: Luck, seed: int, count: int, brokers: int, *, exactly_once: bool
+    luck: Luck, seed: int, count: int, brokers: int, spec: PipelineSpec, *, exactly_once: bool
 ) -> tuple[Strike | Blow, ...]:
     """Half on workers, the rest on all that is around them."""
     workers = plan(seed, 10 * count, exactly_once=exactly_once)
@@ -152,11 +187,28 @@ def _strikes(
     kinds += ["request"] * max(2, count // 4)
     kinds += [luck.choice(NET_KINDS), luck.choice(STATE_KINDS)]
     some += [_blow(luck, kind, brokers, exactly_once=exactly_once) for kind in kinds]
+    some += [
+        _blow(luck, kind, brokers, exactly_once=exactly_once)
+        for kind in luck.sample(AROUND_KINDS, min(2, count))
+    ]
     luck.shuffle(some)
-    return tuple(some)
+    return tuple(_with_options(luck, some, spec))
+
+
+def _with_options(
+    luck: Luck, strikes: Sequence[Strike | Blow], spec: PipelineSpec
+) -> Iterator[Strike | Blow]:
+    """Yield the strikes; each change of options goes on from the one before it."""
+    for one in strikes:
+        if isinstance(one, Blow) and one.kind == "options changed":
+            spec = with_operators(spec, changed(luck, spec.operators))
+            yield one._replace(operators=spec.operators)
+        else:
+            yield one
 
 
 def _blow(luck: Luck, kind: BlowKind, brokers: int, *, exactly_once: bool) -> Blow:
+    shift_ms = luck.choice(_SHIFTS_MS) * {"clock forward": 1, "clock back": -1}.get(kind, 0)
     return Blow(
         kind,
         luck.uniform(0.2, 4.0),
@@ -166,6 +218,8 @@ def _blow(luck: Luck, kind: BlowKind, brokers: int, *, exactly_once: bool) -> Bl
         luck.choice(_FATES),
         luck.choice(_BEFORE) if exactly_once else Kind.PRODUCE,
         luck.randrange(3),
+        shift_ms,
+        luck.choice(_ROOMS_BYTES),
     )
 
 
@@ -178,11 +232,11 @@ def _late_of_windows(luck: Luck) -> Literal["drop", "topic"]:
 
 
 def _interval_ms(luck: Luck) -> int:
-    return luck.choice((2_000, 10_000, 30_000))
+    return luck.choice(INTERVALS_MS)
 
 
 def _grace_ms(luck: Luck) -> int:
-    return luck.choice((500, 1_500, 3_000))
+    return luck.choice(GRACES_MS)
 
 
 def _buffer(luck: Luck) -> BufferPolicy:
@@ -201,7 +255,7 @@ def _by_key_and_id(luck: Luck, late: Late = "forward") -> DeduplicatePolicy:
 
 
 def _time_limit(luck: Luck) -> SuppressPolicy:
-    limit_ms = luck.choice((500, 4_000))
+    limit_ms = luck.choice(LIMITS_MS)
     return SuppressPolicy(until="time-limit", limit_ms=limit_ms, buffer=_buffer(luck))
 
 
@@ -239,7 +293,7 @@ _SHAPES: dict[str, _Shape] = {
     ),
     "deduplicate by key+id": lambda luck: (400, [_by_key_and_id(luck, _late(luck))]),
     "deduplicate by id": lambda _: (
-        250, [DeduplicatePolicy(by="id", id="header.id", interval_ms=60 * _DAY_MS)],
+        250, [DeduplicatePolicy(by="id", id="header.id", interval_ms=BY_ID_MS[1])],
     ),
     "reorder": lambda luck: (250, [_reorder(luck)]),
     "reorder, deduplicate": lambda luck: (250, [_reorder(luck), _by_key_and_id(luck)]),

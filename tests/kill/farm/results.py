@@ -26,6 +26,8 @@ def line_of(outcome: Outcome, evidence: Path | None, commit: str) -> dict[str, A
         **{name: getattr(difference, name) for name in _WRONG},
         "repeated": difference.repeated,
         "strikes": len(drawn.strikes),
+        "struck": outcome.struck,
+        "left_out": outcome.left_out,
         "verdict": outcome.verdict,
         "seconds": round(outcome.seconds),
         "problems": [problem.splitlines()[0] for problem in outcome.problems[:3]],

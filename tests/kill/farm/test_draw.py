@@ -9,10 +9,20 @@ from headrace.contracts.progress import Progress, progress_row
 from headrace.contracts.record import Record
 from tests.kill.expected import itself
 from tests.kill.farm.carry import Outcome
-from tests.kill.farm.draw import BROKER_KINDS, NET_KINDS, STATE_KINDS, Blow, draw
+from tests.kill.farm.changes import with_operators
+from tests.kill.farm.draw import (
+    AROUND_KINDS,
+    BROKER_KINDS,
+    NET_KINDS,
+    STATE_KINDS,
+    Blow,
+    draw,
+)
 from tests.kill.farm.net import Fate
 from tests.kill.farm.progress import progress_problems
 from tests.kill.farm.results import add, kills_of, line_of, of_commit, read, table
+from tests.kill.stream import FLUSH_MS, POISON_MS
+from tests.properties.compose import wait_ms_of
 
 SEEDS = range(400)
 
@@ -37,7 +47,8 @@ def test_all_seeds_together_have_everything_in_them() -> None:
         if policy.kind == "reorder"
     }
     assert late == {"forward", "drop", "topic"}
-    assert {one.kind for one in blows} == {*BROKER_KINDS, *NET_KINDS, *STATE_KINDS, "request"}
+    kinds = {*BROKER_KINDS, *NET_KINDS, *STATE_KINDS, *AROUND_KINDS, "request"}
+    assert {one.kind for one in blows} == kinds
     assert {one.fate for one in blows if one.kind == "request"} == set(Fate)
     assert {run.brokers for run in drawn} == {1, 3}
     assert {run.guarantee for run in drawn} == {"exactly-once", "at-least-once"}
@@ -45,6 +56,36 @@ def test_all_seeds_together_have_everything_in_them() -> None:
     assert {1, 12} <= {run.partitions for run in drawn}
     assert any(run.quiet for run in drawn)
     assert any(run.behind for run in drawn)
+
+
+def test_each_change_of_options_is_one_that_state_can_follow() -> None:
+    changes = 0
+    for run in map(draw, SEEDS):
+        before = run.case.spec
+        for one in run.strikes:
+            if isinstance(one, Blow) and one.kind == "options changed":
+                changes += 1
+                now = with_operators(before, one.operators)
+                waits_ms = [
+                    (wait_ms_of(old), wait_ms_of(new), old.kind == "deduplicate")
+                    for old, new in zip(before.operators, now.operators, strict=True)
+                ]
+                assert sum(old_ms != new_ms for old_ms, new_ms, _ in waits_ms) in {1, 2}
+                if len(waits_ms) == 3:
+                    longer = [ids for old_ms, new_ms, ids in waits_ms if new_ms > old_ms]
+                    assert not any(longer), "a suppress hides which doubtful ids left"
+                before = now
+    assert changes > len(SEEDS) / 2
+
+
+def test_a_clock_makes_no_other_record_come_from_too_far_ahead() -> None:
+    shifts_ms = {one.shift_ms for run in map(draw, SEEDS) for one in run.strikes
+                 if isinstance(one, Blow) and one.kind.startswith("clock")}  # fmt: skip
+    assert min(shifts_ms) < 0 < max(shifts_ms)
+    assert 0 not in shifts_ms
+    # Twelve months before the day on which this was written, and a year after a distant one.
+    assert 1_795_000_000_000 + min(shifts_ms) > FLUSH_MS
+    assert 2_500_000_000_000 + max(shifts_ms) < POISON_MS
 
 
 def test_somebody_speaks_in_every_run() -> None:
