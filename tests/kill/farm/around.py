@@ -37,6 +37,8 @@ class Around:
         self._rooms: dict[str, Room] = {}
         self._clocks: dict[str, WrongClock] = {}
         self.left_out: list[str] = []
+        self.ended_without_room = 0
+        """How often a worker found that its disk was full; one without partitions does not."""
         for worker in world.workers:
             clock = self._clocks[worker.name] = WrongClock(worker.log.with_name("clock"))
             worker.program = clock.program
@@ -70,7 +72,9 @@ class Around:
             self._wait_until_it_ends(worker)
         kills += int(worker.kill())
         ended = worker.unexpected[known:]
-        worker.unexpected[known:] = [line for line in ended if not is_of_a_full_disk(line)]
+        others = [line for line in ended if not is_of_a_full_disk(line)]
+        self.ended_without_room += len(ended) - len(others)
+        worker.unexpected[known:] = others
         room.make_room()
         worker.start()
         return kills

@@ -178,6 +178,7 @@ def _feed_and_strike(
     outcome.worker_kills = len(chaos.struck.kills_at) + blows.worker_kills
     outcome.broker_strikes, outcome.requests = blows.broker_strikes, blows.requests
     outcome.problems += blows.problems
+    blows.count["ended without room"] = around.ended_without_room
     outcome.struck, outcome.left_out = dict(blows.count), around.left_out
     return blows
 
