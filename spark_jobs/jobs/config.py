@@ -75,12 +75,17 @@ class TableFolder(Policy):
     folder: Folder
 
 
+Mode = Literal["append", "upsert", "scd2"]
+
+
 class DeltaTable(TableFolder):
     """A Delta table."""
 
-    mode: Literal["append", "upsert"] = "append"
+    mode: Mode = "append"
     """Whether a row stands beside the earlier rows of its key, or replaces them; by `upsert` a
-    deleted key has no row. A merge reads the whole table in each micro-batch."""
+    deleted key has no row. A merge reads the whole table in each micro-batch. By `scd2` a row has
+    the times from when and until when it is valid, `valid_from` and `valid_to`: a later row of its
+    key ends it, and so does a deletion."""
 
 
 def _in_a_catalog(name: str) -> str:
@@ -101,9 +106,11 @@ class IcebergTable(Policy):
     """Its name, `catalog.database.table`, in a catalog that `spark` or the cluster sets up."""
     folder: Folder | None = None
     """Its folder, on any file system that Spark knows; such a table needs no catalog."""
-    mode: Literal["append", "upsert"] = "append"
+    mode: Mode = "append"
     """Whether a row stands beside the earlier rows of its key, or replaces them; by `upsert` a
-    deleted key has no row. A merge reads the whole table in each micro-batch."""
+    deleted key has no row. A merge reads the whole table in each micro-batch. By `scd2` a row has
+    the times from when and until when it is valid, `valid_from` and `valid_to`: a later row of its
+    key ends it, and so does a deletion."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

@@ -55,6 +55,7 @@ from headrace.spark_jobs.read.source import Source
 from headrace.spark_jobs.read.topics import awaited, read_cleaned, topic_ids
 from headrace.spark_jobs.read.written_by import CleanedTopic
 from headrace.spark_jobs.write.aim import Targets
+from headrace.spark_jobs.write.claims import APPEND, SCD2
 from headrace.spark_jobs.write.console import ConsoleSink
 from headrace.spark_jobs.write.delta import DeltaSink
 from headrace.spark_jobs.write.iceberg import IcebergSink
@@ -62,6 +63,7 @@ from headrace.spark_jobs.write.iceberg_place import IcebergPlace
 from headrace.spark_jobs.write.kafka import KafkaSink, Written
 from headrace.spark_jobs.write.output import OWN_COLUMNS, KafkaOutput, Sink, TableOutput
 from headrace.spark_jobs.write.parquet import ParquetSink
+from headrace.spark_jobs.write.scd2 import OF_VERSIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,6 +103,15 @@ class Prepared(Protocol):
 
     def prepare(self, session: SparkSession) -> None:
         """Raise an error if the job cannot be computed."""
+
+
+@runtime_checkable
+class Dated(Protocol):
+    """A job that knows what the times of its rows say, as a table with a history must."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether a later row of a key holds later, although its time is before an earlier one."""
 
 
 def find_job(name: str) -> Job:
@@ -258,7 +269,8 @@ def make_output(job: Job, config: JobConfig, note: Note) -> KafkaOutput | TableO
     if table is None:
         return output
     row = _row_of(job)
-    taken = sorted(OWN_COLUMNS & {name.lower() for name in row.names})
+    own = OWN_COLUMNS | OF_VERSIONS if _mode_of(config) == SCD2 else OWN_COLUMNS
+    taken = sorted(own & {name.lower() for name in row.names})
     if taken:
         message = (
             f"`{config.job}` has rows with a field `{taken[0]}`, and a table has a column of that"
@@ -302,19 +314,36 @@ def _topic(chosen: KafkaTopic | None) -> str | None:
     return None if chosen is None else chosen.topic
 
 
+def _mode_of(config: JobConfig) -> str:
+    """Return how a table keeps the rows of a key."""
+    table = config.sink.delta or config.sink.iceberg
+    return APPEND if table is None else table.mode
+
+
 def _table_sink(job: Job, config: JobConfig) -> Sink | None:
-    query, sink = config.name, config.sink
+    query, sink, mode = config.name, config.sink, _mode_of(config)
+    in_order = mode == SCD2 and _is_in_order(job, config)
     if sink.delta is not None:
-        return DeltaSink(query, sink.delta.folder, upserts=sink.delta.mode == "upsert")
+        return DeltaSink(query, sink.delta.folder, mode=mode, in_order=in_order)
     if sink.iceberg is not None:
-        upserts = sink.iceberg.mode == "upsert"
-        repeats = _repeats(job, config)
-        return IcebergSink(query, place_of(sink.iceberg), upserts=upserts, repeats=repeats)
+        place, repeats = place_of(sink.iceberg), _repeats(job, config)
+        return IcebergSink(query, place, mode=mode, in_order=in_order, repeats=repeats)
     if sink.parquet is not None:
         return ParquetSink(query, sink.parquet.folder)
     if sink.console is not None:
         return ConsoleSink()
     return None
+
+
+def _is_in_order(job: Job, config: JobConfig) -> bool:
+    """Return whether later rows hold later; refuse a job that does not say so."""
+    if not isinstance(job, Dated):
+        message = (
+            f"`mode: {SCD2}` takes a query, of which it knows how rows follow each other in time,"
+            f" and `{config.job}` is none; write the job as a query, or use `mode: append`"
+        )
+        raise JobInvalid(message)
+    return job.in_order
 
 
 def place_of(table: IcebergTable) -> IcebergPlace:

@@ -36,7 +36,7 @@ from headrace.spark_jobs.queries.expressions import (
 )
 from headrace.spark_jobs.queries.names import column_of
 from headrace.spark_jobs.queries.streams import JoinedStream, PairedStream, Stream
-from headrace.spark_jobs.queries.tables import Table
+from headrace.spark_jobs.queries.tables import GroupedTable, JoinedTable, Table
 from headrace.spark_jobs.queries.topologies import (
     LEFT,
     RECORDS,
@@ -98,6 +98,14 @@ class QueryJob:
         topics = create_model("Topics", __base__=InputTopics, **inputs)
         fields: dict[str, Any] = {"inputs": (topics, ...)}
         self.Config: type[JobConfig] = create_model("Config", __base__=QueryConfig, **fields)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether a later row of a key holds later, although its time is before an earlier one.
+
+        Tables join and group as their records arrive, and each result replaces the one before.
+        """
+        return isinstance(self.query, GroupedTable | JoinedTable)
 
     def described(self) -> dict[str, Any]:
         """Return the job's options that the description decides, as a file would have them."""

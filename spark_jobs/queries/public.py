@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from headrace.contracts.errors import JobInvalid, SchemaRefused
+from headrace.spark_jobs.jobs.config import Mode
 from headrace.spark_jobs.jobs.given import taken
 from headrace.spark_jobs.queries.ddl import problem_of
 from headrace.spark_jobs.queries.described import Source, milliseconds
@@ -108,8 +109,11 @@ def kafka(
     return Sink("kafka", {**options, "registry": _registry_of(registry)})
 
 
-def delta(folder: str, *, mode: Literal["append", "upsert"] = "append") -> Sink:
-    """Write to a Delta table; by `upsert` the last row of a key replaces all others."""
+def delta(folder: str, *, mode: Mode = "append") -> Sink:
+    """Write to a Delta table; by `upsert` the last row of a key replaces all others.
+
+    By `scd2` each row stays, with the times from when and until when it is valid.
+    """
     return Sink("delta", {"folder": folder, "mode": mode})
 
 
@@ -117,10 +121,11 @@ def iceberg(
     table: str | None = None,
     *,
     folder: str | None = None,
-    mode: Literal["append", "upsert"] = "append",
+    mode: Mode = "append",
 ) -> Sink:
     """Write to an Iceberg table; by `upsert` the last row of a key replaces all others.
 
+    By `scd2` each row stays, with the times from when and until when it is valid.
     A table is `catalog.database.table`, in a catalog that Spark's settings name, or a folder.
     """
     return Sink("iceberg", {"table": table, "folder": folder, "mode": mode})

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NoReturn
 
-from headrace.contracts.errors import SinkOfAnotherQuery
+from headrace.contracts.errors import JobInvalid, SinkOfAnotherQuery
 
 MODE = "headrace.mode"
-APPEND, UPSERT = "append", "upsert"
+APPEND, UPSERT, SCD2 = "append", "upsert", "scd2"
 _PROPERTY = "headrace.query."
 
 
@@ -56,3 +56,24 @@ def refuse_older_copy(query: str, written: int, batch: int) -> NoReturn:
         " an older copy; bring back the newest checkpoint"
     )
     raise SinkOfAnotherQuery(message)
+
+
+def refuse_other_columns(title: str, there: list[str], rows: list[str]) -> None:
+    """Refuse a table that lacks a column of the rows, or has one that they lack."""
+    if lacking := _not_among(rows, there):
+        message = (
+            f"{title} lacks the column `{lacking[0]}`, which each row has; add it by `ALTER TABLE`,"
+            " or give the job another table"
+        )
+        raise JobInvalid(message)
+    if foreign := _not_among(there, rows):
+        message = (
+            f"{title} has a column `{foreign[0]}`, which no row has; drop it by `ALTER TABLE`, or"
+            " give the job another table"
+        )
+        raise JobInvalid(message)
+
+
+def _not_among(names: list[str], others: list[str]) -> list[str]:
+    known = {other.lower() for other in others}
+    return [name for name in names if name.lower() not in known]

@@ -1,12 +1,15 @@
 """Write rows to a Delta table, exactly once: the table's log has the last micro-batch.
 
 In mode `append`, rows stand beside each other, each with its micro-batch in the column `batch`. In
-mode `upsert`, the last row of a key replaces the earlier ones, and a deleted key has no row. Before
-the first row, the table notes the checkpoint that writes to it, as a property.
+mode `upsert`, the last row of a key replaces the earlier ones, and a deleted key has no row. In
+mode `scd2`, each version of a key has a row, from when until when; see `scd2.py`. Before the first
+row, the table notes the checkpoint that writes to it, as a property.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from delta.tables import DeltaTable
@@ -15,8 +18,15 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 from pyspark.sql.types import StructType
 
 from headrace.spark_jobs.write.batch import query_id_of
-from headrace.spark_jobs.write.claims import APPEND, UPSERT, claims_of, is_claimed
+from headrace.spark_jobs.write.claims import (
+    APPEND,
+    SCD2,
+    claims_of,
+    is_claimed,
+    refuse_other_columns,
+)
 from headrace.spark_jobs.write.upsert import REPLACES, last_of_keys
+from headrace.spark_jobs.write.versions import merge_versions, versions_of
 
 _PLACES = ("task", "sequence", "batch")
 """Columns that tables of earlier versions lack."""
@@ -26,22 +36,31 @@ _WRITE = "spark.databricks.delta.write"
 class DeltaSink:
     """Writes the micro-batches of one query to the table in a folder."""
 
-    def __init__(self, query: str, folder: str, *, upserts: bool = False) -> None:
-        """Take the folder of a table; the first batch makes the table if it is missing."""
+    def __init__(
+        self, query: str, folder: str, *, mode: str = APPEND, in_order: bool = False
+    ) -> None:
+        """Take the folder of a table; the first batch makes the table if it is missing.
+
+        With `in_order`, a later row of a key never holds before an earlier one; see `scd2.py`.
+        """
         self._query = query
         self._folder = folder
-        self._mode = UPSERT if upserts else APPEND
+        self._mode = mode
+        self._in_order = in_order
         self._claimed = False
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, unless an earlier attempt did."""
         query_id = query_id_of(frame)
         frame = frame.withColumn("batch", F.lit(batch_id).cast("bigint"))
+        if self._mode == SCD2:
+            frame = versions_of(frame)
         if not self._claimed:
             self._claim(frame, query_id)
             self._claimed = True
-        if self._mode == UPSERT:
-            self._merge(frame, query_id, batch_id)
+        if self._mode != APPEND:
+            with self._noting(frame.sparkSession, query_id, batch_id):
+                self._merge(frame, batch_id)
             return
         (
             frame.write.format("delta")
@@ -51,23 +70,29 @@ class DeltaSink:
             .save(self._folder)
         )
 
-    def _merge(self, frame: DataFrame, query_id: str, batch_id: int) -> None:
-        """Put the last row of each key; every row without a key stays, since it replaces none."""
-        last = last_of_keys(frame)
-        spark = frame.sparkSession
+    def _merge(self, frame: DataFrame, batch_id: int) -> None:
+        """Put the versions, or the last row of each key; all rows without a key stay."""
+        if self._mode == SCD2:
+            merge_versions(frame, _named(self._folder), batch_id, in_order=self._in_order)
+            return
+        (
+            DeltaTable.forPath(frame.sparkSession, self._folder)
+            .alias("kept")
+            .merge(last_of_keys(frame).alias("new"), "kept.key = new.key")
+            .whenMatchedDelete(f"new.deleted AND {REPLACES}")
+            .whenMatchedUpdateAll(REPLACES)
+            .whenNotMatchedInsertAll("NOT new.deleted")
+            .execute()
+        )
+
+    @contextmanager
+    def _noting(self, spark: SparkSession, query_id: str, batch_id: int) -> Iterator[None]:
+        """Have a merge note the number of a micro-batch in its commit."""
         noted = {"txnAppId": self._writer(query_id), "txnVersion": str(batch_id)}
         for name, value in noted.items():
             spark.conf.set(f"{_WRITE}.{name}", value)
         try:
-            (
-                DeltaTable.forPath(spark, self._folder)
-                .alias("kept")
-                .merge(last.alias("new"), "kept.key = new.key")
-                .whenMatchedDelete(f"new.deleted AND {REPLACES}")
-                .whenMatchedUpdateAll(REPLACES)
-                .whenNotMatchedInsertAll("NOT new.deleted")
-                .execute()
-            )
+            yield
         finally:
             for name in noted:
                 spark.conf.unset(f"{_WRITE}.{name}")
@@ -95,6 +120,10 @@ class DeltaSink:
             for name, value in claims_of(self._query, query_id, self._mode).items():
                 _set_property(spark, self._folder, name, value)
         _add_places(spark, self._folder, frame, table.toDF().columns)
+        if self._mode == SCD2:
+            # A merge would leave out what the table lacks, and say nothing.
+            there = DeltaTable.forPath(spark, self._folder).toDF().columns
+            refuse_other_columns(self._folder, there, frame.columns)
 
 
 def make_table(spark: SparkSession, folder: str, schema: StructType | str) -> None:
@@ -110,12 +139,12 @@ def _add_places(spark: SparkSession, folder: str, frame: DataFrame, there: list[
     for field in frame.schema.fields:
         if field.name in _PLACES and field.name not in there:
             added = f"{field.name} {field.dataType.simpleString()}"
-            spark.sql(f"ALTER TABLE delta.`{_quoted(folder)}` ADD COLUMNS ({added})")
+            spark.sql(f"ALTER TABLE {_named(folder)} ADD COLUMNS ({added})")
 
 
-def _quoted(folder: str) -> str:
-    return folder.replace("`", "``")
+def _named(folder: str) -> str:
+    return f"delta.`{folder.replace('`', '``')}`"
 
 
 def _set_property(spark: SparkSession, folder: str, name: str, value: str) -> None:
-    spark.sql(f"ALTER TABLE delta.`{_quoted(folder)}` SET TBLPROPERTIES ('{name}' = '{value}')")
+    spark.sql(f"ALTER TABLE {_named(folder)} SET TBLPROPERTIES ('{name}' = '{value}')")

@@ -1,6 +1,6 @@
 """Write rows to an Iceberg table, exactly once: its snapshots have the last micro-batch.
 
-The columns, and the modes `append` and `upsert`, are those of a Delta table.
+The columns, and the modes `append`, `upsert` and `scd2`, are those of a Delta table.
 
 Iceberg does not compare the marker of a commit with those that are there. So this sink looks for
 its last one before it writes; see `snapshots.py`. If snapshots were expired in which it could have
@@ -15,12 +15,21 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 
 from headrace.contracts.errors import SinkOfAnotherQuery
 from headrace.spark_jobs.write.batch import query_id_of
-from headrace.spark_jobs.write.claims import APPEND, UPSERT, claims_of, is_claimed, property_of
+from headrace.spark_jobs.write.claims import (
+    APPEND,
+    SCD2,
+    UPSERT,
+    claims_of,
+    is_claimed,
+    property_of,
+    refuse_other_columns,
+)
 from headrace.spark_jobs.write.commit import committed_with
 from headrace.spark_jobs.write.digest import digest_of_table
-from headrace.spark_jobs.write.iceberg_place import IcebergPlace, refuse_other_columns
+from headrace.spark_jobs.write.iceberg_place import IcebergPlace
 from headrace.spark_jobs.write.snapshots import TableMarker, is_written, past_of
 from headrace.spark_jobs.write.upsert import REPLACES, last_of_keys
+from headrace.spark_jobs.write.versions import merge_versions, versions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,26 +46,36 @@ class IcebergSink:
     """Writes the micro-batches of one query to a table."""
 
     def __init__(
-        self, query: str, place: IcebergPlace, *, upserts: bool = False, repeats: bool = True
+        self,
+        query: str,
+        place: IcebergPlace,
+        *,
+        mode: str = APPEND,
+        in_order: bool = False,
+        repeats: bool = True,
     ) -> None:
         """Take the place of a table; the first batch makes the table if it is missing.
 
-        With `repeats`, a micro-batch that is computed again surely has the same rows.
+        With `in_order`, a later row of a key never holds before an earlier one; see `scd2.py`. With
+        `repeats`, a micro-batch that is computed again surely has the same rows.
         """
         self._query = query
         self._place = place
-        self._mode = UPSERT if upserts else APPEND
+        self._mode = mode
+        self._in_order = in_order
         self._repeats = repeats
         self._claimed = False
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, unless an earlier attempt did."""
         spark, query_id = frame.sparkSession, query_id_of(frame)
+        digest = digest_of_table(frame)
         frame = frame.withColumn("batch", F.lit(batch_id).cast("bigint"))
+        if self._mode == SCD2:
+            frame = versions_of(frame)
         if not self._claimed:
             self._claim(frame, query_id)
             self._claimed = True
-        digest = digest_of_table(frame)
         marker = TableMarker(query_id, batch_id)
         if self._repeats:
             marker = marker._replace(rows=digest.rows, keys=digest.keys)
@@ -67,6 +86,8 @@ class IcebergSink:
         def commit() -> None:
             if self._mode == UPSERT:
                 spark.sql(_MERGE.format(table=table), new=last_of_keys(frame))
+            elif self._mode == SCD2:
+                merge_versions(frame, table, batch_id, in_order=self._in_order)
             else:
                 frame.writeTo(table).append()
 

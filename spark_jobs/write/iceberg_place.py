@@ -107,27 +107,6 @@ class IcebergPlace:
         return table
 
 
-def refuse_other_columns(title: str, there: list[str], rows: list[str]) -> None:
-    """Refuse a table that lacks a column of the rows, or has one that they lack."""
-    if lacking := _not_among(rows, there):
-        message = (
-            f"{title} lacks the column `{lacking[0]}`, which each row has; add it by `ALTER TABLE`,"
-            " or give the job another table"
-        )
-        raise JobInvalid(message)
-    if foreign := _not_among(there, rows):
-        message = (
-            f"{title} has a column `{foreign[0]}`, which no row has; drop it by `ALTER TABLE`, or"
-            " give the job another table"
-        )
-        raise JobInvalid(message)
-
-
-def _not_among(names: list[str], others: list[str]) -> list[str]:
-    known = {other.lower() for other in others}
-    return [name for name in names if name.lower() not in known]
-
-
 def _java(spark: SparkSession) -> Any:
     return spark.sparkContext._jvm  # noqa: SLF001 (Iceberg tells it to Java alone)
 

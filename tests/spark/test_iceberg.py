@@ -41,10 +41,10 @@ def _order(row: Kept) -> tuple[str, int, int]:
 class Table:
     """A table in a folder, which drivers write to one after the other."""
 
-    def __init__(self, spark: SparkSession, folder: Path, *, upserts: bool = False) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, *, mode: str = "append") -> None:
         """Take a folder in which nothing is yet."""
         self._spark = spark
-        self._upserts = upserts
+        self._mode = mode
         self.place = IcebergPlace(None, str(folder / "rows"))
 
     def write(
@@ -52,7 +52,7 @@ class Table:
     ) -> None:
         """Write a micro-batch as a driver that was just started."""
         self._spark.sparkContext.setLocalProperty(_QUERY_ID, checkpoint)
-        sink = IcebergSink(query, self.place, upserts=self._upserts)
+        sink = IcebergSink(query, self.place, mode=self._mode)
         sink.write(_frame(self._spark, rows), batch)
 
     def call(self, procedure: str, options: str) -> None:
@@ -67,6 +67,14 @@ class Table:
         kept = self._spark.table(self.place.name_in(self._spark)).collect()
         found = [(row["key"], row["cents"], row["batch"]) for row in kept]
         return sorted(found, key=_order)
+
+    @property
+    def versions(self) -> list[tuple[str | None, int, int | None, int | None]]:
+        """Key, the seconds from which and until which it is valid, and cents of each row."""
+        kept = self._spark.table(self.place.name_in(self._spark))
+        seconds = [F.unix_seconds(name) for name in ("valid_from", "valid_to")]
+        found = kept.select("key", *seconds, "cents").collect()
+        return sorted([tuple(row) for row in found], key=lambda row: (row[0] or "", row[1]))
 
     def has(self, batch: int) -> bool:
         """Say whether the table has a micro-batch."""
@@ -101,7 +109,7 @@ def test_appended_rows_are_there_once_behind_a_compaction_and_an_expiry_too(
 def test_the_last_row_of_a_key_is_the_only_one_and_a_deleted_key_has_none(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    table = Table(spark, tmp_path, upserts=True)
+    table = Table(spark, tmp_path, mode="upsert")
     table.write(0, [A, B, C])
     table.write(1, [*LATER, C])
     table.write(2, [])
@@ -110,6 +118,28 @@ def test_the_last_row_of_a_key_is_the_only_one_and_a_deleted_key_has_none(
     appending = Table(spark, tmp_path)
     with pytest.raises(SinkOfAnotherQuery, match="was written with `mode: upsert`"):
         appending.write(3, [A])
+
+
+def test_a_row_is_valid_until_the_next_one_of_its_key_however_late(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Table(spark, tmp_path, mode="scd2")
+    table.write(0, [("a", 10, 1), ("a", 30, 3), ("b", 10, 1), (None, 5, 5), ("c", 9, None)])
+    late: list[Row] = [("a", 20, 2), ("a", 40, None), ("b", 10, 2), ("c", 8, 8), ("b", 7, None)]
+    for _ in range(2):
+        table.write(1, late)
+    assert table.versions == [
+        (None, 5, None, 5),
+        ("a", 10, 20, 1),
+        ("a", 20, 30, 2),
+        ("a", 30, 40, 3),
+        ("b", 7, 7, None),
+        ("b", 10, None, 2),
+        ("c", 8, 9, 8),
+    ]
+    appending = Table(spark, tmp_path)
+    with pytest.raises(SinkOfAnotherQuery, match="was written with `mode: scd2`"):
+        appending.write(2, [A])
 
 
 def test_a_table_with_other_columns_is_refused(spark: SparkSession, tmp_path: Path) -> None:

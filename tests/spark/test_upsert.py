@@ -33,7 +33,7 @@ OF_TASKS = {
 def keep_last(folder: Path, strike: Strike | None) -> None:
     """The life of one driver; the one that reaches the end is refused in the other mode."""
     table = str(folder / "delta")
-    upserting, appending = DeltaSink("query", table, upserts=True), DeltaSink("query", table)
+    upserting, appending = DeltaSink("query", table, mode="upsert"), DeltaSink("query", table)
 
     def write(frame: DataFrame, batch: int) -> None:
         words = F.split(F.col("value").cast("string"), ":")

@@ -1,0 +1,43 @@
+"""Put the versions of a micro-batch into a table that keeps the history of each key."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from headrace.spark_jobs.write.scd2 import VALID_FROM, VALID_TO, changes_of, ends_since, merge_of
+
+_NEW = "_hr_new"
+"""The name of the versions in SQL."""
+_KEPT = "(SELECT * FROM {table} WHERE {ends_since})"
+
+
+def versions_of(rows: DataFrame) -> DataFrame:
+    """Return rows as versions: the time of each is from when it is valid."""
+    others = [name for name in rows.columns if name not in {"key", "timestamp"}]
+    ends = F.lit(None).cast("timestamp").alias(VALID_TO)
+    return rows.select("key", F.col("timestamp").alias(VALID_FROM), ends, *map(_column, others))
+
+
+def merge_versions(versions: DataFrame, table: str, batch_id: int, *, in_order: bool) -> None:
+    """Merge versions into a table of SQL, in one commit; without versions there is none.
+
+    Rows that ended before the first version are not read, as far as the files' statistics say so.
+    """
+    spark = versions.sparkSession
+    (found,) = versions.agg(F.min(F.unix_millis(VALID_FROM)).alias("first_ms")).collect()
+    if found["first_ms"] is None:
+        return
+    since = f"timestamp_millis({found['first_ms']})"
+    kept = _KEPT.format(table=table, ends_since=ends_since(since))
+    changes = changes_of(versions.columns, kept, _NEW, batch_id, in_order=in_order)
+    # Rows of one key lie together once, for all that is looked at by key.
+    versions.repartition("key").createOrReplaceTempView(_NEW)
+    try:
+        spark.sql(merge_of(versions.columns, table, changes, since))
+    finally:
+        spark.catalog.dropTempView(_NEW)
+
+
+def _column(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
