@@ -97,7 +97,7 @@ def changes_of(
 
     With `in_order`, versions that come later hold later, as results of a computed table do.
     """
-    values = [name for name in map(_quoted, columns) if name.strip("`") not in _OWN]
+    values = [_quoted(name) for name in columns if name not in _OWN]
     return _CHANGES.format(
         kept=kept,
         new=new,

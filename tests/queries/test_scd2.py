@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from headrace.spark_jobs.write.scd2 import changes_of
 from tests.oracles.scd2 import Came, Kept, history
 
-COLUMNS = ("key", "valid_from", "valid_to", "deleted", "task", "sequence", "batch", "the `value`")
-VALUE = "`the ``value```"
+COLUMNS = ("key", "valid_from", "valid_to", "deleted", "task", "sequence", "batch", "`key`")
+VALUE = "```key```"
+AT = "SELECT * FROM kept WHERE valid_from <= :t AND (valid_to > :t OR valid_to IS NULL)"
 
 
 class Table:
@@ -55,6 +56,11 @@ class Table:
         if not is_gone:
             row = [change[name] for name in COLUMNS]
             self._base.execute("INSERT INTO kept VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    def at(self, time: int) -> dict[str, str]:
+        """The value of each key at a time, by the condition that the page has for it."""
+        found = self._base.execute(AT, {"t": time}).fetchall()
+        return {row[0]: row[-1] for row in found if row[0] is not None}
 
     @property
     def rows(self) -> list[Kept]:
@@ -113,6 +119,12 @@ def test_a_history_does_not_depend_on_the_order_of_arrival(times: list[tuple[int
         one_by_one.take([version])
     at_once.take(versions)
     assert one_by_one.rows == at_once.rows
+    for time in range(32):
+        last = max(
+            (one for one in versions if one.at <= time), key=lambda one: one.at, default=None
+        )
+        alive = {} if last is None or last.value is None else {"a": last.value}
+        assert at_once.at(time) == alive
 
 
 def test_a_late_version_changes_its_neighbours_alone() -> None:

@@ -48,11 +48,17 @@ class Table:
         self.place = IcebergPlace(None, str(folder / "rows"))
 
     def write(
-        self, batch: int, rows: list[Row], *, query: str = "query", checkpoint: str = "one"
+        self,
+        batch: int,
+        rows: list[Row],
+        *,
+        query: str = "query",
+        checkpoint: str = "one",
+        in_order: bool = False,
     ) -> None:
         """Write a micro-batch as a driver that was just started."""
         self._spark.sparkContext.setLocalProperty(_QUERY_ID, checkpoint)
-        sink = IcebergSink(query, self.place, mode=self._mode)
+        sink = IcebergSink(query, self.place, mode=self._mode, in_order=in_order)
         sink.write(_frame(self._spark, rows), batch)
 
     def call(self, procedure: str, options: str) -> None:
@@ -137,9 +143,9 @@ def test_a_row_is_valid_until_the_next_one_of_its_key_however_late(
         ("b", 10, None, 2),
         ("c", 8, 9, 8),
     ]
-    appending = Table(spark, tmp_path)
-    with pytest.raises(SinkOfAnotherQuery, match="was written with `mode: scd2`"):
-        appending.write(2, [A])
+    table.write(2, [("a", 35, 9), ("b", 9, None)], in_order=True)
+    behind = [("a", 30, 40, 3), ("a", 40, None, 9), ("b", 7, 7, None), ("b", 10, 10, None)]
+    assert table.versions[3:7] == behind, "the time of the last one is theirs"
 
 
 def test_a_table_with_other_columns_is_refused(spark: SparkSession, tmp_path: Path) -> None:
