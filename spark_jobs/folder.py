@@ -27,6 +27,11 @@ class Folder:
         return bool(self._files.getScheme() == "file")
 
     @property
+    def url(self) -> str:
+        """Its URL, whether or not the path was one."""
+        return str(self._files.makeQualified(self._root))
+
+    @property
     def parent_and_name(self) -> tuple[str, str]:
         """The URL of the folder around it, and its own name there."""
         path = self._files.makeQualified(self._root)

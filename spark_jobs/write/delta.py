@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql.types import StructType
 
+from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.write.batch import query_id_of
 from headrace.spark_jobs.write.claims import (
     APPEND,
@@ -73,7 +74,8 @@ class DeltaSink:
     def _merge(self, frame: DataFrame, batch_id: int) -> None:
         """Put the versions, or the last row of each key; all rows without a key stay."""
         if self._mode == SCD2:
-            merge_versions(frame, _named(self._folder), batch_id, in_order=self._in_order)
+            table = _named(frame.sparkSession, self._folder)
+            merge_versions(frame, table, batch_id, in_order=self._in_order)
             return
         (
             DeltaTable.forPath(frame.sparkSession, self._folder)
@@ -139,12 +141,13 @@ def _add_places(spark: SparkSession, folder: str, frame: DataFrame, there: list[
     for field in frame.schema.fields:
         if field.name in _PLACES and field.name not in there:
             added = f"{field.name} {field.dataType.simpleString()}"
-            spark.sql(f"ALTER TABLE {_named(folder)} ADD COLUMNS ({added})")
+            spark.sql(f"ALTER TABLE {_named(spark, folder)} ADD COLUMNS ({added})")
 
 
-def _named(folder: str) -> str:
-    return f"delta.`{folder.replace('`', '``')}`"
+def _named(spark: SparkSession, folder: str) -> str:
+    """Return a table's name in SQL, where a path that begins in this process's folder is none."""
+    return f"delta.`{Folder(spark, folder).url.replace('`', '``')}`"
 
 
 def _set_property(spark: SparkSession, folder: str, name: str, value: str) -> None:
-    spark.sql(f"ALTER TABLE {_named(folder)} SET TBLPROPERTIES ('{name}' = '{value}')")
+    spark.sql(f"ALTER TABLE {_named(spark, folder)} SET TBLPROPERTIES ('{name}' = '{value}')")

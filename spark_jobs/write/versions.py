@@ -25,10 +25,11 @@ def merge_versions(versions: DataFrame, table: str, batch_id: int, *, in_order: 
     Rows that ended before the first version are not read, as far as the files' statistics say so.
     """
     spark = versions.sparkSession
-    (found,) = versions.agg(F.min(F.unix_millis(VALID_FROM)).alias("first_ms")).collect()
-    if found["first_ms"] is None:
+    (found,) = versions.agg(F.min(VALID_FROM).cast("string").alias("first")).collect()
+    if found["first"] is None:
         return
-    since = f"timestamp_millis({found['first_ms']})"
+    # Statistics of files are compared with literals alone.
+    since = f"TIMESTAMP '{found['first']}'"
     kept = _KEPT.format(table=table, ends_since=ends_since(since))
     changes = changes_of(versions.columns, kept, _NEW, batch_id, in_order=in_order)
     # Rows of one key lie together once, for all that is looked at by key.

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
@@ -18,7 +19,7 @@ from headrace.contracts.record import Record
 from headrace.contracts.topics import cleaned_topic, progress_topic
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.query_job import described
-from headrace.spark_jobs.jobs.run import make_output
+from headrace.spark_jobs.jobs.run import Job, make_output
 from headrace.spark_jobs.queries.compiled import QueryJob
 from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import SharedKafka
@@ -77,7 +78,9 @@ class Customers:
         for row in live_rows(self.folder / "tables" / "customers"):
             assert row["deleted"] == (row["segment"] is None)
             times = (row[name] for name in ("valid_from", "valid_to"))
-            seconds = [None if one is None else one.astimezone(UTC).timestamp() for one in times]
+            seconds = [
+                None if one is None else one.replace(tzinfo=UTC).timestamp() for one in times
+            ]
             found.append((row["key"], *seconds, row["segment"]))
         return sorted(found, key=lambda row: (str(row[0]), row[1]))
 
@@ -116,11 +119,12 @@ def test_a_job_that_is_no_query_keeps_no_history(tmp_path: Path) -> None:
 
 def test_a_column_with_the_name_of_a_time_is_refused(spark: SparkSession) -> None:
     assert not spark.streams.active
-    job, config = described(TABLE.select("cents AS valid_to"), to=KEPT, **SAID)
+    query = TABLE.select("cents AS valid_to")
+    job, config = described(query, to=KEPT, **SAID)
     with pytest.raises(JobInvalid, match="rows with a field `valid_to`, and a table has a column"):
-        make_output(job, config, lambda _batch, _written: None)
-    job, config = described(TABLE.select("cents AS valid_to"), to=hr.delta("rows"), **SAID)
-    make_output(job, config, lambda _batch, _written: None)
+        make_output(cast("Job", job), config, lambda _batch, _written: None)
+    job, config = described(query, to=hr.delta("rows"), **SAID)
+    make_output(cast("Job", job), config, lambda _batch, _written: None)
 
 
 @pytest.mark.long("spark", why="it runs a job three times")
