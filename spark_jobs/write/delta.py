@@ -118,14 +118,15 @@ class DeltaSink:
         make_table(spark, self._folder, frame.schema)
         table = DeltaTable.forPath(spark, self._folder)
         properties = table.detail().select("properties").collect()[0]["properties"]
-        if not is_claimed(self._folder, properties, self._query, query_id, self._mode):
-            for name, value in claims_of(self._query, query_id, self._mode).items():
-                _set_property(spark, self._folder, name, value)
-        _add_places(spark, self._folder, frame, table.toDF().columns)
+        known = is_claimed(self._folder, properties, self._query, query_id, self._mode)
+        there = table.toDF().columns
         if self._mode == SCD2:
             # A merge would leave out what the table lacks, and say nothing.
-            there = DeltaTable.forPath(spark, self._folder).toDF().columns
-            refuse_other_columns(self._folder, there, frame.columns)
+            refuse_other_columns(self._folder, [*there, *_PLACES], frame.columns)
+        if not known:
+            for name, value in claims_of(self._query, query_id, self._mode).items():
+                _set_property(spark, self._folder, name, value)
+        _add_places(spark, self._folder, frame, there)
 
 
 def make_table(spark: SparkSession, folder: str, schema: StructType | str) -> None:

@@ -90,7 +90,7 @@ def customer(key: bytes, at_s: int, segment: str | None) -> Record:
     return record(key, value, at_s * 1_000)
 
 
-TABLE = hr.table("a", "segment STRING, cents BIGINT")
+TABLE = hr.table("a", "segment STRING, cents BIGINT", retention="1h")
 OTHER = hr.table("b", "name STRING")
 KEPT = hr.delta("rows", mode="scd2")
 SAID = {"name": "n", "servers": "s:1", "checkpoint": "checkpoint"}
