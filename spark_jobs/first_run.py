@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.topology import LookUp, Topic
+from headrace.spark_jobs.seams import gateway_of, java_of
 from headrace.spark_jobs.session import open_session
 from headrace.spark_jobs.versioned.tables import Versioned
 from headrace.spark_jobs.write.delta import DeltaSink
@@ -43,7 +44,7 @@ def main() -> None:
         },
         checkpoint=str(folder),
     )
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 (there is no other way to its process)
+    gateway = gateway_of(spark)
     _run(spark, folder)
     spark.stop()
     gateway.shutdown()
@@ -74,7 +75,7 @@ def _load_kafka(spark: SparkSession) -> None:
     """Load the classes that read topics; no broker needs to answer."""
     kafka = spark.read.format("kafka").option("kafka.bootstrap.servers", _NOBODY)
     assert kafka.option("subscribe", "none").load().columns
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to the classes it loaded)
+    jvm = java_of(spark)
     settings = jvm.java.util.HashMap()
     bytes_of = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
     for name in ("key.deserializer", "value.deserializer"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.spark_jobs.seams import java_of, java_session_of
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -15,11 +17,10 @@ class Folder:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         """Take the path as a URL, or as one of the file system that Spark was set up for."""
-        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to Hadoop)
-        session: Any = spark._jsparkSession  # noqa: SLF001
-        self._jvm = jvm
-        self._root = jvm.org.apache.hadoop.fs.Path(path)
-        self._files = self._root.getFileSystem(session.sessionState().newHadoopConf())
+        self._jvm = java_of(spark)
+        self._root = self._jvm.org.apache.hadoop.fs.Path(path)
+        settings = java_session_of(spark).sessionState().newHadoopConf()
+        self._files = self._root.getFileSystem(settings)
 
     @property
     def is_on_this_machine(self) -> bool:

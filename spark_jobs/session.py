@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -18,17 +18,25 @@ from headrace.spark_jobs import daemon
 from headrace.spark_jobs.connectors import CONNECTORS, DELTA, packages
 from headrace.spark_jobs.home import AVRO_LIMITS, ivy_settings, java_options, spark_home
 from headrace.spark_jobs.java import check_java
+from headrace.spark_jobs.seams import (
+    FILES_ON_DISK,
+    MICRO_BATCHES,
+    STATE_SERVERS,
+    begin_java,
+    class_among,
+    java_of,
+    sent_with_tasks,
+)
 from headrace.spark_jobs.worker import forget_jars, without_jars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_EXECUTION = "org.apache.spark.sql.execution"
 _LEVELS = {
     # Spark warns of each look-up of a row that is not there yet.
-    f"{_EXECUTION}.python.streaming.TransformWithStateInPandasStateServer": "ERROR",
+    **dict.fromkeys(STATE_SERVERS, "ERROR"),
     # The error of a failed query is also raised, and our caller reports it.
-    f"{_EXECUTION}.streaming.MicroBatchExecution": "OFF",
+    **dict.fromkeys(MICRO_BATCHES, "OFF"),
 }
 _STATE = "spark.sql.streaming.stateStore"
 _ARROW = "spark.sql.execution.arrow"
@@ -43,7 +51,6 @@ _REFUSALS = {
 }
 """Java's exceptions, where Spark's context finds a setting wrong."""
 _FILES = "spark.sql.streaming.checkpointFileManagerClass"
-_FILES_ON_DISK = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 PACKAGES = "spark.jars.packages"
 FILES, _DEPLOY_MODE = "spark.files", "spark.submit.deployMode"
 _FOR_SUBMIT = (
@@ -115,10 +122,6 @@ def open_session(
         # Without it, Spark would look for its catalog at the first function that it lacks.
         for setting in _DELTA:
             del chosen[setting]
-    if _is_on_disk(checkpoint):
-        # Spark's choice calls the system's `readlink` before each renaming: sixty processes a
-        # micro-batch, a second of CPU time. Other file systems need its atomic renaming.
-        chosen[_FILES] = _FILES_ON_DISK
     if master is not None and master.startswith("local"):
         check_java()
         # Executors of a local cluster would listen where the machine's name points.
@@ -144,11 +147,14 @@ def open_session(
     for setting, value in beside(chosen, submitted() if master is None else {}, settings).items():
         builder = builder.config(setting, value)
     spark = _begin(builder if master is None else builder.master(master))
-    includes = spark.sparkContext._python_includes or []  # noqa: SLF001 (sent with each task)
+    if _is_on_disk(checkpoint) and _FILES not in (settings or {}):
+        # Spark's choice calls the system's `readlink` before each renaming: sixty processes a
+        # micro-batch, a second of CPU time. Other file systems need its atomic renaming.
+        spark.conf.set(_FILES, class_among(spark, FILES_ON_DISK))
+    includes = sent_with_tasks(spark)
     includes[:] = without_jars(includes)
     forget_jars()
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to the classes it loaded)
-    log4j = jvm.org.apache.logging.log4j
+    log4j = java_of(spark).org.apache.logging.log4j
     for logger, level in _LEVELS.items():
         log4j.core.config.Configurator.setLevel(logger, log4j.Level.toLevel(level))
     return spark
@@ -205,7 +211,7 @@ def submitted() -> Mapping[str, str]:
     """Return the settings that spark-submit has for this process; none without it."""
     if _GATEWAY not in os.environ:
         return {}
-    SparkContext._ensure_initialized()  # noqa: SLF001 (Spark's own way to the Java that runs)
+    begin_java()
     return dict(SparkConf().getAll())
 
 

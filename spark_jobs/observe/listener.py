@@ -6,15 +6,15 @@ import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkContext
 from pyspark.sql.streaming.listener import (
-    JStreamingQueryListener,
     QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
 )
+
+from headrace.spark_jobs.seams import JStreamingQueryListener, java_listener
 
 if TYPE_CHECKING:
     from headrace.spark_jobs.observe.metrics import Metrics
@@ -36,8 +36,7 @@ class Listener(StreamingQueryListener):
     @cached_property
     def _jlistener(self) -> Any:
         """Return the listener that Java calls."""
-        jvm: Any = SparkContext._jvm  # noqa: SLF001 (as PySpark's own listener)
-        return jvm.PythonStreamingQueryListenerWrapper(FromJava(self))
+        return java_listener(FromJava(self))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: ARG002, N802
         """Show that the query runs."""

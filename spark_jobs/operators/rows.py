@@ -2,8 +2,7 @@
 
 PySpark's map of state waits for the answer to each call, and takes longer to encode a name than the
 store to find the row: a micro-batch has two thousand calls. So this module writes the messages of
-that map itself, many behind one another, and reads the answers afterwards. The private names of
-PySpark that it leans on stand here alone.
+that map itself, many behind one another, and reads the answers afterwards.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from io import BytesIO
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.proto import StateMessage_pb2 as messages
-
 from headrace.contracts.errors import StateUnavailable
+from headrace.spark_jobs.seams import ROW_FUNCTIONS, state_socket_of
+from headrace.spark_jobs.seams import state_messages as messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,9 +35,7 @@ class StoredRows:
     """The rows of the task that Spark is processing."""
 
     def __init__(self, state: MapState) -> None:
-        client = state._mapStateClient._stateful_processor_api_client  # noqa: SLF001 (see above)
-        self._socket: Any = client.sockfile
-        self._name = state._stateName  # noqa: SLF001 (see above)
+        self._socket, self._name = state_socket_of(state)
         self._unanswered = 0
 
     def get(self, name: str) -> bytes | None:
@@ -107,13 +104,7 @@ class _Reader(pickle.Unpickler):
     """Reads a row of Spark's as its fields; PySpark would parse the schema beside each row."""
 
     def find_class(self, module: str, name: str) -> Any:
-        return _FIELDS_ALONE.get(name) or super().find_class(module, name)
-
-
-_FIELDS_ALONE = {
-    "_parse_datatype_json_string": lambda _schema: None,
-    "_create_row_inbound_converter": lambda _schema: lambda *fields: fields,
-}
+        return ROW_FUNCTIONS.get(name) or super().find_class(module, name)
 
 
 def _packed(field: str | bytes) -> bytes:

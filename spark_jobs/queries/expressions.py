@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from pyspark.errors import AnalysisException, ArithmeticException, ParseException
 from pyspark.logger import PySparkLogger
@@ -32,6 +32,7 @@ from headrace.spark_jobs.queries.names import OWN, column_of, twice
 from headrace.spark_jobs.queries.types import KeptText
 from headrace.spark_jobs.read.decode import JsonValue
 from headrace.spark_jobs.read.schema import schema_of
+from headrace.spark_jobs.seams import is_deterministic
 from headrace.spark_jobs.shapes import FIELDS
 
 if TYPE_CHECKING:
@@ -313,8 +314,8 @@ def refuse_unreadable(kind: DataType, topic: str) -> None:
         refuse_unreadable(each, topic)
 
 
-def _refuse_random(frame: Any, step: Filter | Select) -> None:
-    if not frame._jdf.queryExecution().analyzed().deterministic():  # noqa: SLF001 (Java's alone)
+def _refuse_random(frame: DataFrame, step: Filter | Select) -> None:
+    if not is_deterministic(frame):
         message = (
             f"`{step}` gives other rows each time that it is computed, so nothing could be written"
             " exactly once; leave out what is random"

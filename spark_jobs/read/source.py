@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from headrace.spark_jobs.seams import java_of
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -92,7 +94,7 @@ class Brokers:
 @contextmanager
 def asking(spark: SparkSession, source: Source) -> Iterator[Brokers]:
     """Open a client of a source's brokers, and close it afterwards."""
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Spark's own way to the classes it loaded)
+    jvm = java_of(spark)
     settings = jvm.java.util.HashMap()
     for name, value in source.described().items():
         if name.startswith("kafka."):

@@ -6,11 +6,10 @@ finds in a variable of the thread that commits, and sets that variable around a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from pyspark.java_gateway import ensure_callback_server_started
+from typing import TYPE_CHECKING
 
 from headrace.contracts.errors import SettingsInvalid
+from headrace.spark_jobs.seams import called_by_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,8 +41,7 @@ def committed_with(
     spark: SparkSession, noted: Mapping[str, str], commit: Callable[[], None]
 ) -> None:
     """Call a function whose commits to tables of Iceberg have this in their snapshots."""
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 (as Spark does for foreachBatch)
-    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    gateway = called_by_java(spark)
     metadata = gateway.jvm.org.apache.iceberg.spark.CommitMetadata
 
     def commit_noted() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 from pyspark.sql.types import StructType
 
 from headrace.spark_jobs.folder import Folder
+from headrace.spark_jobs.seams import last_write_of
 from headrace.spark_jobs.write.batch import query_id_of
 from headrace.spark_jobs.write.claims import (
     APPEND,
@@ -103,11 +103,8 @@ class DeltaSink:
         """Return whether the table's log has a micro-batch."""
         if not DeltaTable.isDeltaTable(spark, self._folder):
             return False
-        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 (Delta tells it to Java alone)
-        session = spark._jsparkSession  # noqa: SLF001
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, self._folder)
-        last = log.unsafeVolatileSnapshot().transactions().get(self._writer(query_id))
-        return bool(last.isDefined()) and int(last.get()) >= batch_id
+        last = last_write_of(spark, self._folder, self._writer(query_id))
+        return last is not None and last >= batch_id
 
     def _writer(self, query_id: str) -> str:
         return f"{self._query}/{query_id}"

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.connectors import ICEBERG
 from headrace.spark_jobs.folder import Folder
+from headrace.spark_jobs.seams import has_class, java_of, java_session_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _CATALOGS = "spark.sql.catalog."
 _SPARKS_OWN = "spark_catalog"
 _OF_ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
+_TABLES = "org.apache.iceberg.spark.Spark3Util"
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class IcebergPlace:
 
     def check(self, spark: SparkSession) -> None:
         """Refuse a session without Iceberg's library, or without the table's catalog."""
-        if isinstance(_java(spark).org.apache.iceberg.spark.Spark3Util, JavaPackage):
+        if not has_class(spark, _TABLES):
             message = (
                 "this session of Spark lacks Iceberg's library; call `hr.iceberg` in the job's own"
                 f" file, or set `spark.jars.packages` to `{ICEBERG}`"
@@ -96,19 +97,15 @@ class IcebergPlace:
 
     def read(self, spark: SparkSession) -> Any:
         """Return Iceberg's own object for the table as it is now; refuse a table of others."""
-        tables = _java(spark).org.apache.iceberg.spark.Spark3Util
+        tables = java_of(spark).org.apache.iceberg.spark.Spark3Util
         try:
-            table = tables.loadIcebergTable(spark._jsparkSession, self.name_in(spark))  # noqa: SLF001
+            table = tables.loadIcebergTable(java_session_of(spark), self.name_in(spark))
         except (PySparkException, Py4JJavaError) as error:
             message = f"{self.title} cannot be read as a table of Iceberg: {_first_line(error)}"
             raise JobInvalid(message) from error
         # A catalog may have kept it since an earlier look.
         table.refresh()
         return table
-
-
-def _java(spark: SparkSession) -> Any:
-    return spark.sparkContext._jvm  # noqa: SLF001 (Iceberg tells it to Java alone)
 
 
 def _quoted(name: str) -> str:

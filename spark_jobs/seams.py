@@ -1,0 +1,124 @@
+"""Every private name of Spark, PySpark and Delta that we lean on, and nothing else.
+
+Other modules use what is public, and take the rest from here alone; `daemon.py` starts Spark's own
+daemon, and `Listener` overrides a property of PySpark's. No version is compared here. Where the
+versions that we run on differ, all names stand here, and a session looks for the one that it has.
+`tests/spark/test_seams.py` fails loudly when another version of Spark moves one of these.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from py4j.java_gateway import JavaPackage
+from pyspark import SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql.streaming.listener import JStreamingQueryListener
+from pyspark.sql.streaming.proto import StateMessage_pb2 as state_messages
+
+from headrace.contracts.errors import SettingsInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.stateful_processor import MapState
+
+__all__ = ["JStreamingQueryListener", "state_messages"]
+
+_EXECUTION = "org.apache.spark.sql.execution"
+FILES_ON_DISK = (
+    f"{_EXECUTION}.streaming.FileSystemBasedCheckpointFileManager",
+    f"{_EXECUTION}.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+)
+"""The class that keeps the files of a checkpoint by the calls of any file system."""
+STATE_SERVERS = (
+    f"{_EXECUTION}.python.streaming.TransformWithStateInPandasStateServer",
+    f"{_EXECUTION}.python.streaming.TransformWithStateInPySparkStateServer",
+)
+"""The class, and so the logger, that answers a worker's calls of state."""
+MICRO_BATCHES = (
+    f"{_EXECUTION}.streaming.MicroBatchExecution",
+    f"{_EXECUTION}.streaming.runtime.MicroBatchExecution",
+)
+"""The class, and so the logger, that runs a query."""
+ROW_FUNCTIONS = {
+    "_parse_datatype_json_string": lambda _schema: None,
+    "_create_row_inbound_converter": lambda _schema: lambda *fields: fields,
+}
+"""The functions of PySpark that a pickled row of Java names, as they are for its fields alone."""
+
+
+def java_of(spark: SparkSession) -> Any:
+    """Return the Java of a session: the classes that Spark loaded are its attributes."""
+    return spark.sparkContext._jvm
+
+
+def java_session_of(spark: SparkSession) -> Any:
+    """Return Java's own session."""
+    return spark._jsparkSession
+
+
+def gateway_of(spark: SparkSession) -> Any:
+    """Return the connection to Java, which has Java's process."""
+    return spark.sparkContext._gateway
+
+
+def called_by_java(spark: SparkSession) -> Any:
+    """Return the connection to Java, by which Java calls functions of Python from now on."""
+    gateway = gateway_of(spark)
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    return gateway
+
+
+def begin_java() -> None:
+    """Connect to the Java that spark-submit runs, before there is a session."""
+    SparkContext._ensure_initialized()
+
+
+def sent_with_tasks(spark: SparkSession) -> list[str]:
+    """Return the names, to be changed in place, that each task's worker puts on its path."""
+    return spark.sparkContext._python_includes or []
+
+
+def java_listener(called: JStreamingQueryListener) -> Any:
+    """Return the listener that Java calls, and that passes everything on to one of Python."""
+    java: Any = SparkContext._jvm
+    return java.PythonStreamingQueryListenerWrapper(called)
+
+
+def is_deterministic(frame: DataFrame) -> bool:
+    """Return whether a frame has the same rows each time that it is computed."""
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    return bool(plan.deterministic())
+
+
+def state_socket_of(state: MapState) -> tuple[Any, str]:
+    """Return the socket by which a map of state calls Java, and the map's name there."""
+    return state._mapStateClient._stateful_processor_api_client.sockfile, state._stateName
+
+
+def last_write_of(spark: SparkSession, folder: str, writer: str) -> int | None:
+    """Return the number of a writer's last write to a Delta table, None if it wrote nothing."""
+    log = java_of(spark).org.apache.spark.sql.delta.DeltaLog
+    of_table = log.forTable(java_session_of(spark), folder)
+    last = of_table.unsafeVolatileSnapshot().transactions().get(writer)
+    return int(last.get()) if last.isDefined() else None
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Return whether the Java of a session finds a class."""
+    return not isinstance(attrgetter(name)(java_of(spark)), JavaPackage)
+
+
+def class_among(spark: SparkSession, names: Sequence[str]) -> str:
+    """Return the first of these classes that the Java of a session finds."""
+    for name in names:
+        if has_class(spark, name):
+            return name
+    message = (
+        f"Spark {spark.version} has no class {' or '.join(names)}, which headrace leans on; use a"
+        " version of Spark that headrace was tried on, as docs/spark.md names them"
+    )
+    raise SettingsInvalid(message)
