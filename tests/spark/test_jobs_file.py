@@ -11,7 +11,7 @@ from headrace.contracts.errors import JobInvalid, SettingsInvalid
 from headrace.spark_jobs.cli.how import DeployMode, How
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.submit import check_deploy_mode, submit_command
-from headrace.spark_jobs.connectors import CONNECTORS, ICEBERG, packages
+from headrace.spark_jobs.connectors import CONNECTORS, ICEBERG, jar_of, packages
 from headrace.spark_jobs.jobs.config import inputs_of
 from headrace.spark_jobs.jobs.run import JOBS, find_job, topics_of
 from headrace.spark_jobs.observe.metrics import Address
@@ -225,8 +225,8 @@ def test_libraries_that_spark_has_already_are_not_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "jars").mkdir()
-    (tmp_path / "jars" / "spark-avro_2.13-4.0.0.jar").touch()
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     kafka, avro, delta = CONNECTORS
+    (tmp_path / "jars" / jar_of(avro)).touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     assert packages() == f"{kafka},{delta}"
     assert packages([avro]) == ""
