@@ -86,7 +86,8 @@ def _time_windows(
         time_ms = max(time_ms, record.timestamp_ms)
         windows = _windows_of(record.timestamp_ms, window)
         passed_ms = time_ms - graces_ms[cause]
-        is_open = [_end_ms(start, window) > passed_ms for start in windows]
+        never_ends = isinstance(window, Unlimited)
+        is_open = [never_ends or _end_ms(start, window) > passed_ms for start in windows]
         expected.refused += is_open.count(False)
         if windows and not any(is_open):
             expected.late.append(cause)
