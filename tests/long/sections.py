@@ -35,12 +35,17 @@ SECTIONS = {
         90,
         ("make", "kill-farm", "KILLS=200"),
     ),
-    "thorough": Section("property tests with 2,000 examples each", 60, ("make", "thorough")),
+    "thorough": Section("property tests with 2,000 examples each", 120, ("make", "thorough")),
     "libraries": Section(
         "the wheel with the newest and the lowest libraries", 60, ("make", "test-libraries")
     ),
     "brokers": Section(
         "what speaks to a broker, on the oldest Kafka", 60, ("make", "test-brokers")
+    ),
+    "sparks": Section(
+        "what starts Spark, on the version of Spark that comes next",
+        90,
+        (sys.executable, "-m", "tests.machines", "sparks"),
     ),
     "time": Section("backlogs, silence and clocks across partitions and instances", 45),
     "spark": Section("Spark jobs whole: options, failures, progress, tables", 60),

@@ -1,1 +1,1 @@
-"""Checks on machines that users have: other Pythons, other libraries, a bare Debian."""
+"""Checks on machines that users have: other Pythons, libraries and Sparks, a bare Debian."""

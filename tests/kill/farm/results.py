@@ -78,7 +78,7 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
         yield "| seed | what was drawn | verdict | what |"
         yield "|---|---|---|---|"
     for line in failed:
-        what = "; ".join([line["stuck"]] if line["stuck"] else line["problems"])
+        what = "; ".join(line["stuck"].splitlines()[:1] if line["stuck"] else line["problems"])
         yield f"| {line['seed']} | {line['drawn']} | {line['verdict']} | {what} |"
 
 

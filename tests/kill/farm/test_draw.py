@@ -140,7 +140,7 @@ def test_results_are_a_line_a_run_and_a_table_over_all(tmp_path: Path) -> None:
     assert read(results) == []
     right = Outcome(draw(1), worker_kills=5, broker_strikes=2)
     wrong = Outcome(draw(2), worker_kills=1, problems=["1 lost\n  and more"])
-    stuck = Outcome(draw(3), stuck="TimeoutError: in vain")
+    stuck = Outcome(draw(3), stuck="TimeoutError: in vain\nits log")
     for outcome in (right, wrong, stuck):
         evidence = tmp_path if outcome is not right else None
         add(results, line_of(outcome, evidence, "old" if outcome is right else "new"))
