@@ -156,7 +156,8 @@ class RegisteredValue(_Value):
         """Read into a struct of JSON and, for bytes that are no such value, the problem."""
         registry = self.registry
 
-        @F.udf(returnType="json BINARY, problem STRING")
+        # Left to itself, Spark 4.1 looks for a kind in the hints, and warns that it finds none.
+        @F.udf(returnType="json BINARY, problem STRING", useArrow=False)
         def read_registered(value: bytes | None) -> tuple[bytes | None, str | None]:
             return as_json(value, registry)
 

@@ -122,3 +122,27 @@ def test_a_silence_that_lets_go_of_everything_is_progress() -> None:
 def test_before_the_first_record_nothing_is_said() -> None:
     named, chain = chain_of(DEDUPLICATE)
     assert progress_ms(named, chain) == NO_TIME_MS
+
+
+@pytest.mark.parametrize(
+    "window", [Tumbling(size_ms=10, grace_ms=0), Session(gap_ms=10, grace_ms=0)]
+)
+def test_results_that_a_shorter_grace_makes_due_are_still_to_come(
+    window: Tumbling | Session,
+) -> None:
+    def opened(grace_ms: int) -> tuple[tuple[AnyOperator, ...], Chain]:
+        now = window.model_copy(update={"grace_ms": grace_ms})
+        named = with_windows(with_names([count(now), FINAL]))
+        return named, Chain(named, overlay.view)
+
+    overlay = Overlay(MemoryStore(), "pipeline")
+    _, chain = opened(100)
+    feed(chain, 20, 90)
+    chain.save()
+    overlay.commit({})
+    policies, chain = opened(5)
+    promised_ms = progress_ms(policies, chain)
+    left = chain.process(Batch.of([Record(b"b", b"1", 91, (), "t", 0, 2)])).forwarded.records
+    assert [record.timestamp_ms for record in left] == [20]
+    assert promised_ms <= 20
+    assert progress_ms(policies, chain) > 20
