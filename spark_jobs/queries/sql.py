@@ -28,6 +28,7 @@ from headrace.spark_jobs.queries.sql_within import columns_of, meeting_of
 from headrace.spark_jobs.queries.streams import Stream
 from headrace.spark_jobs.queries.tables import Table
 from headrace.spark_jobs.queries.windows import GroupableStream, MadeStream, Window
+from headrace.spark_jobs.write.quoted import quoted
 
 _DIALECT = "spark"
 _CLAUSES = {"expressions", "from", "from_", "joins", "where", "group", "having", "kind"}
@@ -365,7 +366,7 @@ def _is_column(found: Any) -> TypeGuard[exp.Column]:
 
 
 def _quoted(name: str) -> str:
-    return name if name_of(name) == name else f"`{name.replace('`', '``')}`"
+    return name if name_of(name) == name else quoted(name)
 
 
 def _refuse(sentence: str) -> NoReturn:

@@ -26,6 +26,7 @@ from headrace.spark_jobs.write.claims import (
     is_claimed,
     refuse_other_columns,
 )
+from headrace.spark_jobs.write.quoted import quoted
 from headrace.spark_jobs.write.upsert import REPLACES, last_of_keys
 from headrace.spark_jobs.write.versions import merge_versions, versions_of
 
@@ -144,7 +145,7 @@ def _add_places(spark: SparkSession, folder: str, frame: DataFrame, there: list[
 
 def _named(spark: SparkSession, folder: str) -> str:
     """Return a table's name in SQL, where a path that begins in this process's folder is none."""
-    return f"delta.`{Folder(spark, folder).url.replace('`', '``')}`"
+    return f"delta.{quoted(Folder(spark, folder).url)}"
 
 
 def _set_property(spark: SparkSession, folder: str, name: str, value: str) -> None:

@@ -17,6 +17,7 @@ from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.connectors import ICEBERG
 from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.seams import has_class, java_of, java_session_of
+from headrace.spark_jobs.write.quoted import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +72,7 @@ class IcebergPlace:
         settings = {"": _OF_ICEBERG, ".type": "hadoop", ".warehouse": around}
         for setting, value in settings.items():
             spark.conf.set(f"{_CATALOGS}{catalog}{setting}", value)
-        return f"{catalog}.`{name.replace('`', '``')}`"
+        return f"{catalog}.{quoted(name)}"
 
     def exists(self, spark: SparkSession) -> bool:
         """Return whether there is a table."""
@@ -79,7 +80,7 @@ class IcebergPlace:
 
     def make(self, spark: SparkSession, schema: StructType, properties: Mapping[str, str]) -> None:
         """Make an empty table with these columns, each of which may be null."""
-        columns = [f"{_quoted(field.name)} {field.dataType.simpleString()}" for field in schema]
+        columns = [f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema]
         noted = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
         try:
             spark.sql(
@@ -106,10 +107,6 @@ class IcebergPlace:
         # A catalog may have kept it since an earlier look.
         table.refresh()
         return table
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _first_line(error: Exception) -> str:

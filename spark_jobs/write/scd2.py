@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.spark_jobs.write.quoted import quoted
+
 VALID_FROM, VALID_TO, DELETED, BATCH = "valid_from", "valid_to", "deleted", "batch"
 OF_VERSIONS = {VALID_FROM, VALID_TO}
 """Columns that only such a table has."""
@@ -97,7 +99,7 @@ def changes_of(
 
     With `in_order`, versions that come later hold later, as results of a computed table do.
     """
-    values = [_quoted(name) for name in columns if name not in _OWN]
+    values = [quoted(name) for name in columns if name not in _OWN]
     return _CHANGES.format(
         kept=kept,
         new=new,
@@ -110,7 +112,7 @@ def changes_of(
 
 def merge_of(columns: Sequence[str], table: str, changes: str, since: str) -> str:
     """Return SQL that puts changes into a table; all of them end at `since` or later, or never."""
-    names = [_quoted(name) for name in columns]
+    names = [quoted(name) for name in columns]
     return _MERGE.format(
         table=table,
         changes=changes,
@@ -124,7 +126,3 @@ def merge_of(columns: Sequence[str], table: str, changes: str, since: str) -> st
 def ends_since(since: str, of: str = "") -> str:
     """Return the condition by which Spark leaves out files of rows that ended before."""
     return f"({of}{VALID_TO} IS NULL OR {of}{VALID_TO} >= {since})"
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

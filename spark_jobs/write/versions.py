@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
+from headrace.spark_jobs.write.quoted import quoted
 from headrace.spark_jobs.write.scd2 import VALID_FROM, VALID_TO, changes_of, ends_since, merge_of
 
 _NEW = "_hr_new"
@@ -16,7 +17,7 @@ def versions_of(rows: DataFrame) -> DataFrame:
     """Return rows as versions: the time of each is from when it is valid."""
     others = [name for name in rows.columns if name not in {"key", "timestamp"}]
     ends = F.lit(None).cast("timestamp").alias(VALID_TO)
-    return rows.select("key", F.col("timestamp").alias(VALID_FROM), ends, *map(_column, others))
+    return rows.select("key", F.col("timestamp").alias(VALID_FROM), ends, *map(quoted, others))
 
 
 def merge_versions(versions: DataFrame, table: str, batch_id: int, *, in_order: bool) -> None:
@@ -38,7 +39,3 @@ def merge_versions(versions: DataFrame, table: str, batch_id: int, *, in_order: 
         spark.sql(merge_of(versions.columns, table, changes, since))
     finally:
         spark.catalog.dropTempView(_NEW)
-
-
-def _column(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
