@@ -80,7 +80,10 @@ def _aggregated(policy: AggregatePolicy, time_ms: int, before_ms: int | None) ->
 def _suppressed(policy: SuppressPolicy, suppress: Suppress, before_ms: int | None) -> int | None:
     window = policy.window
     if policy.until == "time-limit":
-        return _least(suppress.held_from_ms, before_ms)
+        held_ms = suppress.held_from_ms
+        # Where no operator before it waits, an update that is earlier than its place came late.
+        late_ms = None if before_ms is None else suppress.laggards.least_ms
+        return _least(_least(held_ms, late_ms), before_ms)
     # Reading a pipeline refuses one that waits for windows that never close.
     assert window is not None
     assert not isinstance(window, Unlimited)

@@ -3,14 +3,14 @@
 The time of an update is fixed when its key enters the buffer: its timestamp (until a time limit)
 or the end of its window (until the window closes). Later updates of the key replace it and keep
 its place. Due updates leave in the order (time, key bytes), each as the last one of its key, with
-that update's timestamp and headers. If the buffer is over its bounds after that, the policy's
-answer follows. Rules B1 to B9.
+that one's timestamp and headers. Then the policy says what a full buffer does. Rules B1 to B9.
 
 State
     0x00                      stream time (8) | released through (8) | held (8) | their weight (8)
                               | how many of them, the earliest, have no row 0x02 (8)
     0x01 time (8) key         an update, see `updates`
     0x02 key                  the time (8) of an update that is, or was, on disk alone
+    0x03                      see `laggards`
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from headrace.contracts.policies import SuppressPolicy
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.contracts.window import WINDOW_HEADER
 from headrace.services.operators.held import NEVER_MS, UNBOUNDED, Codec, Held, memory_bounds
+from headrace.services.operators.laggards import Laggards
 from headrace.services.operators.operator import NO_CAUSE, Aside, Batch, Counts, Failure, Step, View
 from headrace.services.operators.readable import only, set_aside_dead
 from headrace.services.operators.rows import TIME_BIAS, unpack_fields
@@ -76,7 +77,10 @@ class Suppress:
         self._updates: dict[bytes, Update] = {}
         self.stream_time_ms, self.weight, self.count = NO_TIME_MS, 0, 0
         self._decode = partial(decode_update, len(self._space))
-        self._held = Held(view, self._space, self.wait_ms, Codec(encode_updates, self._decode))
+        self.laggards = Laggards(view)
+        # A final result is always earlier than its place, the end of its window.
+        encode = encode_updates if self._final else self.laggards.encode
+        self._held = Held(view, self._space, self.wait_ms, Codec(encode, self._decode))
         self._held.recalled = self._recalled
         if (header := view.get_many([self._header_key])[0]) is not None:
             self._load(header)
@@ -105,8 +109,7 @@ class Suppress:
         """Load the held updates of these keys; return all updates in memory, by key."""
         if not self._held.is_all_in_memory:
             self._held.save()
-            wanted = [key for key in {*keys} if key is not None and key not in self._updates]
-            self._recall(wanted)
+            self._recall([key for key in {*keys} if key is not None and key not in self._updates])
         return self._updates
 
     def process(self, batch: Batch) -> Step:
@@ -138,9 +141,8 @@ class Suppress:
             return True
         if self._spills or self._bytes_max == UNBOUNDED:
             return False
-        weights = update_weights(batch.records)
         olds = sum(len(old) for old in batch.olds or () if old is not None)
-        return self.weight + sum(weights) + olds > self._bytes_max
+        return self.weight + sum(update_weights(batch.records)) + olds > self._bytes_max
 
     def _take_one_by_one(self, step: Step, batch: Batch) -> None:
         """Check the buffer's bounds after every update, and give each explanation one cause."""
@@ -282,8 +284,7 @@ class Suppress:
 
     def _explain_arrival(self, step: Step, record: Record, cause: int) -> None:
         """Explain that an update is held, and that the one it replaces is merged."""
-        update = self._updates.get(record.key or b"")
-        if update is not None:
+        if (update := self._updates.get(record.key or b"")) is not None:
             self._decide(step, update.record, Verdict.MERGED, Reason.UPDATED, cause)
         self._decide(step, record, Verdict.HELD, Reason.WAITING, cause)
 
@@ -295,8 +296,7 @@ class Suppress:
                 self._decide(step, record, Verdict.DROPPED, Reason.NULL_KEY, cause)
             return
         detail = f"it has no header `{WINDOW_HEADER}` that names its window"
-        dead = Aside(cause, self.name, record, Reason.NO_WINDOW, detail)
-        set_aside_dead(step, self.counts, dead)
+        set_aside_dead(step, self.counts, Aside(cause, self.name, record, Reason.NO_WINDOW, detail))
 
     def _leave(self, step: Step, updates: list[Update], causes: list[int], reason: Reason) -> None:
         """Forward updates as the records that they are; drop empty final results."""
@@ -372,9 +372,8 @@ class Suppress:
             for key, time in zip(wanted, times, strict=True)
             if time is not None
         ]
-        first = self._held.first_place
         for place, row in zip(places, self._view.get_many(places), strict=True):
-            if row is not None and place >= first:
+            if row is not None and place >= self._held.first_place:
                 self._recalled(place, self._decode(place, row))
 
     def _recalled(self, place: bytes, update: Update) -> None:
@@ -388,6 +387,7 @@ class Suppress:
         """Put the held updates, and the header."""
         held = self._held
         held.save()
+        self.laggards.save(held.next_ms)
         header = _header.pack(
             self.stream_time_ms, held.released_through_ms, held.count, self.weight, held.in_memory
         )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.contracts.policies import (
@@ -47,6 +47,7 @@ DEDUPLICATE = DeduplicatePolicy(interval_ms=15)
 LIMIT = SuppressPolicy(until="time-limit", limit_ms=12)
 FINAL = SuppressPolicy(until="window-closes")
 EARLY = BufferPolicy(records=2, when_full="emit-early")
+SPILL = BufferPolicy(records=1, when_full="spill")
 WINDOWS: tuple[Window, ...] = (
     Tumbling(size_ms=10, grace_ms=0),
     Tumbling(size_ms=10, grace_ms=7),
@@ -65,6 +66,9 @@ EVENTS: tuple[tuple[AnyOperator, ...], ...] = (
     (REORDER.model_copy(update={"buffer": EARLY}), DEDUPLICATE),
     (REORDER, LIMIT),
     (REORDER, TablePolicy(), LIMIT),
+    # A record that leaves early is replaced by an earlier one, while it waits for the limit.
+    (REORDER.model_copy(update={"buffer": EARLY}), LIMIT),
+    (REORDER.model_copy(update={"buffer": EARLY}), LIMIT.model_copy(update={"buffer": SPILL})),
     (LIMIT,),
     (DEDUPLICATE, LIMIT.model_copy(update={"buffer": EARLY})),
     (
@@ -77,7 +81,10 @@ RESULTS = tuple(
     operators
     for window in WINDOWS
     for counted in [AggregatePolicy(function="count", window=window)]
-    for operators in ((counted,), (counted, FINAL), (REORDER, counted), (REORDER, counted, FINAL))
+    for operators in (
+        *((counted,), (counted, FINAL), (REORDER, counted), (REORDER, counted, FINAL)),
+        *((counted, LIMIT), (REORDER, counted, LIMIT)),
+    )
     # A window that never closes has no final result.
     if FINAL not in operators or not isinstance(window, Unlimited)
 )
@@ -85,13 +92,25 @@ CHAINS = [with_windows(with_names(policies)) for policies in (*EVENTS, *RESULTS)
 
 moves = st.lists(
     st.one_of(
-        st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60)), min_size=1, max_size=5),
+        st.lists(st.tuples(st.integers(0, 2), st.integers(-15, 8)), min_size=1, max_size=5),
+        st.lists(st.tuples(st.integers(0, 2), st.integers(-60, 60)), min_size=1, max_size=2),
         st.just("idle"),
         st.just("restart"),
     ),
     max_size=12,
 )
 Move = list[tuple[int, int]] | str
+"""Records of keys, each so far ahead of the latest one or behind it; or what happens between."""
+
+OVERTAKEN: list[Move] = [
+    [(0, 20), (1, 5), (2, 3)],
+    [(0, -10)],
+    "restart",
+    [(1, 3)],
+    [(1, 19)],
+    [(1, 40)],
+]
+"""A record leaves early, and the next one of its key, which is earlier, takes its place."""
 
 
 @dataclass
@@ -104,6 +123,7 @@ class Life:
     time_ms: int = NO_TIME_MS
     on_time: set[bytes] = field(default_factory=set)
     inputs: int = 0
+    latest_ms: int = 0
     latest_left_ms: int | None = None
 
     def __post_init__(self) -> None:
@@ -131,8 +151,10 @@ class Life:
                 self._check(step, [])
         self._say()
 
-    def _record(self, key: int, at_ms: int) -> Record:
+    def _record(self, key: int, ahead_ms: int) -> Record:
         self.inputs += 1
+        at_ms = max(0, self.latest_ms + ahead_ms)
+        self.latest_ms = max(self.latest_ms, at_ms)
         name = b'{"n":%d}' % self.inputs
         if at_ms >= self.time_ms - self.waits_ms:
             self.on_time.add(name)
@@ -162,6 +184,7 @@ def _name(policies: Sequence[AnyOperator]) -> str:
 @pytest.mark.parametrize("policies", CHAINS, ids=_name)
 @settings(max_examples=settings().max_examples // 2)
 @given(moves=moves)
+@example(moves=OVERTAKEN)
 def test_no_record_on_time_leaves_below_the_progress(
     policies: Sequence[AnyOperator], moves: list[Move]
 ) -> None:
