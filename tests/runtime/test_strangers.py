@@ -114,6 +114,7 @@ def test_a_successor_ends_what_a_broker_forgot_as_an_owner_left_in_peace(
     assert [one.value for one in pipeline.beside("dead")] == [b"forgotten"]
 
 
+@pytest.mark.long("outages", why="it waits until a session is over, twice")
 def test_an_instance_frozen_past_its_session_commits_nothing_that_was_open(
     make_pipeline: MakePipeline,
 ) -> None:

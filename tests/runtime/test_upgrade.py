@@ -136,6 +136,7 @@ def test_no_record_is_lost_or_doubled_while_instances_are_replaced(
     assert pipeline.beside("dead") == []
 
 
+@pytest.mark.long("kill", why="its twin replaces instances that were stopped")
 def test_a_killed_instance_is_replaced_by_the_next_version(
     make_pipeline: MakePipeline, before: Path
 ) -> None:

@@ -88,6 +88,7 @@ class Table:
         return sink.has_written(self._spark, "one", batch)
 
 
+@pytest.mark.long("spark", why="its twin upserts through the same marker")
 def test_appended_rows_are_there_once_behind_a_compaction_and_an_expiry_too(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -126,6 +127,7 @@ def test_the_last_row_of_a_key_is_the_only_one_and_a_deleted_key_has_none(
         appending.write(3, [A])
 
 
+@pytest.mark.long("spark", why="the statement is tested in SQLite, and with Delta")
 def test_a_row_is_valid_until_the_next_one_of_its_key_however_late(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -189,6 +189,7 @@ def _stream_in_two(spark: SparkSession, folder: Path, rows: list[Row]) -> DataFr
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
+@pytest.mark.long("spark", why="a query joins by such keys, and the next test is about tasks")
 def test_rows_that_meet_in_other_tasks_end_as_one_join_of_all(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -239,6 +240,7 @@ def test_answers_of_one_task_do_not_overtake_one_another(
     assert {json.loads(ends[b"p%d" % at])["was"] for at in range(8)} == {"new"}
 
 
+@pytest.mark.long("spark", why="queries fold the rows of a join in tasks")
 def test_a_row_that_leaves_a_group_in_another_task_is_subtracted(
     spark: SparkSession, tmp_path: Path
 ) -> None:

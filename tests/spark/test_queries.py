@@ -146,6 +146,7 @@ WHO = BOUGHT.join_on(CUSTOMERS, "customer")
 DOUBLES = BOUGHT.select("CAST(cents AS DOUBLE) AS d", "customer")
 
 
+@pytest.mark.long("spark", why="test_query_answers.py folds such a join")
 def test_tables_meet_and_are_folded_exactly(run: Callable[..., Ran]) -> None:
     folded = (
         BOUGHT.filter("cents <> 13")

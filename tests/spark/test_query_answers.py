@@ -194,6 +194,7 @@ PAID_BY = (
 )
 
 
+PART = pytest.mark.long("spark", why="the aggregation joins and folds in one query")
 OUTER = pytest.mark.long("spark", why="the inner one takes as long, and is most of it")
 
 
@@ -229,9 +230,9 @@ def test_two_streams_by_columns_and_their_backfill(
 @pytest.mark.parametrize(
     ("query", "sides"),
     [
-        (BOUGHT.join(CUSTOMERS.select("name"), how="outer"), (WHAT, WHO)),
+        pytest.param(BOUGHT.join(CUSTOMERS.select("name"), how="outer"), (WHAT, WHO), marks=PART),
         (FOLDED, (WHAT, WHO)),
-        (AN_HOUR, (WHAT,)),
+        pytest.param(AN_HOUR, (WHAT,), marks=PART),
     ],
     ids=["the join", "the aggregation", "the windowed sum"],
 )

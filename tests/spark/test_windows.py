@@ -14,7 +14,7 @@ from headrace.spark_jobs.shapes import JOINED
 from tests.spark.test_query_answers import ASKED, ORDERS, PAID, PAYMENTS, PRICES, Both
 from tests.spark.test_query_answers import _seen as seen
 
-LONG = pytest.mark.long("spark", why="the rows of another join are folded alike")
+LONG = pytest.mark.long("spark", why="the rows of a join as of a time are folded alike")
 DEAR = hr.table("prices", "price_cents BIGINT", retention="30d", pipeline=None)
 AS_OF = (
     ASKED.join_as_of(DEAR, how="left")
@@ -42,7 +42,9 @@ ALONE = (
     [
         (AS_OF, (PRICES, ORDERS), [("p1", 99), ("p1", 299), ("p1", 399), ("p2", 299)]),
         pytest.param(WITHIN, (ORDERS, PAYMENTS), [('["a","first"]', 299)], marks=LONG),
-        (ALONE, (PAYMENTS,), [("false", 299), ("true", 299), ("true", 399)]),
+        pytest.param(
+            ALONE, (PAYMENTS,), [("false", 299), ("true", 299), ("true", 399)], marks=LONG
+        ),
     ],
     ids=["as of", "within", "alone"],
 )
