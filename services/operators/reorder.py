@@ -138,7 +138,8 @@ class Reorder:
         """No record has left that is later; None if nothing says so."""
         if self._held_count == 0 or self._policy.buffer.when_full == "emit-early":
             return None
-        return self._time_ms - self._policy.grace_ms
+        # Behind a restart with a longer grace, the records that left were due by the former one.
+        return max(self._time_ms - self._policy.grace_ms, self._held.released_through_ms)
 
     @property
     def held_from_ms(self) -> int | None:

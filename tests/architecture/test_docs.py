@@ -17,6 +17,7 @@ from tests.architecture.source import ROOT, make_targets
 from tests.pages import blocks, named_files, run_there, write_files
 
 JOBS = "spark_jobs/OWN_JOBS.md"
+STARTING_SPARK = ("docs/learn.md", "docs/spark.md")
 SITE = sorted(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md"))
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", JOBS, *SITE)
 NAMED_TARGET = re.compile(r"(?:^|`)make ([a-z][a-z-]*)", re.MULTILINE)
@@ -56,13 +57,13 @@ def test_every_pipeline_is_valid(page: str) -> None:
             PipelineSpec.model_validate(document)
 
 
-TUTORIAL = pytest.mark.long("users", why="its job starts Spark, and so does README's")
+STARTS_SPARK = pytest.mark.long("users", why="its job starts Spark, and so does README's")
 
 
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=TUTORIAL if page == "docs/learn.md" else ())
+        pytest.param(page, marks=STARTS_SPARK if page in STARTING_SPARK else ())
         for page in PAGES
         if _commands(page)
     ],

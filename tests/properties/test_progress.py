@@ -74,7 +74,7 @@ EVENTS: tuple[tuple[AnyOperator, ...], ...] = (
     (
         REORDER,
         FilterPolicy(where="value.n != 3"),
-        ReorderPolicy(grace_ms=4, name="again", store="again"),
+        ReorderPolicy(grace_ms=4, late="topic", name="again", store="again"),
     ),
 )
 RESULTS = tuple(
@@ -94,13 +94,16 @@ moves = st.lists(
     st.one_of(
         st.lists(st.tuples(st.integers(0, 2), st.integers(-15, 8)), min_size=1, max_size=5),
         st.lists(st.tuples(st.integers(0, 2), st.integers(-60, 60)), min_size=1, max_size=2),
-        st.just("idle"),
-        st.just("restart"),
+        st.sampled_from(("idle", "restart", "shorter", "longest")),
     ),
     max_size=12,
 )
 Move = list[tuple[int, int]] | str
-"""Records of keys, each so far ahead of the latest one or behind it; or what happens between."""
+"""Records of keys, each so far ahead of the latest one or behind it; or what happens between.
+
+`shorter` and `longest` are restarts with half of each wait, and with all of it.
+"""
+_WAITS = ("grace_ms", "limit_ms", "interval_ms")
 
 OVERTAKEN: list[Move] = [
     [(0, 20), (1, 5), (2, 3)],
@@ -111,13 +114,28 @@ OVERTAKEN: list[Move] = [
     [(1, 40)],
 ]
 """A record leaves early, and the next one of its key, which is earlier, takes its place."""
+LONGER: list[Move] = [[(0, 18)], "shorter", [(0, -5)], "longest", [(0, -9)]]
+"""A record leaves under a short grace. Behind it, one comes that is on time under a long one."""
+
+
+def _halved(policy: AnyOperator, times: int) -> AnyOperator:
+    """Return the operator with its waits halved so often; a wait stays one."""
+    waits_ms = {name: getattr(policy, name, None) for name in _WAITS}
+    update: dict[str, object] = {
+        name: max(1, wait_ms >> times) for name, wait_ms in waits_ms.items() if wait_ms
+    }
+    window = getattr(policy, "window", None)
+    if window is not None and not isinstance(window, Unlimited):
+        grace_ms = max(1, window.grace_ms >> times) if window.grace_ms else 0
+        update["window"] = window.model_copy(update={"grace_ms": grace_ms})
+    return policy.model_copy(update=update)
 
 
 @dataclass
 class Life:
     """A chain, what it has promised, and which of its inputs came on time."""
 
-    policies: Sequence[AnyOperator]
+    longest: Sequence[AnyOperator]
     store: MemoryStore = field(default_factory=MemoryStore)
     said_ms: int = NO_TIME_MS
     time_ms: int = NO_TIME_MS
@@ -126,29 +144,46 @@ class Life:
     latest_ms: int = 0
     latest_left_ms: int | None = None
 
-    def __post_init__(self) -> None:
-        self.waits_ms = GRACE_MS if isinstance(self.policies[0], ReorderPolicy) else 0
-        self._begin()
+    halved: int = 0
 
-    def _begin(self) -> None:
+    def __post_init__(self) -> None:
+        self._begin(NO_TIME_MS)
+
+    def _begin(self, time_ms: int) -> None:
+        self.policies = [_halved(policy, self.halved) for policy in self.longest]
+        first = self.policies[0]
+        self.waits_ms = first.grace_ms if isinstance(first, ReorderPolicy) else 0
         self.overlay = Overlay(self.store, "pipeline")
         self.chain = Chain(self.policies, self.overlay.view)
+        self.chain.lateness.time_ms = time_ms
+
+    def _restart(self, *, halved: int) -> None:
+        is_longer = halved < self.halved
+        self.halved = halved
+        self._begin(self.chain.lateness.time_ms)
+        if is_longer:
+            # Progress goes back then, and counts anew.
+            self.said_ms = NO_TIME_MS
 
     def live(self, move: Move) -> None:
         """Go one step on, and check what leaves against all that was said."""
-        if move == "restart":
-            time_ms = self.chain.lateness.time_ms
-            self._begin()
-            self.chain.lateness.time_ms = time_ms
-        elif isinstance(move, list):
-            records = [self._record(*one) for one in move]
-            self._check(self.chain.process(Batch.of(records)), records)
-        else:
-            first = self.chain.operators[0]
-            if isinstance(first, Reorder) and first.releases_when_idle:
-                self.time_ms += GRACE_MS
-            if (step := self.chain.release_idle()) is not None:
-                self._check(step, [])
+        match move:
+            case "restart":
+                self._restart(halved=self.halved)
+            case "shorter":
+                self._restart(halved=self.halved + 1)
+            case "longest":
+                self._restart(halved=0)
+            case "idle":
+                first = self.chain.operators[0]
+                if isinstance(first, Reorder) and first.releases_when_idle:
+                    self.time_ms += self.waits_ms
+                if (step := self.chain.release_idle()) is not None:
+                    self._check(step, [])
+            case _:
+                assert isinstance(move, list)
+                records = [self._record(*one) for one in move]
+                self._check(self.chain.process(Batch.of(records)), records)
         self._say()
 
     def _record(self, key: int, ahead_ms: int) -> Record:
@@ -185,6 +220,7 @@ def _name(policies: Sequence[AnyOperator]) -> str:
 @settings(max_examples=settings().max_examples // 2)
 @given(moves=moves)
 @example(moves=OVERTAKEN)
+@example(moves=LONGER)
 def test_no_record_on_time_leaves_below_the_progress(
     policies: Sequence[AnyOperator], moves: list[Move]
 ) -> None:
