@@ -270,11 +270,8 @@ class Takeover:
             return False
         asked = OffsetFetchRequest(self._known.group, [(source.topic, [source.partition])])
         node = await self._client.coordinator_lookup(CoordinationType.GROUP, self._known.group)
-        answer = await self._client.send(node, asked)
-        ((_, ((_, committed, _, code),)),) = answer.topics
-        if code:
-            raise for_code(code)(self._known.group)
-        return bool(committed >= offset_in(reached))
+        committed = committed_in(await self._client.send(node, asked), self._known.group)
+        return committed >= offset_in(reached)
 
     async def open(self, *, skips: bool = False) -> list[Open]:
         """Return the transactions that stand open where it may have written.
@@ -321,6 +318,17 @@ class Takeover:
         # A later producer of the id has ended it, and writes there already.
         if code and error is not InvalidProducerEpoch:
             raise error(str(part.place))
+
+
+def committed_in(answer: Any, group: str) -> int:
+    """Return the offset that a group has committed, of the one partition that was asked for."""
+    # A coordinator that still loads what groups have committed names no partition at all.
+    if answer.error_code:
+        raise for_code(answer.error_code)(group)
+    ((_, ((_, committed, _, code),)),) = answer.topics
+    if code:
+        raise for_code(code)(group)
+    return int(committed)
 
 
 def _refusal(part: Open, *, commits: bool) -> str:

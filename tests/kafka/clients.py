@@ -19,8 +19,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.errors import (
+    CoordinatorLoadInProgressError,
     GroupCoordinatorNotAvailableError,
     InvalidReplicationFactorError,
+    NotCoordinatorForGroupError,
     for_code,
 )
 from aiokafka.protocol.metadata import MetadataRequest
@@ -34,6 +36,12 @@ WITHIN_S = 180.0
 _POLL_MS = 100
 _ASK_AGAIN_S = 0.02
 _BATCH_BYTES = 256 << 10
+_COMES_SOON = (
+    CoordinatorLoadInProgressError,
+    GroupCoordinatorNotAvailableError,
+    NotCoordinatorForGroupError,
+)
+"""A young broker makes the topic of groups' offsets when first asked, and an older one loads it."""
 _COMMITTED, _UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
@@ -158,8 +166,7 @@ class Clients:
                         client = _client_of(admin)
                         coordinator = await coordinator_of(client, group)
                         return await stable_offsets(client, coordinator, group, wanted)
-                    except (GroupCoordinatorNotAvailableError, OffsetsUnstableError):
-                        # A young broker makes the topic of groups' offsets when first asked.
+                    except (*_COMES_SOON, OffsetsUnstableError):
                         await asyncio.sleep(_ASK_AGAIN_S)
 
     async def _produce(
@@ -260,6 +267,9 @@ async def stable_offsets(
 ) -> dict[tuple[str, int], int]:
     """Ask for a group's offsets; OffsetsUnstableError where transactions are on their way."""
     answer = await client.send(coordinator, StableOffsets(group, places))
+    if answer.error_code:
+        # A broker that has just started still loads what groups have committed.
+        raise for_code(answer.error_code)
     found = {}
     for topic, partitions, _ in answer.topics:
         for number, offset, _, _, code, _ in partitions:
