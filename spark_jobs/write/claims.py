@@ -60,16 +60,21 @@ def refuse_older_copy(query: str, written: int, batch: int) -> NoReturn:
 
 def refuse_other_columns(title: str, there: list[str], rows: list[str]) -> None:
     """Refuse a table that lacks a column of the rows, or has one that they lack."""
-    if lacking := _not_among(rows, there):
-        message = (
-            f"{title} lacks the column `{lacking[0]}`, which each row has; add it by `ALTER TABLE`,"
-            " or give the job another table"
-        )
-        raise JobInvalid(message)
+    refuse_missing_columns(title, there, rows)
     if foreign := _not_among(there, rows):
         message = (
             f"{title} has a column `{foreign[0]}`, which no row has; drop it by `ALTER TABLE`, or"
             " give the job another table"
+        )
+        raise JobInvalid(message)
+
+
+def refuse_missing_columns(title: str, there: list[str], rows: list[str]) -> None:
+    """Refuse a table that lacks a column of the rows."""
+    if lacking := _not_among(rows, there):
+        message = (
+            f"{title} lacks the column `{lacking[0]}`, which each row has; add it by `ALTER TABLE`,"
+            " or give the job another table"
         )
         raise JobInvalid(message)
 

@@ -24,6 +24,7 @@ from headrace.spark_jobs.write.claims import (
     SCD2,
     claims_of,
     is_claimed,
+    refuse_missing_columns,
     refuse_other_columns,
 )
 from headrace.spark_jobs.write.quoted import quoted
@@ -33,6 +34,8 @@ from headrace.spark_jobs.write.versions import merge_versions, versions_of
 _PLACES = ("task", "sequence", "batch")
 """Columns that tables of earlier versions lack."""
 _WRITE = "spark.databricks.delta.write"
+_EVOLVES = "spark.databricks.delta.schema.autoMerge.enabled"
+"""The setting by which Delta adds the columns to a table that rows have and it lacks."""
 
 
 class DeltaSink:
@@ -118,13 +121,22 @@ class DeltaSink:
         properties = table.detail().select("properties").collect()[0]["properties"]
         known = is_claimed(self._folder, properties, self._query, query_id, self._mode)
         there = table.toDF().columns
-        if self._mode == SCD2:
-            # A merge would leave out what the table lacks, and say nothing.
-            refuse_other_columns(self._folder, [*there, *_PLACES], frame.columns)
+        self._refuse_columns(spark, [*there, *_PLACES], frame.columns)
         if not known:
             for name, value in claims_of(self._query, query_id, self._mode).items():
                 _set_property(spark, self._folder, name, value)
         _add_places(spark, self._folder, frame, there)
+
+    def _refuse_columns(self, spark: SparkSession, there: list[str], rows: list[str]) -> None:
+        """Refuse a table whose columns are not those of the rows, where Delta does not add them."""
+        if self._mode != SCD2 and str(spark.conf.get(_EVOLVES, "false")).lower() == "true":
+            return
+        if self._mode == APPEND:
+            # Delta leaves the table's other columns null, or computes them.
+            refuse_missing_columns(self._folder, there, rows)
+        else:
+            # A merge would leave out what the table lacks, and say nothing.
+            refuse_other_columns(self._folder, there, rows)
 
 
 def make_table(spark: SparkSession, folder: str, schema: StructType | str) -> None:

@@ -5,33 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.errors import JobInvalid, ReplayDiffers, SinkOfAnotherQuery
 from headrace.spark_jobs.write.iceberg import IcebergSink
 from headrace.spark_jobs.write.iceberg_place import IcebergPlace
+from tests.spark.batches import Row, batch_of
 
-_SCHEMA = "key STRING, at INT, cents BIGINT"
-_QUERY_ID = "sql.streaming.queryId"
-"""Where Spark says which checkpoint a micro-batch is of."""
-Row = tuple[str | None, int, int | None]
-"""A key, the second of its time, and cents; without them the key is deleted."""
 Kept = tuple[str | None, int | None, int]
 """A key, cents and the number of the micro-batch."""
 A, B, C = ("a", 1, 10), ("b", 2, 20), (None, 3, 30)
 LATER: list[Row] = [("a", 4, 40), ("a", 5, None), ("b", 6, 60), ("c", 7, None)]
-
-
-def _frame(spark: SparkSession, rows: list[Row]) -> DataFrame:
-    return spark.createDataFrame(rows, _SCHEMA).select(
-        "key",
-        F.timestamp_seconds("at").alias("timestamp"),
-        F.isnull("cents").alias("deleted"),
-        F.lit(0).alias("task"),
-        F.col("at").cast("bigint").alias("sequence"),
-        "cents",
-    )
 
 
 def _order(row: Kept) -> tuple[str, int, int]:
@@ -57,9 +42,8 @@ class Table:
         in_order: bool = False,
     ) -> None:
         """Write a micro-batch as a driver that was just started."""
-        self._spark.sparkContext.setLocalProperty(_QUERY_ID, checkpoint)
         sink = IcebergSink(query, self.place, mode=self._mode, in_order=in_order)
-        sink.write(_frame(self._spark, rows), batch)
+        sink.write(batch_of(self._spark, rows, checkpoint), batch)
 
     def call(self, procedure: str, options: str) -> None:
         """Call a procedure of Iceberg's for the table."""
@@ -161,4 +145,4 @@ def test_a_place_that_spark_does_not_know_is_refused(spark: SparkSession) -> Non
     with pytest.raises(JobInvalid, match=r"Spark knows no catalog `lake` of `lake\.sales\.orders`"):
         IcebergPlace("lake.sales.orders", None).check(spark)
     with pytest.raises(JobInvalid, match=r"`spark_catalog\.default\.rows` cannot be made: "):
-        IcebergPlace("spark_catalog.default.rows", None).make(spark, _frame(spark, []).schema, {})
+        IcebergPlace("spark_catalog.default.rows", None).make(spark, batch_of(spark, []).schema, {})
