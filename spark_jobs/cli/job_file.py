@@ -26,9 +26,10 @@ from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.cli.sentences import EXAMPLES, sentences
 from headrace.spark_jobs.cli.variables import with_variables
 from headrace.spark_jobs.jobs.config import JobConfig
-from headrace.spark_jobs.jobs.fits import problems
+from headrace.spark_jobs.jobs.fits import own_column_among, problems
 from headrace.spark_jobs.jobs.run import Job, find_job
 from headrace.spark_jobs.queries.file import OF_THE_QUERY, QueryFile
+from headrace.spark_jobs.queries.names import names_of
 from headrace.spark_jobs.queries.public import Sink
 
 FORM = Form("a job", EXAMPLES["job"], JobInvalid)
@@ -58,6 +59,9 @@ def load_job(file: File) -> tuple[Job, JobConfig]:
     except ValidationError as error:
         raise _invalid(sentences(error, job.Config), file, places) from error
     found = list(problems(config))
+    taken = own_column_among(names_of(job.Row), config)
+    if taken is not None:
+        found.append((("job",), taken))
     if found:
         raise _invalid(found, file, places)
     return job, config

@@ -28,7 +28,7 @@ from headrace.spark_jobs.cli.log import log_file, started_into
 from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.cli.run import run_job
 from headrace.spark_jobs.connectors import connectors_for, names_iceberg
-from headrace.spark_jobs.jobs.run import Job
+from headrace.spark_jobs.jobs.run import Job, prepare
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.public import Sink
 from headrace.spark_jobs.session import open_session
@@ -78,7 +78,7 @@ def run(
         how.only_taken.append(query)
         return
     if how.dry_run:
-        job.prepare(SparkSession.active())
+        prepare(SparkSession.active(), cast("Job", job), config)
         return
     log = how.log
     if log is None and how.master is not None:

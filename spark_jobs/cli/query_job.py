@@ -10,7 +10,7 @@ from headrace.contracts.errors import JobInvalid
 from headrace.contracts.problem_text import Path, together
 from headrace.spark_jobs.cli.sentences import sentences
 from headrace.spark_jobs.jobs.config import JobConfig
-from headrace.spark_jobs.jobs.fits import problems
+from headrace.spark_jobs.jobs.fits import own_column_among, problems
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.public import Sink
@@ -33,6 +33,10 @@ def described(query: Query, *, to: Sink, **said: Any) -> tuple[QueryJob, JobConf
     found = list(problems(config))
     if found:
         raise _invalid(found)
+    # Where only Spark knows the columns, the job looks once it has a session.
+    problem = own_column_among(query.columns or (), config)
+    if problem is not None:
+        raise JobInvalid(problem)
     return job, config
 
 

@@ -21,7 +21,7 @@ from headrace.spark_jobs.cli.log import started_into
 from headrace.spark_jobs.connectors import connectors_for
 from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.jobs.config import JobConfig
-from headrace.spark_jobs.jobs.run import Job, Prepared, awaited_by, place_of, queries
+from headrace.spark_jobs.jobs.run import Job, awaited_by, place_of, prepare, queries
 from headrace.spark_jobs.observe.listener import Listener
 from headrace.spark_jobs.observe.metrics import Address, Metrics
 from headrace.spark_jobs.session import open_session
@@ -71,8 +71,7 @@ def _run_on(
         refuse_checkpoint_here(spark, config.checkpoint)
         if config.sink.iceberg is not None:
             place_of(config.sink.iceberg).check(spark)
-        if isinstance(job, Prepared):
-            job.prepare(spark)
+        prepare(spark, job, config)
     except HeadraceError:
         spark.stop()
         raise

@@ -136,6 +136,12 @@ class SinkConfig(Policy):
     parquet: TableFolder | None = None
     console: Console | None = None
 
+    @property
+    def mode(self) -> Mode:
+        """How a table keeps the rows of a key."""
+        table = self.delta or self.iceberg
+        return "append" if table is None else table.mode
+
     @model_validator(mode="after")
     def _one(self) -> SinkConfig:
         chosen = [self.kafka, self.delta, self.iceberg, self.parquet, self.console]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from headrace.contracts.problem_text import Path
 from headrace.contracts.topics import dead_topic_name, progress_topic
 from headrace.spark_jobs.jobs.access import KafkaAccess
 from headrace.spark_jobs.jobs.config import IcebergTable, JobConfig, TableFolder, inputs_of
+from headrace.spark_jobs.write.claims import SCD2
 from headrace.spark_jobs.write.markers import markers_topic
+from headrace.spark_jobs.write.output import OWN_COLUMNS
 from headrace.spark_jobs.write.producer import client_problem
+from headrace.spark_jobs.write.scd2 import OF_VERSIONS
 
 _OPTIONS = (
     *("failOnDataLoss", "groupIdPrefix", "minPartitions", "maxRecordsPerPartition"),
@@ -48,6 +51,18 @@ def problems(config: JobConfig) -> Iterator[tuple[Path, str]]:
     yield from _reader_problems(config.reader)
     yield from _writer_problems(config.writer, said.for_writer())
     yield from _spark_problems(config.spark)
+
+
+def own_column_among(fields: Iterable[str], config: JobConfig) -> str | None:
+    """Describe the first field of a job's rows whose name is that of a table's own column."""
+    own = OWN_COLUMNS | OF_VERSIONS if config.sink.mode == SCD2 else OWN_COLUMNS
+    taken = sorted(own & {name.lower() for name in fields})
+    if config.sink.kafka is not None or not taken:
+        return None
+    return (
+        f"`{config.job}` has rows with a field `{taken[0]}`, and a table has a column of that"
+        " name which says more of each row; give the field another name, or write to Kafka"
+    )
 
 
 def _topic_problems(config: JobConfig) -> Iterator[tuple[Path, str]]:

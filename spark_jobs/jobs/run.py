@@ -39,6 +39,7 @@ from headrace.spark_jobs.jobs.config import (
     reader_of,
     writer_of,
 )
+from headrace.spark_jobs.jobs.fits import own_column_among
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.registered import encode_of
 from headrace.spark_jobs.jobs.stamp import Stamp, changes, digest_of, options_of, with_options
@@ -55,15 +56,14 @@ from headrace.spark_jobs.read.source import Source
 from headrace.spark_jobs.read.topics import awaited, read_cleaned, topic_ids
 from headrace.spark_jobs.read.written_by import CleanedTopic
 from headrace.spark_jobs.write.aim import Targets
-from headrace.spark_jobs.write.claims import APPEND, SCD2
+from headrace.spark_jobs.write.claims import SCD2
 from headrace.spark_jobs.write.console import ConsoleSink
 from headrace.spark_jobs.write.delta import DeltaSink
 from headrace.spark_jobs.write.iceberg import IcebergSink
 from headrace.spark_jobs.write.iceberg_place import IcebergPlace
 from headrace.spark_jobs.write.kafka import KafkaSink, Written
-from headrace.spark_jobs.write.output import OWN_COLUMNS, KafkaOutput, Sink, TableOutput
+from headrace.spark_jobs.write.output import KafkaOutput, Sink, TableOutput
 from headrace.spark_jobs.write.parquet import ParquetSink
-from headrace.spark_jobs.write.scd2 import OF_VERSIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,6 +150,15 @@ def _problem(module: Any) -> str | None:
     if not isinstance(values, Mapping) or not values.keys() <= topics.model_fields.keys():
         return "its VALUES must be a mapping by the names of its inputs"
     return None if callable(module.transform) else "its transform must be a function"
+
+
+def prepare(spark: SparkSession, job: Job, config: JobConfig) -> None:
+    """Check that a job can be computed and its rows written, before anything is read."""
+    if isinstance(job, Prepared):
+        job.prepare(spark)
+    problem = own_column_among(_row_of(job).names, config)
+    if problem is not None:
+        raise JobInvalid(problem)
 
 
 def queries(
@@ -268,17 +277,8 @@ def make_output(job: Job, config: JobConfig, note: Note) -> KafkaOutput | TableO
     table = _table_sink(job, config)
     if table is None:
         return output
-    row = _row_of(job)
-    own = OWN_COLUMNS | OF_VERSIONS if _mode_of(config) == SCD2 else OWN_COLUMNS
-    taken = sorted(own & {name.lower() for name in row.names})
-    if taken:
-        message = (
-            f"`{config.job}` has rows with a field `{taken[0]}`, and a table has a column of that"
-            " name which says more of each row; give the field another name, or write to Kafka"
-        )
-        raise JobInvalid(message)
     corrects = bool(getattr(config, "corrections", False))
-    return TableOutput(table, row, output, corrects=corrects)
+    return TableOutput(table, _row_of(job), output, corrects=corrects)
 
 
 def _row_of(job: Job) -> StructType:
@@ -314,14 +314,8 @@ def _topic(chosen: KafkaTopic | None) -> str | None:
     return None if chosen is None else chosen.topic
 
 
-def _mode_of(config: JobConfig) -> str:
-    """Return how a table keeps the rows of a key."""
-    table = config.sink.delta or config.sink.iceberg
-    return APPEND if table is None else table.mode
-
-
 def _table_sink(job: Job, config: JobConfig) -> Sink | None:
-    query, sink, mode = config.name, config.sink, _mode_of(config)
+    query, sink, mode = config.name, config.sink, config.sink.mode
     in_order = mode == SCD2 and _is_in_order(job, config)
     if sink.delta is not None:
         return DeltaSink(query, sink.delta.folder, mode=mode, in_order=in_order)

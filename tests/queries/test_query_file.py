@@ -106,6 +106,22 @@ def test_a_file_may_say_that_its_job_is_a_query(tmp_path: Path) -> None:
     assert isinstance(job, QueryJob)
 
 
+def test_a_column_with_the_name_of_a_tables_own_is_refused_before_a_session(tmp_path: Path) -> None:
+    text = GOOD.replace("total_cents", "Valid_To")
+    load_job(written(tmp_path, text))
+    load_job(
+        written(
+            tmp_path, text.replace("delta: {folder: tables/priced, mode: upsert}", "console: {}")
+        )
+    )
+    with pytest.raises(
+        JobInvalid, match=r"job\.yaml: `query` has rows with a field `valid_to`, and"
+    ):
+        load_job(written(tmp_path, text.replace("upsert", "scd2")))
+    with pytest.raises(JobInvalid, match="rows with a field `batch`, and a table has a column of"):
+        load_job(written(tmp_path, GOOD.replace("total_cents", "batch")))
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

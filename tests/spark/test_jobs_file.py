@@ -137,6 +137,22 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
         load_job(tmp_path / "missing.yaml")
 
 
+def test_a_field_with_the_name_of_a_tables_own_column_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job_of_batches.py").write_text(
+        "from pydantic import BaseModel\n"
+        "from headrace.spark_jobs.jobs.orders_prices import VALUES, Config, transform\n"
+        "class Row(BaseModel):\n"
+        "    batch: int\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = GOOD.replace("orders-prices", "job_of_batches")
+    load_job(written(tmp_path, text))
+    with pytest.raises(JobInvalid, match=r"job\.yaml:1:1: job: `job_of_batches` has rows with a"):
+        load_job(written(tmp_path, text.replace(TO_KAFKA, "{parquet: {folder: rows}}")))
+
+
 def test_every_job_has_rows_and_values_that_spark_can_hold() -> None:
     for name in JOBS:
         job = find_job(name)
