@@ -17,6 +17,7 @@ from headrace.spark_jobs.seams import gateway_of, java_of
 from headrace.spark_jobs.session import open_session
 from headrace.spark_jobs.versioned.tables import Versioned
 from headrace.spark_jobs.write.delta import DeltaSink
+from headrace.spark_jobs.write.delta_place import DeltaPlace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +58,7 @@ def _run(spark: SparkSession, folder: Path) -> None:
     schema = spark.read.parquet(f"{folder}/in").schema
     records = spark.readStream.schema(schema).parquet(f"{folder}/in")
     join = LookUp("join", Topic("table", 0, Versioned(1_000)), stream=1, join="left", grace_ms=10)
-    sink = DeltaSink("first run", f"{folder}/table")
+    sink = DeltaSink("first run", DeltaPlace(None, f"{folder}/table"))
 
     def write(frame: DataFrame, batch: int) -> None:
         rows = frame.persist()

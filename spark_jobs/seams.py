@@ -99,11 +99,20 @@ def state_socket_of(state: MapState) -> tuple[Any, str]:
     return state._mapStateClient._stateful_processor_api_client.sockfile, state._stateName
 
 
-def last_write_of(spark: SparkSession, folder: str, writer: str) -> int | None:
-    """Return the number of a writer's last write to a Delta table, None if it wrote nothing."""
+def log_of_folder(spark: SparkSession, folder: str) -> Any:
+    """Return the log of the Delta table in a folder, which may have no entry yet."""
     log = java_of(spark).org.apache.spark.sql.delta.DeltaLog
-    of_table = log.forTable(java_session_of(spark), folder)
-    last = of_table.unsafeVolatileSnapshot().transactions().get(writer)
+    return log.forTable(java_session_of(spark), folder)
+
+
+def log_of_table(table: Any) -> Any:
+    """Return the log of a table that Delta's own object describes."""
+    return table._jdt.deltaLog()
+
+
+def last_write_of(log: Any, writer: str) -> int | None:
+    """Return the number of a writer's last write in a Delta log, None if it wrote nothing."""
+    last = log.unsafeVolatileSnapshot().transactions().get(writer)
     return int(last.get()) if last.isDefined() else None
 
 

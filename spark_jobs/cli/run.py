@@ -69,8 +69,9 @@ def _run_on(
     """Run a job on a session, and stop the session whatever happens."""
     try:
         refuse_checkpoint_here(spark, config.checkpoint)
-        if config.sink.iceberg is not None:
-            place_of(config.sink.iceberg).check(spark)
+        place = place_of(config)
+        if place is not None:
+            place.check(spark)
         prepare(spark, job, config)
     except HeadraceError:
         spark.stop()

@@ -25,7 +25,7 @@ from headrace.spark_jobs.read.decode import readable
 from headrace.spark_jobs.read.source import asking
 from headrace.spark_jobs.read.written_by import CleanedTopic
 from headrace.spark_jobs.shapes import COLD, JOINED
-from headrace.spark_jobs.write.delta import make_table
+from headrace.spark_jobs.write.delta_place import make_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

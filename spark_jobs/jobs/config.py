@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -24,6 +24,7 @@ from headrace.spark_jobs.read.registry import RegistryAccess
 Positive = Annotated[int, Field(strict=True, gt=0, le=100_000)]
 Many = Annotated[int, Field(strict=True, gt=0, le=(1 << 63) - 1)]
 Folder = Annotated[str, Field(min_length=1)]
+_IN_A_DATABASE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){1,2}")
 _IN_A_CATALOG = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){2,}")
 RECORDS_A_BATCH = 1_000_000
 BYTES_A_BATCH = 256 << 20
@@ -78,14 +79,56 @@ class TableFolder(Policy):
 Mode = Literal["append", "upsert", "scd2"]
 
 
-class DeltaTable(TableFolder):
-    """A Delta table."""
+class CatalogTable(Policy):
+    """A table, by its name in a catalog or by its folder."""
 
+    _example: ClassVar[str]
+
+    table: str | None = None
+    folder: Folder | None = None
+    """Its folder, on any file system that Spark knows; such a table needs no catalog."""
     mode: Mode = "append"
     """Whether a row stands beside the earlier rows of its key, or replaces them; by `upsert` a
     deleted key has no row. A merge reads the whole table in each micro-batch. By `scd2` a row has
     the times from when and until when it is valid, `valid_from` and `valid_to`: a later row of its
     key ends it, and so does a deletion."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.table is None) == (self.folder is None):
+            message = (
+                "a table has either a name or a folder; write one of them, such as"
+                f" `{{table: {self._example}}}` or `{{folder: tables/orders}}`"
+            )
+            raise ValueError(message)
+        return self
+
+
+def _in_a_database(name: str) -> str:
+    """Refuse a name that would be looked up in whichever database is current."""
+    if not _IN_A_DATABASE.fullmatch(name):
+        message = (
+            f"{show(name)} does not name a database and a table; write such as `sales.orders`, or"
+            " `lake.sales.orders` for one in a catalog of yours, with letters, digits, `_` and `-`"
+            " in each"
+        )
+        raise ValueError(message)
+    return name
+
+
+class DeltaTable(CatalogTable):
+    """A Delta table, by its name in a catalog or by its folder."""
+
+    _example = "sales.orders"
+
+    table: Annotated[str, AfterValidator(_in_a_database)] | None = None
+    """Its name, `database.table` in Spark's own catalog, or `catalog.database.table`."""
+
+    @model_serializer(mode="wrap")
+    def _noted(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what checkpoints of earlier versions do not note."""
+        said: dict[str, Any] = dump(self)
+        return {name: one for name, one in said.items() if (name, one) != ("table", None)}
 
 
 def _in_a_catalog(name: str) -> str:
@@ -99,28 +142,13 @@ def _in_a_catalog(name: str) -> str:
     return name
 
 
-class IcebergTable(Policy):
+class IcebergTable(CatalogTable):
     """An Iceberg table, by its name in a catalog or by its folder."""
+
+    _example = "lake.sales.orders"
 
     table: Annotated[str, AfterValidator(_in_a_catalog)] | None = None
     """Its name, `catalog.database.table`, in a catalog that `spark` or the cluster sets up."""
-    folder: Folder | None = None
-    """Its folder, on any file system that Spark knows; such a table needs no catalog."""
-    mode: Mode = "append"
-    """Whether a row stands beside the earlier rows of its key, or replaces them; by `upsert` a
-    deleted key has no row. A merge reads the whole table in each micro-batch. By `scd2` a row has
-    the times from when and until when it is valid, `valid_from` and `valid_to`: a later row of its
-    key ends it, and so does a deletion."""
-
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if (self.table is None) == (self.folder is None):
-            message = (
-                "an Iceberg table has either a name or a folder; write one of them, such as"
-                " `iceberg: {table: lake.sales.orders}` or `iceberg: {folder: tables/orders}`"
-            )
-            raise ValueError(message)
-        return self
 
 
 class Console(Policy):

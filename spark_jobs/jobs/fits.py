@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from headrace.contracts.problem_text import Path
 from headrace.contracts.topics import dead_topic_name, progress_topic
 from headrace.spark_jobs.jobs.access import KafkaAccess
-from headrace.spark_jobs.jobs.config import IcebergTable, JobConfig, TableFolder, inputs_of
+from headrace.spark_jobs.jobs.config import CatalogTable, JobConfig, TableFolder, inputs_of
 from headrace.spark_jobs.write.claims import SCD2
 from headrace.spark_jobs.write.markers import markers_topic
 from headrace.spark_jobs.write.output import OWN_COLUMNS
@@ -95,7 +95,7 @@ def _owned(topic: str, owner: str) -> str:
 
 
 def _folder_problems(config: JobConfig) -> Iterator[tuple[Path, str]]:
-    tables: list[tuple[Path, TableFolder | IcebergTable | None]] = [
+    tables: list[tuple[Path, TableFolder | CatalogTable | None]] = [
         (("sink", "delta", "folder"), config.sink.delta),
         (("sink", "iceberg", "folder"), config.sink.iceberg),
         (("sink", "parquet", "folder"), config.sink.parquet),

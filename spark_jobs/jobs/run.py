@@ -30,7 +30,6 @@ from headrace.spark_jobs.jobs import (
 )
 from headrace.spark_jobs.jobs.cold import ColdHistory, FallsBack
 from headrace.spark_jobs.jobs.config import (
-    IcebergTable,
     InputTopics,
     JobConfig,
     KafkaTopic,
@@ -59,6 +58,7 @@ from headrace.spark_jobs.write.aim import Targets
 from headrace.spark_jobs.write.claims import SCD2
 from headrace.spark_jobs.write.console import ConsoleSink
 from headrace.spark_jobs.write.delta import DeltaSink
+from headrace.spark_jobs.write.delta_place import DeltaPlace
 from headrace.spark_jobs.write.iceberg import IcebergSink
 from headrace.spark_jobs.write.iceberg_place import IcebergPlace
 from headrace.spark_jobs.write.kafka import KafkaSink, Written
@@ -317,10 +317,11 @@ def _topic(chosen: KafkaTopic | None) -> str | None:
 def _table_sink(job: Job, config: JobConfig) -> Sink | None:
     query, sink, mode = config.name, config.sink, config.sink.mode
     in_order = mode == SCD2 and _is_in_order(job, config)
-    if sink.delta is not None:
-        return DeltaSink(query, sink.delta.folder, mode=mode, in_order=in_order)
-    if sink.iceberg is not None:
-        place, repeats = place_of(sink.iceberg), _repeats(job, config)
+    place = place_of(config)
+    if isinstance(place, DeltaPlace):
+        return DeltaSink(query, place, mode=mode, in_order=in_order)
+    if place is not None:
+        repeats = _repeats(job, config)
         return IcebergSink(query, place, mode=mode, in_order=in_order, repeats=repeats)
     if sink.parquet is not None:
         return ParquetSink(query, sink.parquet.folder)
@@ -340,6 +341,9 @@ def _is_in_order(job: Job, config: JobConfig) -> bool:
     return job.in_order
 
 
-def place_of(table: IcebergTable) -> IcebergPlace:
-    """Return the place of an Iceberg table."""
-    return IcebergPlace(table.table, table.folder)
+def place_of(config: JobConfig) -> DeltaPlace | IcebergPlace | None:
+    """Return the place of a job's table, None if it writes elsewhere."""
+    delta, iceberg = config.sink.delta, config.sink.iceberg
+    if delta is not None:
+        return DeltaPlace(delta.table, delta.folder)
+    return None if iceberg is None else IcebergPlace(iceberg.table, iceberg.folder)

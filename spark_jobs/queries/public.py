@@ -109,12 +109,18 @@ def kafka(
     return Sink("kafka", {**options, "registry": _registry_of(registry)})
 
 
-def delta(folder: str, *, mode: Mode = "append") -> Sink:
+def delta(
+    folder: str | None = None,
+    *,
+    table: str | None = None,
+    mode: Mode = "append",
+) -> Sink:
     """Write to a Delta table; by `upsert` the last row of a key replaces all others.
 
     By `scd2` each row stays, with the times from when and until when it is valid.
+    A table is a folder, or `database.table` in Spark's own catalog, or `catalog.database.table`.
     """
-    return Sink("delta", {"folder": folder, "mode": mode})
+    return Sink("delta", {"table": table, "folder": folder, "mode": mode})
 
 
 def iceberg(

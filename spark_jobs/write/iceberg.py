@@ -28,18 +28,11 @@ from headrace.spark_jobs.write.commit import committed_with
 from headrace.spark_jobs.write.digest import digest_of_table
 from headrace.spark_jobs.write.iceberg_place import IcebergPlace
 from headrace.spark_jobs.write.snapshots import TableMarker, is_written, past_of
-from headrace.spark_jobs.write.upsert import REPLACES, last_of_keys
+from headrace.spark_jobs.write.upsert import merge_lasts
 from headrace.spark_jobs.write.versions import merge_versions, versions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_MERGE = f"""
-    MERGE INTO {{table}} AS kept USING {{{{new}}}} AS new ON kept.key = new.key
-    WHEN MATCHED AND new.deleted AND {REPLACES} THEN DELETE
-    WHEN MATCHED AND {REPLACES} THEN UPDATE SET *
-    WHEN NOT MATCHED AND NOT new.deleted THEN INSERT *
-"""
 
 
 class IcebergSink:
@@ -85,7 +78,7 @@ class IcebergSink:
 
         def commit() -> None:
             if self._mode == UPSERT:
-                spark.sql(_MERGE.format(table=table), new=last_of_keys(frame))
+                merge_lasts(frame, table)
             elif self._mode == SCD2:
                 merge_versions(frame, table, batch_id, in_order=self._in_order)
             else:

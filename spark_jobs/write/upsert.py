@@ -9,12 +9,23 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-REPLACES = "(kept.task IS NULL OR kept.task = new.task OR kept.timestamp <= new.timestamp)"
+_REPLACES = "(kept.task IS NULL OR kept.task = new.task OR kept.timestamp <= new.timestamp)"
 """Whether a row of a later micro-batch comes behind one that is there: only its own task is sure of
 the order, and between two tasks the times tell."""
+_MERGE = f"""
+    MERGE INTO {{table}} AS kept USING {{{{new}}}} AS new ON kept.key = new.key
+    WHEN MATCHED AND new.deleted AND {_REPLACES} THEN DELETE
+    WHEN MATCHED AND {_REPLACES} THEN UPDATE SET *
+    WHEN NOT MATCHED AND NOT new.deleted THEN INSERT *
+"""
 
 
-def last_of_keys(frame: DataFrame) -> DataFrame:
+def merge_lasts(frame: DataFrame, table: str) -> None:
+    """Merge the last row of each key into a table of SQL, in one commit; all rows without a key."""
+    frame.sparkSession.sql(_MERGE.format(table=table), new=_last_of_keys(frame))
+
+
+def _last_of_keys(frame: DataFrame) -> DataFrame:
     """Return the last row of each key, and every row without one."""
     of_task = Window.partitionBy("key", "task").orderBy(F.col("sequence").desc())
     of_key = Window.partitionBy("key").orderBy(F.col("timestamp").desc(), "task")

@@ -11,8 +11,10 @@ from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.jobs.config import inputs_of
+from headrace.spark_jobs.jobs.stamp import options_of
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.file import query_schema
+from headrace.spark_jobs.queries.public import Sink
 from tests.architecture.source import ROOT
 
 GOOD = """\
@@ -53,14 +55,28 @@ def test_a_file_is_the_query_that_python_would_write(tmp_path: Path) -> None:
     assert config.sink.delta.mode == "upsert"
 
 
-def test_an_iceberg_table_is_the_sink_that_python_would_name(tmp_path: Path) -> None:
-    sink = "{iceberg: {table: lake.sales.orders, mode: upsert}}"
+@pytest.mark.parametrize(
+    ("sink", "to"),
+    [
+        (
+            "{iceberg: {table: lake.sales.orders, mode: upsert}}",
+            hr.iceberg("lake.sales.orders", mode="upsert"),
+        ),
+        ("{delta: {table: sales.orders, mode: scd2}}", hr.delta(table="sales.orders", mode="scd2")),
+        ("{delta: {folder: tables/orders}}", hr.delta("tables/orders")),
+    ],
+)
+def test_a_table_is_the_sink_that_python_would_name(tmp_path: Path, sink: str, to: Sink) -> None:
     text = GOOD.replace("{delta: {folder: tables/priced, mode: upsert}}", sink)
     job, config = load_job(written(tmp_path, text))
     assert isinstance(job, QueryJob)
-    to = hr.iceberg("lake.sales.orders", mode="upsert")
     _, same = described(job.query, to=to, name="priced", servers="a:1", checkpoint="checkpoints")
     assert config.sink == same.sink
+
+
+def test_a_table_in_a_folder_is_noted_in_a_checkpoint_as_it_always_was(tmp_path: Path) -> None:
+    _, config = load_job(written(tmp_path, GOOD))
+    assert options_of(config)["sink"]["delta"] == {"folder": "tables/priced", "mode": "upsert"}
 
 
 WITH_VARIABLES = GOOD.replace("localhost:9092", '"${BROKER}:9092,b:1"') + (

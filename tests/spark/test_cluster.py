@@ -18,6 +18,7 @@ from headrace.contracts.topics import cleaned_topic
 from headrace.spark_jobs.connectors import CONNECTORS
 from headrace.spark_jobs.write import kafka as write_kafka
 from headrace.spark_jobs.write.delta import DeltaSink
+from headrace.spark_jobs.write.delta_place import DeltaPlace
 from headrace.spark_jobs.write.kafka import KafkaSink
 from tests.architecture.source import ROOT
 from tests.kafka.clients import fresh_name
@@ -51,7 +52,7 @@ def write_all(servers: str, topic: str, folder: Path) -> None:
     # Tasks write themselves, or nothing of theirs could be there twice.
     write_kafka.HANDED_BYTES_MAX = 0
     kafka = KafkaSink(topic, {"bootstrap.servers": servers}, {cleaned_topic(topic): 2})
-    delta = DeltaSink(topic, str(folder / "delta"))
+    delta = DeltaSink(topic, DeltaPlace(None, str(folder / "delta")))
 
     def write(frame: DataFrame, batch: int) -> None:
         rows = frame.mapInArrow(_spoilt(folder, batch), frame.schema).persist()

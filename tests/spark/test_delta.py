@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.contracts.errors import JobInvalid
+from headrace.contracts.errors import JobInvalid, SinkOfAnotherQuery
 from headrace.spark_jobs.connectors import CONNECTORS
 from headrace.spark_jobs.session import open_session
 from headrace.spark_jobs.write.claims import refuse_missing_columns, refuse_other_columns
 from headrace.spark_jobs.write.delta import DeltaSink
-from tests.spark.batches import batch_of
+from headrace.spark_jobs.write.delta_place import DeltaPlace
+from tests.spark.batches import Row, batch_of
 from tests.spark.driver import QUICK_JAVA, Driver
 
 _OWN = "key STRING, timestamp TIMESTAMP, deleted BOOLEAN, task INT, sequence BIGINT, batch BIGINT"
@@ -21,7 +22,8 @@ _EVOLVES = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
 def on_a_session(check: Callable[[SparkSession, Path], None], folder: Path) -> None:
-    """Check something on a session with Delta, which the other tests' session lacks."""
+    """Check something on a session with Delta and a metastore, which other tests' session lacks."""
+    metastore = f"jdbc:derby:;databaseName={folder}/metastore;create=true"
     spark = open_session(
         "delta",
         master="local[1]",
@@ -29,8 +31,12 @@ def on_a_session(check: Callable[[SparkSession, Path], None], folder: Path) -> N
         settings={
             "spark.ui.enabled": "false",
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": QUICK_JAVA,
+            # Derby writes its log there.
+            "spark.driver.extraJavaOptions": f"{QUICK_JAVA} -Dderby.system.home={folder}",
             "spark.databricks.delta.snapshotPartitions": "1",
+            "spark.sql.catalogImplementation": "hive",
+            "spark.sql.warehouse.dir": f"{folder}/warehouse",
+            "spark.hadoop.javax.jdo.option.ConnectionURL": metastore,
         },
         connectors=CONNECTORS,
     )
@@ -52,6 +58,19 @@ def test_the_first_column_that_differs_is_named_whatever_its_case() -> None:
         refuse_other_columns("rows", ["key", "euros", "cents"], ["key", "cents"])
 
 
+def test_a_name_that_no_later_start_would_find_is_refused(spark: SparkSession) -> None:
+    DeltaPlace(None, "rows").check(spark)
+    with pytest.raises(
+        JobInvalid, match=r"`sales\.orders` is not there, and Spark's own catalog for"
+    ):
+        DeltaPlace("sales.orders", None).check(spark)
+    unknown = (
+        r"Spark knows no catalog `lake` of `lake\.sales\.orders`; set it up, such as by `spark: "
+    )
+    with pytest.raises(JobInvalid, match=unknown):
+        DeltaPlace("lake.sales.orders", None).check(spark)
+
+
 def see_columns(spark: SparkSession, folder: Path) -> None:
     """Write to tables that lack a column of the rows, or have one more."""
 
@@ -66,7 +85,9 @@ def see_columns(spark: SparkSession, folder: Path) -> None:
         return [tuple(row[name] for name in ("key", "cents", "batch")) for row in rows.collect()]
 
     def write(table: str, mode: str, batch: int = 0) -> None:
-        DeltaSink("query", table, mode=mode).write(batch_of(spark, [("a", 1, 10)]), batch)
+        DeltaSink("query", DeltaPlace(None, table), mode=mode).write(
+            batch_of(spark, [("a", 1, 10)]), batch
+        )
 
     for mode in ("upsert", "append", "scd2"):
         lacking = made(f"lacking-{mode}")
@@ -97,3 +118,100 @@ def test_a_table_with_other_columns_is_refused_or_takes_them_where_the_user_says
     tmp_path: Path,
 ) -> None:
     checked(see_columns, tmp_path)
+
+
+class Orders:
+    """Tables of a database, which drivers write to one after the other."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Make the database, as a user would."""
+        self.spark = spark
+        spark.sql("CREATE DATABASE sales")
+
+    def write(
+        self, name: str, mode: str, batch: int, rows: list[Row], query: str = "query"
+    ) -> None:
+        """Write a micro-batch as a driver that was just started."""
+        place = DeltaPlace(f"sales.{name}", None)
+        place.check(self.spark)
+        DeltaSink(query, place, mode=mode).write(batch_of(self.spark, rows), batch)
+
+    def has(self, name: str, batch: int) -> bool:
+        """Say whether a table has a micro-batch."""
+        sink = DeltaSink("query", DeltaPlace(f"sales.{name}", None))
+        return sink.has_written(self.spark, "one", batch)
+
+    def rows(self, name: str, *columns: str) -> list[tuple[object, ...]]:
+        """Columns of all rows, in their order."""
+        found = self.spark.table(f"sales.{name}").selectExpr(*columns).orderBy(*columns)
+        return [tuple(row) for row in found.collect()]
+
+
+FIRST: list[Row] = [("a", 1, 10), ("b", 2, 20), (None, 3, 30)]
+LATER: list[Row] = [("a", 4, 40), ("a", 5, None), ("b", 6, 60), ("c", 7, None)]
+MODES: dict[str, tuple[tuple[str, ...], list[tuple[object, ...]]]] = {
+    "append": (
+        ("key", "cents", "batch"),
+        [
+            *((None, 30, 0), ("a", None, 1), ("a", 10, 0), ("a", 40, 1), ("b", 20, 0)),
+            *(("b", 60, 1), ("c", None, 1)),
+        ],
+    ),
+    "upsert": (("key", "cents", "batch"), [(None, 30, 0), ("b", 60, 1)]),
+    "scd2": (
+        ("key", "unix_seconds(valid_from)", "unix_seconds(valid_to)", "cents"),
+        [
+            *((None, 3, None, 30), ("a", 1, 4, 10), ("a", 4, 5, 40), ("b", 2, 6, 20)),
+            *(("b", 6, None, 60), ("c", 7, 7, None)),
+        ],
+    ),
+}
+"""By mode, the columns to look at, and the rows behind both micro-batches."""
+
+
+def see_names(spark: SparkSession, _folder: Path) -> None:
+    """Write to tables by their names in Spark's own catalog."""
+    orders = Orders(spark)
+    own = f"{_OWN}, cents BIGINT"
+    versions = own.replace("timestamp TIMESTAMP", "valid_from TIMESTAMP, valid_to TIMESTAMP")
+    for mode, (columns, wanted) in MODES.items():
+        for kind, clause in (("new", ""), ("parts", "PARTITIONED BY"), ("near", "CLUSTER BY")):
+            name = f"{kind}_{mode}"
+            if clause:
+                schema = versions if mode == "scd2" else own
+                spark.sql(f"CREATE TABLE sales.{name} ({schema}) USING delta {clause} (key)")
+            assert not orders.has(name, 0)
+            orders.write(name, mode, 0, FIRST)
+            orders.write(name, mode, 1, LATER)
+            # The driver died behind the micro-batch; by now it would have other rows.
+            orders.write(name, mode, 1, [("twice", 8, 80)])
+            assert (orders.has(name, 1), orders.has(name, 2)) == (True, False)
+            assert orders.rows(name, *columns) == wanted
+            detail = spark.sql(f"DESCRIBE DETAIL sales.{name}").collect()[0]
+            found = detail["partitionColumns"], detail["clusteringColumns"]
+            at = ["key"]
+            assert found == {"new": ([], []), "parts": (at, []), "near": ([], at)}[kind]
+
+    with pytest.raises(
+        SinkOfAnotherQuery, match=r"`sales\.new_append` was written with `mode: app"
+    ):
+        orders.write("new_append", "upsert", 2, FIRST)
+    spark.sql("CREATE TABLE sales.files (key STRING) USING parquet")
+    with pytest.raises(JobInvalid, match=r"`sales\.files` cannot be read as a table of Delta: "):
+        orders.write("files", "append", 0, FIRST)
+    spark.sql("CREATE VIEW sales.seen AS SELECT 'a' AS key")
+    with pytest.raises(JobInvalid, match=r"`sales\.seen` cannot be read as a table of Delta: "):
+        orders.write("seen", "append", 0, FIRST)
+    with pytest.raises(JobInvalid, match=r"`nowhere\.orders` cannot be made: .*SCHEMA_NOT_FOUND"):
+        DeltaSink("query", DeltaPlace("nowhere.orders", None)).write(batch_of(spark, FIRST), 0)
+    left = f"{spark.conf.get('spark.sql.warehouse.dir')}/sales.db/left"
+    spark.createDataFrame([], _OWN).write.format("delta").save(left)
+    with pytest.raises(JobInvalid, match=r"`sales\.left` cannot be made: .* A job that died while"):
+        orders.write("left", "append", 0, FIRST)
+
+
+@pytest.mark.long("spark", why="it starts a session of its own, with Delta and a metastore")
+def test_rows_are_once_in_a_table_by_its_name_which_stays_as_its_maker_divided_it(
+    tmp_path: Path,
+) -> None:
+    checked(see_names, tmp_path)

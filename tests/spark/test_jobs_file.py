@@ -104,9 +104,21 @@ def test_a_file_says_all_that_a_job_needs(tmp_path: Path) -> None:
         ),
         (
             GOOD.replace(TO_KAFKA, "{iceberg: {table: a.b.c, folder: d}}"),
-            "sink.iceberg: an Iceberg table has either a name or a folder; write one of them, such",
+            "sink.iceberg: a table has either a name or a folder; write one of them, such",
         ),
         (GOOD.replace(TO_KAFKA, "{iceberg: {mode: upsert}}"), "has either a name or a folder;"),
+        (
+            GOOD.replace(TO_KAFKA, "{delta: {table: orders}}"),
+            "sink.delta.table: `orders` does not name a database and a table; write such as `sales",
+        ),
+        (
+            GOOD.replace(TO_KAFKA, "{delta: {table: a.b.c.d}}"),
+            "sink.delta.table: `a.b.c.d` does not name a database and a table",
+        ),
+        (
+            GOOD.replace(TO_KAFKA, "{delta: {table: sales.orders, folder: d}}"),
+            "sink.delta: a table has either a name or a folder; write one of them, such as `{table",
+        ),
         (
             GOOD.replace(TO_KAFKA, "{iceberg: {folder: state/orders-priced/}}"),
             "sink.iceberg.folder: `state/orders-priced/` is the folder of the checkpoint; name an",

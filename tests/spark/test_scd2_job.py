@@ -58,10 +58,17 @@ class Customers:
         name = progress_topic(self.topic).name
         self.clients.produce(name, [Record(*row, 1, (), name, 0, None)])
 
-    def run(self) -> None:
+    def replace(self, old: str, new: str) -> None:
+        """Write a piece of the job otherwise."""
+        file = self.folder / FILE
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new))
+
+    def start(self) -> subprocess.CompletedProcess[str]:
         """Run the job over what is there."""
         command = ["headrace", "spark", FILE, "--once", "--log", "spark.log"]
-        done = subprocess.run(
+        return subprocess.run(
             command,
             cwd=self.folder,
             env={**installed(), "JDK_JAVA_OPTIONS": QUICK_JAVA},
@@ -69,6 +76,10 @@ class Customers:
             text=True,
             check=False,
         )
+
+    def run(self) -> None:
+        """Run the job to its end."""
+        done = self.start()
         assert done.returncode == 0, done.stderr
 
     @property

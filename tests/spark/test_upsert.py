@@ -12,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.connectors import CONNECTORS
-from headrace.spark_jobs.write.delta import DeltaSink, make_table
+from headrace.spark_jobs.write.delta import DeltaSink
+from headrace.spark_jobs.write.delta_place import DeltaPlace, make_table
 from tests.oracles.scd2 import Came, Kept, history
 from tests.spark.driver import KILLED, Driver
 from tests.spark.strikes import Strike, run_query, write_batch_file
@@ -36,8 +37,9 @@ OF_TASKS = {
 def keep_last(folder: Path, strike: Strike | None) -> None:
     """The life of one driver; the one that reaches the end is refused in the other mode."""
     table = str(folder / "delta")
-    upserting, appending = DeltaSink("query", table, mode="upsert"), DeltaSink("query", table)
-    keeping = DeltaSink("query", str(folder / "versions"), mode="scd2")
+    place = DeltaPlace(None, table)
+    upserting, appending = DeltaSink("query", place, mode="upsert"), DeltaSink("query", place)
+    keeping = DeltaSink("query", DeltaPlace(None, str(folder / "versions")), mode="scd2")
 
     def write(frame: DataFrame, batch: int) -> None:
         words = F.split(F.col("value").cast("string"), ":")

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.connectors import connectors_for
 from headrace.spark_jobs.write.delta import DeltaSink
+from headrace.spark_jobs.write.delta_place import DeltaPlace
 from headrace.spark_jobs.write.iceberg import IcebergSink
 from headrace.spark_jobs.write.iceberg_place import IcebergPlace
 from headrace.spark_jobs.write.output import Sink
@@ -27,7 +28,7 @@ RECORDS = 40
 
 def write_all(folder: Path, strike: Strike | None) -> None:
     """The life of one driver; the one that reaches the end reads what there is, and is refused."""
-    delta, parquet = str(folder / "delta"), str(folder / "parquet")
+    delta, parquet = DeltaPlace(None, str(folder / "delta")), str(folder / "parquet")
     iceberg = IcebergPlace(None, str(folder / "iceberg"))
 
     def sinks() -> tuple[Sink, ...]:

@@ -1,0 +1,54 @@
+"""Tables of Delta and Iceberg in the catalogs that a session knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from headrace.contracts.errors import JobInvalid
+from headrace.spark_jobs.write.quoted import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+CATALOGS = "spark.sql.catalog."
+"""How the settings begin that set up catalogs."""
+SPARKS_OWN = "spark_catalog"
+REFUSALS = (PySparkException, Py4JJavaError)
+"""How Spark refuses to make a table, or to read it."""
+
+
+def refuse_unknown_catalog(spark: SparkSession, table: str, settings: str) -> None:
+    """Refuse a table of a catalog that the session does not know; `settings` are an example."""
+    catalog = table.partition(".")[0]
+    if catalog != SPARKS_OWN and spark.conf.get(f"{CATALOGS}{catalog}", None) is None:
+        message = (
+            f"Spark knows no catalog `{catalog}` of `{table}`; set it up, such as by `spark:"
+            f" {{{settings}}}`, or write `folder` in place of `table`"
+        )
+        raise JobInvalid(message)
+
+
+def name_in_sql(table: str) -> str:
+    """Return the name of a table, its parts quoted."""
+    return ".".join(quoted(part) for part in table.split("."))
+
+
+def set_properties(spark: SparkSession, name: str, properties: Mapping[str, str]) -> None:
+    """Set properties of a table, in one commit."""
+    spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({noted(properties)})")
+
+
+def noted(properties: Mapping[str, str]) -> str:
+    """Return properties as SQL writes them."""
+    return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+
+
+def first_line(error: Exception) -> str:
+    """Return what Spark or a table's library says, without where in its code."""
+    said = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
+    return str(said).strip().partition("\n")[0]
