@@ -31,8 +31,9 @@ from aiokafka.errors import (
     NoError,
     RebalanceInProgressError,
     UnknownMemberIdError,
+    for_code,
 )
-from aiokafka.protocol.commit import OffsetCommitRequest
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.group import HeartbeatRequest, LeaveGroupRequest, SyncGroupRequest
 from aiokafka.structs import TopicPartition
 
@@ -355,6 +356,10 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
         if self._is_replaced and isinstance(request, NamedHeartbeat):
             # The name is another's by now, so we say nothing more in it until the consumer ends.
             await asyncio.Future()
+        if isinstance(request, OffsetFetchRequest) and answer.error_code:
+            # aiokafka reads partitions alone, and would find that the group has committed nothing.
+            self.coordinator_dead()
+            raise for_code(answer.error_code)(self.group_id)
         # aiokafka forgets the generation at once when a commit is refused, before anybody else
         # runs, though the commit may have carried an older one.
         self._is_commit_refused = isinstance(request, OffsetCommitRequest)

@@ -7,17 +7,23 @@ import shlex
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from aiokafka.errors import GroupAuthorizationFailedError
+from aiokafka.structs import TopicPartition
 
 from headrace.contracts.errors import KafkaRefused
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.record import Record
 from headrace.contracts.rights import Right, rights_of
 from headrace.services.cli.acls import acl_lines
+from headrace.services.kafka import seams
+from headrace.services.kafka.coordinator import GroupConsumer
+from headrace.services.kafka.security import consumer_options
 from headrace.services.kafka.topics import prepare_topics
 from headrace.services.settings import Settings
 from tests.clusters.guarded import Guarded, guarded_broker, rule_of
-from tests.kafka.clients import Clients
+from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import OwnKafka
+from tests.kafka.test_coordinator import Alone
 from tests.kafka.tools import run_acls
 from tests.runtime.administration import administer
 from tests.runtime.sidecar import MakePipeline, Pipeline, record
@@ -45,7 +51,7 @@ SPEC = PipelineSpec.model_validate(
 )
 RIGHTS = rights_of(SPEC, exactly_once=True, decisions=True)
 NEEDED = [right for right in RIGHTS if right.is_needed]
-USERS = ("ada", "bob", "carol", "dora", "eve", "fay", "gus")
+USERS = ("ada", "bob", "carol", "dora", "eve", "fay", "gus", "hal")
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +114,32 @@ def test_a_sidecar_runs_with_the_needed_rights_alone_once_its_topics_are_made(
     pipeline.produce([record(b"k0", b'{"id":7}', 20_100)])
     pipeline.wait_until_done()
     assert again.stop() == 0
+
+
+def test_a_group_that_cannot_be_asked_is_not_one_that_has_committed_nothing(
+    guarded: Guarded,
+) -> None:
+    topic = fresh_name("stranger")
+    Clients(guarded.broker.plain_servers).make_topic(topic, 1)
+
+    async def committed() -> object:
+        consumer = GroupConsumer(
+            Alone(topic),
+            asyncio.get_running_loop(),
+            **consumer_options(guarded.settings("hal")),
+            group_id=topic,
+        )
+        await consumer.start()
+        try:
+            # Its coordinator says no to every question about the group.
+            coordinator = consumer._coordinator  # noqa: SLF001 - as seams.py does
+            coordinator.coordinator_id = 1
+            return await seams.committed(consumer, TopicPartition(topic, 0))
+        finally:
+            await consumer.stop()
+
+    with pytest.raises(GroupAuthorizationFailedError):
+        asyncio.run(committed())
 
 
 def make_as_told(clients: Clients, command: str) -> None:
