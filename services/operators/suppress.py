@@ -267,9 +267,8 @@ class Suppress:
         """Return the updates that can be held, each with the time that its place begins with."""
         records, causes = batch.records, batch.causes
         olds = batch.olds or [None] * len(records)
-        dues_ms: Any
         if self._final:
-            dues_ms = of_each([record[3] for record in records], self._end_ms)
+            dues_ms: Any = of_each([record[3] for record in records], self._end_ms)
         else:
             dues_ms = list(map(_time_of, records))
         arrivals = Arrivals(records, causes, olds, dues_ms, update_weights(records))
@@ -372,8 +371,9 @@ class Suppress:
             for key, time in zip(wanted, times, strict=True)
             if time is not None
         ]
+        first = self._held.first_place
         for place, row in zip(places, self._view.get_many(places), strict=True):
-            if row is not None and place >= self._held.first_place:
+            if row is not None and place >= first:
                 self._recalled(place, self._decode(place, row))
 
     def _recalled(self, place: bytes, update: Update) -> None:
