@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -104,16 +105,26 @@ class CatalogTable(Policy):
         return self
 
 
-def _in_a_database(name: str) -> str:
-    """Refuse a name that would be looked up in whichever database is current."""
-    if not _IN_A_DATABASE.fullmatch(name):
+def _whole(pattern: re.Pattern[str], parts: str, examples: str, name: str) -> str:
+    """Refuse a name that would be looked up in whichever catalog or database is current."""
+    if not pattern.fullmatch(name):
         message = (
-            f"{show(name)} does not name a database and a table; write such as `sales.orders`, or"
-            " `lake.sales.orders` for one in a catalog of yours, with letters, digits, `_` and `-`"
-            " in each"
+            f"{show(name)} does not name {parts}; write such as {examples}, with letters, digits,"
+            " `_` and `-` in each"
         )
         raise ValueError(message)
     return name
+
+
+_in_a_database = partial(
+    _whole,
+    _IN_A_DATABASE,
+    "a database and a table",
+    "`sales.orders`, or `lake.sales.orders` for one in a catalog of yours",
+)
+_in_a_catalog = partial(
+    _whole, _IN_A_CATALOG, "a catalog, a database and a table", "`lake.sales.orders`"
+)
 
 
 class DeltaTable(CatalogTable):
@@ -129,17 +140,6 @@ class DeltaTable(CatalogTable):
         """Leave out what checkpoints of earlier versions do not note."""
         said: dict[str, Any] = dump(self)
         return {name: one for name, one in said.items() if (name, one) != ("table", None)}
-
-
-def _in_a_catalog(name: str) -> str:
-    """Refuse a name that would be looked up in whichever catalog and database are current."""
-    if not _IN_A_CATALOG.fullmatch(name):
-        message = (
-            f"{show(name)} does not name a catalog, a database and a table; write such as"
-            " `lake.sales.orders`, with letters, digits, `_` and `-` in each"
-        )
-        raise ValueError(message)
-    return name
 
 
 class IcebergTable(CatalogTable):
