@@ -132,8 +132,7 @@ def test_a_group_that_cannot_be_asked_is_not_one_that_has_committed_nothing(
         await consumer.start()
         try:
             # Its coordinator says no to every question about the group.
-            coordinator = consumer._coordinator  # noqa: SLF001 - as seams.py does
-            coordinator.coordinator_id = 1
+            seams.coordinator(consumer).coordinator_id = 1
             return await seams.committed(consumer, TopicPartition(topic, 0))
         finally:
             await consumer.stop()
