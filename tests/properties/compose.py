@@ -152,9 +152,10 @@ def _expected_to_pass(
 ) -> Expected:
     if isinstance(policy, SamplePolicy):
         return sample(records, policy.every, olds)
+    holds = _PREDICATES[policy.where]
     if olds is None:
-        return filter_events(records, is_two_or_more)
-    return filter_updates(records, olds, is_two_or_more)
+        return filter_events(records, holds)
+    return filter_updates(records, olds, holds)
 
 
 def identity_of(record: Record, by: str) -> object | None:
@@ -174,6 +175,14 @@ def is_two_or_more(record: Record) -> bool:
         return False
     is_count = len(record.value) == 8 and record.value[0] == 0
     return (int.from_bytes(record.value, "big") if is_count else int(record.value)) >= 2
+
+
+def _is_below_6(record: Record) -> bool:
+    return record.key is not None and record.key < b"key-6"
+
+
+HALF_OF_KEYS = 'key < "key-6"'
+_PREDICATES = {"value >= 2": is_two_or_more, HALF_OF_KEYS: _is_below_6}
 
 
 def _bounds(buffer: BufferPolicy) -> Bounds:

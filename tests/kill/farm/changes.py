@@ -28,8 +28,13 @@ BY_ID_MS = (50 * _DAY_MS, 60 * _DAY_MS, 70 * _DAY_MS)
 """The stream and its last words are shorter than any of them: no id is ever forgotten."""
 
 
+def waits(policies: Sequence[AnyOperator]) -> bool:
+    """Return whether an operator waits for a time that can be another."""
+    return any(map(_all_ms, policies))
+
+
 def changed(luck: random.Random, policies: Sequence[AnyOperator]) -> tuple[AnyOperator, ...]:
-    """Return the operators, of which one waits for another time."""
+    """Return the operators, of which one waits for another time; one of them `waits`."""
     choices = [
         (at, wait_ms)
         for at, policy in enumerate(policies)

@@ -35,11 +35,12 @@ from tests.kill.farm.changes import (
     INTERVALS_MS,
     LIMITS_MS,
     changed,
+    waits,
     with_operators,
 )
 from tests.kill.farm.net import Fate
 from tests.kill.pipelines import CLEANED, RAW, Case
-from tests.properties.compose import wait_ms_of
+from tests.properties.compose import HALF_OF_KEYS, wait_ms_of
 from tests.runtime.proxy import Kind
 
 Luck = random.Random
@@ -63,6 +64,7 @@ AROUND_KINDS: tuple[BlowKind, ...] = (
     "options changed", "options changed", "disk full", "clock forward", "clock back",
 )  # fmt: skip
 """People change options, disks fill, clocks err."""
+_AROUND_NO_OPTIONS = tuple(kind for kind in AROUND_KINDS if kind != "options changed")
 _FATES = (Fate.LATE, Fate.LATE, Fate.LATE, Fate.LOST, Fate.TORN, Fate.TORN, Fate.UNANSWERED,
           Fate.SLOW)  # fmt: skip
 _IN_TRANSACTIONS = (
@@ -187,9 +189,10 @@ def _strikes(
     kinds += ["request"] * max(2, count // 4)
     kinds += [luck.choice(NET_KINDS), luck.choice(STATE_KINDS)]
     some += [_blow(luck, kind, brokers, exactly_once=exactly_once) for kind in kinds]
+    around = AROUND_KINDS if waits(spec.operators) else _AROUND_NO_OPTIONS
     some += [
         _blow(luck, kind, brokers, exactly_once=exactly_once)
-        for kind in luck.sample(AROUND_KINDS, min(2, count))
+        for kind in luck.sample(around, min(2, count))
     ]
     luck.shuffle(some)
     return tuple(_with_options(luck, some, spec))
@@ -316,4 +319,7 @@ _SHAPES: dict[str, _Shape] = {
     "reorder, count, suppress": lambda luck: (
         100, [_reorder(luck), _count(luck, "drop"), _final(luck)],
     ),
+    # Without rows: a changelog says how far they are, and nothing else.
+    "filter": lambda _: (400, [FilterPolicy(where=HALF_OF_KEYS)]),
+    "sample": lambda _: (400, [SamplePolicy(every=2)]),
 }  # fmt: skip

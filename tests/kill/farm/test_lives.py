@@ -13,7 +13,9 @@ from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     DeduplicatePolicy,
+    FilterPolicy,
     ReorderPolicy,
+    SamplePolicy,
     Tumbling,
 )
 from headrace.contracts.record import Record
@@ -23,7 +25,7 @@ from headrace.services.operators.operator import Batch
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
 from tests.kill.compare import Difference
-from tests.kill.farm.changes import changed, with_operators
+from tests.kill.farm.changes import changed, waits, with_operators
 from tests.kill.farm.draw import draw
 from tests.kill.farm.lives import Life, judged_readings, lived_answers, longer_from
 from tests.kill.judge import judge
@@ -31,7 +33,7 @@ from tests.kill.pipelines import CLEANED, LATE, RAW
 from tests.kill.readings import Readings, Topic
 from tests.kill.stream import POISON_MS, Stream
 from tests.operators.counting import sweep_often
-from tests.properties.compose import wait_ms_of
+from tests.properties.compose import HALF_OF_KEYS, wait_ms_of
 
 __all__ = ["sweep_often"]
 _PLACE = RAW, 0
@@ -44,7 +46,7 @@ def _cases() -> list[tuple[int, str, PipelineSpec, PipelineSpec]]:
     for seed in range(600):
         drawn = draw(seed, strikes=0)
         spec = drawn.case.spec
-        if len(spec.hops()) > 1:
+        if len(spec.hops()) > 1 or not waits(spec.operators):
             continue
         now = with_operators(spec, changed(random.Random(seed), spec.operators))
         kinds = [getattr(getattr(one, "window", None), "kind", "") for one in spec.operators]
@@ -206,3 +208,12 @@ def test_it_is_known_where_an_operator_waits_longer() -> None:
         for wait_ms, first in ((10, 0), (20, 5), (10, 8), (11, 9))
     ]
     assert longer_from(lives, _PLACE) == [5, 9]
+
+
+@pytest.mark.parametrize("operator", [FilterPolicy(where=HALF_OF_KEYS), SamplePolicy(every=2)])
+def test_it_agrees_with_operators_that_have_no_rows(operator: AnyOperator) -> None:
+    source = _taken(12, seed=3)
+    readings = _lived([Life(_spec(operator), {})], source)
+    assert _judged([Life(_spec(operator), {})], readings).problems == []
+    assert len(source) / 4 < len(readings.records(CLEANED, 0)) < len(source) * 3 / 4
+    assert _judged([Life(_spec(operator), {})], Readings({RAW: readings.topics[RAW]}, [])).problems
