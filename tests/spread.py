@@ -17,8 +17,9 @@ _PROCESSES_A_CORE = 2
 """A test waits for a broker or for Spark a third of its time; another one runs meanwhile."""
 _MEMORY_BYTES = 2 << 30
 """The memory that a process may take, with its Spark and its brokers."""
-_SESSIONS = 2
-"""In how many processes tests share a session: a start and warm Java code cost a minute each."""
+_CORES_A_SESSION = 2
+"""On so many cores one process has all tests that share a session of Spark: each further session
+costs its start, and Java that is cold again."""
 _ASKS_FOR_SESSION = "spark: SparkSession"
 _ASKS_FOR_MODULES = "python_files"
 """Tests that look through all modules stay together: a process parses them in two seconds."""
@@ -27,7 +28,7 @@ _ASKS_FOR_MODULES = "python_files"
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Run as many processes as cores and memory allow."""
-    by_cores = len(os.sched_getaffinity(0)) * _PROCESSES_A_CORE
+    by_cores = _cores() * _PROCESSES_A_CORE
     return max(1, min(by_cores, memory_of_machine_bytes() // _MEMORY_BYTES))
 
 
@@ -47,8 +48,13 @@ def _process_of(root: Path, test: str) -> str:
     file = test.partition("::")[0]
     text = _text_of(root / file)
     if _ASKS_FOR_SESSION in text:
-        return f"Spark's session {crc32(file.encode()) % _SESSIONS}"
+        sessions = max(1, _cores() // _CORES_A_SESSION)
+        return f"Spark's session {crc32(file.encode()) % sessions}"
     return "all modules" if _ASKS_FOR_MODULES in text else file
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 @cache
