@@ -166,7 +166,7 @@ def _own_brokers(folder: Path) -> Iterator[OwnKafka]:
                 heap_mib=heap_mib,
             )
             made.append(broker)
-            # Nobody reads what it leaves, so it need not close its logs.
+            # A stop would close its logs, which nobody reads any more.
             stack.callback(broker.kill)
             broker.start()
             return broker

@@ -68,5 +68,5 @@ def _start(folder: Path) -> EmbeddedBroker:
 def _stop_behind_the_last(own: EmbeddedBroker, users: IO[str], address: Path) -> None:
     fcntl.flock(users, fcntl.LOCK_EX)
     address.unlink()
-    # Nobody reads what it leaves; to close thousands of logs takes seconds.
+    # A stop would close thousands of logs, which nobody reads any more.
     own.kill()
