@@ -64,6 +64,7 @@ def test_it_runs_until_it_is_told_to_stop_and_keeps_its_data(tmp_path: Path) -> 
         assert process.wait() == 0
 
 
+@pytest.mark.long("clusters", why="it starts a broker again, to look at a folder")
 def test_without_a_folder_nothing_is_left() -> None:
     (port,) = free_ports(1)
     with _running("--port", str(port)) as (process, announced):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.services.kafka.coordinator import PROTOCOL
 from tests.kafka.tools import describe_group
 from tests.runtime.expected import some_records
@@ -12,6 +14,7 @@ RECORDS = 200
 MORE = 12
 
 
+@pytest.mark.long("clusters", why="it starts Kafka's own tool")
 def test_kafkas_own_tool_shows_members_partitions_and_lag(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline("deduplicate: {by: key, interval: 10m}", partitions=PARTITIONS)
     pipeline.produce(some_records(RECORDS, seed=1, partitions=PARTITIONS))

@@ -57,6 +57,7 @@ def _told(results: DataFrame, checkpoint: Path) -> list[dict[str, Any]]:
     return told
 
 
+@pytest.mark.long("spark", why="`test_nonsense.py` reads what cannot be decoded")
 def test_unreadable_records_pass_by_as_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
     rows = [
         _row(LEFT, 0, 1, "k", {"price": 5}),
@@ -214,6 +215,7 @@ def test_rows_that_meet_in_other_tasks_end_as_one_join_of_all(
     assert found == {key: (value, right.get(value["group"])) for key, value in left.items()}
 
 
+@pytest.mark.long("spark", why="a query joins by such keys; this one is about tasks alone")
 def test_answers_of_one_task_do_not_overtake_one_another(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -195,10 +195,10 @@ PAID_BY = (
 
 
 PART = pytest.mark.long("spark", why="the aggregation joins and folds in one query")
-OUTER = pytest.mark.long("spark", why="the inner one takes as long, and is most of it")
 
 
-@pytest.mark.parametrize("how", ["inner", pytest.param("outer", marks=OUTER)])
+@pytest.mark.long("spark", why="two streams, and a backfill, have a test each")
+@pytest.mark.parametrize("how", ["inner", "outer"])
 def test_two_streams_by_columns_and_their_backfill(
     spark: SparkSession, tmp_path: Path, how: Any
 ) -> None:
