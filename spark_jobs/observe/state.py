@@ -20,12 +20,11 @@ from headrace.spark_jobs.versioned.layout import (
     decode_subscriptions,
     decode_versions,
 )
+from headrace.spark_jobs.versioned.moving import KIND_AT
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
 from headrace.spark_jobs.versioned.window_fold import is_of_one_window
 
 _HELD = "held:records"
-_KIND_AT = 1
-"""The byte of a row that tells its kind."""
 
 
 class StateRow(NamedTuple):
@@ -51,7 +50,7 @@ def read_state(spark: SparkSession, checkpoint: str) -> Iterator[StateRow]:
             "key.task AS task", "user_map_key.name AS name", "user_map_value.row AS row"
         )
         for task, name, row in found.orderBy("task", "name").toLocalIterator():
-            kind = Kind(row[_KIND_AT])
+            kind = Kind(row[KIND_AT])
             line = contents(kind, bytes(row))
             yield StateRow(operator, task, name, kind.name.lower(), len(row), line, bytes(row))
 

@@ -26,6 +26,7 @@ from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.stamp import input_option
 from headrace.spark_jobs.operators.topology import Topology
 from headrace.spark_jobs.versioned.progress import Expected
+from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY
 from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ class Spread:
 
     def options(self) -> dict[str, int]:
         """Return the options that a checkpoint remembers, since they decide where its state is."""
-        by_key = self.by == "key"
-        return {f"option:tasks:by-{self.by}": self.tasks if by_key else 1}
+        return {TASKS_BY_KEY: self.tasks} if self.by == "key" else {"option:tasks:by-partition": 1}
 
     @property
     def in_one_task(self) -> bool:

@@ -44,7 +44,7 @@ class Corrections:
         self._table = table
         # A look-up goes to the nearest store.
         self._store = table.versioned_stores()[0]
-        self._buckets = Buckets(state, name, _decode, _encode)
+        self._buckets = Buckets(state, name, decode_kept, encode_kept)
         state.add(self)
 
     def keep(self, records: Sequence[Record]) -> None:
@@ -88,12 +88,14 @@ class Corrections:
         return kept[bisect_left(kept, version.timestamp_ms, key=_time_of) :]
 
 
-def _encode(bucket: dict[bytes, list[Record]]) -> bytes:
+def encode_kept(bucket: dict[bytes, list[Record]]) -> bytes:
+    """Encode a bucket of records that have left, by key."""
     rows = [record for key in sorted(bucket) for record in bucket[key]]
     return encode_held(sorted(enumerate(rows), key=lambda row: (row[1].timestamp_ms, row[0])))
 
 
-def _decode(row: bytes) -> dict[bytes, list[Record]]:
+def decode_kept(row: bytes) -> dict[bytes, list[Record]]:
+    """Decode the records of one bucket, by key and then by time."""
     bucket: dict[bytes, list[Record]] = {}
     for _, record in decode_held(row):
         assert record.key is not None

@@ -158,7 +158,7 @@ class HeldRecords:
                 " start the query from an older or a new checkpoint"
             )
             raise StateCorrupt(message)
-        return _decode(row)
+        return decode_slice(row)
 
 
 @dataclass(slots=True)
@@ -249,7 +249,8 @@ def _encode(held: Held) -> bytes:
     )
 
 
-def _decode(row: bytes) -> Held:
+def decode_slice(row: bytes) -> Held:
+    """Decode the held records of one slice."""
     arrivals, times_ms, partitions, offsets, topics, keys, values, headers = decode_held_columns(
         row
     )

@@ -1,0 +1,154 @@
+"""State of several tasks, moved: numbers that hold for all, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from headrace.contracts.errors import StateCorrupt, StateLayoutNewer, StateOfOtherOptions
+from headrace.contracts.record import Record
+from headrace.spark_jobs.operators.topology import AggregateStep, LookUp, Topic
+from headrace.spark_jobs.versioned.aggregation import count
+from headrace.spark_jobs.versioned.layout import decode_numbers, encode_numbers, encode_slices
+from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY, task_of, xxhash64
+from headrace.spark_jobs.versioned.state import HEADER
+from headrace.spark_jobs.versioned.tables import Plain, Versioned
+from tests.properties.tasks import Operator, Query, moved_state
+
+LEFT, RIGHT = 0, 1
+TOPICS = {LEFT: "l", RIGHT: "r"}
+LONG_MS = 1 << 40
+KEYS = tuple(b"k%d" % number for number in range(7))
+State = Mapping[int, Mapping[str, bytes]]
+
+
+def regroup(_: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """The group of a row."""
+    return value[:1], value
+
+
+def _numbers(state: State) -> dict[int, dict[str, int]]:
+    return {task: decode_numbers(rows[HEADER]) for task, rows in state.items()}
+
+
+def _looked_up(records: list[tuple[int, Record]], before: int) -> Operator:
+    table = Topic("table", LEFT, Versioned(LONG_MS))
+    query = Query(LookUp("join", table, stream=RIGHT, grace_ms=50), before, TOPICS)
+    query.take(records)
+    return query.operators[0]
+
+
+def _some(count: int) -> list[tuple[int, Record]]:
+    return [
+        (side, Record(key, b"g:1", time_ms, (), TOPICS[side], 0, time_ms))
+        for time_ms in range(count)
+        for side, key in ((LEFT, KEYS[time_ms % 7]), (RIGHT, KEYS[time_ms % 5]))
+    ]
+
+
+def _changed(operator: Operator, task: int, **numbers: int | None) -> dict[int, dict[str, bytes]]:
+    """The state with other numbers in the header of a task."""
+    state = {number: dict(rows) for number, rows in operator.state.items()}
+    header = decode_numbers(state[task][HEADER])
+    for name, number in numbers.items():
+        if number is None:
+            del header[name]
+        else:
+            header[name] = number
+    state[task][HEADER] = encode_numbers(header)
+    return state
+
+
+def test_time_does_not_go_back_for_any_key() -> None:
+    operator = _looked_up(_some(40), 4)
+    before = _numbers(operator.state)
+    after = _numbers(moved_state(operator.state, 3))
+    for name in ("join:time_ms", "table:time_ms", "task:sequence", "task:arrivals"):
+        highest = max(numbers[name] for numbers in before.values())
+        assert {numbers[name] for numbers in after.values()} == {highest}
+
+
+def test_a_shorter_retention_of_some_tasks_leaves_what_they_forgot_forgotten() -> None:
+    operator = _looked_up(_some(40), 4)
+    shorter = {"option:table:retention_ms": 5}
+    after = _numbers(moved_state(_changed(operator, 2, **shorter), 6))
+    time_ms = _numbers(operator.state)[2]["table:time_ms"]
+    assert {one["table:forgotten_ms"] for one in after.values()} == {time_ms - 5}
+    assert {one["option:table:retention_ms"] for one in after.values()} == {LONG_MS}
+
+
+def test_counters_are_in_the_first_task_and_all_tasks_balance() -> None:
+    operator = _looked_up(_some(40), 4)
+    after = _numbers(moved_state(operator.state, 3))
+    assert [task for task, numbers in after.items() if "table:kept" in numbers] == [0]
+    assert after[0]["table:kept"] == 40
+    held = [numbers["join:held:records"] for numbers in after.values()]
+    assert [after[task]["join:taken"] for task in (1, 2)] == held[1:]
+    assert sum(numbers["join:taken"] for numbers in after.values()) == 40
+
+
+def test_state_that_cannot_be_moved_is_refused() -> None:
+    operator = _looked_up(_some(9), 3)
+    by_partition = {TASKS_BY_KEY: None, "option:tasks:by-partition": 1}
+    with pytest.raises(StateOfOtherOptions, match="the tasks of this checkpoint are partitions"):
+        moved_state(_changed(operator, 1, **by_partition), 4)
+    with pytest.raises(StateLayoutNewer, match="what the number `join:colour` of a state means"):
+        moved_state(_changed(operator, 1, **{"join:colour": 3}), 4)
+    with pytest.raises(StateOfOtherOptions, match="do not agree on `join:progress_ms`"):
+        moved_state(_changed(operator, 1, **{"join:progress_ms": 3}), 4)
+    with pytest.raises(StateOfOtherOptions, match="do not agree on `progress:l:0`"):
+        moved_state(_changed(operator, 1, **{"progress:l:0": 3}), 4)
+
+
+def test_a_step_with_stages_is_not_moved_into_one_task_or_out_of_it() -> None:
+    step = AggregateStep("count", Topic("table", LEFT, Plain()), regroup, count())
+    split = Query(step, 2, TOPICS)
+    split.take(_some(9))
+    with pytest.raises(StateOfOtherOptions, match="`count` sends rows to other tasks"):
+        moved_state(split.operators[0].state, 1)
+    assert set(moved_state(split.operators[0].state, 3)) == {0, 1, 2}
+    headers = {0: {HEADER: encode_numbers({TASKS_BY_KEY: 1, "step:count:AggregateStep": 1})}}
+    with pytest.raises(StateOfOtherOptions, match="a job with one task keeps its state otherwise"):
+        moved_state(headers, 2)
+
+
+def test_rows_that_are_not_understood_are_refused() -> None:
+    operator = _looked_up(_some(9), 3)
+    state = {task: dict(rows) for task, rows in operator.state.items()}
+    state[1]["other/slices"] = encode_slices([1])
+    with pytest.raises(StateCorrupt, match="the row `other/slices` of this state is of slices"):
+        moved_state(state, 4)
+    state = {task: dict(rows) for task, rows in operator.state.items()}
+    name = next(name for name in state[1] if name.startswith("table/"))
+    swapped = {**state, 2: {**state[2], name: state[1][name]}}
+    with pytest.raises(StateCorrupt, match=f"the row `{name}` of task 2 has a key"):
+        moved_state(swapped, 4)
+    name = next(
+        name
+        for rows in state.values()
+        for name in rows
+        if name.startswith("join:held/") and not name.endswith("slices")
+    )
+    for rows in state.values():
+        rows.pop(name, None)
+    with pytest.raises(StateCorrupt, match=f"the row `{name}` of held records is gone"):
+        moved_state(state, 4)
+
+
+def test_a_task_is_the_one_that_spark_computes() -> None:
+    """The numbers are Spark's own, of `xxhash64` of a column of bytes."""
+    assert [xxhash64(key) for key in (b"", b"ann", b"12345678", bytes(range(31)))] == [
+        -7444071767201028348,
+        7160020621161744715,
+        6863040065134489090,
+        -8988936099728967847,
+    ]
+    assert xxhash64(bytes(range(32))) == -8644129751861931918
+    assert xxhash64(bytes(range(100))) == -9107075101236275961
+    assert xxhash64(b"\xff" * 77) == -8516435585658809628
+    assert [task_of(b"", 5, 7), task_of(b"ann", 5, 7), task_of(None, 5, 4)] == [
+        -7444071767201028348 % 7,
+        7160020621161744715 % 7,
+        1,
+    ]
