@@ -40,7 +40,7 @@ class Folder:
 
     def names(self, place: str) -> list[str]:
         """List the names in a folder below, none if the folder is missing."""
-        path = self._path(place)
+        path = self._path(place) if place else self._root
         if not self._files.exists(path):
             return []
         return [str(each.getPath().getName()) for each in self._files.listStatus(path)]
@@ -64,6 +64,14 @@ class Folder:
         if not self._files.rename(unfinished, self._path(place)):
             message = f"{unfinished} cannot be renamed to {place}"
             raise OSError(message)
+
+    def rename(self, place: str, to: str) -> bool:
+        """Give a file another name; return whether it was there, and nothing had that name."""
+        return bool(self._files.rename(self._path(place), self._path(to)))
+
+    def remove(self, place: str) -> None:
+        """Remove a file, if it is there."""
+        self._files.delete(self._path(place), False)  # noqa: FBT003 (Java's: no folders)
 
     def _path(self, place: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._root, place)

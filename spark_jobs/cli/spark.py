@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
+from cyclopts.validators import Number
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -21,6 +22,7 @@ from headrace.spark_jobs.cli.log import log_file
 from headrace.spark_jobs.cli.python_job import PYTHON, run_file
 from headrace.spark_jobs.cli.run import run_job
 from headrace.spark_jobs.cli.submit import check_deploy_mode, hand_over, submit_command
+from headrace.spark_jobs.jobs.move import move as move_state
 from headrace.spark_jobs.observe.metrics import LOOPBACK, Address
 from headrace.spark_jobs.observe.state import StateRow, read_state, waits_of
 from headrace.spark_jobs.session import open_session
@@ -110,6 +112,28 @@ def state(checkpoint: str, *, rows: bool = False) -> None:
         print_state(read_state(session, checkpoint), Console(highlight=False), every_row=rows)
     finally:
         session.stop()
+
+
+@app.command
+def move(old: str, new: str, *, tasks: Annotated[int, Parameter(validator=Number(gte=1))]) -> None:
+    """Move the state of a checkpoint into another number of tasks; the job must not run.
+
+    Args:
+        old: The folder that the job's file names now. No job goes on from it afterwards.
+        new: A folder that does not exist yet, and that the job's file must name from then on.
+        tasks: How many tasks there are in the new one, which the job's file must say as well.
+    """
+    session = open_session("headrace spark move", master="local[2]", connectors=(), checkpoint=new)
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        move_state(session, old, new, tasks)
+    finally:
+        session.stop()
+    Console(highlight=False).print(
+        f"{new} has the state in {tasks} tasks; write `checkpoint: {new}` and `tasks: {tasks}` into"
+        " the job, and start it",
+        soft_wrap=True,
+    )
 
 
 def print_state(found: Iterable[StateRow], console: Console, *, every_row: bool) -> None:

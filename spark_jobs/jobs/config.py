@@ -223,7 +223,8 @@ class JobConfig(Policy):
     dead_partitions: Positive = 4
     """How many partitions a dead-letter topic gets if the job creates it."""
     tasks: Positive = 16
-    """Into how many tasks the keys are spread; fixed for the life of the checkpoint."""
+    """Into how many tasks the keys are spread; fixed for the life of the checkpoint, whose state
+    `headrace spark move` moves into another number of tasks and a new checkpoint."""
     shuffle_partitions: Positive = 4
     """How many tasks run, and write, at a time; fixed for the life of the checkpoint."""
     every_ms: Annotated[DurationMs, Field(le=365 * 86_400_000)] = 1_000

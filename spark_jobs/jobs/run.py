@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from pydantic import BaseModel
@@ -40,6 +41,7 @@ from headrace.spark_jobs.jobs.config import (
 )
 from headrace.spark_jobs.jobs.fits import own_column_among
 from headrace.spark_jobs.jobs.inputs import Inputs
+from headrace.spark_jobs.jobs.moved import Moves
 from headrace.spark_jobs.jobs.registered import encode_of
 from headrace.spark_jobs.jobs.stamp import Stamp, changes, digest_of, options_of, with_options
 from headrace.spark_jobs.operators.frames import ON_FAILURE, InputProgress
@@ -166,8 +168,11 @@ def queries(
 ) -> Iterator[StreamingQuery]:
     """Start the queries of a job one by one; the caller waits for each. Usually it is one."""
     stamp, options = Stamp(spark, config.checkpoint), options_of(config)
+    moves = Moves(spark, config.checkpoint)
+    moves.stay()
+    first = moves.origin().batch
     stamp.know(topic_ids(spark, *_read_from(config)))
-    while (before := _to_finish_as(spark, job, config, stamp)) is not None:
+    while (before := _to_finish_as(spark, job, config, stamp, first)) is not None:
         yield from _running(spark, job, before, {"once": True}, note)
     stamp.put(options)
     often = {"processingTime": f"{config.every_ms} milliseconds"}
@@ -175,7 +180,7 @@ def queries(
 
 
 def _to_finish_as(
-    spark: SparkSession, job: Job, config: JobConfig, stamp: Stamp
+    spark: SparkSession, job: Job, config: JobConfig, stamp: Stamp, first: int
 ) -> JobConfig | None:
     """Return the job with the options of its unfinished micro-batch, None if they are the same."""
     begun, noted, now = stamp.begun(), stamp.options(), options_of(config)
@@ -183,7 +188,7 @@ def _to_finish_as(
         return None
     before = with_options(job, config, noted, begun)
     output = make_output(job, before, lambda _batch, _written: None)
-    if not output.wrote_otherwise(spark, *begun, digest_of(now)):
+    if not output.wrote_otherwise(spark, begun.query_id, begun.batch + first, digest_of(now)):
         return None
     _log.warning(
         "%s: micro-batch %d was written in part before %s changed; it is finished as it was begun,"
@@ -209,8 +214,11 @@ def _running(
 def _start(
     spark: SparkSession, job: Job, config: JobConfig, trigger: Mapping[str, Any], write: Write
 ) -> StreamingQuery:
-    inputs = read_inputs(spark, job, config)
+    moves = Moves(spark, config.checkpoint)
+    origin = moves.origin()
+    inputs = read_inputs(spark, job, config, origin.starts)
     spark.conf.set(ON_FAILURE, config.on_failure)
+    origin.begin(spark)
     results = job.transform(inputs, config)
     fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
     if fall_back is not None:
@@ -219,15 +227,27 @@ def _start(
         as_format = format_of(job, fall_back.table)
         firsts = inputs.firsts[topic]
         write = ColdHistory(fall_back, source, topic, firsts, as_format).before(write)
+    write = moves.guarded(write, origin)
     writer = results.writeStream.queryName(config.name).outputMode("append")
     writer = writer.option("checkpointLocation", config.checkpoint).foreachBatch(write)
-    return writer.trigger(**trigger).start()
+    query = writer.trigger(**trigger).start()
+    origin.go_on(spark)
+    return query
 
 
-def read_inputs(spark: SparkSession, job: Job, config: JobConfig) -> Inputs:
-    """Read the inputs of a job as frames; records that do not fit its VALUES are marked dead."""
+def read_inputs(
+    spark: SparkSession,
+    job: Job,
+    config: JobConfig,
+    starts: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+) -> Inputs:
+    """Read the inputs of a job as frames; records that do not fit its VALUES are marked dead.
+
+    `starts` are the offsets at which a new checkpoint begins, by topic and partition.
+    """
     names = list(inputs_of(config))
     source, topics = _read_from(config)
+    source = replace(source, starts=starts)
     cleaned = read_cleaned(spark, source, topics)
     frames = [
         checked_alone(frame, number, format_of(job, name))

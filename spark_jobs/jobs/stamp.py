@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from headrace.contracts.errors import ReplayDiffers, StateOfOtherOptions
+from headrace.contracts.errors import ReplayDiffers, StateOfOtherOptions, StateUnavailable
 from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.jobs.config import JobConfig
 
@@ -76,7 +76,7 @@ class Stamp:
     def know(self, ids: Mapping[str, str]) -> None:
         """Note the ids of the topics; refuse a topic that was made anew since it was read."""
         before = self._last(_TOPICS) or {}
-        if self._folder.names("offsets"):
+        if self._folder.names("offsets") or "whole" in self._folder.names("move"):
             for topic, found in ids.items():
                 if before.get(topic, found) != found:
                     message = (
@@ -87,6 +87,22 @@ class Stamp:
                     raise StateOfOtherOptions(message)
         if before != {**before, **ids}:
             self._note(_TOPICS, {**before, **ids})
+
+    def last(self) -> int:
+        """Return the last micro-batch that was finished; refuse a checkpoint without any."""
+        last = max(_numbers(self._folder.names("commits")), default=None)
+        if last is None:
+            message = (
+                f"{self._folder.url} is no checkpoint of a job that has finished a micro-batch"
+            )
+            raise StateUnavailable(message)
+        return last
+
+    def hand_topics_to(self, other: Stamp) -> None:
+        """Note in another checkpoint which topics this one has read."""
+        topics = self._last(_TOPICS)
+        if topics is not None:
+            other._note(_TOPICS, topics)
 
     def _last(self, what: str) -> dict[str, Any] | None:
         number = max(_numbers(self._folder.names(what)), default=None)

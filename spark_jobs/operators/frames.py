@@ -18,24 +18,30 @@ from typing import TYPE_CHECKING, Literal
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
+from headrace.contracts.errors import StateOfOtherOptions
 from headrace.spark_jobs.headers import packed_headers, unpacked_headers
 from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA, bundles_of, bundles_of_rows
 from headrace.spark_jobs.operators.columns import RECORD, RESULTS_SCHEMA
 from headrace.spark_jobs.operators.positions import Positions
 from headrace.spark_jobs.operators.processor import TaskProcessor
-from headrace.spark_jobs.operators.stamp import input_option
-from headrace.spark_jobs.operators.topology import Topology
+from headrace.spark_jobs.operators.stamp import STEP, input_option
+from headrace.spark_jobs.operators.topology import Topology, options_of
 from headrace.spark_jobs.versioned.progress import Expected
 from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY
 from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column
+    from pyspark.sql import Column, GroupedData, SparkSession
 
 TASKS_DEFAULT = 16
 ON_FAILURE, STOP = "spark.headrace.onFailure", "stop"
 """The setting of a session by which a query ends at the first record on which a step fails."""
+
+MOVED_SCHEMA = "operator string, task int, name string, row binary"
+"""The columns of state that was moved."""
+MOVED = "spark.headrace.moved"
+"""The setting of a session that names the folder with the state that new tasks begin with."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +196,8 @@ def process(
     """
     progress = progress or InputProgress()
     together = reduce(DataFrame.unionByName, bundles)
-    stops = together.sparkSession.conf.get(ON_FAILURE, None) == STOP
+    spark = together.sparkSession
+    stops = spark.conf.get(ON_FAILURE, None) == STOP
     processor = TaskProcessor(
         topology_of,
         progress.expected(spread),
@@ -200,7 +207,30 @@ def process(
         stops=stops,
     )
     grouped = together.groupBy("task")
-    return grouped.transformWithStateInPandas(processor, RESULTS_SCHEMA, "Append", "None")
+    moved = spark.conf.get(MOVED, None)
+    begins = None if moved is None else rows_moved_to(spark, moved, topology_of(0))
+    return grouped.transformWithStateInPandas(
+        processor, RESULTS_SCHEMA, "Append", "None", initialState=begins
+    )
+
+
+def operator_of(names: Iterable[str]) -> str:
+    """Return the name of an operator by the names of its options: it is made of its steps."""
+    return " ".join(sorted(name for name in names if name.startswith(STEP)))
+
+
+def rows_moved_to(spark: SparkSession, folder: str, topology: Topology) -> GroupedData:
+    """Return the rows of an operator that were moved, by task; refuse one without any."""
+    operator = operator_of(options_of(topology))
+    moved = spark.read.schema(MOVED_SCHEMA).parquet(folder)
+    own = moved.where(F.col("operator") == operator)
+    if own.isEmpty():
+        message = (
+            f"the checkpoint that was moved has no state of `{topology.name}`; run the job as it"
+            " was, with the new checkpoint and number of tasks, and change it behind that"
+        )
+        raise StateOfOtherOptions(message)
+    return own.select("task", "name", "row").groupBy("task")
 
 
 def with_headers(results: DataFrame) -> DataFrame:

@@ -62,6 +62,17 @@ class TaskProcessor(StatefulProcessor):
         settle()
         self.rows: Rows = StoredRows(handle.getMapState(ROWS, NAME_SCHEMA, ROW_SCHEMA))
 
+    def handleInitialState(  # noqa: N802
+        self,
+        key: Any,  # noqa: ARG002
+        initialState: pd.DataFrame,  # noqa: N803
+        timerValues: Any,  # noqa: ARG002, N803
+    ) -> None:
+        """Take rows that were moved to a task; Spark calls it before the first micro-batch."""
+        for name, row in zip(initialState["name"], initialState["row"], strict=True):
+            self.rows.put(name, bytes(row))
+        self.rows.settle()
+
     def handleInputRows(  # noqa: N802
         self,
         key: Any,

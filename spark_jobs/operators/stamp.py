@@ -9,7 +9,9 @@ from headrace.contracts.errors import StateOfOtherOptions
 from headrace.contracts.record import NO_TIME_MS
 from headrace.spark_jobs.versioned.history import forgotten_name
 
-_MARKS = ("step:", "option:")
+STEP = "step:"
+"""Begins the name of each step of a topology."""
+_MARKS = (STEP, "option:")
 INPUT = "option:input "
 """Begins the name of each input of a topology that reads topics."""
 _MAY_CHANGE = ("grace_ms", "retention_ms", "inner", "left")

@@ -30,6 +30,9 @@ class Source:
     """How many records of a topic a micro-batch takes at most; None takes all."""
     batch_bytes: int | None = None
     """The same in bytes, by the weight of a topic's last records."""
+    starts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By topic, the offset at which each partition begins; other partitions begin at their first.
+    """
 
     def described(self) -> dict[str, str]:
         """Return the options of Spark's source."""

@@ -11,7 +11,8 @@ and however few records a micro-batch takes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -29,6 +30,10 @@ from headrace.spark_jobs.versioned.progress import place_of
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
+    _Begin = Callable[[DataStreamReader, Sequence[str]], DataStreamReader]
+
+_EARLIEST = -2
+"""The offset by which Spark's source calls the first one that is there."""
 _PROGRESS_SCHEMA = (
     "progress_ms bigint, cleaned_offset bigint, stream_time_ms bigint, is_idle boolean"
 )
@@ -65,7 +70,11 @@ def read_cleaned(spark: SparkSession, source: Source, topics: Sequence[CleanedTo
             verify(topic, find_pipeline(spark, source, brokers, topic))
         firsts = _first_offsets(brokers, topics)
         bounds = _bounds(spark, source, brokers, firsts)
-    frames = [_records(_reader(spark, source, bounds.get(topic.topic)), topic) for topic in topics]
+        begins_at = _beginning(source, brokers.partitions(_names(topics)))
+    frames = [
+        _records(begins_at(_reader(spark, source, bounds.get(topic.topic)), [topic.topic]), topic)
+        for topic in topics
+    ]
     begins = {
         place_of(topic.topic, partition): first
         for topic in with_progress
@@ -73,7 +82,7 @@ def read_cleaned(spark: SparkSession, source: Source, topics: Sequence[CleanedTo
     }
     return Cleaned(
         frames,
-        _progress(spark, source, with_progress) if with_progress else None,
+        _progress(spark, source, begins_at, with_progress) if with_progress else None,
         {each.input: len(firsts[each.topic]) if each in with_progress else 0 for each in topics},
         begins,
         firsts,
@@ -130,37 +139,48 @@ def _reader(spark: SparkSession, source: Source, batch_records: int | None) -> D
     options = source.described()
     if batch_records is not None:
         options["maxOffsetsPerTrigger"] = str(batch_records)
-    reader = spark.readStream.format("kafka").option("startingOffsets", "earliest")
-    return reader.options(**options)
+    return spark.readStream.format("kafka").options(**options)
+
+
+def _beginning(source: Source, sizes: Mapping[str, int]) -> _Begin:
+    """Return the function that subscribes topics, from where a new checkpoint begins with them."""
+
+    def begin(reader: DataStreamReader, names: Sequence[str]) -> DataStreamReader:
+        offsets = {
+            name: {
+                str(partition): source.starts.get(name, {}).get(str(partition), _EARLIEST)
+                for partition in range(sizes[name])
+            }
+            for name in names
+        }
+        begins = json.dumps(offsets) if source.starts else "earliest"
+        return reader.option("startingOffsets", begins).option("subscribe", ",".join(names))
+
+    return begin
 
 
 def _records(reader: DataStreamReader, topic: CleanedTopic) -> DataFrame:
-    return (
-        reader.option("subscribe", topic.topic)
-        .load()
-        .select(
-            F.lit(topic.input).alias("input"),
-            "topic",
-            "partition",
-            "offset",
-            F.unix_millis("timestamp").alias("timestamp_ms"),
-            "key",
-            "value",
-            "headers",
-        )
+    return reader.load().select(
+        F.lit(topic.input).alias("input"),
+        "topic",
+        "partition",
+        "offset",
+        F.unix_millis("timestamp").alias("timestamp_ms"),
+        "key",
+        "value",
+        "headers",
     )
 
 
-def _progress(spark: SparkSession, source: Source, topics: Sequence[CleanedTopic]) -> DataFrame:
+def _progress(
+    spark: SparkSession, source: Source, begin: _Begin, topics: Sequence[CleanedTopic]
+) -> DataFrame:
     names = [progress_topic(topic.topic).name for topic in topics]
     suffix = len(progress_topic("").name)
     text = F.col("key").cast("string")
     said = F.from_json(F.col("value").cast("string"), _PROGRESS_SCHEMA)
     return (
-        spark.readStream.format("kafka")
-        .option("startingOffsets", "earliest")
-        .options(**source.described())
-        .option("subscribe", ",".join(names))
+        begin(_reader(spark, source, None), names)
         .load()
         .where(F.col("value").isNotNull() & text.rlike("^[0-9]+(@[0-9]+)?$"))
         .withColumn("said", said)

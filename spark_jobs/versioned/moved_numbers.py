@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Numbers = Mapping[str, int]
 
 _LONG_MAX = (1 << 63) - 1
-_STEP, _OPTION, _INPUT = "step:", "option:", "option:input "
+_STEP, _OPTION = "step:", "option:"
 _RETENTION = ":retention_ms"
 _IN_ONE_TASK = ("ForeignKeyStep", "AggregateStep")
 """The steps that send rows to other tasks, in a state of one task, which has no stages."""
@@ -105,15 +105,13 @@ def moved_numbers(headers: Sequence[Numbers], placed: Sequence[Placed]) -> list[
     for numbers in headers:
         for name, number in numbers.items():
             values[name].append(number)
-    # Behind another topology the places are its tasks, and each says anew where it is.
-    anew = () if any(name.startswith(_INPUT) for name in values) else STORED_KINDS
     each: dict[str, int] = {}
     first: dict[str, int] = {}
     folded: dict[str, int] = {}
     for name, found in values.items():
         if is_of_one_window(name):
             folded[name] = sum(found)
-        elif name.partition(":")[0] in anew or _is_counted_anew(name, held):
+        elif _is_counted_anew(name, held):
             continue
         elif _is_alike(name):
             each[name] = _same(name, found, len(headers))

@@ -46,6 +46,8 @@ class Job:
         }
         self._sink = sinks[sink]
         self._number = 0
+        self.tasks = 4
+        self.checkpoint = folder / "checkpoint"
         for topic in ("orders", "prices"):
             kafka.clients.make_topic(f"{self.name}.{topic}", 2, {"retention.ms": "-1"})
         prices = [
@@ -74,12 +76,12 @@ class Job:
             "job": "tests.spark.struck",
             "name": self.name,
             "servers": self._kafka.bootstrap_servers,
-            "checkpoint": str(self._folder / "checkpoint"),
+            "checkpoint": str(self.checkpoint),
             "inputs": {one: {"topic": f"{self.name}.{one}"} for one in ("prices", "orders")},
             "retention": "1h",
             "release": "stream-time",
             "grace": grace,
-            "tasks": 4,
+            "tasks": self.tasks,
             "shuffle-partitions": SHUFFLE_PARTITIONS,
             "sink": self._sink,
         }

@@ -1,0 +1,137 @@
+"""Move a checkpoint's state into another number of tasks, in a new checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from headrace.contracts.errors import SettingsInvalid, StateOfOtherOptions, StateUnavailable
+from headrace.spark_jobs.folder import Folder
+from headrace.spark_jobs.jobs.moved import BEGUN, DONE, PART, ROWS, WHOLE, Moves
+from headrace.spark_jobs.jobs.stamp import Stamp
+from headrace.spark_jobs.observe.state import operators_of
+from headrace.spark_jobs.operators.frames import MOVED_SCHEMA, operator_of
+from headrace.spark_jobs.versioned.layout import decode_numbers
+from headrace.spark_jobs.versioned.moved_numbers import tasks_before
+from headrace.spark_jobs.versioned.moving import StoredRow, moved
+from headrace.spark_jobs.versioned.state import HEADER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_AT_ONCE_BYTES = 32 << 20
+"""So many bytes of rows are written at a time."""
+_JSON_BEHIND = 2
+"""The lines of a file of offsets that come before those of the sources."""
+
+
+def move(spark: SparkSession, old: str, new: str, tasks: int) -> None:
+    """Move the state of one checkpoint to another, and have that one take its place."""
+    stamp, source, target = Stamp(spark, old), Folder(spark, old), Folder(spark, new)
+    _refuse_open(stamp, old)
+    Moves(spark, old).stay()
+    if target.names(""):
+        message = f"`{new}` is not empty; name a folder that does not exist yet"
+        raise StateOfOtherOptions(message)
+    last = stamp.last()
+    _refuse_same(spark, old, tasks)
+    moves = {"to": target.url, "batch": Moves(spark, old).origin().batch + last + 1}
+    source.write(BEGUN, json.dumps(moves))
+    # A driver that runs has begun a micro-batch, or sees before it writes that the move was begun.
+    _refuse_open(stamp, old)
+    if stamp.last() != last:
+        raise StateOfOtherOptions(_goes_on(old, new))
+    target.write(PART, "")
+    target.write("metadata", source.read("metadata"))
+    stamp.hand_topics_to(Stamp(spark, new))
+    move_rows(spark, old, f"{target.url.rstrip('/')}/{ROWS}", tasks)
+    starts = _offsets(source.read(f"offsets/{last}"))
+    target.write(WHOLE, json.dumps({"from": source.url, **moves, "starts": starts}))
+    if not source.rename(BEGUN, DONE):
+        raise StateOfOtherOptions(_goes_on(old, new))
+
+
+def move_rows(spark: SparkSession, old: str, folder: str, tasks: int) -> None:
+    """Write the rows of all operators of a checkpoint, as they are in other tasks, to a folder."""
+    for operator in operators_of(spark, old):
+        headers = _headers(spark, old, operator)
+        names = {name for header in headers.values() for name in decode_numbers(header)}
+        others = _stored(_rows(spark, old, operator).where(F.col("name") != HEADER))
+        for some in _in_pieces(moved(headers, others, tasks)):
+            named = [(operator_of(names), *row) for row in some]
+            written = spark.createDataFrame(named, MOVED_SCHEMA).write.mode("append")
+            written.parquet(folder)
+
+
+def _goes_on(old: str, new: str) -> str:
+    return (
+        f"the job that writes `{old}` has gone on while its state was moved; stop it, delete"
+        f" `{new}`, and move the state once more"
+    )
+
+
+def _refuse_open(stamp: Stamp, old: str) -> None:
+    if stamp.begun() is not None:
+        message = (
+            f"`{old}` has a micro-batch that was begun and not finished; stop the job if it runs,"
+            " start it once by `headrace spark JOB --once`, and move its state behind that"
+        )
+        raise StateOfOtherOptions(message)
+
+
+def _refuse_same(spark: SparkSession, old: str, tasks: int) -> None:
+    for operator in operators_of(spark, old):
+        headers = _headers(spark, old, operator).values()
+        if headers and tasks_before([*map(decode_numbers, headers)]) == tasks:
+            message = f"`{old}` has its state in {tasks} tasks already; choose another number"
+            raise SettingsInvalid(message)
+
+
+def _headers(spark: SparkSession, old: str, operator: int) -> dict[int, bytes]:
+    rows = _rows(spark, old, operator).where(F.col("name") == HEADER)
+    return {row.task: bytes(row.row) for row in rows.collect()}
+
+
+def _rows(spark: SparkSession, old: str, operator: int) -> DataFrame:
+    reader = spark.read.format("statestore").option("operatorId", operator)
+    return (
+        reader.option("stateVarName", "rows")
+        .load(old)
+        .selectExpr("key.task AS task", "user_map_key.name AS name", "user_map_value.row AS row")
+    )
+
+
+def _stored(rows: DataFrame) -> Iterator[StoredRow]:
+    for row in rows.orderBy("name", "task").toLocalIterator():
+        yield StoredRow(row.task, row.name, bytes(row.row))
+
+
+def _in_pieces(rows: Iterable[StoredRow]) -> Iterator[list[StoredRow]]:
+    piece: list[StoredRow] = []
+    size_bytes = 0
+    for row in rows:
+        piece.append(row)
+        size_bytes += len(row.row)
+        if size_bytes > _AT_ONCE_BYTES:
+            yield piece
+            piece, size_bytes = [], 0
+    if piece:
+        yield piece
+
+
+def _offsets(text: str) -> Mapping[str, Mapping[str, int]]:
+    """Return the offsets at which a micro-batch ended, by topic and partition."""
+    starts: dict[str, dict[str, int]] = defaultdict(dict)
+    for line in text.splitlines()[_JSON_BEHIND:]:
+        if line == "-":
+            continue
+        for topic, offsets in json.loads(line).items():
+            if not isinstance(offsets, dict):
+                message = "this checkpoint reads something else than topics, which cannot be moved"
+                raise StateUnavailable(message)
+            starts[topic] |= offsets
+    return starts

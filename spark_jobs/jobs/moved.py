@@ -1,0 +1,135 @@
+"""Checkpoints whose state was moved into other tasks: which of the two a job may go on from.
+
+    OLD/move/begun    {"to": NEW, "batch": ...}; a job that goes on from OLD removes it
+    OLD/move/done     the same file under its new name: from then on OLD is refused
+    NEW/move/part     state is on its way into NEW
+    NEW/move/whole    {"from": OLD, "to": NEW, "batch": the number of its first micro-batch,
+                       "starts": {topic: {partition: offset}}}
+    NEW/move/rows/    the state that the first micro-batch begins with
+
+The renaming in OLD is the moment in which NEW takes its place. Before it NEW is refused, and behind
+it OLD is. A job looks in each micro-batch before it writes anything, so a driver that runs while
+state is moved either ends the move or is ended by it.
+
+NEW has the id of OLD and goes on with its numbers, so every sink takes it for OLD. Spark counts the
+micro-batches of NEW from zero, and `batch` is added to what Spark says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.contracts.errors import StateOfOtherOptions
+from headrace.spark_jobs.folder import Folder
+from headrace.spark_jobs.operators.frames import MOVED
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BEGUN, DONE = "move/begun", "move/done"
+PART, WHOLE, ROWS = "move/part", "move/whole", "move/rows"
+_EXCLUDED = "spark.sql.optimizer.excludedRules"
+_PRUNING = "org.apache.spark.sql.catalyst.optimizer.ColumnPruning"
+"""Spark's rule that takes state to begin with for columns that nobody reads."""
+
+
+class Origin(NamedTuple):
+    """Where the state of a checkpoint comes from; nothing, if it was not moved."""
+
+    batch: int = 0
+    """The number of its first micro-batch."""
+    starts: Mapping[str, Mapping[str, int]] = {}
+    rows: str | None = None
+    """The folder of its first rows, None once the first micro-batch is through."""
+
+    def begin(self, spark: SparkSession) -> None:
+        """Have a query that is planned from now on begin with these rows."""
+        if self.rows is not None:
+            spark.conf.set(MOVED, self.rows)
+            rules = [spark.conf.get(_EXCLUDED, None), _PRUNING]
+            spark.conf.set(_EXCLUDED, ",".join(filter(None, rules)))
+
+    def go_on(self, spark: SparkSession) -> None:
+        """Have a query planned as usual."""
+        if self.rows is not None:
+            spark.conf.unset(MOVED)
+            rules = (spark.conf.get(_EXCLUDED, None) or "").split(",")
+            others = ",".join(rule for rule in rules if rule != _PRUNING)
+            if others:
+                spark.conf.set(_EXCLUDED, others)
+            else:
+                spark.conf.unset(_EXCLUDED)
+
+
+class Moves:
+    """Looks into a checkpoint for state that was moved into it, or out of it."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        self._spark = spark
+        self._checkpoint = checkpoint
+        self._folder = Folder(spark, checkpoint)
+
+    def origin(self) -> Origin:
+        """Return where the state comes from; refuse a checkpoint that is not whole."""
+        names = self._folder.names("move")
+        if "whole" not in names:
+            if "part" in names:
+                message = (
+                    f"state was to be moved into `{self._checkpoint}`, and is not there as a whole;"
+                    " delete this folder, and move it once more"
+                )
+                raise StateOfOtherOptions(message)
+            return Origin()
+        said = json.loads(self._folder.read(WHOLE))
+        if self._folder.names("offsets"):
+            is_over = "0" in self._folder.names("commits")
+            return Origin(said["batch"], said["starts"], None if is_over else self._rows)
+        self._refuse_unless_done(said)
+        return Origin(said["batch"], said["starts"], self._rows)
+
+    def stay(self) -> None:
+        """End a move that was begun; refuse a checkpoint whose state was moved out of it."""
+        names = self._folder.names("move")
+        if "begun" in names:
+            self._folder.remove(BEGUN)
+            names = self._folder.names("move")
+        if "done" in names:
+            to = json.loads(self._folder.read(DONE))["to"]
+            message = (
+                f"the state of `{self._checkpoint}` was moved to `{to}`; name that checkpoint in"
+                " the job, and its number of tasks"
+            )
+            raise StateOfOtherOptions(message)
+
+    def guarded(
+        self, write: Callable[[DataFrame, int], None], origin: Origin
+    ) -> Callable[[DataFrame, int], None]:
+        """Wrap a writer of micro-batches: it gets the query's own number of each."""
+
+        def write_numbered(results: DataFrame, batch_id: int) -> None:
+            self.stay()
+            # It is the session of the query, and later micro-batches have no rows to begin with.
+            origin.go_on(results.sparkSession)
+            write(results, batch_id + origin.batch)
+
+        return write_numbered
+
+    @property
+    def _rows(self) -> str:
+        return f"{self._folder.url.rstrip('/')}/{ROWS}"
+
+    def _refuse_unless_done(self, said: Mapping[str, Any]) -> None:
+        """Refuse state that its old checkpoint was not told to leave to this one."""
+        old = Folder(self._spark, said["from"])
+        if not old.names(""):
+            # No job can go on from a checkpoint that was deleted.
+            return
+        done = json.loads(old.read(DONE)) if "done" in old.names("move") else {}
+        if any(done.get(name) != said[name] for name in ("to", "batch")):
+            message = (
+                f"the state of `{said['from']}` was to be moved to `{self._checkpoint}`, and that"
+                " was not finished; delete this folder, and move it once more"
+            )
+            raise StateOfOtherOptions(message)
