@@ -16,15 +16,11 @@ from headrace.spark_jobs.jobs.moved import Moves, Origin
 from headrace.spark_jobs.observe.state import read_state
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate
-from headrace.spark_jobs.operators.pairs import left_of, paired, right_of
-from headrace.spark_jobs.operators.topology import ForeignKeyStep, Topic, Topology
+from headrace.spark_jobs.operators.pairs import left_of, right_of
+from headrace.spark_jobs.operators.topology import Topic, Topology
 from headrace.spark_jobs.versioned.tables import Plain
 from tests.spark.frames import Row, stream_rows, write_rows
-from tests.spark.test_operators import LEFT, RIGHT, _changes, _points_at
-
-JOIN = ForeignKeyStep(
-    "join", Topic("left", LEFT, Plain()), Topic("right", RIGHT, Plain()), _points_at, paired, "left"
-)
+from tests.spark.pointing import JOIN, LEFT, changes, pairs_of, pairs_told
 
 
 class Checkpoint:
@@ -141,7 +137,7 @@ def _told(
 def test_each_stage_begins_with_its_own_rows(
     spark: SparkSession, tmp_path: Path, tasks: int
 ) -> None:
-    rows, left, right = _changes(Random(tasks))
+    rows, left, right = changes(Random(tasks))
     half = len(rows) // 2
     old, new = tmp_path / "old", Checkpoint(tmp_path / "new")
     first, rest = (
@@ -155,13 +151,7 @@ def test_each_stage_begins_with_its_own_rows(
     said = {"from": str(tmp_path / "gone"), "to": "new", "batch": 1, "starts": {}}
     new.put("move/whole", json.dumps(said))
     told += _told(spark, JOIN, rest, tasks, new.folder)
-    ends = {row["key"]: row for row in told if row["verdict"] == "changed"}
-    found = {
-        key.decode(): (json.loads(row["mine"]), row["theirs"] and json.loads(row["theirs"]))
-        for key, row in ends.items()
-        if row["value"] is not None
-    }
-    assert found == {key: (value, right.get(value["group"])) for key, value in left.items()}
+    assert pairs_told(told) == pairs_of(left, right)
     kept = {(row.operator, row.task) for row in read_state(spark, str(new.folder))}
     assert kept == {(operator, task) for operator in range(3) for task in range(tasks)}
     assert spark.conf.get("spark.sql.optimizer.excludedRules", None) is None
@@ -170,7 +160,7 @@ def test_each_stage_begins_with_its_own_rows(
 def test_a_job_with_other_steps_does_not_begin_with_moved_state(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    row: Row = _changes(Random(1))[0][0]
+    row: Row = changes(Random(1))[0][0]
     rows = stream_rows(spark, write_rows(tmp_path / "in", [row]))
     schema = "operator string, task int, name string, row binary"
     folder = str(tmp_path / "rows")

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from headrace.contracts.dead_letter import read_dead
 from headrace.contracts.decision import Reason
 from headrace.contracts.errors import TopologyRefused
-from headrace.contracts.record import Headers, Record
+from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.frames import InputProgress, Spread
 from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.pairs import left_of, paired, right_of
@@ -32,17 +32,19 @@ from headrace.spark_jobs.read.decode import JsonValue, checked, decoded
 from headrace.spark_jobs.versioned.aggregation import read_long, sum_of
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
 from tests.spark.frames import Row, stream_rows, write_rows
+from tests.spark.pointing import (
+    JOIN,
+    LEFT,
+    RIGHT,
+    changes,
+    pairs_of,
+    pairs_told,
+    points_at,
+    row_of,
+)
 
-LEFT, RIGHT = 0, 1
 PRICES = Topic("prices", LEFT, Versioned(60_000))
 PRICED = LookUp("priced", PRICES, stream=RIGHT, join="left", grace_ms=10)
-
-
-def _row(number: int, offset: int, time_ms: int, key: str | None, value: Any) -> Row:
-    said = json.dumps(value).encode() if isinstance(value, dict) else value
-    bare = None if key is None else key.encode()
-    headers: Headers = (("trace", b"%d" % offset), ("empty", None))
-    return number, Record(bare, said, time_ms, headers, f"t{number}", 0, offset)
 
 
 def _told(results: DataFrame, checkpoint: Path) -> list[dict[str, Any]]:
@@ -60,14 +62,14 @@ def _told(results: DataFrame, checkpoint: Path) -> list[dict[str, Any]]:
 @pytest.mark.long("spark", why="`test_nonsense.py` reads what cannot be decoded")
 def test_unreadable_records_pass_by_as_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
     rows = [
-        _row(LEFT, 0, 1, "k", {"price": 5}),
-        _row(LEFT, 1, 2, "k", {"price": "dear"}),
-        _row(LEFT, 2, 3, "k", None),
-        _row(RIGHT, 0, 1, "k", {"id": 1, "note": None}),
-        _row(RIGHT, 1, 2, "k", {"note": "no id"}),
-        _row(RIGHT, 2, 3, None, {"id": 3}),
-        _row(RIGHT, 3, 3, "k", b"{"),
-        _row(RIGHT, 4, 50, "k", {"id": 9 * 10**18}),
+        row_of(LEFT, 0, 1, "k", {"price": 5}),
+        row_of(LEFT, 1, 2, "k", {"price": "dear"}),
+        row_of(LEFT, 2, 3, "k", None),
+        row_of(RIGHT, 0, 1, "k", {"id": 1, "note": None}),
+        row_of(RIGHT, 1, 2, "k", {"note": "no id"}),
+        row_of(RIGHT, 2, 3, None, {"id": 3}),
+        row_of(RIGHT, 3, 3, "k", b"{"),
+        row_of(RIGHT, 4, 50, "k", {"id": 9 * 10**18}),
     ]
     price = JsonValue(_schema("price bigint not null"))
     order = JsonValue(_schema("id bigint not null, note string"))
@@ -112,7 +114,7 @@ def _record(row: dict[str, Any]) -> Record:
 
 def test_late_records_are_joined_told_and_counted(spark: SparkSession, tmp_path: Path) -> None:
     times = [0, 100, 5, 90, 101]
-    rows = [_row(RIGHT, n, time_ms, "k", {"n": n}) for n, time_ms in enumerate(times)]
+    rows = [row_of(RIGHT, n, time_ms, "k", {"n": n}) for n, time_ms in enumerate(times)]
     told = _told(
         operate(PRICED, stream_rows(spark, write_rows(tmp_path / "in", rows)), Spread(tasks=1)),
         tmp_path / "checkpoint",
@@ -128,9 +130,9 @@ def test_late_records_are_joined_told_and_counted(spark: SparkSession, tmp_path:
 
 
 def test_options_that_state_cannot_follow_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    folder = write_rows(tmp_path / "in", [_row(RIGHT, 0, 5, "k", {"n": 0})])
+    folder = write_rows(tmp_path / "in", [row_of(RIGHT, 0, 5, "k", {"n": 0})])
     _told(operate(PRICED, stream_rows(spark, folder), Spread(tasks=1)), tmp_path / "checkpoint")
-    more = write_rows(tmp_path / "more", [_row(RIGHT, 1, 6, "k", {"n": 1})])
+    more = write_rows(tmp_path / "more", [row_of(RIGHT, 1, 6, "k", {"n": 1})])
     (more / "rows.parquet").rename(folder / "more.parquet")
     changed = replace(PRICED, table=Topic("prices", LEFT, Plain()), grace_ms=None)
     with pytest.raises(StreamingQueryException, match="which its state cannot follow"):
@@ -153,30 +155,10 @@ def _amount(value: bytes) -> int:
     return int(json.loads(value)["amount"])
 
 
-def _points_at(_: bytes, value: bytes) -> bytes | None:
-    return str(json.loads(value)["group"]).encode()
-
-
 def _latest(told: list[dict[str, Any]]) -> dict[bytes, Any]:
     """Return the rows that a compacted topic of the results would hold."""
     latest = {row["key"]: row["value"] for row in told if row["verdict"] == "changed"}
     return {key: value for key, value in latest.items() if value is not None}
-
-
-def _changes(random: Random) -> tuple[list[Row], dict[str, Any], dict[str, Any]]:
-    """Changes of two tables, and the rows that they leave behind."""
-    rows: list[Row] = []
-    latest: tuple[dict[str, Any], dict[str, Any]] = {}, {}
-    for place in range(400):
-        side = random.choice((LEFT, RIGHT))
-        key = f"k{random.randrange(40)}" if side == LEFT else f"g{random.randrange(6)}"
-        value = {"group": f"g{random.randrange(6)}", "amount": random.randrange(100), "n": place}
-        gone = random.random() < 0.15
-        rows.append(_row(side, place, place, key, None if gone else value))
-        latest[side].pop(key, None)
-        if not gone:
-            latest[side][key] = value
-    return rows, *latest
 
 
 def _stream_in_two(spark: SparkSession, folder: Path, rows: list[Row]) -> DataFrame:
@@ -194,25 +176,11 @@ def _stream_in_two(spark: SparkSession, folder: Path, rows: list[Row]) -> DataFr
 def test_rows_that_meet_in_other_tasks_end_as_one_join_of_all(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    rows, left, right = _changes(Random(7))
-    join = ForeignKeyStep(
-        "join",
-        Topic("left", LEFT, Plain()),
-        Topic("right", RIGHT, Plain()),
-        _points_at,
-        paired,
-        "left",
-    )
-    results = operate(join, _stream_in_two(spark, tmp_path / "in", rows), Spread(tasks=3))
+    rows, left, right = changes(Random(7))
+    results = operate(JOIN, _stream_in_two(spark, tmp_path / "in", rows), Spread(tasks=3))
     sides = results.withColumn("mine", left_of("value")).withColumn("theirs", right_of("value"))
     told = _told(sides, tmp_path / "checkpoint")
-    ends = {row["key"]: row for row in told if row["verdict"] == "changed"}
-    found = {
-        key.decode(): (json.loads(row["mine"]), row["theirs"] and json.loads(row["theirs"]))
-        for key, row in ends.items()
-        if row["value"] is not None
-    }
-    assert found == {key: (value, right.get(value["group"])) for key, value in left.items()}
+    assert pairs_told(told) == pairs_of(left, right)
 
 
 @pytest.mark.long("spark", why="a query joins by such keys; this one is about tasks alone")
@@ -223,18 +191,18 @@ def test_answers_of_one_task_do_not_overtake_one_another(
     before, batch = [], []
     for at in range(8):
         before += [
-            _row(RIGHT, 2 * at, 10, f"near{at}", {"was": "old"}),
-            _row(RIGHT, 2 * at + 1, 500, f"far{at}", {"was": "far"}),
+            row_of(RIGHT, 2 * at, 10, f"near{at}", {"was": "old"}),
+            row_of(RIGHT, 2 * at + 1, 500, f"far{at}", {"was": "far"}),
         ]
         batch += [
-            _row(LEFT, 2 * at, 5, f"q{at}", {"group": f"far{at}"}),
-            _row(LEFT, 2 * at + 1, 6, f"p{at}", {"group": f"near{at}"}),
-            _row(RIGHT, 100 + at, 60, f"near{at}", {"was": "new"}),
+            row_of(LEFT, 2 * at, 5, f"q{at}", {"group": f"far{at}"}),
+            row_of(LEFT, 2 * at + 1, 6, f"p{at}", {"group": f"near{at}"}),
+            row_of(RIGHT, 100 + at, 60, f"near{at}", {"was": "new"}),
         ]
     versioned = Versioned(60_000)
     sides = Topic("left", LEFT, versioned), Topic("right", RIGHT, versioned)
-    join = ForeignKeyStep("join", *sides, _points_at, paired)
-    filler = [_row(LEFT, 1_000 + at, 7, f"filler{at}", {"group": "none"}) for at in range(8)]
+    join = ForeignKeyStep("join", *sides, points_at, paired)
+    filler = [row_of(LEFT, 1_000 + at, 7, f"filler{at}", {"group": "none"}) for at in range(8)]
     rows = [*before, *filler, *batch]
     results = operate(join, _stream_in_two(spark, tmp_path / "in", rows), Spread(tasks=2))
     told = _told(results.withColumn("theirs", right_of("value")), tmp_path / "checkpoint")
@@ -246,7 +214,7 @@ def test_answers_of_one_task_do_not_overtake_one_another(
 def test_a_row_that_leaves_a_group_in_another_task_is_subtracted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    rows, left, _ = _changes(Random(8))
+    rows, left, _ = changes(Random(8))
     step = AggregateStep("sum", Topic("left", LEFT, Plain()), _group, sum_of(_amount))
     told = _told(
         operate(step, _stream_in_two(spark, tmp_path / "in", rows), Spread(tasks=3)),
@@ -263,11 +231,11 @@ def test_a_row_that_leaves_a_group_in_another_task_is_subtracted(
 
 
 def test_a_join_that_cannot_wait_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    records = stream_rows(spark, write_rows(tmp_path / "in", [_row(LEFT, 0, 0, "k", {})]))
+    records = stream_rows(spark, write_rows(tmp_path / "in", [row_of(LEFT, 0, 0, "k", {})]))
     waiting = replace(PRICED, release="progress", grace_ms=None)
     with pytest.raises(TopologyRefused, match="nothing says how far input 1 is"):
         operate(waiting, records, Spread(), InputProgress(None, {0: 4}))
-    by_key = ForeignKeyStep("join", PRICES, Topic("right", RIGHT), _points_at, paired)
+    by_key = ForeignKeyStep("join", PRICES, Topic("right", RIGHT), points_at, paired)
     with pytest.raises(TopologyRefused, match="only a spread by key"):
         operate(by_key, records, Spread("partition"))
     with pytest.raises(TopologyRefused, match="input 0 has 4, input 1 has 6 partitions"):
@@ -294,11 +262,11 @@ def test_a_join_of_two_tables_keeps_missing_sides_as_nulls(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     rows = [
-        _row(LEFT, 0, 1, "both", {"l": 1}),
-        _row(RIGHT, 0, 2, "both", {"r": 1}),
-        _row(RIGHT, 1, 3, "alone", {"r": 2}),
-        _row(RIGHT, 2, 4, "gone", {"r": 3}),
-        _row(RIGHT, 3, 5, "gone", None),
+        row_of(LEFT, 0, 1, "both", {"l": 1}),
+        row_of(RIGHT, 0, 2, "both", {"r": 1}),
+        row_of(RIGHT, 1, 3, "alone", {"r": 2}),
+        row_of(RIGHT, 2, 4, "gone", {"r": 3}),
+        row_of(RIGHT, 3, 5, "gone", None),
     ]
     join = JoinStep("join", Topic("left", LEFT), Topic("right", RIGHT), paired, "outer")
     records = stream_rows(spark, write_rows(tmp_path / "in", rows))
