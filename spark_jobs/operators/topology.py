@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard
 from headrace.contracts.errors import TopologyRefused
 from headrace.spark_jobs.versioned import aggregation as folding
 from headrace.spark_jobs.versioned.foreign_key import ForeignKeyJoin
+from headrace.spark_jobs.versioned.progress import STORED_KINDS
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.stream_table import StreamTableJoin
 from headrace.spark_jobs.versioned.table_table import TableTableJoin
@@ -277,6 +278,8 @@ class WindowStep:
 
 
 _RESERVED = frozenset(":/")
+OWN_NUMBERS = frozenset({"task", "step", "option", *STORED_KINDS})
+"""The first words of numbers that a task keeps beside those of its steps."""
 Topology = Step | Stage | LookUp | StreamJoin | WindowStep
 """The computation of one operator."""
 
@@ -322,6 +325,12 @@ def verify(topology: Topology) -> None:
             message = (
                 f"a step cannot be called `{step.name}`, for `:` and `/` stand between the names"
                 " of state; write `-` instead"
+            )
+            raise TopologyRefused(message)
+        if step.name in OWN_NUMBERS:
+            message = (
+                f"a step cannot be called `{step.name}`, for a task keeps numbers of its own under"
+                " that name; give the step another"
             )
             raise TopologyRefused(message)
         names.add(step.name)

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.operators.topology import (
+    OWN_NUMBERS,
     AggregateStep,
     ForeignKeyStep,
     JoinStep,
@@ -186,7 +187,7 @@ class Plan:
         source = table.source
         name = next(name for name, each in self.sources.items() if each == source)
         kept = None if source.retention_ms is None else Versioned(source.retention_ms)
-        called = source.topic
+        called = f"{source.topic} of a topic" if source.topic in OWN_NUMBERS else source.topic
         if self.is_rewritten(name):
             called = _with_digest(called, self.tables[name].simpleString())
         return Topic(called, self._number(name), kept or Plain())

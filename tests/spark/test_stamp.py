@@ -101,7 +101,7 @@ def test_state_stays_in_the_tasks_where_it_is(changed: Spread) -> None:
         keep_options(numbers, changed.options())
 
 
-@pytest.mark.parametrize("name", ["", "a:b", "a/b"])
+@pytest.mark.parametrize("name", ["", "a:b", "a/b", "progress", "reached", "task", "option"])
 def test_names_that_state_could_not_tell_apart_are_refused(name: str) -> None:
     with pytest.raises(TopologyRefused, match="cannot be called"):
         verify(replace(PRICED, name=name))

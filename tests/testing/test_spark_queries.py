@@ -57,6 +57,15 @@ def test_a_table_of_records_and_events_is_checked() -> None:
         check(PRICED, TABLE.replace('"total_cents":10', '"total_cents":11'))
 
 
+@pytest.mark.parametrize("topic", ["progress", "reached", "task"])
+def test_a_topic_may_have_the_name_of_a_number_that_tasks_keep(topic: str) -> None:
+    prices = hr.table(topic, "price_cents BIGINT", retention="30d", pipeline="prices")
+    priced = ORDERS.join_as_of(prices, how="left").select(
+        "key", "order_id", "quantity * price_cents AS total_cents"
+    )
+    check(priced, TABLE.replace("prices.cleaned", topic))
+
+
 def test_records_are_python_as_well() -> None:
     price = {"topic": "prices.cleaned", "key": "p", "time": "1s", "value": {"price_cents": 5}}
     order = {"topic": "orders.cleaned", "key": "p", "time": 2_000, "headers": [("h", "1")]}
