@@ -13,6 +13,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from aiokafka.errors import KafkaError
@@ -83,9 +84,23 @@ def send_only_while(producer: Any, may_send: Callable[[], bool]) -> None:
     client.send, client._get_conn = send_if, get_discarding
 
 
+class _Pending(set[Any]):
+    """The batches that wait for an answer; one may be taken out that is not there any more."""
+
+    def remove(self, batch: Any) -> None:
+        """Take a batch out, if it is there."""
+        self.discard(batch)
+
+
 def give_up(producer: Any) -> None:
     """Fail all that a producer holds, and close its connections; it must not be allowed to send."""
-    producer._message_accumulator.fail_all(GivenUpError())
+    accumulator = producer._message_accumulator
+    # A batch that is about to be sent again leaves these twice, or was never among them.
+    accumulator._pending_batches = _Pending(accumulator._pending_batches)
+    accumulator.fail_all(GivenUpError())
+    for batch in chain.from_iterable(accumulator._batches.values()):
+        # Nobody waits for its turn, and asyncio logs a failure that nobody asks for.
+        batch._drain_waiter.exception()
     for connection in list(producer.client._conns.values()):
         connection.close()
 

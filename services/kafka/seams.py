@@ -92,7 +92,12 @@ PRIVATE_NAMES = {
     "aiokafka.consumer.subscription_state.Assignment": ("_topic_partitions", "_tp_state"),
     "aiokafka.producer.AIOKafkaProducer": ("_message_accumulator", "_sender", "_txn_manager"),
     "aiokafka.producer.message_accumulator.BatchBuilder": ("_builder", "_relative_offset"),
-    "aiokafka.producer.message_accumulator.MessageAccumulator": ("fail_all",),
+    "aiokafka.producer.message_accumulator.MessageAccumulator": (
+        "_batches",
+        "_pending_batches",
+        "fail_all",
+    ),
+    "aiokafka.producer.message_accumulator.MessageBatch": ("_drain_waiter",),
     "aiokafka.producer.sender.Sender": (
         "_coordinator_dead",
         "_do_txn_offset_commit",
