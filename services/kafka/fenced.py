@@ -99,7 +99,7 @@ def give_up(producer: Any) -> None:
     accumulator._pending_batches = _Pending(accumulator._pending_batches)
     accumulator.fail_all(GivenUpError())
     for batch in chain.from_iterable(accumulator._batches.values()):
-        # Nobody waits for its turn, and asyncio logs a failure that nobody asks for.
+        # asyncio logs a failure that is never asked for, and no caller waits for these.
         batch._drain_waiter.exception()
     for connection in list(producer.client._conns.values()):
         connection.close()

@@ -187,7 +187,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+SEPARATE = pytest.mark.long("clusters", why="'compacted, with holes' has what is new in it")
+OTHERS = ("compacted and packed", "times of the broker")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=SEPARATE) if one in OTHERS else one for one in CASES]
+)
 def test_all_that_a_source_keeps_comes_out_in_order(
     broker: EmbeddedBroker, make_pipeline: MakePipeline, name: str
 ) -> None:

@@ -85,7 +85,13 @@ def assert_everything_works(pipeline: Pipeline) -> None:
     assert pipeline.progress()
 
 
-@pytest.mark.parametrize(("guarantee", "user"), [("exactly-once", "fay"), ("at-least-once", "gus")])
+FEWER = pytest.mark.long("clusters", why="at least once needs fewer rights")
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "user"),
+    [("exactly-once", "fay"), pytest.param("at-least-once", "gus", marks=FEWER)],
+)
 def test_a_sidecar_runs_with_the_needed_rights_alone_once_its_topics_are_made(
     guarded: Guarded, make_pipeline: MakePipeline, guarantee: str, user: str
 ) -> None:
@@ -215,13 +221,16 @@ def test_all_rights_that_are_missing_are_named_at_once(guarded: Guarded, prepare
     assert "Write and Read on the topic `guarded.cleaned` (" in lines[1]
 
 
+OTHER = pytest.mark.long("clusters", why="a right to write is taken away in the first test")
+
+
 @pytest.mark.parametrize(
     "taken",
     [
-        ("Read", "topic", "{0.source}"),
+        pytest.param(("Read", "topic", "{0.source}"), marks=OTHER),
         ("Write", "topic", "{0.sink}"),
-        ("Read", "group", "{0.name}"),
-        ("Write", "transactional-id", "{0.name}/{0.source}/*"),
+        pytest.param(("Read", "group", "{0.name}"), marks=OTHER),
+        pytest.param(("Write", "transactional-id", "{0.name}/{0.source}/*"), marks=OTHER),
     ],
     ids=" ".join,
 )

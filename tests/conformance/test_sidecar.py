@@ -101,6 +101,7 @@ def test_every_kind_of_vector_agrees_and_would_be_seen_to_disagree(
     assert [_name(vector) for vector, why in zip(sample, disagreeing, strict=True) if not why] == []
 
 
+@pytest.mark.long("vectors", why="stops and commits are drawn without a broker")
 def test_outputs_do_not_depend_on_stops_and_commits(kafka: SharedKafka, tmp_path: Path) -> None:
     of_each_area = {vector["area"]: vector for vector in _sample() if "error" not in vector}
     vectors = list(of_each_area.values())

@@ -39,13 +39,18 @@ def test_a_right_file_is_none_of_them(tmp_path: Path) -> None:
         assert (said.exit_code, said.err) == (0, ""), f"seed {seed}"
 
 
+ALIKE = pytest.mark.long("random", why="the command beside it begins in the same way")
+
+
 @pytest.mark.parametrize(
     ("command", "text"),
     [
         (("plan",), "pipeline: clicks\nsource: !!python/name:os.system\n"),
-        (("run",), "- pipeline: clicks\n"),
+        pytest.param(("run",), "- pipeline: clicks\n", marks=ALIKE),
         (("spark",), "job: nonsense_exits\n"),
-        (("spark", "--print"), "\ufeffjob: orders-prices\nretention: 1h\0\n"),
+        pytest.param(
+            ("spark", "--print"), "\ufeffjob: orders-prices\nretention: 1h\0\n", marks=ALIKE
+        ),
     ],
 )
 def test_so_it_is_in_a_process_of_its_own(

@@ -52,7 +52,10 @@ def a_stream() -> list[Record]:
     return [*records, *ends]
 
 
-@pytest.mark.parametrize("way", WAYS)
+ALIKE = pytest.mark.long("kill", why="ids behind a key take the same way")
+
+
+@pytest.mark.parametrize("way", ["by key and id", pytest.param("by id", marks=ALIKE)])
 def test_it_runs_as_it_was_tested(make_pipeline: MakePipeline, way: str) -> None:
     in_python, in_yaml = WAYS[way]
     pipeline = make_pipeline(

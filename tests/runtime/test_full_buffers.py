@@ -35,7 +35,10 @@ def stops(pipeline: Pipeline, guarantee: str) -> str:
     return sidecar.last_words
 
 
-@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+TWIN = pytest.mark.long("kill", why="both guarantees stop at one place")
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", pytest.param("at-least-once", marks=TWIN)])
 def test_everything_before_the_record_is_committed_and_nothing_after(
     make_pipeline: MakePipeline, guarantee: str
 ) -> None:

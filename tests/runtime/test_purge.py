@@ -44,7 +44,10 @@ def first_offset(pipeline: Pipeline, topic: str, partition: int = 0) -> int:
     return administer(pipeline, lambda cluster: cluster.ends(topic))[partition].first
 
 
-@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+TWIN = pytest.mark.long("kill", why="both guarantees purge at one place")
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", pytest.param("at-least-once", marks=TWIN)])
 def test_a_changelog_loses_its_beginning_and_its_state_goes_on_exactly(
     make_pipeline: MakePipeline, guarantee: str
 ) -> None:

@@ -26,6 +26,7 @@ def begun(folder: Path, more: str = "", *arguments: str) -> CompletedProcess[str
     return run(command, cwd=folder, env=installed(), capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long("spark", why="Java starts before it refuses")
 def test_options_that_java_refuses_are_a_sentence(tmp_path: Path) -> None:
     done = begun(tmp_path, "spark: {spark.driver.extraJavaOptions: -Xmsmuch}\n")
     assert done.returncode == 2, done.stderr

@@ -258,6 +258,7 @@ def test_a_join_that_cannot_wait_is_refused_at_once(spark: SparkSession, tmp_pat
         operate(two, records, Spread())
 
 
+@pytest.mark.long("spark", why="tests/versioned joins tables without Spark")
 def test_a_join_of_two_tables_keeps_missing_sides_as_nulls(
     spark: SparkSession, tmp_path: Path
 ) -> None:

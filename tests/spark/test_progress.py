@@ -94,6 +94,7 @@ def test_records_that_progress_names_are_read_before_it_counts(
     assert inputs.joined() == [(key, b"order", b"new") for key in KEYS]
 
 
+@pytest.mark.long("spark", why="tests/versioned has such rows of progress")
 def test_progress_that_names_no_record_counts_at_once(spark: SparkSession, tmp_path: Path) -> None:
     inputs = Inputs(spark, tmp_path, Topic("prices", PRICES, Versioned(60_000)))
     inputs.see(_rows(ORDERS, 0, 10, b"order"), [(ORDERS, 11, None), (PRICES, 11, None)])

@@ -61,6 +61,7 @@ def test_runs_are_as_long_as_they_may_be() -> None:
     assert [*slices([1], 6)] == [slice(0, 1)]
 
 
+@pytest.mark.long("spark", why="it makes two gigabytes of rows")
 def test_a_task_whose_rows_fill_a_column_of_arrow_leaves_in_many_frames() -> None:
     size, rows = 1 << 20, 2_200
     records = Records.of([Record(b"k", b"v", 1, (), "topic", 0, one) for one in range(rows)])
