@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
+
 from headrace.spark_jobs.seams import java_of, java_session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_UNFINISHED = ".unfinished"
+UNFINISHED = ".unfinished"
+"""Ends the name of a file that is being written."""
+_MISSING = "java.io.FileNotFoundException"
+"""The exception of some file systems, where others answer that a file was not there."""
 
 
 class Folder:
@@ -55,7 +60,7 @@ class Folder:
 
     def write(self, place: str, text: str) -> None:
         """Write a new file, which appears whole or not at all."""
-        unfinished = self._path(f"{place}{_UNFINISHED}")
+        unfinished = self._path(f"{place}{UNFINISHED}")
         out = self._files.create(unfinished, True)  # noqa: FBT003 (Java's, whatever stood there)
         try:
             out.write(text.encode())
@@ -66,8 +71,13 @@ class Folder:
             raise OSError(message)
 
     def rename(self, place: str, to: str) -> bool:
-        """Give a file another name; return whether it was there, and nothing had that name."""
-        return bool(self._files.rename(self._path(place), self._path(to)))
+        """Give a file another name; return whether it was there."""
+        try:
+            return bool(self._files.rename(self._path(place), self._path(to)))
+        except Py4JJavaError as failure:
+            if failure.java_exception.getClass().getName() != _MISSING:
+                raise
+            return False
 
     def remove(self, place: str) -> None:
         """Remove a file, if it is there."""

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 
 from headrace.contracts.errors import SettingsInvalid, StateOfOtherOptions, StateUnavailable
 from headrace.spark_jobs.folder import Folder
-from headrace.spark_jobs.jobs.moved import BEGUN, DONE, PART, ROWS, WHOLE, Moves
+from headrace.spark_jobs.jobs.moved import PART, ROWS, WHOLE, Moves
 from headrace.spark_jobs.jobs.stamp import Stamp
 from headrace.spark_jobs.observe.state import operators_of
 from headrace.spark_jobs.operators.frames import MOVED_SCHEMA, operator_of
@@ -32,15 +32,17 @@ _JSON_BEHIND = 2
 def move(spark: SparkSession, old: str, new: str, tasks: int) -> None:
     """Move the state of one checkpoint to another, and have that one take its place."""
     stamp, source, target = Stamp(spark, old), Folder(spark, old), Folder(spark, new)
+    moves = Moves(spark, old)
     _refuse_open(stamp, old)
-    Moves(spark, old).stay()
+    moves.stay()
     if target.names(""):
         message = f"`{new}` is not empty; name a folder that does not exist yet"
         raise StateOfOtherOptions(message)
     last = stamp.last()
+    starts = _offsets(source.read(f"offsets/{last}"))
     _refuse_same(spark, old, tasks)
-    moves = {"to": target.url, "batch": Moves(spark, old).origin().batch + last + 1}
-    source.write(BEGUN, json.dumps(moves))
+    said = {"to": target.url, "batch": moves.origin().batch + last + 1}
+    begun = moves.begin(json.dumps(said))
     # A driver that runs has begun a micro-batch, or sees before it writes that the move was begun.
     _refuse_open(stamp, old)
     if stamp.last() != last:
@@ -49,9 +51,8 @@ def move(spark: SparkSession, old: str, new: str, tasks: int) -> None:
     target.write("metadata", source.read("metadata"))
     stamp.hand_topics_to(Stamp(spark, new))
     move_rows(spark, old, f"{target.url.rstrip('/')}/{ROWS}", tasks)
-    starts = _offsets(source.read(f"offsets/{last}"))
-    target.write(WHOLE, json.dumps({"from": source.url, **moves, "starts": starts}))
-    if not source.rename(BEGUN, DONE):
+    target.write(WHOLE, json.dumps({"from": source.url, **said, "starts": starts}))
+    if not moves.end(begun):
         raise StateOfOtherOptions(_goes_on(old, new))
 
 

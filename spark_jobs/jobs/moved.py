@@ -1,6 +1,7 @@
 """Checkpoints whose state was moved into other tasks: which of the two a job may go on from.
 
-    OLD/move/begun    {"to": NEW, "batch": ...}; a job that goes on from OLD removes it
+    OLD/move/begun-*  {"to": NEW, "batch": ...}; a job that goes on from OLD removes it, and so
+                      does a move that comes later
     OLD/move/done     the same file under its new name: from then on OLD is refused
     NEW/move/part     state is on its way into NEW
     NEW/move/whole    {"from": OLD, "to": NEW, "batch": the number of its first micro-batch,
@@ -18,18 +19,19 @@ micro-batches of NEW from zero, and `batch` is added to what Spark says.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.contracts.errors import StateOfOtherOptions
-from headrace.spark_jobs.folder import Folder
+from headrace.spark_jobs.folder import UNFINISHED, Folder
 from headrace.spark_jobs.operators.frames import MOVED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-BEGUN, DONE = "move/begun", "move/done"
 PART, WHOLE, ROWS = "move/part", "move/whole", "move/rows"
+_BEGUN, _DONE = "begun-", "done"
 _EXCLUDED = "spark.sql.optimizer.excludedRules"
 _PRUNING = "org.apache.spark.sql.catalyst.optimizer.ColumnPruning"
 """Spark's rule that takes state to begin with for columns that nobody reads."""
@@ -75,7 +77,8 @@ class Moves:
         """Return where the state comes from; refuse a checkpoint that is not whole."""
         names = self._folder.names("move")
         if "whole" not in names:
-            if "part" in names:
+            # A move may have died before the name of its first file was complete.
+            if any(name.startswith("part") for name in names):
                 message = (
                     f"state was to be moved into `{self._checkpoint}`, and is not there as a whole;"
                     " delete this folder, and move it once more"
@@ -91,12 +94,34 @@ class Moves:
 
     def stay(self) -> None:
         """End a move that was begun; refuse a checkpoint whose state was moved out of it."""
+        for name in self._begun():
+            self._folder.remove(f"move/{name}")
+        self._refuse_if_done()
+
+    def begin(self, said: str) -> str:
+        """Note that a move begins; return the note's name. Of two moves at a time none goes on."""
+        own = f"{_BEGUN}{uuid.uuid4().hex}"  # noqa: TID251 - a name that no result depends on
+        self._folder.write(f"move/{own}", said)
+        self._refuse_if_done()
+        if self._begun() != [own]:
+            message = (
+                f"another command moves the state of `{self._checkpoint}` at the same time; let it"
+                " end, and see whether there is anything left to do"
+            )
+            raise StateOfOtherOptions(message)
+        return own
+
+    def end(self, begun: str) -> bool:
+        """Have the new checkpoint take the place of this one, unless a job has gone on from it."""
+        return self._folder.rename(f"move/{begun}", f"move/{_DONE}")
+
+    def _begun(self) -> list[str]:
         names = self._folder.names("move")
-        if "begun" in names:
-            self._folder.remove(BEGUN)
-            names = self._folder.names("move")
-        if "done" in names:
-            to = json.loads(self._folder.read(DONE))["to"]
+        return [name for name in names if name.startswith(_BEGUN) and not name.endswith(UNFINISHED)]
+
+    def _refuse_if_done(self) -> None:
+        if _DONE in self._folder.names("move"):
+            to = json.loads(self._folder.read(f"move/{_DONE}"))["to"]
             message = (
                 f"the state of `{self._checkpoint}` was moved to `{to}`; name that checkpoint in"
                 " the job, and its number of tasks"
@@ -126,7 +151,7 @@ class Moves:
         if not old.names(""):
             # No job can go on from a checkpoint that was deleted.
             return
-        done = json.loads(old.read(DONE)) if "done" in old.names("move") else {}
+        done = json.loads(old.read(f"move/{_DONE}")) if _DONE in old.names("move") else {}
         if any(done.get(name) != said[name] for name in ("to", "batch")):
             message = (
                 f"the state of `{said['from']}` was to be moved to `{self._checkpoint}`, and that"

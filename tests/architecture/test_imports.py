@@ -49,6 +49,7 @@ LIBRARIES: dict[str, set[str]] = {
     "headrace.spark_jobs.queries": PYDANTIC | {"pyspark", "sqlglot"},
     "headrace.spark_jobs.jobs": PYDANTIC | {"pyspark"},
     "headrace.spark_jobs.read": PYDANTIC | {"pyspark"},
+    "headrace.spark_jobs.folder": {"py4j", "pyspark"},
     "headrace.spark_jobs.seams": {"py4j", "pyspark"},
     "headrace.spark_jobs.session": {"py4j", "pyspark"},
     "headrace.spark_jobs.observe": {"prometheus_client", "pyspark"},

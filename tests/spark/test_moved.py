@@ -51,9 +51,22 @@ def test_a_checkpoint_that_was_never_moved_begins_with_nothing(
 
 def test_a_job_that_goes_on_ends_a_move_that_was_begun(spark: SparkSession, tmp_path: Path) -> None:
     old = Checkpoint(tmp_path)
-    old.put("move/begun", json.dumps({"to": "new", "batch": 3}))
+    old.put("move/begun-1", json.dumps({"to": "new", "batch": 3}))
     Moves(spark, str(tmp_path)).stay()
     assert old.names() == []
+
+
+def test_of_two_moves_at_a_time_none_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    old, moves = Checkpoint(tmp_path), Moves(spark, str(tmp_path))
+    begun = moves.begin(json.dumps({"to": "new", "batch": 3}))
+    with pytest.raises(StateOfOtherOptions, match="another command moves the state of"):
+        moves.begin(json.dumps({"to": "other", "batch": 3}))
+    moves.stay()
+    assert not moves.end(begun)
+    assert moves.end(moves.begin(json.dumps({"to": "new", "batch": 3})))
+    assert old.names() == ["done"]
+    with pytest.raises(StateOfOtherOptions, match="was moved to `new`"):
+        moves.begin(json.dumps({"to": "other", "batch": 3}))
 
 
 def test_a_checkpoint_is_refused_once_its_state_was_moved(
