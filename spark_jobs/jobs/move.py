@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE_BYTES = 32 << 20
 """So many bytes of rows are written at a time."""
+Headers = dict[int, dict[int, bytes]]
+"""The header of each task, by operator."""
 _JSON_BEHIND = 2
 """The lines of a file of offsets that come before those of the sources."""
 
@@ -40,7 +42,8 @@ def move(spark: SparkSession, old: str, new: str, tasks: int) -> None:
         raise StateOfOtherOptions(message)
     last = stamp.last()
     starts = _offsets(source.read(f"offsets/{last}"))
-    _refuse_same(spark, old, tasks)
+    headers = headers_of(spark, old)
+    refuse_headers(headers, old, tasks)
     said = {"to": target.url, "batch": moves.origin().batch + last + 1}
     begun = moves.begin(json.dumps(said))
     # A driver that runs has begun a micro-batch, or sees before it writes that the move was begun.
@@ -50,19 +53,42 @@ def move(spark: SparkSession, old: str, new: str, tasks: int) -> None:
     target.write(PART, "")
     target.write("metadata", source.read("metadata"))
     stamp.hand_topics_to(Stamp(spark, new))
-    move_rows(spark, old, f"{target.url.rstrip('/')}/{ROWS}", tasks)
+    move_rows(spark, old, headers, f"{target.url.rstrip('/')}/{ROWS}", tasks)
     target.write(WHOLE, json.dumps({"from": source.url, **said, "starts": starts}))
     if not moves.end(begun):
         raise StateOfOtherOptions(_goes_on(old, new))
 
 
-def move_rows(spark: SparkSession, old: str, folder: str, tasks: int) -> None:
-    """Write the rows of all operators of a checkpoint, as they are in other tasks, to a folder."""
+def headers_of(spark: SparkSession, old: str) -> Headers:
+    """Return the headers of a checkpoint's state, by operator and task."""
+    found: Headers = {}
     for operator in operators_of(spark, old):
-        headers = _headers(spark, old, operator)
-        names = {name for header in headers.values() for name in decode_numbers(header)}
+        rows = _rows(spark, old, operator).where(F.col("name") == HEADER)
+        found[operator] = {row.task: bytes(row.row) for row in rows.collect()}
+    return found
+
+
+def refuse_headers(headers: Headers, old: str, tasks: int) -> None:
+    """Refuse state that is in so many tasks already, or that a step has none of."""
+    for of_tasks in headers.values():
+        if not of_tasks:
+            # A job on the new checkpoint would find no state of that step, and could not begin.
+            message = (
+                f"a step of the job that writes `{old}` has had no record yet, so it has no state"
+                " that could be moved; let the job run until each step has had one"
+            )
+            raise StateOfOtherOptions(message)
+        if tasks_before([*map(decode_numbers, of_tasks.values())]) == tasks:
+            message = f"`{old}` has its state in {tasks} tasks already; choose another number"
+            raise SettingsInvalid(message)
+
+
+def move_rows(spark: SparkSession, old: str, headers: Headers, folder: str, tasks: int) -> None:
+    """Write the rows of all operators of a checkpoint, as they are in other tasks, to a folder."""
+    for operator, of_tasks in headers.items():
+        names = {name for header in of_tasks.values() for name in decode_numbers(header)}
         others = _stored(_rows(spark, old, operator).where(F.col("name") != HEADER))
-        for some in _in_pieces(moved(headers, others, tasks)):
+        for some in _in_pieces(moved(of_tasks, others, tasks)):
             named = [(operator_of(names), *row) for row in some]
             written = spark.createDataFrame(named, MOVED_SCHEMA).write.mode("append")
             written.parquet(folder)
@@ -82,19 +108,6 @@ def _refuse_open(stamp: Stamp, old: str) -> None:
             " start it once by `headrace spark JOB --once`, and move its state behind that"
         )
         raise StateOfOtherOptions(message)
-
-
-def _refuse_same(spark: SparkSession, old: str, tasks: int) -> None:
-    for operator in operators_of(spark, old):
-        headers = _headers(spark, old, operator).values()
-        if headers and tasks_before([*map(decode_numbers, headers)]) == tasks:
-            message = f"`{old}` has its state in {tasks} tasks already; choose another number"
-            raise SettingsInvalid(message)
-
-
-def _headers(spark: SparkSession, old: str, operator: int) -> dict[int, bytes]:
-    rows = _rows(spark, old, operator).where(F.col("name") == HEADER)
-    return {row.task: bytes(row.row) for row in rows.collect()}
 
 
 def _rows(spark: SparkSession, old: str, operator: int) -> DataFrame:

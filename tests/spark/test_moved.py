@@ -11,13 +11,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.contracts.errors import SettingsInvalid, StateOfOtherOptions
-from headrace.spark_jobs.jobs.move import move, move_rows
+from headrace.spark_jobs.jobs.move import headers_of, move, move_rows, refuse_headers
 from headrace.spark_jobs.jobs.moved import Moves, Origin
 from headrace.spark_jobs.observe.state import read_state
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.pairs import left_of, right_of
 from headrace.spark_jobs.operators.topology import Topic, Topology
+from headrace.spark_jobs.versioned.layout import encode_numbers
+from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY
 from headrace.spark_jobs.versioned.tables import Plain
 from tests.spark.frames import Row, stream_rows, write_rows
 from tests.spark.pointing import JOIN, LEFT, changes, pairs_of, pairs_told
@@ -124,6 +126,15 @@ def test_a_checkpoint_with_an_open_micro_batch_is_not_moved(
         move(spark, str(old.folder), new, 3)
 
 
+def test_a_step_without_state_is_not_moved() -> None:
+    header = encode_numbers({TASKS_BY_KEY: 4})
+    refuse_headers({0: {0: header, 3: header}}, "old", 2)
+    with pytest.raises(SettingsInvalid, match="`old` has its state in 4 tasks already"):
+        refuse_headers({0: {0: header}}, "old", 4)
+    with pytest.raises(StateOfOtherOptions, match="`old` has had no record yet"):
+        refuse_headers({0: {0: header}, 1: {}}, "old", 2)
+
+
 def _told(
     spark: SparkSession, topology: Topology, rows: DataFrame, tasks: int, checkpoint: Path
 ) -> list[dict[str, Any]]:
@@ -160,7 +171,8 @@ def test_each_stage_begins_with_its_own_rows(
     told = _told(spark, JOIN, first, 4, old)
     with pytest.raises(SettingsInvalid, match="has its state in 4 tasks already"):
         move(spark, str(old), str(new.folder), 4)
-    move_rows(spark, str(old), str(new.folder / "move/rows"), tasks)
+    headers = headers_of(spark, str(old))
+    move_rows(spark, str(old), headers, str(new.folder / "move/rows"), tasks)
     said = {"from": str(tmp_path / "gone"), "to": "new", "batch": 1, "starts": {}}
     new.put("move/whole", json.dumps(said))
     told += _told(spark, JOIN, rest, tasks, new.folder)
