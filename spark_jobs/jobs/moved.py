@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.contracts.errors import StateOfOtherOptions
 from headrace.spark_jobs.folder import UNFINISHED, Folder
-from headrace.spark_jobs.operators.frames import MOVED
+from headrace.spark_jobs.operators.frames import MOVED, TAKEN, refuse_rows_left
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,13 +50,20 @@ class Origin(NamedTuple):
         """Have a query that is planned from now on begin with these rows."""
         if self.rows is not None:
             spark.conf.set(MOVED, self.rows)
+            spark.conf.unset(TAKEN)
             rules = [spark.conf.get(_EXCLUDED, None), _PRUNING]
             spark.conf.set(_EXCLUDED, ",".join(filter(None, rules)))
+
+    def refuse_rows_left(self, spark: SparkSession) -> None:
+        """Refuse a query that was planned since `begin` and does not take all of these rows."""
+        if self.rows is not None:
+            refuse_rows_left(spark, self.rows)
 
     def go_on(self, spark: SparkSession) -> None:
         """Have a query planned as usual."""
         if self.rows is not None:
             spark.conf.unset(MOVED)
+            spark.conf.unset(TAKEN)
             rules = (spark.conf.get(_EXCLUDED, None) or "").split(",")
             others = ",".join(rule for rule in rules if rule != _PRUNING)
             if others:
@@ -87,7 +94,8 @@ class Moves:
             return Origin()
         said = json.loads(self._folder.read(WHOLE))
         if self._folder.names("offsets"):
-            is_over = "0" in self._folder.names("commits")
+            # Spark removes the files of early micro-batches.
+            is_over = any(name.isdigit() for name in self._folder.names("commits"))
             return Origin(said["batch"], said["starts"], None if is_over else self._rows)
         self._refuse_unless_done(said)
         return Origin(said["batch"], said["starts"], self._rows)

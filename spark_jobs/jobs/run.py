@@ -220,6 +220,7 @@ def _start(
     spark.conf.set(ON_FAILURE, config.on_failure)
     origin.begin(spark)
     results = job.transform(inputs, config)
+    origin.refuse_rows_left(spark)
     fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
     if fall_back is not None:
         topic = inputs_of(config)[fall_back.table].topic

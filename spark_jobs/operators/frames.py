@@ -9,6 +9,8 @@ results    as columns.RESULTS_SCHEMA says, with headers as in records
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -42,6 +44,14 @@ MOVED_SCHEMA = "operator string, task int, name string, row binary"
 """The columns of state that was moved."""
 MOVED = "spark.headrace.moved"
 """The setting of a session that names the folder with the state that new tasks begin with."""
+TAKEN = "spark.headrace.moved.taken"
+"""The setting that names the operators that have begun with their state, as a list in JSON."""
+
+_STEPS = re.compile(rf"(?:^| ){STEP}(.+?):\w+(?= {STEP}|$)")
+_AS_IT_WAS = (
+    "run the job as it was, with the new checkpoint and number of tasks, or start it with another"
+    " new checkpoint"
+)
 
 
 @dataclass(frozen=True)
@@ -225,12 +235,26 @@ def rows_moved_to(spark: SparkSession, folder: str, topology: Topology) -> Group
     moved = spark.read.schema(MOVED_SCHEMA).parquet(folder)
     own = moved.where(F.col("operator") == operator)
     if own.isEmpty():
+        message = f"the checkpoint that was moved has no state of `{topology.name}`; {_AS_IT_WAS}"
+        raise StateOfOtherOptions(message)
+    taken = json.loads(spark.conf.get(TAKEN, None) or "[]")
+    spark.conf.set(TAKEN, json.dumps([*taken, operator]))
+    return own.select("task", "name", "row").groupBy("task")
+
+
+def refuse_rows_left(spark: SparkSession, folder: str) -> None:
+    """Refuse rows that were moved and that no operator has begun with: they would be lost."""
+    taken = json.loads(spark.conf.get(TAKEN, None) or "[]")
+    moved = spark.read.schema(MOVED_SCHEMA).parquet(folder)
+    left = moved.where(~F.col("operator").isin(taken)).select("operator").distinct().collect()
+    if left:
+        operator = min(row.operator for row in left)
+        steps = " and ".join(f"`{step}`" for step in _STEPS.findall(operator))
         message = (
-            f"the checkpoint that was moved has no state of `{topology.name}`; run the job as it"
-            " was, with the new checkpoint and number of tasks, and change it behind that"
+            f"the checkpoint that was moved has state of {steps}, with which no step of the job"
+            f" goes on; {_AS_IT_WAS}"
         )
         raise StateOfOtherOptions(message)
-    return own.select("task", "name", "row").groupBy("task")
 
 
 def with_headers(results: DataFrame) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,7 +15,7 @@ from headrace.contracts.errors import SettingsInvalid, StateOfOtherOptions
 from headrace.spark_jobs.jobs.move import headers_of, move, move_rows, refuse_headers
 from headrace.spark_jobs.jobs.moved import Moves, Origin
 from headrace.spark_jobs.observe.state import read_state
-from headrace.spark_jobs.operators.frames import Spread
+from headrace.spark_jobs.operators.frames import MOVED_SCHEMA, Spread
 from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.pairs import left_of, right_of
 from headrace.spark_jobs.operators.topology import Topic, Topology
@@ -104,7 +105,9 @@ def test_a_new_checkpoint_counts_only_once_the_old_one_has_left_to_it(
     new.put("offsets/0")
     (old.folder / "move/done").unlink()
     assert moves.origin() == Origin(3, {"t": {"0": 5}}, rows)
-    new.put("commits/0")
+    new.put("commits/.0.tmp")
+    assert moves.origin() == Origin(3, {"t": {"0": 5}}, rows)
+    new.put("commits/101")
     assert moves.origin() == Origin(3, {"t": {"0": 5}}, None)
     written: list[int] = []
     moves.guarded(lambda _, number: written.append(number), moves.origin())(spark.range(1), 4)
@@ -143,6 +146,7 @@ def _told(
     told: list[dict[str, Any]] = []
     origin.begin(spark)
     results = operate(topology, rows, Spread(tasks=tasks))
+    origin.refuse_rows_left(spark)
     results = results.withColumn("mine", left_of("value")).withColumn("theirs", right_of("value"))
 
     def take(frame: DataFrame, _: int) -> None:
@@ -182,18 +186,31 @@ def test_each_stage_begins_with_its_own_rows(
     assert spark.conf.get("spark.sql.optimizer.excludedRules", None) is None
 
 
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        (["step:other:Topic"], "has no state of `left`; run the job as it was"),
+        (
+            ["step:left:Topic", "step:a b:Topic step:join:JoinStep"],
+            "has state of `a b` and `join`, with which no step of the job goes on; run the job",
+        ),
+        (["step:left:Topic"], None),
+    ],
+)
 def test_a_job_with_other_steps_does_not_begin_with_moved_state(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, stored: list[str], said: str | None
 ) -> None:
     row: Row = changes(Random(1))[0][0]
     rows = stream_rows(spark, write_rows(tmp_path / "in", [row]))
-    schema = "operator string, task int, name string, row binary"
     folder = str(tmp_path / "rows")
-    spark.createDataFrame([("step:other:Topic", 0, "header", b"")], schema).write.parquet(folder)
+    moved = [(operator, 0, "header", b"") for operator in stored]
+    spark.createDataFrame(moved, MOVED_SCHEMA).write.parquet(folder)
     origin = Origin(rows=folder)
     origin.begin(spark)
+    refused = nullcontext() if said is None else pytest.raises(StateOfOtherOptions, match=said)
     try:
-        with pytest.raises(StateOfOtherOptions, match="has no state of `left`"):
+        with refused:
             operate(Topic("left", LEFT, Plain()), rows, Spread(tasks=2))
+            origin.refuse_rows_left(spark)
     finally:
         origin.go_on(spark)
