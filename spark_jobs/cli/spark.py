@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Column, Table
 
 from headrace.contracts.errors import SettingsInvalid
 from headrace.spark_jobs.cli.how import LOCAL, DeployMode, How
 from headrace.spark_jobs.cli.job_file import load_job
-from headrace.spark_jobs.cli.log import log_file
+from headrace.spark_jobs.cli.log import log_file, started_into
 from headrace.spark_jobs.cli.python_job import PYTHON, run_file
 from headrace.spark_jobs.cli.run import run_job
 from headrace.spark_jobs.cli.submit import check_deploy_mode, hand_over, submit_command
@@ -106,12 +108,8 @@ def state(checkpoint: str, *, rows: bool = False) -> None:
         checkpoint: The folder that the job's file names.
         rows: Show every row, and not each task's header alone.
     """
-    session = open_session("headrace spark state", master="local[1]", connectors=())
-    session.sparkContext.setLogLevel("ERROR")
-    try:
+    with _session("state", "local[1]") as session:
         print_state(read_state(session, checkpoint), Console(highlight=False), every_row=rows)
-    finally:
-        session.stop()
 
 
 @app.command
@@ -123,17 +121,27 @@ def move(old: str, new: str, *, tasks: Annotated[int, Parameter(validator=Number
         new: A folder that does not exist yet, and that the job's file must name from then on.
         tasks: How many tasks there are in the new one, which the job's file must say as well.
     """
-    session = open_session("headrace spark move", master="local[2]", connectors=(), checkpoint=new)
-    session.sparkContext.setLogLevel("ERROR")
-    try:
+    with _session("move", "local[2]", new) as session:
         move_state(session, old, new, tasks)
-    finally:
-        session.stop()
     Console(highlight=False).print(
         f"{new} has the state in {tasks} tasks; write `checkpoint: {new}` and `tasks: {tasks}` into"
         " the job, and start it",
         soft_wrap=True,
     )
+
+
+@contextmanager
+def _session(command: str, master: str, checkpoint: str = "") -> Iterator[SparkSession]:
+    """Open a session for a command; Spark's own log goes to a file."""
+    file = log_file(command, None)
+    sys.stderr.write(f"Spark's own log is in {file}\n")
+    with started_into(file):
+        name = f"headrace spark {command}"
+        session = open_session(name, master=master, connectors=(), checkpoint=checkpoint)
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def print_state(found: Iterable[StateRow], console: Console, *, every_row: bool) -> None:

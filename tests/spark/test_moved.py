@@ -173,9 +173,9 @@ def test_each_stage_begins_with_its_own_rows(
         for name, some in (("a", rows[:half]), ("b", rows[half:]))
     )
     told = _told(spark, JOIN, first, 4, old)
-    with pytest.raises(SettingsInvalid, match="has its state in 4 tasks already"):
-        move(spark, str(old), str(new.folder), 4)
     headers = headers_of(spark, str(old))
+    with pytest.raises(SettingsInvalid, match="has its state in 4 tasks already"):
+        refuse_headers(headers, str(old), 4)
     move_rows(spark, str(old), headers, str(new.folder / "move/rows"), tasks)
     said = {"from": str(tmp_path / "gone"), "to": "new", "batch": 1, "starts": {}}
     new.put("move/whole", json.dumps(said))

@@ -1,0 +1,42 @@
+"""`headrace spark state` and `spark move` say a sentence of their own; Spark's log is a file."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.pages import installed
+from tests.spark.driver import QUICK_JAVA
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["state", "empty"], "empty is no checkpoint with state in it; name the job's checkpoint"),
+        (
+            ["move", "empty", "new", "--tasks", "2"],
+            "file:{folder}/empty is no checkpoint of a job that has finished a micro-batch",
+        ),
+    ],
+)
+def test_a_command_says_one_sentence_beside_the_place_of_sparks_log(
+    tmp_path: Path, command: list[str], said: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    ended = subprocess.run(
+        ["headrace", "spark", *command],  # noqa: S607 - of the environment that we give it
+        cwd=tmp_path,
+        env={**installed(), "JDK_JAVA_OPTIONS": QUICK_JAVA, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (4, ""), ended.stderr
+    place, sentence = ended.stderr.splitlines()
+    log = re.fullmatch(r"Spark's own log is in (.+)", place)
+    assert log is not None
+    assert "NOTE: Picked up JDK_JAVA_OPTIONS" in Path(log[1]).read_text()
+    assert sentence.endswith(said.format(folder=tmp_path))
