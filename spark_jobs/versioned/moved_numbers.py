@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.contracts.errors import StateLayoutNewer, StateOfOtherOptions
+from headrace.contracts.errors import StateCorrupt, StateLayoutNewer, StateOfOtherOptions
 from headrace.spark_jobs.versioned.history import forgotten_name
 from headrace.spark_jobs.versioned.progress import STORED_KINDS
 from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY
@@ -47,8 +47,8 @@ class Placed:
 
     held: Counter[str] = field(default_factory=Counter)
     """How many records are held, by the name of their rows."""
-    windows: set[str] = field(default_factory=set)
-    """The tables of windows of which the task has groups."""
+    tables: set[str] = field(default_factory=set)
+    """The tables of which the task has rows: one of them is a window's if it has groups of it."""
     standing: Counter[str] = field(default_factory=Counter)
     """How many values stand in a group, by the name of their rows."""
 
@@ -93,11 +93,6 @@ def held_names(headers: Collection[Numbers]) -> set[str]:
     }
 
 
-def window_tables(headers: Collection[Numbers]) -> set[str]:
-    """Return the names of the tables of open windows."""
-    return {_table_of(name) for numbers in headers for name in numbers if is_of_one_window(name)}
-
-
 def moved_numbers(headers: Sequence[Numbers], placed: Sequence[Placed]) -> list[dict[str, int]]:
     """Return the numbers of each new task."""
     held = held_names(headers)
@@ -134,7 +129,13 @@ def _of_tasks(
     for name, count in folded.items():
         # The number does not tell groups apart, and a window without a number would not leave.
         table = _table_of(name)
-        has_groups = [task for task, place in enumerate(placed) if table in place.windows] or [0]
+        has_groups = [task for task, place in enumerate(placed) if table in place.tables]
+        if not has_groups:
+            message = (
+                f"the rows of the window `{name}` of this state are gone; start the query from an"
+                " older or a new checkpoint"
+            )
+            raise StateCorrupt(message)
         for task in has_groups:
             tasks[task][name] = 0
         tasks[has_groups[0]][name] = count

@@ -38,7 +38,6 @@ from headrace.spark_jobs.versioned.moved_numbers import (
     moved_numbers,
     refuse_other_stages,
     tasks_before,
-    window_tables,
 )
 from headrace.spark_jobs.versioned.spread import task_of
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
@@ -95,7 +94,6 @@ class _Moving:
         self._before = tasks_before(numbers) if headers else tasks
         refuse_other_stages(numbers, tasks)
         self._held_names = held_names(numbers)
-        self._windows = window_tables(numbers)
         self._placed = [Placed() for _ in range(tasks)]
         self._held: dict[str, list[Held]] = defaultdict(list)
         self._listed: set[tuple[int, str]] = set()
@@ -158,8 +156,7 @@ class _Moving:
                 buckets[self._task_of(key, 0, task, name)][key] = entry
         for task, bucket in sorted(buckets.items()):
             placed = self._placed[task]
-            if table in self._windows:
-                placed.windows.add(table)
+            placed.tables.add(table)
             if is_standing(table):
                 placed.standing[table] += sum(map(len, bucket.values()))
             yield StoredRow(task, name, encode(bucket))

@@ -23,7 +23,6 @@ from headrace.spark_jobs.operators.topology import (
     LookUp,
     StreamJoin,
     Topic,
-    WindowStep,
 )
 from headrace.spark_jobs.shapes import CHANGED, CORRECTED, JOINED
 from headrace.spark_jobs.versioned.aggregation import count, read_long, sum_of
@@ -31,7 +30,6 @@ from headrace.spark_jobs.versioned.layout import decode_numbers
 from headrace.spark_jobs.versioned.state import HEADER
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
 from tests.oracles.versioned import joined_on_time, latest_rows, met_within
-from tests.oracles.windows import Payment, folded
 from tests.properties.tasks import Query, Rows, Told, moved_state, record_of
 
 LEFT, RIGHT = 0, 1
@@ -39,7 +37,6 @@ TOPICS = {LEFT: "l", RIGHT: "r"}
 LONG_MS, END_MS = 1 << 40, 1 << 41
 KEYS = tuple(b"k%d" % number for number in range(7))
 VALUES = (b"g:1", b"g:2", b"h:1", b"i:1", None)
-SIZE_MS = 25
 
 Given = list[tuple[int, Record]]
 times_ms = st.integers(0, 60)
@@ -127,24 +124,6 @@ def regroup(key: bytes, value: bytes) -> tuple[bytes, bytes] | None:
     """The group of a row."""
     group = foreign_key(key, value)
     return None if group is None else (group, value)
-
-
-class Numbered:
-    """Counts the records of a window."""
-
-    def add(self, total: bytes | None, values: Sequence[bytes]) -> bytes:
-        """Add their number."""
-        return b"%d" % (int(total or 0) + len(values))
-
-    def result(self, total: bytes, start: str, end: str) -> bytes:
-        """Return their number."""
-        del start, end
-        return total
-
-
-def by_key(key: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """Return the key as the group."""
-    return key, value
 
 
 stores = st.sampled_from((Plain(), Versioned(LONG_MS)))
@@ -284,58 +263,6 @@ def test_streams_meet_once_within_their_window(
         if row["verdict"] == JOINED
     ]
     assert sorted(found, key=repr) == sorted(wanted, key=repr)
-
-
-def windows_of(records: list[Record]) -> list[tuple[bytes, bytes, int]]:
-    """The rows of all windows."""
-    payments = [Payment((one.key or b"").decode(), 1, one.timestamp_ms) for one in records]
-    rows = folded(payments, SIZE_MS, END_MS)
-    return [(row.account.encode(), b"%d" % row.records, row.end_ms - 1) for row in rows]
-
-
-def left_windows(results: Rows) -> list[tuple[bytes, bytes, int]]:
-    """The rows of windows that left."""
-    return [
-        (row["key"], row["value"], row["timestamp_ms"])
-        for row in results
-        if row["verdict"] == JOINED
-    ]
-
-
-@given(on_time, cuts, tasks, st.lists(tasks, max_size=3))
-def test_windows_of_a_stream_leave_once_with_all_records(
-    records: Given, cut_at: list[int], before: int, moves: list[int]
-) -> None:
-    step = WindowStep("windows", RIGHT, SIZE_MS, by_key, Numbered(), "r")
-    query = Query(step, before, {RIGHT: "r"})
-    own = [(number, record) for number, record in records if number == RIGHT]
-    results = in_batches(query, own, cut_at, moves)
-    stream = [record for _, record in own if record.value is not None]
-    assert sorted(left_windows(results)) == sorted(windows_of(stream))
-
-
-def _regrouped(record: Record, table_value: bytes | None) -> Record:
-    """A joined row goes to the group that its table's value names."""
-    key = KEYS[5] if table_value is None else KEYS[6]
-    return record._replace(key=key, topic="r")
-
-
-@given(on_time, cuts, tasks, st.lists(tasks, max_size=3))
-def test_windows_behind_a_join_leave_once_with_all_rows(
-    records: Given, cut_at: list[int], before: int, moves: list[int]
-) -> None:
-    table = Topic("table", LEFT, Versioned(LONG_MS))
-    step = LookUp("join", table, stream=RIGHT, join="left", release="progress", says_progress=True)
-    windows = WindowStep("windows", 0, SIZE_MS, by_key, Numbered(), "r", is_behind=True)
-    query = Query(step, before, TOPICS, (windows, _regrouped))
-    results = in_batches(query, records, cut_at, moves)
-    versions = [record for number, record in records if number == LEFT]
-    rows = [
-        _regrouped(one, joined_on_time(versions, one))
-        for number, one in records
-        if number == RIGHT and one.value is not None
-    ]
-    assert sorted(left_windows(results)) == sorted(windows_of(rows))
 
 
 def _weight(value: bytes) -> int:
