@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.contracts.errors import StateCorrupt
+from headrace.contracts.errors import StateCorrupt, StateOfOtherOptions
 from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.topology import LookUp, Topic, WindowStep
 from headrace.spark_jobs.shapes import JOINED
-from headrace.spark_jobs.versioned.layout import decode_numbers
+from headrace.spark_jobs.versioned.layout import decode_numbers, encode_numbers
 from headrace.spark_jobs.versioned.state import HEADER
 from headrace.spark_jobs.versioned.tables import Versioned
 from tests.oracles.versioned import joined_on_time
@@ -148,4 +148,19 @@ def test_a_window_whose_rows_are_gone_is_refused() -> None:
     _put(query, _at(0, (30, KEYS)), SIZE_MS)
     state = {task: {HEADER: rows[HEADER]} for task, rows in query.operators[0].state.items()}
     with pytest.raises(StateCorrupt, match="rows of the window `window:windows:1` of this state"):
+        moved_state(state, 2)
+
+
+@pytest.mark.parametrize("first_open", [2, None])
+def test_tasks_that_are_not_at_one_window_are_refused(first_open: int | None) -> None:
+    step = WindowStep("windows", RIGHT, SIZE_MS, by_key, Numbered(), "r")
+    query = Query(step, 3, {RIGHT: "r"})
+    _put(query, _at(0, (30, KEYS)), SIZE_MS)
+    state = query.operators[0].state
+    numbers = decode_numbers(state[1][HEADER])
+    del numbers["windows:first-open"]
+    if first_open is not None:
+        numbers["windows:first-open"] = first_open
+    state[1][HEADER] = encode_numbers(numbers)
+    with pytest.raises(StateOfOtherOptions, match="do not agree on `windows:first-open`"):
         moved_state(state, 2)

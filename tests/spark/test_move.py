@@ -10,6 +10,7 @@ import pytest
 from tests.kafka.fixtures import SharedKafka
 from tests.pages import installed
 from tests.spark.driver import KILLED, QUICK_JAVA
+from tests.spark.struck import Moment
 from tests.spark.test_changed_options import Job
 
 
@@ -30,8 +31,13 @@ def moved(job: Job, to: Path, tasks: int) -> tuple[int, str]:
 
 
 @pytest.mark.long("drivers", why="six drivers, and two moves between them")
-def test_every_order_is_priced_once_across_moves(kafka: SharedKafka, tmp_path: Path) -> None:
-    job = Job(kafka, tmp_path, "kafka")
+@pytest.mark.parametrize(
+    ("sink", "strike"), [("kafka", "between writers"), ("delta", "behind the table")]
+)
+def test_every_order_is_priced_once_across_moves(
+    kafka: SharedKafka, tmp_path: Path, sink: str, strike: Moment
+) -> None:
+    job = Job(kafka, tmp_path, sink)
     job.send()
     first = job.run(grace="10s")
     assert first.exit_code == 0, first.log
@@ -44,7 +50,7 @@ def test_every_order_is_priced_once_across_moves(kafka: SharedKafka, tmp_path: P
     assert f"the state of `{old}` was moved to `file:{tmp_path}/two`" in refused.log
     job.checkpoint, job.tasks = tmp_path / "two", 2
     job.send()
-    assert job.run("between writers", grace="10s").exit_code == KILLED
+    assert job.run(strike, grace="10s").exit_code == KILLED
     code, said = moved(job, tmp_path / "none", 8)
     assert "has a micro-batch that was begun and not finished" in said
     second = job.run(grace="10s")
