@@ -39,7 +39,7 @@ from headrace.spark_jobs.versioned.moved_numbers import (
     refuse_other_stages,
     tasks_before,
 )
-from headrace.spark_jobs.versioned.spread import task_of
+from headrace.spark_jobs.versioned.spread import task_number, task_of
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 
 if TYPE_CHECKING:
@@ -183,10 +183,11 @@ class _Moving:
 
     def _task_of(self, key: bytes | None, partition: int, task: int, name: str) -> int:
         """Return the new task of a key; refuse one that stood where no record of it would go."""
-        if task_of(key, partition, self._before) != task:
+        number = task_number(key, partition)
+        if number % self._before != task:
             message = (
                 f"the row `{name}` of task {task} has a key whose records go to another task, so it"
                 " is not known to which tasks its keys go; start the job with a new checkpoint"
             )
             raise StateCorrupt(message)
-        return task_of(key, partition, len(self._placed))
+        return number % len(self._placed)

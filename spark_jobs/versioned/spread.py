@@ -25,7 +25,12 @@ _u32 = Struct("<I")
 
 def task_of(key: bytes | None, partition: int, tasks: int) -> int:
     """Return the task of a record; one without a key goes by its partition."""
-    return (partition if key is None else xxhash64(key)) % tasks
+    return task_number(key, partition) % tasks
+
+
+def task_number(key: bytes | None, partition: int) -> int:
+    """Return the number whose remainder is the task of a record, however many tasks there are."""
+    return partition if key is None else xxhash64(key)
 
 
 def xxhash64(key: bytes) -> int:

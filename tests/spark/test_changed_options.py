@@ -50,11 +50,15 @@ class Job:
         self.checkpoint = folder / "checkpoint"
         for topic in ("orders", "prices"):
             kafka.clients.make_topic(f"{self.name}.{topic}", 2, {"retention.ms": "-1"})
+        self.price(1_000)
+
+    def price(self, time_ms: int) -> None:
+        """Say the price of each product once more."""
         prices = [
-            record(b"p%d" % one, json.dumps({"price_cents": one + 1}).encode(), 1_000)
+            record(b"p%d" % one, json.dumps({"price_cents": one + 1}).encode(), time_ms)
             for one in range(PRODUCTS)
         ]
-        kafka.clients.produce(f"{self.name}.prices", prices)
+        self._kafka.clients.produce(f"{self.name}.prices", prices)
 
     def send(self) -> None:
         """More orders, of which the last seconds' are within grace."""
@@ -70,8 +74,8 @@ class Job:
         ]
         self._kafka.clients.produce(f"{self.name}.orders", orders)
 
-    def run(self, strike: Moment | None = None, *, grace: str, **options: bool) -> Driver:
-        """A driver that has ended, by itself or struck."""
+    def run(self, strike: Moment | None = None, *, grace: str | None, **options: bool) -> Driver:
+        """A driver that has ended, by itself or struck; without a grace it releases by progress."""
         said = {
             "job": "tests.spark.struck",
             "name": self.name,
@@ -79,8 +83,7 @@ class Job:
             "checkpoint": str(self.checkpoint),
             "inputs": {one: {"topic": f"{self.name}.{one}"} for one in ("prices", "orders")},
             "retention": "1h",
-            "release": "stream-time",
-            "grace": grace,
+            **({"release": "stream-time", "grace": grace} if grace else {"release": "progress"}),
             "tasks": self.tasks,
             "shuffle-partitions": SHUFFLE_PARTITIONS,
             "sink": self._sink,

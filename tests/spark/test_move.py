@@ -11,7 +11,7 @@ from tests.kafka.fixtures import SharedKafka
 from tests.pages import installed
 from tests.spark.driver import KILLED, QUICK_JAVA
 from tests.spark.struck import Moment
-from tests.spark.test_changed_options import Job
+from tests.spark.test_changed_options import ORDERS, Job
 
 
 def moved(job: Job, to: Path, tasks: int) -> tuple[int, str]:
@@ -62,3 +62,27 @@ def test_every_order_is_priced_once_across_moves(
     last = job.run(grace="0s")
     assert last.exit_code == 0, last.log
     assert job.written() == job.sent()
+
+
+@pytest.mark.long("drivers", why="two drivers, and a move between them")
+def test_orders_that_wait_for_progress_are_priced_once_behind_a_move(
+    kafka: SharedKafka, tmp_path: Path
+) -> None:
+    job = Job(kafka, tmp_path, "kafka")
+    job.send()
+    job.price(10_000)
+    first = job.run(grace=None)
+    assert first.exit_code == 0, first.log
+    before = job.written()
+    assert 0 < len(before) < len(job.sent()), "some are held"
+    code, said = moved(job, tmp_path / "seven", 7)
+    assert code == 0, said
+    job.send()
+    job.price(100_000)
+    last = job.run(grace=None)
+    assert last.exit_code == 0, last.log
+    written = job.written()
+    assert set(written.values()) == {1}
+    # The orders' own last ones wait for an order behind them.
+    assert len(before) + ORDERS < len(written)
+    assert written.keys() <= job.sent().keys()
