@@ -15,20 +15,23 @@ _OUT, _ERRORS = 1, 2
 
 
 def log_file(name: str, chosen: Path | None) -> Path:
-    """Return the chosen file, or a new temporary one."""
+    """Return the chosen file, or a new temporary one, and say where it is."""
     try:
         if chosen is not None:
             chosen.open("ab").close()
-            return chosen
-        descriptor, path = mkstemp(prefix=f"headrace-{name}-", suffix=".log")
-        os.close(descriptor)
-        return Path(path)
+            file = chosen
+        else:
+            descriptor, path = mkstemp(prefix=f"headrace-{name}-", suffix=".log")
+            os.close(descriptor)
+            file = Path(path)
     except OSError as error:
         where = "a temporary file" if chosen is None else f"`{chosen}`"
         message = (
             f"Spark's log cannot be written to {where}: {error.strerror}; name a file with `--log`"
         )
         raise SettingsInvalid(message) from error
+    sys.stderr.write(f"Spark's own log is in {file}\n")
+    return file
 
 
 @contextmanager

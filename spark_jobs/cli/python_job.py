@@ -83,7 +83,6 @@ def run(
     log = how.log
     if log is None and how.master is not None:
         log = log_file(config.name, None)
-        sys.stderr.write(f"Spark's own log is in {log}\n")
     run_job(
         cast("Job", job),
         config,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -77,7 +76,6 @@ def run(  # noqa: PLR0913 - each by name, and each may be left out
         _print(command)
     elif how.is_here:
         file = log_file(config.name, log)
-        sys.stderr.write(f"Spark's own log is in {file}\n")
         run_job(module, config, master=master, once=once, metrics_at=at, log=file)
     else:
         hand_over(command)
@@ -90,7 +88,6 @@ def _run_python(job: Path, how: How) -> None:
         hand_over(command)
         return
     file = log_file(job.stem, how.log)
-    sys.stderr.write(f"Spark's own log is in {file}\n")
     run_file(job, replace(how, master=how.master if how.is_here else LOCAL, log=file))
     if how.dry_run:
         _print(command)
@@ -134,7 +131,6 @@ def move(old: str, new: str, *, tasks: Annotated[int, Parameter(validator=Number
 def _session(command: str, master: str, checkpoint: str = "") -> Iterator[SparkSession]:
     """Open a session for a command; Spark's own log goes to a file."""
     file = log_file(command, None)
-    sys.stderr.write(f"Spark's own log is in {file}\n")
     with started_into(file):
         name = f"headrace spark {command}"
         session = open_session(name, master=master, connectors=(), checkpoint=checkpoint)

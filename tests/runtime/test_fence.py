@@ -207,7 +207,7 @@ def test_a_fence_ends_the_wait_for_what_no_broker_answers(
             # The fence would look within a tenth of a second, and the sender would be elsewhere.
             await out._way.abandon()  # noqa: SLF001
         with pytest.raises(GivenUpError):
-            await writing
+            await asyncio.wait_for(writing, PATIENCE_S)
         await out.stop()
         fence.stop()
 
@@ -220,8 +220,8 @@ def test_a_fence_ends_the_wait_for_what_no_broker_answers(
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Wait until a batch is somewhere; aiokafka tells nobody."""
-    while not is_so():  # noqa: ASYNC110 - nothing tells of it
+    """Wait until a batch is somewhere."""
+    while not is_so():  # noqa: ASYNC110 - aiokafka does not tell
         await asyncio.sleep(0)
 
 

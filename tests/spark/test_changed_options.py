@@ -106,10 +106,14 @@ class Job:
         return Counter(f"o{one}" for one in range(self._number))
 
 
-@pytest.mark.long("drivers", why="drivers are killed and started anew")
-@pytest.mark.parametrize(
+EACH_SINK = pytest.mark.parametrize(
     ("sink", "strike"), [("kafka", "between writers"), ("delta", "behind the table")]
 )
+"""Each sink, and where a driver dies that has written a part of a micro-batch into it."""
+
+
+@pytest.mark.long("drivers", why="drivers are killed and started anew")
+@EACH_SINK
 def test_other_options_hold_behind_what_was_written_in_part(
     kafka: SharedKafka, tmp_path: Path, sink: str, strike: Moment
 ) -> None:
