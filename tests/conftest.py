@@ -21,7 +21,7 @@ pytest_plugins = [
     "tests.tiers",
 ]
 
-settings.register_profile("ci", derandomize=True, max_examples=30, deadline=None, print_blob=True)
+settings.register_profile("ci", derandomize=True, max_examples=20, deadline=None, print_blob=True)
 settings.register_profile(
     "thorough",
     max_examples=2_000,

@@ -13,7 +13,7 @@ from tests.chance import seed_of_run
 from tests.nonsense import files
 from tests.pages import installed
 
-COUNT = 100
+COUNT = 60
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ from headrace.spark_jobs.versioned.layout import decode_numbers
 from headrace.spark_jobs.versioned.state import HEADER
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
 from tests.oracles.versioned import joined_on_time, latest_rows, met_within
-from tests.properties.tasks import Query, Rows, Told, moved_state, record_of
+from tests.properties.tasks import FEWER, Query, Rows, Told, moved_state, record_of
 
 LEFT, RIGHT = 0, 1
 TOPICS = {LEFT: "l", RIGHT: "r"}
@@ -129,6 +129,7 @@ def regroup(key: bytes, value: bytes) -> tuple[bytes, bytes] | None:
 stores = st.sampled_from((Plain(), Versioned(LONG_MS)))
 
 
+@FEWER
 @given(on_time, cuts, tasks, st.lists(tasks, max_size=3))
 @pytest.mark.parametrize("says", [False, True])
 def test_look_ups_by_progress_leave_once_with_the_version_of_their_time(
@@ -160,6 +161,7 @@ def assert_in_sequence(results: Rows) -> None:
             last[row["key"]] = row["sequence"]
 
 
+@FEWER
 @given(any_order, cuts, tasks, st.lists(tasks, max_size=3), st.sampled_from((None, 0, 9)))
 def test_the_last_word_of_corrections_by_stream_time_is_right(
     records: Given, cut_at: list[int], before: int, moves: list[int], grace_ms: int | None
@@ -184,6 +186,7 @@ def test_the_last_word_of_corrections_by_stream_time_is_right(
     assert set(left.values()) <= {1}
 
 
+@FEWER
 @given(any_order, cuts, tasks, st.lists(tasks, max_size=3), st.tuples(stores, stores))
 @pytest.mark.parametrize("join", ["inner", "left", "outer"])
 def test_tables_joined_by_primary_key_are_those_of_the_oracle(
@@ -202,6 +205,7 @@ def test_tables_joined_by_primary_key_are_those_of_the_oracle(
     assert_in_sequence(results)
 
 
+@FEWER
 @given(any_order, cuts, many_tasks, st.lists(many_tasks, max_size=3), st.tuples(stores, stores))
 @pytest.mark.parametrize("join", ["inner", "left"])
 def test_tables_joined_by_foreign_key_are_those_of_the_oracle(
@@ -222,6 +226,7 @@ def test_tables_joined_by_foreign_key_are_those_of_the_oracle(
     assert believed(results) == wanted
 
 
+@FEWER
 @given(any_order, cuts, many_tasks, st.lists(many_tasks, max_size=3), stores)
 def test_aggregates_are_those_of_their_rows(
     records: Given, cut_at: list[int], before: int, moves: list[int], store: Any
@@ -236,6 +241,7 @@ def test_aggregates_are_those_of_their_rows(
     }
 
 
+@FEWER
 @given(
     inputs(keys=(*KEYS, None), sorted_by_time=True),
     cuts,
@@ -274,6 +280,7 @@ def _weight(value: bytes) -> int:
     return weight
 
 
+@FEWER
 @given(many_tasks, st.lists(many_tasks, min_size=1, max_size=3))
 def test_a_value_that_stands_in_a_group_is_taken_out_after_a_move(
     before: int, moves: list[int]
@@ -298,6 +305,7 @@ def test_a_value_that_stands_in_a_group_is_taken_out_after_a_move(
     assert sum(operator.totals()["sum:forgone"] for operator in query.operators) == 0
 
 
+@FEWER
 @given(any_order, many_tasks, many_tasks)
 def test_rows_that_are_moved_there_and_back_are_the_same(
     records: Given, before: int, after: int

@@ -18,7 +18,7 @@ from headrace.spark_jobs.versioned.state import HEADER
 from headrace.spark_jobs.versioned.tables import Versioned
 from tests.oracles.versioned import joined_on_time
 from tests.oracles.windows import Payment, folded
-from tests.properties.tasks import Query, Rows, Told, moved_state
+from tests.properties.tasks import FEWER, Query, Rows, Told, moved_state
 from tests.properties.test_moving import (
     END_MS,
     KEYS,
@@ -71,6 +71,7 @@ def left_windows(results: Rows) -> list[tuple[bytes, bytes, int]]:
     ]
 
 
+@FEWER
 @given(on_time, cuts, tasks, st.lists(tasks, max_size=3))
 def test_windows_of_a_stream_leave_once_with_all_records(
     records: Given, cut_at: list[int], before: int, moves: list[int]
@@ -89,6 +90,7 @@ def _regrouped(record: Record, table_value: bytes | None) -> Record:
     return record._replace(key=key, topic="r")
 
 
+@FEWER
 @given(on_time, cuts, tasks, st.lists(tasks, max_size=3))
 def test_windows_behind_a_join_leave_once_with_all_rows(
     records: Given, cut_at: list[int], before: int, moves: list[int]

@@ -14,7 +14,7 @@ from headrace.contracts.topic_rules import Setting
 from headrace.services.kafka.cluster import Ends, connected
 from headrace.services.kafka.topics import PreparedTopics, prepare_topics
 from headrace.services.settings import Settings
-from tests.kafka.clients import Clients, fresh_name
+from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import OwnKafka, SharedKafka
 
 FOREVER = {"retention.ms": "-1"}
@@ -72,14 +72,28 @@ def test_a_missing_source_is_one_sentence(kafka: SharedKafka) -> None:
     )
 
 
-def test_a_missing_source_is_not_made_by_asking_for_it(kafka_own: OwnKafka) -> None:
-    broker = kafka_own({"auto.create.topics.enable": "true"})
-    settings = Settings(bootstrap_servers=broker.bootstrap_servers)
+@pytest.fixture(scope="module")
+def odd(kafka_own_of_module: OwnKafka) -> SharedKafka:
+    """A broker whose defaults are not what any topic of a pipeline needs."""
+    broker = kafka_own_of_module(
+        {
+            "auto.create.topics.enable": "true",
+            "log.retention.ms": "60000",
+            "log.retention.bytes": "1000000",
+            "log.message.timestamp.type": "LogAppendTime",
+            "log.cleanup.policy": "compact",
+        }
+    )
+    return SharedKafka(broker.bootstrap_servers)
+
+
+def test_a_missing_source_is_not_made_by_asking_for_it(odd: SharedKafka) -> None:
+    settings, before = Settings(bootstrap_servers=odd.bootstrap_servers), odd.clients.topics()
     # A topic that the first time made would be there the second time.
     for _ in range(3):
         with pytest.raises(TopicRefused, match=r"the source `eager\.raw` does not exist"):
             asyncio.run(prepare_topics(_spec("eager"), settings))
-    assert Clients(broker.bootstrap_servers).topics() == set()
+    assert odd.clients.topics() == before
 
 
 def test_missing_topics_are_made_with_the_partitions_of_the_source(kafka: SharedKafka) -> None:
@@ -94,18 +108,8 @@ def test_missing_topics_are_made_with_the_partitions_of_the_source(kafka: Shared
     assert _prepare(kafka, spec, decisions=True) == done._replace(made=[])
 
 
-def test_made_topics_keep_event_time_whatever_the_brokers_defaults_are(
-    kafka_own: OwnKafka,
-) -> None:
-    broker = kafka_own(
-        {
-            "log.retention.ms": "60000",
-            "log.retention.bytes": "1000000",
-            "log.message.timestamp.type": "LogAppendTime",
-            "log.cleanup.policy": "compact",
-        }
-    )
-    kafka = SharedKafka(broker.bootstrap_servers)
+def test_made_topics_keep_event_time_whatever_the_brokers_defaults_are(odd: SharedKafka) -> None:
+    kafka = odd
     settings = {"cleanup.policy": "delete", "max.message.bytes": "3000000"}
     kafka.clients.make_topic("strict.raw", 2, settings | {"message.timestamp.type": "CreateTime"})
     spec = _spec("strict", *TWO_HOPS)

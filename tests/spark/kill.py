@@ -180,26 +180,36 @@ def run(world: World, kills: int, tell: Callable[[str], None]) -> list[str]:
     """Kill so many drivers, let the last one finish, and judge; what is wrong, a line each."""
     chance = random.Random(world.shop.seed)
     files = world.write_jobs()
-    for pipeline in (world.orders, world.prices):
-        pipeline.start()
-    world.send(world.shop.chunk(30 * CHUNK))
-    for pipeline in (world.orders, world.prices):
-        pipeline.wait_until_done(CLEANED_WITHIN_S)
-    with _feeding(world) if kills else _nothing():
+    begin(world)
+    with _feeding(world):
         for number in range(1, kills + 1):
             log_file = world.folder / f"driver-{number}.log"
             driver = Driver(log_file, run_jobs, files, once=False)
             tell(f"kill {number}: {_strike(world, driver, chance)}")
-    world.send(world.shop.flush())
-    for pipeline in (world.orders, world.prices):
-        pipeline.wait_until_done(CLEANED_WITHIN_S)
-        assert pipeline.sidecars[0].stop() == 0
+    end(world)
     last = Driver(world.folder / "driver-last.log", run_jobs, files, once=True)
     if last.wait(3 * CLEANED_WITHIN_S) != 0:
         return [f"the last driver ended with {last.exit_code}:\n{last.log}"]
     expected = world.shop.expected()
     tell(f"{expected.total()} rows expected, {world.shop.late} records were late")
     return problems_of(expected, world.written())
+
+
+def begin(world: World) -> None:
+    """Have both sidecars clean the first records."""
+    for pipeline in (world.orders, world.prices):
+        pipeline.start()
+    world.send(world.shop.chunk(30 * CHUNK))
+    for pipeline in (world.orders, world.prices):
+        pipeline.wait_until_done(CLEANED_WITHIN_S)
+
+
+def end(world: World) -> None:
+    """Have both sidecars clean the last records, and end."""
+    world.send(world.shop.flush())
+    for pipeline in (world.orders, world.prices):
+        pipeline.wait_until_done(CLEANED_WITHIN_S)
+        assert pipeline.sidecars[0].stop() == 0
 
 
 def _strike(world: World, driver: Driver, chance: random.Random) -> str:
@@ -240,11 +250,6 @@ def _feeding(world: World) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 def make_world(make_pipeline: MakePipeline, servers: str, folder: Path, seed: int) -> World:

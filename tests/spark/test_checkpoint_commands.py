@@ -12,14 +12,14 @@ from tests.pages import installed
 from tests.spark.driver import QUICK_JAVA
 
 
+@pytest.mark.long("spark", why="each command starts Java; what it says is tested without")
 @pytest.mark.parametrize(
     ("command", "said"),
     [
         (["state", "empty"], "empty is no checkpoint with state in it; name the job's checkpoint"),
-        pytest.param(
+        (
             ["move", "empty", "new", "--tasks", "2"],
             "file:{folder}/empty is no checkpoint of a job that has finished a micro-batch",
-            marks=pytest.mark.long("spark", why="both commands open their session at one place"),
         ),
     ],
 )

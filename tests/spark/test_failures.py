@@ -26,7 +26,7 @@ from headrace.services.broker.embedded import EmbeddedBroker
 from headrace.spark_jobs.cli.failure import error_of
 from tests.architecture.source import ROOT
 from tests.kafka.clients import Clients
-from tests.kafka.fixtures import OwnKafka, SharedKafka
+from tests.kafka.fixtures import OwnKafka
 from tests.pages import installed, write_files
 from tests.runtime.conftest import free_port
 from tests.runtime.sidecar import wait_until
@@ -132,14 +132,6 @@ def test_an_option_that_is_none(tmp_path: Path, free_port: int) -> None:
     assert code == 2
     assert sentence.startswith("Spark's Kafka client cannot be set up: Invalid value nonsense ")
     assert sentence.endswith("; see `servers`, `kafka`, `reader`")
-
-
-def test_a_topic_that_is_not_there(kafka: SharedKafka, tmp_path: Path) -> None:
-    job = StockJob(tmp_path, servers=kafka.bootstrap_servers)
-    assert job.run() == (
-        2,
-        "the topic `stock.cleaned` is missing; start its sidecar, or name another topic",
-    )
 
 
 @pytest.mark.long("spark", why="it runs a job on a broker of its own")

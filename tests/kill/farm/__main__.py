@@ -47,7 +47,10 @@ def main() -> int:
     text = "\n".join(table(read(lines_file)))
     (arguments.results / "farm.md").write_text(f"{_TITLE}\n\n{text}\n")
     _say(text)
-    return int(any(line["verdict"] != "right" for line in of_commit(read(lines_file), commit)))
+    of_this = of_commit(read(lines_file), commit)
+    wrong = sum(line["verdict"] != "right" for line in of_this)
+    _say(f"{len(of_this)} runs of {commit}, {kills_of(of_this)} struck down; {wrong} not right")
+    return int(wrong > 0)
 
 
 def _run(seed: int, arguments: argparse.Namespace, lines_file: Path, commit: str) -> None:

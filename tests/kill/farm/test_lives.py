@@ -58,6 +58,12 @@ def _cases() -> list[tuple[int, str, PipelineSpec, PipelineSpec]]:
 
 
 CASES = _cases()
+_EVERY = 3
+_MORE = pytest.mark.long("kill", why="of each three pipelines one is judged in minutes")
+SOME = [
+    pytest.param(*one, id=f"{one[1]} {one[0]}", marks=() if at % _EVERY == 0 else _MORE)
+    for at, one in enumerate(CASES)
+]
 
 
 def _taken(count: int, seed: int) -> list[Record]:
@@ -117,9 +123,7 @@ def test_the_judge_agrees_with_operators_whose_options_changed(
 
 
 @pytest.mark.usefixtures("sweep_often")
-@pytest.mark.parametrize(
-    ("seed", "shape", "before", "now"), CASES, ids=[f"{one[1]} {one[0]}" for one in CASES]
-)
+@pytest.mark.parametrize(("seed", "shape", "before", "now"), SOME)
 def test_it_agrees_with_operators_that_forget_what_is_over(
     seed: int, shape: str, before: PipelineSpec, now: PipelineSpec
 ) -> None:
