@@ -1,10 +1,17 @@
-"""The seed of what is drawn: the same in every run of `make test`, another in `make test-long`."""
+"""Chance in tests.
+
+The seed of what is drawn is the same in every run of `make test`, another in `make test-long`.
+"""
 
 from __future__ import annotations
 
 import os
 
+from hypothesis import settings
+
 SEED = "HEADRACE_SEED"
+FEWER = settings(max_examples=max(1, settings().max_examples // 2))
+"""For a property whose examples take long: many records, cut and moved in several ways."""
 
 
 def seed_of_run() -> int:

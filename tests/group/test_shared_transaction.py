@@ -24,7 +24,7 @@ from tests.group.sharing import Instance, Taking
 from tests.group.sharing_world import World
 
 NAMES = ("a", "b", "c")
-WALKS = 300
+WALKS = 200
 _HALF = 0.5
 which = st.integers(0, 1_000)
 
@@ -141,7 +141,7 @@ class Sharing(RuleBasedStateMachine):
 
 
 TestSharing = Sharing.TestCase
-TestSharing.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestSharing.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
 
 
 def _never(*_: object) -> bool:

@@ -121,7 +121,15 @@ class KafkaCarrier(Protocol):
         ...
 
 
-@pytest.fixture(params=carriers())
+_ALSO = pytest.mark.long("outages", why="where containers are, other tests have a process")
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(each, marks=_ALSO if each == PROCESS and len(carriers()) > 1 else ())
+        for each in carriers()
+    ]
+)
 def kafka_carrier(
     request: pytest.FixtureRequest,
     tmp_path: Path,

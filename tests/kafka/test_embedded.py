@@ -66,8 +66,7 @@ def test_memory_stays_small_under_load(kafka_own: OwnKafka) -> None:
     assert _rss_mib(broker.brokers[0].pid) < RSS_MIB_MAX
 
 
-def test_it_listens_on_this_machine_only(kafka_own: OwnKafka) -> None:
-    pid = kafka_own().brokers[0].pid
+def _listens_at(pid: int) -> set[str]:
     own = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
         # Some are closed while we look.
@@ -79,17 +78,14 @@ def test_it_listens_on_this_machine_only(kafka_own: OwnKafka) -> None:
         for table in ("tcp", "tcp6")
         for row in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
     ]
-    addresses = {
+    return {
         row[1].partition(":")[0]
         for row in rows
         if row[3] == listening and f"socket:[{row[9]}]" in own
     }
-    # 127.0.0.1, as the system writes it, and the same in an address of version 6.
-    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}
-    assert addresses != set()
 
 
-def test_it_dies_with_whoever_started_it(tmp_path: Path) -> None:
+def test_it_listens_on_this_machine_only_and_dies_with_whoever_started_it(tmp_path: Path) -> None:
     script = (
         "import pathlib, sys, time\n"
         "from headrace.services.broker.embedded import EmbeddedBroker\n"
@@ -102,7 +98,11 @@ def test_it_dies_with_whoever_started_it(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         pid = int(owner.stdout.readline())
+        addresses = _listens_at(pid)
         owner.send_signal(signal.SIGKILL)
+    # 127.0.0.1, as the system writes it, and the same in an address of version 6.
+    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}
+    assert addresses != set()
     give_up_at = time.monotonic() + DIES_WITHIN_S
     while _alive(pid):
         assert time.monotonic() < give_up_at, "the broker outlived its owner"

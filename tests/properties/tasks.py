@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
-from hypothesis import settings
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.bundles import ROWS_SCHEMA
@@ -54,8 +53,6 @@ from headrace.spark_jobs.versioned.progress import ProgressRow, pack_progress
 from headrace.spark_jobs.versioned.spread import task_of
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows
 
-FEWER = settings(max_examples=max(1, settings().max_examples // 2))
-"""An example takes long: its records are taken in several tasks, and moved between them."""
 BUCKETS = 3
 _SENT = {ROW_SENT: ROW, ASK_SENT: ASK, ANSWER_SENT: ANSWER, PART_SENT: PART}
 _COLUMNS = [column.split()[0] for column in ROWS_SCHEMA.split(", ")]

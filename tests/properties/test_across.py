@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.testing import Result, run
 from headrace.testing.running import spec_of
+from tests.chance import FEWER
 from tests.runtime.across import (
     ACROSS,
     SOURCE,
@@ -29,6 +30,7 @@ from tests.runtime.expected import by_partition
 
 
 @pytest.mark.parametrize("name", sorted(ACROSS))
+@FEWER
 @given(
     st.integers(1, 4),
     st.sampled_from((5, 40, 120)),

@@ -29,8 +29,9 @@ from headrace.spark_jobs.versioned.aggregation import count, read_long, sum_of
 from headrace.spark_jobs.versioned.layout import decode_numbers
 from headrace.spark_jobs.versioned.state import HEADER
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
+from tests.chance import FEWER
 from tests.oracles.versioned import joined_on_time, latest_rows, met_within
-from tests.properties.tasks import FEWER, Query, Rows, Told, moved_state, record_of
+from tests.properties.tasks import Query, Rows, Told, moved_state, record_of
 
 LEFT, RIGHT = 0, 1
 TOPICS = {LEFT: "l", RIGHT: "r"}

@@ -16,9 +16,10 @@ from headrace.spark_jobs.shapes import JOINED
 from headrace.spark_jobs.versioned.layout import decode_numbers, encode_numbers
 from headrace.spark_jobs.versioned.state import HEADER
 from headrace.spark_jobs.versioned.tables import Versioned
+from tests.chance import FEWER
 from tests.oracles.versioned import joined_on_time
 from tests.oracles.windows import Payment, folded
-from tests.properties.tasks import FEWER, Query, Rows, Told, moved_state
+from tests.properties.tasks import Query, Rows, Told, moved_state
 from tests.properties.test_moving import (
     END_MS,
     KEYS,

@@ -57,6 +57,7 @@ def test_a_stop_is_heard_before_it_has_begun(make_pipeline: MakePipeline) -> Non
     assert "Traceback" not in sidecar.log
 
 
+@pytest.mark.long("outages", why="it waits for a broker that is away")
 def test_a_stop_is_heard_while_the_broker_is_away(
     make_pipeline: MakePipeline, kafka_own: OwnKafka
 ) -> None:

@@ -13,6 +13,7 @@ import headrace as hr
 from headrace.contracts.errors import JobInvalid
 from headrace.contracts.record import Record
 from headrace.testing import Event, check, check_any_cut, run
+from tests.chance import FEWER
 from tests.oracles.versioned import met_within
 from tests.testing.test_spark_queries import ORDERS, RECORDS
 
@@ -155,6 +156,7 @@ def test_pairs_by_columns_are_those_of_the_oracle(
     assert {int(row.key or b"") for row in result.rows} == firsts
 
 
+@FEWER
 @given(RECORDS)
 def test_no_cut_and_no_crash_changes_a_pair(drawn: list[tuple[str, str, int, int]]) -> None:
     now_ms = 0

@@ -18,6 +18,7 @@ from headrace.contracts.errors import HeadraceError, JobInvalid, ScenarioInvalid
 from headrace.spark_jobs.queries.described import Query
 from headrace.testing import Event, check, check_any_cut, load_query, run, shown
 from headrace.testing.queries.job import Job
+from tests.chance import FEWER
 
 PRICES = hr.table("prices.cleaned", "price_cents BIGINT", retention="30d")
 ORDERS = hr.stream("orders.cleaned", "order_id STRING, quantity BIGINT")
@@ -104,6 +105,7 @@ RECORDS = st.lists(
 )
 
 
+@FEWER
 @given(RECORDS)
 @example([("orders.cleaned", "q", 0, 1), ("orders.cleaned", "q", 0, 0)])
 def test_no_cut_and_no_crash_changes_a_row(drawn: list[tuple[str, str, int, int]]) -> None:
