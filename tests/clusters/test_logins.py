@@ -28,7 +28,7 @@ from tests.runtime.token_server import TokenServer, token_server
 NO_LOGIN: dict[str, Any] = dict.fromkeys(("sasl_mechanism", "sasl_username", "sasl_password"))
 REORDER = "reorder: {grace: 1s}"
 OTHER_CLIENTS = pytest.mark.long(
-    "clusters", why="`test_security.py` connects all clients by this password"
+    "clusters", why="`test_security.py` connects all clients by such a password"
 )
 
 
@@ -108,7 +108,7 @@ def login(doors: Doors, how: str, server: TokenServer) -> Settings:
     "how",
     [
         "PLAIN",
-        "SCRAM-SHA-256",
+        pytest.param("SCRAM-SHA-256", marks=OTHER_CLIENTS),
         pytest.param("SCRAM-SHA-512", marks=OTHER_CLIENTS),
         "OAUTHBEARER",
         "certificate",

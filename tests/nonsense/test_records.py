@@ -16,7 +16,7 @@ from tests.nonsense.judge import Outcome, differences, run
 from tests.nonsense.records import TOPIC, stream
 from tests.nonsense.shapes import shapes
 
-RECORDS_EACH = 100
+RECORDS_EACH = 80
 
 
 def test_nonsense_through_every_operator_and_selector() -> None:

@@ -191,6 +191,7 @@ def test_print_checks_a_file_without_java(tmp_path: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.long("spark", why="its twin starts the same command, for a file that is wrong")
 def test_print_names_the_call_of_a_file_that_is_right(tmp_path: Path) -> None:
     done = printed(tmp_path, GOOD)
     assert (done.returncode, done.stderr) == (0, "")

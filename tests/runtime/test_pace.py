@@ -39,8 +39,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def paces(count: int) -> list[Pace]:
     """Those of one instance."""
-    load = Load()
-    return [Pace(Settings(), SPEC.hops()[0], load) for _ in range(count)]
+    settings, hop, load = Settings(), SPEC.hops()[0], Load()
+    return [Pace(settings, hop, load) for _ in range(count)]
 
 
 def commits_in(clock: Clock, instance: list[Pace], seconds: int) -> int:

@@ -32,7 +32,8 @@ def rows_of(size_bytes: int) -> Iterator[dict[bytes, bytes]]:
     """Small rows, so large in all; they are the dearest to be read again."""
     luck = Random(0)
     for _ in range(size_bytes // ROW_BYTES // ROWS_AT_ONCE):
-        yield {luck.randbytes(20): bytes(ROW_BYTES - 20) for _ in range(ROWS_AT_ONCE)}
+        rest = bytes(ROW_BYTES - 20)
+        yield {luck.randbytes(20): rest for _ in range(ROWS_AT_ONCE)}
 
 
 def log_bytes(path: Path) -> int:
