@@ -138,10 +138,10 @@ class Clients:
                 while not await _made(admin, wanted):  # noqa: ASYNC110
                     await asyncio.sleep(_ASK_AGAIN_S)
             # One that made a topic may know of it before its neighbours do.
-            client = _client_of(admin)
+            client = client_of(admin)
             async with asyncio.timeout(WITHIN_S):
                 for broker in client.cluster.brokers():
-                    while not await _has_leaders(client, broker.nodeId, name, partitions):  # noqa: ASYNC110
+                    while not await has_leaders(client, broker.nodeId, name, partitions):  # noqa: ASYNC110
                         await asyncio.sleep(_ASK_AGAIN_S)
 
     async def _topics(self) -> set[str]:
@@ -163,7 +163,7 @@ class Clients:
                     try:
                         found = await admin.list_consumer_group_offsets(group)
                         wanted = places | found.keys()
-                        client = _client_of(admin)
+                        client = client_of(admin)
                         coordinator = await coordinator_of(client, group)
                         return await stable_offsets(client, coordinator, group, wanted)
                     except (*_COMES_SOON, OffsetsUnstableError):
@@ -243,7 +243,7 @@ class Clients:
         )
         stack.push_async_callback(consumer.stop)
         await consumer.start()
-        client = _client_of(consumer)
+        client = client_of(consumer)
         described = await _described(client, client.get_random_node(), topic)
         if described["error_code"]:
             raise for_code(described["error_code"])(topic)
@@ -252,7 +252,7 @@ class Clients:
         return consumer, places
 
 
-def _client_of(user: AIOKafkaAdminClient | AIOKafkaConsumer) -> AIOKafkaClient:
+def client_of(user: AIOKafkaAdminClient | AIOKafkaConsumer) -> AIOKafkaClient:
     """Return the client that it asks by; one of our own would connect once more."""
     return user._client  # noqa: SLF001
 
@@ -305,7 +305,8 @@ async def _made(admin: AIOKafkaAdminClient, wanted: NewTopic) -> bool:
     return True
 
 
-async def _has_leaders(client: AIOKafkaClient, broker: int, topic: str, partitions: int) -> bool:
+async def has_leaders(client: AIOKafkaClient, broker: int, topic: str, partitions: int) -> bool:
+    """Ask a broker whether it knows the leaders of so many partitions."""
     leaders = [one["leader"] for one in (await _described(client, broker, topic))["partitions"]]
     return len(leaders) == partitions and min(leaders) >= 0
 

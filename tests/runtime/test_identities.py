@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from aiokafka.admin import AIOKafkaAdminClient
 
 from headrace.contracts.errors import GroupBusy
 from headrace.services.cli.reset import reset
+from tests.kafka.growing import grow
 from tests.runtime.expected import REORDER_AND_DEDUPLICATE, assert_cleaned, some_records
 from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, record
 
@@ -92,13 +93,3 @@ def test_a_repartition_topic_that_grew_is_a_sentence(make_pipeline: MakePipeline
     assert sidecar.wait() == 4
     # Either hop may be opened first: the one that spreads, or the one behind it.
     assert re.search("(had|over) 1 partitions.*, and .*has 3 now: ", sidecar.last_words)
-
-
-async def grow(servers: str, topics: list[str], count: int) -> None:
-    """Add partitions, to all topics that go together."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
-    await admin.start()
-    try:
-        await admin.create_partitions({topic: NewPartitions(count) for topic in topics})
-    finally:
-        await admin.close()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import TopicPartition
 
@@ -18,6 +17,7 @@ from headrace.services.kafka.cluster import Cluster, Ends, connected
 from headrace.services.settings import Settings
 from tests.kafka.clients import FOREVER, fresh_name
 from tests.kafka.fixtures import SharedKafka
+from tests.kafka.growing import grow
 
 _RECORDS = 5
 _COMMITTED = {0: 3, 1: 7}
@@ -53,7 +53,7 @@ def test_a_partition_that_is_added_meanwhile_is_left_for_the_next_time(
             if isinstance(request, OffsetRequest):
                 asked.append(request)
                 if len(asked) == 1:
-                    await _grow(kafka.bootstrap_servers, topic, 2)
+                    await grow(kafka.bootstrap_servers, [topic], 2)
             return answer
 
         monkeypatch.setattr(cluster, "send", grow_behind_the_first)
@@ -65,18 +65,6 @@ def test_a_partition_that_is_added_meanwhile_is_left_for_the_next_time(
 
     first, then = asyncio.run(find())
     assert (first, then) == ({0: Ends(0, 0)}, {0: Ends(0, 0), 1: Ends(0, 0)})
-
-
-async def _grow(servers: str, topic: str, partitions: int) -> None:
-    """Add partitions, and return when all brokers know of them."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
-    await admin.start()
-    try:
-        await admin.create_partitions({topic: NewPartitions(partitions)})
-        while len((await admin.describe_topics([topic]))[0]["partitions"]) < partitions:
-            pass
-    finally:
-        await admin.close()
 
 
 async def _commit(servers: str, name: str) -> None:

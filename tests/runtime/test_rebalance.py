@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import InconsistentGroupProtocolError
@@ -23,6 +23,7 @@ from headrace.services.group.view import Described
 from headrace.services.kafka.cluster import connected
 from headrace.services.settings import Settings
 from tests.kafka.fixtures import OwnKafka
+from tests.kafka.growing import grow
 from tests.runtime.expected import (
     REORDER_AND_DEDUPLICATE,
     assert_cleaned,
@@ -266,7 +267,7 @@ def test_the_group_outlives_its_coordinator_and_ends_when_keys_have_moved(
         dead.start()
     pipeline.wait_until_done()
     assert_cleaned(pipeline)
-    asyncio.run(_widen(pipeline, 3))
+    asyncio.run(grow(pipeline.servers, [pipeline.source], 3))
     # Clients look at topics anew when a connection breaks, and else every few minutes.
     kafka.brokers[asyncio.run(_coordinator(pipeline)) - 1].kill()
     assert [one.wait() for one in instances] == [TopicRefused.exit_code] * 2
@@ -281,12 +282,3 @@ async def _coordinator(pipeline: Pipeline) -> int:
     finally:
         await admin.close()
     return number
-
-
-async def _widen(pipeline: Pipeline, count: int) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=pipeline.servers)
-    await admin.start()
-    try:
-        await admin.create_partitions({pipeline.source: NewPartitions(count)})
-    finally:
-        await admin.close()
