@@ -11,7 +11,7 @@ from hypothesis import settings
 
 SEED = "HEADRACE_SEED"
 FEWER = settings(max_examples=max(1, settings().max_examples // 2))
-"""For a property whose examples take long: many records, cut and moved in several ways."""
+"""For a property whose examples take long: records that move, or a database that is opened."""
 
 
 def seed_of_run() -> int:

@@ -137,12 +137,7 @@ class Clients:
             async with asyncio.timeout(WITHIN_S):
                 while not await _made(admin, wanted):  # noqa: ASYNC110
                     await asyncio.sleep(_ASK_AGAIN_S)
-            # One that made a topic may know of it before its neighbours do.
-            client = client_of(admin)
-            async with asyncio.timeout(WITHIN_S):
-                for broker in client.cluster.brokers():
-                    while not await has_leaders(client, broker.nodeId, name, partitions):  # noqa: ASYNC110
-                        await asyncio.sleep(_ASK_AGAIN_S)
+            await wait_for_leaders(client_of(admin), name, partitions)
 
     async def _topics(self) -> set[str]:
         async with AsyncExitStack() as stack:
@@ -305,8 +300,15 @@ async def _made(admin: AIOKafkaAdminClient, wanted: NewTopic) -> bool:
     return True
 
 
-async def has_leaders(client: AIOKafkaClient, broker: int, topic: str, partitions: int) -> bool:
-    """Ask a broker whether it knows the leaders of so many partitions."""
+async def wait_for_leaders(client: AIOKafkaClient, topic: str, partitions: int) -> None:
+    """Wait until each broker tells of so many partitions; one may answer before it does."""
+    async with asyncio.timeout(WITHIN_S):
+        for broker in client.cluster.brokers():
+            while not await _has_leaders(client, broker.nodeId, topic, partitions):  # noqa: ASYNC110
+                await asyncio.sleep(_ASK_AGAIN_S)
+
+
+async def _has_leaders(client: AIOKafkaClient, broker: int, topic: str, partitions: int) -> bool:
     leaders = [one["leader"] for one in (await _described(client, broker, topic))["partitions"]]
     return len(leaders) == partitions and min(leaders) >= 0
 

@@ -11,10 +11,10 @@ from headrace.contracts.record import Record
 from headrace.contracts.window import window_of
 from headrace.services.operators import segments
 from headrace.services.state.memory import MemoryStore
+from tests.chance import FEWER
 from tests.operators.counting import CountingStore, sweep_often
 from tests.operators.service import Service, left, record
 from tests.properties import strategies
-from tests.properties.rocks import FEWER
 
 HOUR_MS = 3_600_000
 ROWS_MAX = 200

@@ -24,10 +24,10 @@ from headrace.services.operators.segments import (
 from headrace.services.state.changelog import ABOUT
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
+from tests.chance import FEWER
 from tests.operators.counting import CountingStore, sweep_often
 from tests.operators.service import Service, left, record
 from tests.properties import strategies
-from tests.properties.rocks import FEWER
 
 DAY_MS = 86_400_000
 LOOK_UPS_MAX = 60

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import settings
-
 from headrace.contracts.record import Record
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.rocks import RocksMemory, RocksStore
@@ -15,8 +13,6 @@ from headrace.services.state.store import Store
 from tests.properties.drive import Build, run
 from tests.properties.strategies import Stop
 
-FEWER = settings(max_examples=max(1, settings().max_examples // 3))
-"""Opening a database takes longer than all that is done in it here."""
 _MEMORY = RocksMemory(8 << 20)
 
 

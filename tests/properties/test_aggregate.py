@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from headrace.contracts.policies import AggregatePolicy, Session, Window
 from headrace.contracts.record import Record
+from tests.chance import FEWER
 from tests.oracles.aggregate import aggregate
 from tests.properties import strategies
 from tests.properties.drive import assert_agree, operator_of, run
 from tests.properties.functions import FUNCTIONS
-from tests.properties.rocks import FEWER, assert_both_stores_agree
+from tests.properties.rocks import assert_both_stores_agree
 from tests.properties.strategies import MORE, Stop
 from tests.properties.wire import on_the_wire
 

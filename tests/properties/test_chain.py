@@ -17,10 +17,11 @@ from headrace.contracts.policies import (
 )
 from headrace.contracts.record import Record
 from headrace.contracts.topology import with_names
+from tests.chance import FEWER
 from tests.properties import strategies
 from tests.properties.compose import expected_of_chain
 from tests.properties.drive import chain_of, run
-from tests.properties.rocks import FEWER, assert_both_stores_agree
+from tests.properties.rocks import assert_both_stores_agree
 from tests.properties.strategies import MORE, Stop
 
 NUMBERS = (b"1", b"2", b"30", None)

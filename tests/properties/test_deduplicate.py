@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from headrace.contracts.policies import DeduplicatePolicy
 from headrace.contracts.record import Record
+from tests.chance import FEWER
 from tests.properties import strategies
 from tests.properties.compose import expected_of
 from tests.properties.drive import assert_agree, operator_of, run
-from tests.properties.rocks import FEWER, assert_both_stores_agree
+from tests.properties.rocks import assert_both_stores_agree
 from tests.properties.strategies import MORE, Stop
 
 By = Literal["key", "key+id", "id"]

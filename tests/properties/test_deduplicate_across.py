@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from headrace.contracts.policies import DeduplicatePolicy
 from headrace.contracts.record import Record
+from tests.chance import FEWER
 from tests.oracles.deduplicate_across import deduplicate_across
 from tests.oracles.expected import Expected, Output
 from tests.properties import strategies
 from tests.properties.drive import Outcome, operator_of, run
 from tests.properties.lanes import Read, across, own, read_at_random, reads
-from tests.properties.rocks import FEWER, assert_both_stores_agree
+from tests.properties.rocks import assert_both_stores_agree
 from tests.properties.strategies import MORE, Stop
 
 

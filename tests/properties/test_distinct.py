@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from headrace.contracts.policies import DistinctPolicy, Session, Tumbling
 from headrace.contracts.record import Record
+from tests.chance import FEWER
 from tests.oracles.distinct import distinct
 from tests.properties import strategies
 from tests.properties.drive import assert_agree, operator_of, run
-from tests.properties.rocks import FEWER, assert_both_stores_agree
+from tests.properties.rocks import assert_both_stores_agree
 from tests.properties.strategies import MORE, Stop
 from tests.properties.wire import on_the_wire
 

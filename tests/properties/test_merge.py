@@ -20,12 +20,13 @@ from headrace.contracts.policies import (
 )
 from headrace.contracts.record import Record
 from headrace.services.state.memory import MemoryStore
+from tests.chance import FEWER
 from tests.oracles.expected import Output
 from tests.oracles.merge import Turn, left_by, merge
 from tests.properties import strategies
 from tests.properties.drive import Drive, Outcome, operator_of, run
 from tests.properties.lanes import Read, across, read_at_random, reads
-from tests.properties.rocks import FEWER, assert_both_stores_agree
+from tests.properties.rocks import assert_both_stores_agree
 from tests.properties.strategies import MORE, Stop
 
 MERGE = MergePolicy(name="merge", store="merge")

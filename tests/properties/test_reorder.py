@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from headrace.contracts.policies import BufferPolicy, ReorderPolicy
 from headrace.contracts.record import Record
+from tests.chance import FEWER
 from tests.properties import strategies
 from tests.properties.compose import expected_of
 from tests.properties.drive import assert_agree, assert_holds, operator_of, run
-from tests.properties.rocks import FEWER, assert_both_stores_agree
+from tests.properties.rocks import assert_both_stores_agree
 from tests.properties.strategies import MORE, Stop
 
 _RISING_THEN_FAR = [

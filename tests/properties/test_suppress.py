@@ -10,10 +10,11 @@ from headrace.contracts.record import Record
 from headrace.contracts.window import WindowBounds, window_header
 from headrace.services.operators.suppress import Suppress
 from headrace.services.state.memory import MemoryStore
+from tests.chance import FEWER
 from tests.properties import strategies
 from tests.properties.compose import expected_of
 from tests.properties.drive import Drive, OneOperator, assert_agree, assert_holds, operator_of, run
-from tests.properties.rocks import FEWER, assert_both_stores_agree
+from tests.properties.rocks import assert_both_stores_agree
 from tests.properties.strategies import MORE, Stop
 
 _RISING_THEN_FAR = [

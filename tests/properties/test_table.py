@@ -6,10 +6,11 @@ from hypothesis import given
 
 from headrace.contracts.policies import TablePolicy
 from headrace.contracts.record import Record
+from tests.chance import FEWER
 from tests.oracles.table import table
 from tests.properties import strategies
 from tests.properties.drive import assert_agree, operator_of, run
-from tests.properties.rocks import FEWER, assert_both_stores_agree
+from tests.properties.rocks import assert_both_stores_agree
 from tests.properties.strategies import MORE, Stop
 
 POLICY = TablePolicy(name="table", store="table")

@@ -34,8 +34,8 @@ def run_commands(
         exit_code: object = 0
         try:
             main()
-        except SystemExit as ended:
-            exit_code = ended.code or 0
+        except SystemExit as leaves:
+            exit_code = leaves.code or 0
         print(f"{_ENDED}{exit_code}", flush=True)
 
 

@@ -7,21 +7,33 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from headrace.contracts.errors import StateUnavailable
+from headrace.spark_jobs.jobs.move import move
+from headrace.spark_jobs.observe.state import read_state
 from tests.pages import installed
 from tests.spark.driver import QUICK_JAVA
 
+NO_STATE = "empty is no checkpoint with state in it; name the job's checkpoint"
+NO_JOB = "file:{folder}/empty is no checkpoint of a job that has finished a micro-batch"
 
-@pytest.mark.long("spark", why="each command starts Java; what it says is tested without")
+
+def test_a_folder_without_a_checkpoint_is_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(StateUnavailable) as shown:
+        list(read_state(spark, str(empty)))
+    assert str(shown.value).endswith(NO_STATE)
+    with pytest.raises(StateUnavailable) as moved:
+        move(spark, str(empty), str(tmp_path / "new"), 2)
+    assert str(moved.value) == NO_JOB.format(folder=tmp_path)
+
+
+@pytest.mark.long("spark", why="each command starts Java; the sentences are tested above")
 @pytest.mark.parametrize(
     ("command", "said"),
-    [
-        (["state", "empty"], "empty is no checkpoint with state in it; name the job's checkpoint"),
-        (
-            ["move", "empty", "new", "--tasks", "2"],
-            "file:{folder}/empty is no checkpoint of a job that has finished a micro-batch",
-        ),
-    ],
+    [(["state", "empty"], NO_STATE), (["move", "empty", "new", "--tasks", "2"], NO_JOB)],
 )
 def test_a_command_says_one_sentence_beside_the_place_of_sparks_log(
     tmp_path: Path, command: list[str], said: str

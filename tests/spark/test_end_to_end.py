@@ -11,7 +11,16 @@ from tests.kafka.fixtures import SharedKafka
 from tests.runtime.sidecar import making_pipelines
 from tests.spark.commands import Ended, ended, run_commands
 from tests.spark.driver import Driver
-from tests.spark.kill import CHUNK, World, begin, end, make_world, problems_of, run
+from tests.spark.kill import (
+    CHUNK,
+    CLEANED_WITHIN_S,
+    World,
+    begin,
+    end,
+    make_world,
+    problems_of,
+    run,
+)
 from tests.spark.test_failures import StockJob
 from tests.spark.test_query_job import Shop, assert_first_is_priced, send_first
 
@@ -42,7 +51,7 @@ def ran(kafka: SharedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         commands = [["spark", job, "--once", "--log", "spark.log"] for job in jobs]
         told = {"HEADRACE_BOOTSTRAP_SERVERS": servers}
         driver = Driver(folder / "driver.log", run_commands, folder, commands, told)
-        assert driver.wait() == 0, driver.log
+        assert driver.wait(3 * CLEANED_WITHIN_S) == 0, driver.log
         stock, of_readme, *of_world = ended(driver.log)
         yield Ran(world, shop, stock, of_readme, of_world)
 
@@ -59,11 +68,12 @@ def test_the_job_of_the_readme_prices_each_order_at_its_own_time(ran: Ran) -> No
 
 def test_every_order_meets_its_price_once(ran: Ran) -> None:
     assert [each.exit_code for each in ran.of_world] == [0, 0], ran.of_world
-    assert_all_is_there(ran.world)
+    assert problems_of(ran.world.shop.expected(), ran.world.written()) == []
+    assert_judged_something(ran.world)
 
 
 @pytest.mark.long("drivers", why="sidecars and drivers are killed at random")
-def test_every_order_meets_its_price_once_whoever_dies(
+def test_every_order_meets_its_price_once_behind_kills(
     kafka: SharedKafka, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder, servers = tmp_path_factory.mktemp("kills"), kafka.bootstrap_servers
@@ -71,13 +81,12 @@ def test_every_order_meets_its_price_once_whoever_dies(
     with making_pipelines(lambda: servers, folder) as make_pipeline:
         world = make_world(make_pipeline, servers, folder, seed=3)
         assert run(world, 3, said.append) == [], "\n".join(said)
-        assert_all_is_there(world)
+    assert_judged_something(world)
 
 
-def assert_all_is_there(world: World) -> None:
-    """Check that nothing is lost or doubled, and that the judge would have found it."""
+def assert_judged_something(world: World) -> None:
+    """A judge that finds everything right must have been able to find something wrong."""
     expected = world.shop.expected()
-    assert problems_of(expected, world.written()) == []
     assert world.shop.late
     assert expected.total() > CHUNK
     assert problems_of(expected, {"kafka": type(expected)()})

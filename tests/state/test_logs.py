@@ -30,9 +30,8 @@ os._exit(9)
 
 def rows_of(size_bytes: int) -> Iterator[dict[bytes, bytes]]:
     """Small rows, so large in all; they are the dearest to be read again."""
-    luck = Random(0)
+    luck, rest = Random(0), bytes(ROW_BYTES - 20)
     for _ in range(size_bytes // ROW_BYTES // ROWS_AT_ONCE):
-        rest = bytes(ROW_BYTES - 20)
         yield {luck.randbytes(20): rest for _ in range(ROWS_AT_ONCE)}
 
 

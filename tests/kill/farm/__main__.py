@@ -44,10 +44,11 @@ def main() -> int:
         _run(seed, arguments, lines_file, commit)
         if arguments.seed is not None:
             break
-    text = "\n".join(table(read(lines_file)))
+    lines = read(lines_file)
+    text = "\n".join(table(lines))
     (arguments.results / "farm.md").write_text(f"{_TITLE}\n\n{text}\n")
     _say(text)
-    of_this = of_commit(read(lines_file), commit)
+    of_this = of_commit(lines, commit)
     wrong = sum(line["verdict"] != "right" for line in of_this)
     _say(f"{len(of_this)} runs of {commit}, {kills_of(of_this)} struck down; {wrong} not right")
     return int(wrong > 0)
