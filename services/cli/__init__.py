@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
+from collections.abc import Sequence
+
+from cyclopts import App
 
 from headrace.contracts.errors import HeadraceError
 from headrace.services.cli.app import make_app
@@ -19,10 +23,20 @@ def main() -> None:
     if os.getpid() == _FIRST:
         signal.signal(signal.SIGTERM, _end)
     try:
-        make_app(words)(words)
+        _load(words)(words)
     except HeadraceError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
+
+
+def _load(words: Sequence[str]) -> App:
+    """Load the command without searches for garbage: modules are none, and a sixth of the time."""
+    gc.disable()
+    try:
+        return make_app(words)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _end(number: int, _frame: object) -> None:

@@ -42,6 +42,7 @@ from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
 from headrace.spark_jobs.versioned.progress import Expected
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
+from tests.chance import FEWER
 
 FIRST, SECOND, STREAM = 0, 1, 2
 MANY = 3
@@ -189,6 +190,7 @@ def _each_alone(taken: Sequence[Arrival]) -> range:
 
 
 @pytest.mark.parametrize("topology", [*(TABLES | LOOK_UPS).values()], ids=[*(TABLES | LOOK_UPS)])
+@FEWER
 @given(arrivals(), cuts)
 def test_the_rest_goes_on_as_if_what_failed_had_never_come(
     topology: Topology, taken: list[Arrival], cut_at: list[int]
@@ -205,6 +207,7 @@ def test_the_rest_goes_on_as_if_what_failed_had_never_come(
     [*(TABLES | LOOK_UPS | HELD).values()],
     ids=[*(TABLES | LOOK_UPS | HELD)],
 )
+@FEWER
 @given(arrivals(), cuts)
 def test_a_records_fate_does_not_depend_on_those_that_came_with_it(
     topology: Topology, taken: list[Arrival], cut_at: list[int]
