@@ -25,6 +25,7 @@ from headrace.spark_jobs.write.claims import (
     refuse_missing_columns,
     refuse_other_columns,
 )
+from headrace.spark_jobs.write.column_types import Writer
 from headrace.spark_jobs.write.delta_place import DeltaPlace
 from headrace.spark_jobs.write.upsert import merge_lasts
 from headrace.spark_jobs.write.versions import merge_versions, versions_of
@@ -89,16 +90,24 @@ class DeltaSink:
         table = place.read(spark)
         properties = table.detail().select("properties").collect()[0]["properties"]
         known = is_claimed(place.title, properties, self._query, query_id, self._mode)
-        there = table.toDF().columns
+        kept = table.toDF()
+        there = kept.columns
         self._refuse_columns(spark, [*there, *_PLACES], frame.columns)
+        appends, evolves = self._mode == APPEND, self._evolves(spark)
+        writer = Writer(widens=not appends, fills=appends or evolves, adds=evolves)
+        writer.refuse_other_types(place.title, kept.schema, frame.schema)
         if not known:
             claims = claims_of(self._query, query_id, self._mode)
             set_properties(spark, place.name_in(spark), claims)
         _add_places(frame, place.name_in(spark), there)
 
+    def _evolves(self, spark: SparkSession) -> bool:
+        """Return whether Delta adds what the rows have and the table lacks."""
+        return self._mode != SCD2 and str(spark.conf.get(_EVOLVES, "false")).lower() == "true"
+
     def _refuse_columns(self, spark: SparkSession, there: list[str], rows: list[str]) -> None:
         """Refuse a table whose columns are not those of the rows, where Delta does not add them."""
-        if self._mode != SCD2 and str(spark.conf.get(_EVOLVES, "false")).lower() == "true":
+        if self._evolves(spark):
             return
         if self._mode == APPEND:
             # Delta leaves the table's other columns null, or computes them.

@@ -24,6 +24,7 @@ from headrace.spark_jobs.write.claims import (
     property_of,
     refuse_other_columns,
 )
+from headrace.spark_jobs.write.column_types import Writer
 from headrace.spark_jobs.write.commit import committed_with
 from headrace.spark_jobs.write.digest import digest_of_table
 from headrace.spark_jobs.write.iceberg_place import IcebergPlace
@@ -122,4 +123,6 @@ class IcebergSink:
         properties = dict(place.read(spark).properties())
         if not is_claimed(place.title, properties, self._query, query_id, self._mode):
             place.set(spark, claims)
-        refuse_other_columns(place.title, spark.table(place.name_in(spark)).columns, frame.columns)
+        there = spark.table(place.name_in(spark)).schema
+        refuse_other_columns(place.title, there.names, frame.columns)
+        Writer().refuse_other_types(place.title, there, frame.schema)

@@ -98,6 +98,12 @@ def see_columns(spark: SparkSession, folder: Path) -> None:
     spark.sql(f"ALTER TABLE delta.`{folder}/lacking-append` ADD COLUMNS (cents BIGINT)")
     write(f"{folder}/lacking-append", "upsert")
 
+    # A merge would have written `true`, and an append would have ended with Delta's own error.
+    for mode, other in (("upsert", "BOOLEAN"), ("append", "INT")):
+        lies = made(f"other-{mode}", f"cents {other}")
+        with pytest.raises(JobInvalid, match=f"`cents` as `{other.lower()}`, and the rows have it"):
+            write(lies, mode)
+
     more = "cents BIGINT", "euros BIGINT"
     foreign = made("foreign", *more)
     with pytest.raises(JobInvalid, match="foreign has a column `euros`, which no row has"):

@@ -139,6 +139,11 @@ def test_a_table_with_other_columns_is_refused(spark: SparkSession, tmp_path: Pa
     table.place.make(spark, spark.createDataFrame([], "key STRING, cents BIGINT").schema, {"a": ""})
     with pytest.raises(JobInvalid, match="rows lacks the column `timestamp`, which each row has"):
         table.write(0, [A])
+    other = Table(spark, tmp_path / "other")
+    rows = batch_of(spark, []).withColumn("batch", F.lit(0).cast("bigint"))
+    other.place.make(spark, rows.withColumn("cents", F.lit(0)).schema, {"a": ""})
+    with pytest.raises(JobInvalid, match="`cents` as `int`, and the rows have it as `bigint`"):
+        other.write(0, [A])
 
 
 def test_a_place_that_spark_does_not_know_is_refused(spark: SparkSession) -> None:

@@ -1,0 +1,94 @@
+"""Columns of a table and the values that they hold, by a writer's ways."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from headrace.contracts.errors import JobInvalid
+from headrace.spark_jobs.write.column_types import Writer
+
+APPENDS = Writer(widens=False, fills=True)
+EVOLVES = Writer(fills=True, adds=True)
+WORD, WHOLE, LONG = StringType(), IntegerType(), LongType()
+ONE = StructType().add("a", WHOLE)
+TWO = StructType().add("a", WHOLE).add("b", WORD)
+
+
+def is_taken(writer: Writer, there: DataType, rows: DataType) -> bool:
+    try:
+        writer.refuse_other_types("rows", table_of(there), table_of(rows))
+    except JobInvalid:
+        return False
+    return True
+
+
+def table_of(kind: DataType) -> StructType:
+    return StructType().add("key", WORD).add("v", kind)
+
+
+@pytest.mark.parametrize(
+    ("larger", "smaller"),
+    [
+        (LONG, WHOLE),
+        (WHOLE, ByteType()),
+        (DoubleType(), FloatType()),
+        (DecimalType(12, 2), DecimalType(10, 2)),
+        (DecimalType(12, 3), DecimalType(11, 2)),
+        (ArrayType(LONG), ArrayType(WHOLE)),
+        (MapType(WORD, StructType().add("a", LONG)), MapType(WORD, StructType().add("A", WHOLE))),
+    ],
+    ids=str,
+)
+def test_a_column_holds_smaller_numbers_where_the_writer_widens_and_never_larger_ones(
+    larger: DataType, smaller: DataType
+) -> None:
+    assert is_taken(Writer(), larger, smaller)
+    assert not is_taken(APPENDS, larger, smaller)
+    assert not is_taken(Writer(), smaller, larger)
+
+
+@pytest.mark.parametrize(
+    ("there", "rows"),
+    [
+        (BooleanType(), LONG),
+        (WORD, LONG),
+        (DateType(), TimestampType()),
+        (DoubleType(), LONG),
+        (WORD, ONE),
+        (ArrayType(WORD), ArrayType(WHOLE)),
+        (DecimalType(12, 3), DecimalType(12, 2)),
+    ],
+    ids=str,
+)
+def test_no_value_becomes_one_of_another_kind(there: DataType, rows: DataType) -> None:
+    assert not any(is_taken(one, there, rows) for one in (Writer(), APPENDS, EVOLVES))
+
+
+def test_a_struct_has_the_fields_of_the_rows_unless_a_writer_makes_it_have_them() -> None:
+    writers = Writer(), APPENDS, EVOLVES
+    assert [is_taken(each, TWO, ONE) for each in writers] == [False, True, True]
+    assert [is_taken(each, ONE, TWO) for each in writers] == [False, False, True]
+
+
+def test_a_column_that_differs_is_named_with_both_types() -> None:
+    sentence = "rows has the column `v` as `boolean`, and the rows have it as `array<int>`; give"
+    with pytest.raises(JobInvalid, match=sentence):
+        Writer().refuse_other_types("rows", table_of(BooleanType()), table_of(ArrayType(WHOLE)))
+    # Columns that only one of them has are told by others.
+    Writer().refuse_other_types("rows", StructType(), table_of(WHOLE))
