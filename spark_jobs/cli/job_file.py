@@ -27,7 +27,7 @@ from headrace.spark_jobs.cli.sentences import EXAMPLES, sentences
 from headrace.spark_jobs.cli.variables import with_variables
 from headrace.spark_jobs.jobs.config import JobConfig
 from headrace.spark_jobs.jobs.fits import own_column_among, problems
-from headrace.spark_jobs.jobs.run import Job, find_job
+from headrace.spark_jobs.jobs.run import Job, find_job, no_history
 from headrace.spark_jobs.queries.file import OF_THE_QUERY, QueryFile
 from headrace.spark_jobs.queries.names import names_of
 from headrace.spark_jobs.queries.public import Sink
@@ -62,6 +62,10 @@ def load_job(file: File) -> tuple[Job, JobConfig]:
     taken = own_column_among(names_of(job.Row), config)
     if taken is not None:
         found.append((("job",), taken))
+    without = no_history(job, config)
+    if without is not None:
+        kind = "iceberg" if config.sink.delta is None else "delta"
+        found.append((("sink", kind, "mode"), without))
     if found:
         raise _invalid(found, file, places)
     return job, config

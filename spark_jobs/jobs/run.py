@@ -354,12 +354,18 @@ def _table_sink(job: Job, config: JobConfig) -> Sink | None:
 def _is_in_order(job: Job, config: JobConfig) -> bool:
     """Return whether later rows hold later; refuse a job that does not say so."""
     if not isinstance(job, Dated):
-        message = (
-            f"`mode: {SCD2}` takes a query, of which it knows how rows follow each other in time,"
-            f" and `{config.job}` is none; write the job as a query, or use `mode: append`"
-        )
-        raise JobInvalid(message)
+        raise JobInvalid(no_history(job, config))
     return job.in_order
+
+
+def no_history(job: Job, config: JobConfig) -> str | None:
+    """Describe why a table cannot keep the history of a job's rows, None if it need not or can."""
+    if config.sink.mode != SCD2 or isinstance(job, Dated):
+        return None
+    return (
+        f"`mode: {SCD2}` takes a query, of which it knows how rows follow each other in time,"
+        f" and `{config.job}` is none; write the job as a query, or use `mode: append`"
+    )
 
 
 def place_of(config: JobConfig) -> DeltaPlace | IcebergPlace | None:

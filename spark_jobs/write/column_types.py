@@ -21,7 +21,7 @@ _NUMBERS: tuple[tuple[spark.DataType, ...], ...] = (
 
 @dataclass(frozen=True)
 class Writer:
-    """What a writer does where a row's type is not quite the column's."""
+    """Decides which values a writer may put into a column of a table."""
 
     widens: bool = True
     """It writes a smaller number into a column of larger ones."""

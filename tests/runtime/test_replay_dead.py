@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -93,21 +94,25 @@ class Dying(NamedTuple):
         ]
         self.clients.produce(self.spec.dead.topic, dead)
 
-    def replay(
+    def replay(self, choice: Choice = ALL, *, really: bool = True) -> dict[tuple[Fate, str], int]:
+        """Put letters back."""
+        return dict(asyncio.run(self.replaying(choice, really=really)))
+
+    async def replaying(
         self,
         choice: Choice = ALL,
         *,
         really: bool = True,
-    ) -> dict[tuple[Fate, str], int]:
-        """Put letters back."""
-        return dict(asyncio.run(self.replaying(choice, really=really)))
+        when_read: Callable[[], object] = lambda: None,
+    ) -> Tally:
+        """The same, where an event loop runs; the first fetch may have read nothing."""
 
-    async def replaying(self, choice: Choice = ALL, *, really: bool = True) -> Tally:
-        """The same, where an event loop runs."""
+        def tell(read: int, _total: int) -> None:
+            if read:
+                when_read()
+
         settings = Settings(bootstrap_servers=self.kafka.bootstrap_servers)
-        return await put_back(
-            self.spec, settings, choice, lambda _read, _total: None, really=really
-        )
+        return await put_back(self.spec, settings, choice, tell, really=really)
 
     def back(self, count: int) -> list[Record]:
         """Return the source's records, once so many are there; a commit shows a moment later."""
@@ -229,14 +234,12 @@ def test_a_second_replay_stops_the_first_and_each_letter_goes_back_once(dying: D
     dying.die([one._replace(value=b"v" * 1_000) for one in _records(dying, 10_000)])
     begun, done = Event(), Event()
 
-    def wait(_read: int, _total: int) -> None:
+    def wait() -> None:
         begun.set()
         assert done.wait(60)
 
-    settings = Settings(bootstrap_servers=dying.kafka.bootstrap_servers)
     with ThreadPoolExecutor(1) as pool:
-        waiting = put_back(dying.spec, settings, ALL, wait, really=True)
-        first = pool.submit(asyncio.run, waiting)
+        first = pool.submit(asyncio.run, dying.replaying(when_read=wait))
         assert begun.wait(60)
         (count,) = dying.replay().values()
         assert 0 < count < 10_000
@@ -275,10 +278,7 @@ def test_a_replay_that_is_interrupted_is_taken_up_again(dying: Dying) -> None:
 
     async def interrupted() -> None:
         reading = asyncio.Event()
-        settings = Settings(bootstrap_servers=dying.kafka.bootstrap_servers)
-        running = asyncio.create_task(
-            put_back(dying.spec, settings, ALL, lambda _read, _total: reading.set(), really=True)
-        )
+        running = asyncio.create_task(dying.replaying(when_read=reading.set))
         begun = asyncio.create_task(reading.wait())
         await asyncio.wait([begun, running], return_when=asyncio.FIRST_COMPLETED)
         running.cancel()

@@ -123,8 +123,16 @@ def test_a_job_that_is_no_query_keeps_no_history(tmp_path: Path) -> None:
     said = {"job": "count-alerts", "inputs": inputs, "retention": "1h", "sink": sink, **SAID}
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump(said))
+    why = r"`mode: scd2` takes a query, .* `count-alerts` is none"
+    with pytest.raises(JobInvalid, match=rf"job\.yaml:\d+:\d+: .*{why}"):
+        load_job(file)
+    # A job in Python comes without a file.
+    file.write_text(yaml.safe_dump(said | {"sink": {"delta": {"folder": "rows"}}}))
     job, config = load_job(file)
-    with pytest.raises(JobInvalid, match=r"`mode: scd2` takes a query, .* `count-alerts` is none"):
+    assert config.sink.delta is not None
+    delta = config.sink.delta.model_copy(update={"mode": "scd2"})
+    config = config.model_copy(update={"sink": config.sink.model_copy(update={"delta": delta})})
+    with pytest.raises(JobInvalid, match=why):
         make_output(job, config, lambda _batch, _written: None)
 
 
