@@ -304,6 +304,7 @@ async def wait_for_leaders(client: AIOKafkaClient, topic: str, partitions: int) 
     """Wait until each broker tells of so many partitions; one may answer before it does."""
     async with asyncio.timeout(WITHIN_S):
         for broker in client.cluster.brokers():
+            # Brokers send no event when they learn of partitions, so there is only asking again.
             while not await _has_leaders(client, broker.nodeId, topic, partitions):  # noqa: ASYNC110
                 await asyncio.sleep(_ASK_AGAIN_S)
 
