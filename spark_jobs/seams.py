@@ -43,6 +43,11 @@ MICRO_BATCHES = (
     f"{_EXECUTION}.streaming.runtime.MicroBatchExecution",
 )
 """The class, and so the logger, that runs a query."""
+REAL_TIME_MODE = "org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode"
+"""The interface of a source that came together with a report of a source's lag that may end a query
+(SPARK-57438)."""
+KAFKA_STREAM = "KafkaMicroBatchStream"
+"""The class of a source that reads Kafka."""
 ROW_FUNCTIONS = {
     "_parse_datatype_json_string": lambda _schema: None,
     "_create_row_inbound_converter": lambda _schema: lambda *fields: fields,
@@ -86,6 +91,16 @@ def java_listener(called: JStreamingQueryListener) -> Any:
     """Return the listener that Java calls, and that passes everything on to one of Python."""
     java: Any = SparkContext._jvm
     return java.PythonStreamingQueryListenerWrapper(called)
+
+
+def ask_for_ends(spark: SparkSession, query_id: str) -> None:
+    """Let the Kafka sources of an active query ask their brokers how far the topics are now."""
+    execution = java_session_of(spark).streams().get(query_id).streamingQuery()
+    sources = execution.sources().iterator()
+    while sources.hasNext():
+        source = sources.next()
+        if source.getClass().getSimpleName() == KAFKA_STREAM:
+            source.latestOffset(source.initialOffset(), source.getDefaultReadLimit())
 
 
 def is_deterministic(frame: DataFrame) -> bool:

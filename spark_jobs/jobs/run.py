@@ -39,6 +39,7 @@ from headrace.spark_jobs.jobs.config import (
     reader_of,
     writer_of,
 )
+from headrace.spark_jobs.jobs.done_again import reportable
 from headrace.spark_jobs.jobs.fits import own_column_among
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.moved import Moves
@@ -228,7 +229,7 @@ def _start(
         as_format = format_of(job, fall_back.table)
         firsts = inputs.firsts[topic]
         write = ColdHistory(fall_back, source, topic, firsts, as_format).before(write)
-    write = moves.guarded(write, origin)
+    write = reportable(spark, moves.guarded(write, origin))
     writer = results.writeStream.queryName(config.name).outputMode("append")
     writer = writer.option("checkpointLocation", config.checkpoint).foreachBatch(write)
     query = writer.trigger(**trigger).start()
