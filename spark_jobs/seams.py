@@ -103,6 +103,14 @@ def ask_for_ends(spark: SparkSession, query_id: str) -> None:
             source.latestOffset(source.initialOffset(), source.getDefaultReadLimit())
 
 
+def begin_state_registry(spark: SparkSession) -> None:
+    """Begin Spark's registry of open state stores, which comes with a session's list of queries.
+
+    Spark 4.1 tells it of each snapshot that a reader of state loads, and fails where it is missing.
+    """
+    java_session_of(spark).streams()
+
+
 def is_deterministic(frame: DataFrame) -> bool:
     """Return whether a frame has the same rows each time that it is computed."""
     plan: Any = frame._jdf.queryExecution().analyzed()

@@ -13,7 +13,7 @@ from headrace.contracts.errors import SettingsInvalid, StateOfOtherOptions, Stat
 from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.jobs.moved import PART, ROWS, WHOLE, Moves
 from headrace.spark_jobs.jobs.stamp import Stamp
-from headrace.spark_jobs.observe.state import operators_of
+from headrace.spark_jobs.observe.state import operators_of, stored_rows
 from headrace.spark_jobs.operators.frames import MOVED_SCHEMA, operator_of
 from headrace.spark_jobs.versioned.layout import decode_numbers
 from headrace.spark_jobs.versioned.moved_numbers import tasks_before
@@ -63,7 +63,7 @@ def headers_of(spark: SparkSession, old: str) -> Headers:
     """Return the headers of a checkpoint's state, by operator and task."""
     found: Headers = {}
     for operator in operators_of(spark, old):
-        rows = _rows(spark, old, operator).where(F.col("name") == HEADER)
+        rows = stored_rows(spark, old, operator).where(F.col("name") == HEADER)
         found[operator] = {row.task: bytes(row.row) for row in rows.collect()}
     return found
 
@@ -87,7 +87,7 @@ def move_rows(spark: SparkSession, old: str, headers: Headers, folder: str, task
     """Write the rows of all operators of a checkpoint, as they are in other tasks, to a folder."""
     for operator, of_tasks in headers.items():
         names = {name for header in of_tasks.values() for name in decode_numbers(header)}
-        others = _stored(_rows(spark, old, operator).where(F.col("name") != HEADER))
+        others = _stored(stored_rows(spark, old, operator).where(F.col("name") != HEADER))
         for some in _in_pieces(moved(of_tasks, others, tasks)):
             named = [(operator_of(names), *row) for row in some]
             written = spark.createDataFrame(named, MOVED_SCHEMA).write.mode("append")
@@ -108,15 +108,6 @@ def _refuse_open(stamp: Stamp, old: str) -> None:
             " start it once by `headrace spark JOB --once`, and move its state behind that"
         )
         raise StateOfOtherOptions(message)
-
-
-def _rows(spark: SparkSession, old: str, operator: int) -> DataFrame:
-    reader = spark.read.format("statestore").option("operatorId", operator)
-    return (
-        reader.option("stateVarName", "rows")
-        .load(old)
-        .selectExpr("key.task AS task", "user_map_key.name AS name", "user_map_value.row AS row")
-    )
 
 
 def _stored(rows: DataFrame) -> Iterator[StoredRow]:

@@ -6,11 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.contracts.errors import StateUnavailable
 from headrace.spark_jobs.observe.waits import lowest_of
+from headrace.spark_jobs.operators.processor import ROWS
 from headrace.spark_jobs.operators.stamp import INPUT
+from headrace.spark_jobs.seams import begin_state_registry
 from headrace.spark_jobs.versioned import progress
 from headrace.spark_jobs.versioned.layout import (
     Kind,
@@ -44,15 +46,20 @@ class StateRow(NamedTuple):
 def read_state(spark: SparkSession, checkpoint: str) -> Iterator[StateRow]:
     """Yield every row of a checkpoint's state, as of its last micro-batch."""
     for operator in operators_of(spark, checkpoint):
-        reader = spark.read.format("statestore").option("operatorId", operator)
-        rows = reader.option("stateVarName", "rows").load(checkpoint)
-        found = rows.selectExpr(
-            "key.task AS task", "user_map_key.name AS name", "user_map_value.row AS row"
-        )
-        for task, name, row in found.orderBy("task", "name").toLocalIterator():
+        found = stored_rows(spark, checkpoint, operator).orderBy("task", "name")
+        for task, name, row in found.toLocalIterator():
             kind = Kind(row[KIND_AT])
             line = contents(kind, bytes(row))
             yield StateRow(operator, task, name, kind.name.lower(), len(row), line, bytes(row))
+
+
+def stored_rows(spark: SparkSession, checkpoint: str, operator: int) -> DataFrame:
+    """Return the state of an operator, as of the last micro-batch: `task`, `name` and `row`."""
+    begin_state_registry(spark)
+    reader = spark.read.format("statestore").option("operatorId", operator)
+    rows = reader.option("stateVarName", ROWS).load(checkpoint)
+    names = "key.task AS task", "user_map_key.name AS name", "user_map_value.row AS row"
+    return rows.selectExpr(*names)
 
 
 def waits_of(rows: Iterable[StateRow]) -> Iterator[str]:

@@ -43,7 +43,7 @@ SECTIONS = {
         "what speaks to a broker, on the oldest Kafka", 60, ("make", "test-brokers")
     ),
     "sparks": Section(
-        "what starts Spark, on the version of Spark that comes next",
+        "what starts Spark, on the newest version of Spark that we run on",
         90,
         (sys.executable, "-m", "tests.machines", "sparks"),
     ),

@@ -1,7 +1,7 @@
-"""The tests that start Spark, on the version of Spark that comes next.
+"""The tests that start Spark, on the newest version of Spark that we run on.
 
-`make test` runs them on the one that `requirements.lock` names. Everything else is as the lock has
-it.
+`make test` runs them on the oldest, which `requirements.lock` names. Everything else is as the lock
+has it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _VENV = Path(".venvs", "sparks")
 _TESTS = ("tests/spark", "tests/testing/test_spark_queries.py")
 _SECTIONS = ("spark", "drivers")
 """The sections of `make test-long` whose tests start Spark alone."""
-_NEXT = ("pyspark>=4.1,<4.2", "delta-spark>=4.4,<4.5")
+_NEWEST = ("pyspark>=4.1,<4.2", "delta-spark>=4.4,<4.5")
 _VERSION = "import pyspark; print(pyspark.__version__)"
 
 
@@ -29,7 +29,7 @@ def run_sparks(arguments: list[str]) -> bool:
     for name, words in _commands():
         log = ROOT / _VENV.parent / f"{_VENV.name}-{name}.log"
         steps[name] = run(words, log, environment={"HEADRACE_KAFKA": "process"})
-        print(f"Next Spark, {name}: {steps[name].cell}", flush=True)
+        print(f"Newest Spark, {name}: {steps[name].cell}", flush=True)
         # Tests of one kind say nothing of those of another.
         if not steps[name].is_well and name in {"setup", "install", "version", "prepare"}:
             break
@@ -44,7 +44,7 @@ def _commands() -> Iterator[tuple[str, list[str | Path]]]:
     python = ROOT / _VENV / "bin" / "python"
     pytest: list[str | Path] = [python, "-m", "pytest", *SPREAD]
     yield "setup", [*make, "setup"]
-    yield "install", [python, "-m", "pip", "install", "--quiet", "--upgrade", *_NEXT]
+    yield "install", [python, "-m", "pip", "install", "--quiet", "--upgrade", *_NEWEST]
     yield "version", [python, "-c", _VERSION]
     yield "prepare", [*make, "spark"]
     yield "tests", [*pytest, *_TESTS]
