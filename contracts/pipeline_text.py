@@ -110,9 +110,8 @@ def _written_path(location: Path, document: object) -> Path:
     """Return pydantic's path without the kinds of windows, which the file has in another place."""
     path: list[int | str] = []
     found = document
-    for index, step in enumerate(location):
-        inner = index + 1 < len(location)
-        if inner and isinstance(found, dict) and step not in found and found.get("kind") == step:
+    for step in location:
+        if isinstance(found, dict) and step not in found and found.get("kind") == step:
             continue
         path.append(step)
         found = _step_into(found, step)

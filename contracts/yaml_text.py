@@ -45,7 +45,7 @@ def read_text(open_file: Callable[[], BinaryIO], file: str, form: Form) -> str:
             raise form.refuse(message)
         # A byte order mark, which some editors write, is not part of the text.
         return data.decode("utf-8-sig")
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         message = f"{file}: there is no such file; check the name and the folder"
         raise form.refuse(message) from error
     except IsADirectoryError as error:
@@ -238,11 +238,22 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> str:
         what = "it has a control character; remove it"
         return f"{file}:{line}:{column}: this is not YAML: {what}"
     assert isinstance(error, yaml.MarkedYAMLError)
-    assert error.problem_mark is not None
-    place = f"{file}:{error.problem_mark.line + 1}:{error.problem_mark.column + 1}"
+    problem = str(error.problem)
+    # The parser notices an open quote where the text ends, however far that is below the quote.
+    is_quote = error.context == _IN_QUOTES and problem in _ENDS
+    mark = error.context_mark if is_quote else error.problem_mark
+    assert mark is not None
+    place = f"{file}:{mark.line + 1}:{mark.column + 1}"
     if isinstance(error, _TooDeepError):
         return f"{place}: this is nested deeper than {_DEPTH_MAX} levels; check brackets"
-    problem = _in_words(str(error.problem))
+    if is_quote:
+        return f"{place}: this is not YAML: a quote opens here and does not close; close it"
+    if problem == _SECOND_DOCUMENT:
+        sentence = (
+            "a second document begins here, and a file holds one; move it into a file of its own"
+        )
+        return f"{place}: {sentence}"
+    problem = _in_words(problem)
     hint = "indent with spaces" if "\\t" in problem else _YAML_HINT
     return f"{place}: this is not YAML: {problem}; {hint}"
 
@@ -264,4 +275,7 @@ _WORDS = (
     (r"could not find expected ':'", "a key has no `:` behind it"),
     (r"incompatible YAML document|unknown directive", "its version is not known"),
 )
+_IN_QUOTES = "while scanning a quoted scalar"
+_ENDS = {"found unexpected end of stream", "found unexpected document separator"}
+_SECOND_DOCUMENT = "but found another document"
 _YAML_HINT = "check quotes, brackets and indentation here and just above"

@@ -47,7 +47,14 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ("a: [1,\n", "clicks.yaml:2:1: this is not YAML: "),
         ("a: b: c\n", "clicks.yaml:1:5: this is not YAML: mapping values are not allowed here;"),
         ("a:\n\tb: 1\n", "clicks.yaml:2:1: this is not YAML: found character '\\t' that cannot"),
-        ("a: 1\n---\nb: 1\n", "clicks.yaml:2:1: this is not YAML: but found another document;"),
+        (
+            "a: 1\n---\nb: 1\n",
+            "clicks.yaml:2:1: a second document begins here, and a file holds one; move it into a",
+        ),
+        (
+            "a: 'b\nc: d\n",
+            "clicks.yaml:1:4: this is not YAML: a quote opens here and does not close",
+        ),
         ("a: 1\nb: \x07\n", "clicks.yaml:2:4: this is not YAML: it has a control character;"),
         ("a: *b\n", "clicks.yaml:1:4: this is not YAML: found undefined alias 'b'"),
         ("a: &b [*b]\n", "clicks.yaml:1:4: this alias stands inside of what it repeats;"),
@@ -103,6 +110,12 @@ def test_any_text_is_a_mapping_or_a_sentence(parts: list[str]) -> None:
         assert line.startswith("clicks.yaml:")
     else:
         assert isinstance(document, dict)
+
+
+def test_a_path_through_a_file_names_no_file(tmp_path: Path) -> None:
+    (tmp_path / "clicks").write_text(WHOLE)
+    with pytest.raises(PipelineInvalid, match=r"there is no such file; check the name and the fol"):
+        load_pipeline(tmp_path / "clicks" / "clicks.yaml")
 
 
 def test_all_functions_are_looked_for_at_once(tmp_path: Path) -> None:

@@ -277,6 +277,12 @@ def test_a_problem_inside_a_window_has_its_place() -> None:
     assert line.startswith("clicks.yaml:7:15: operators[0].aggregate.window.size: `x` is not a")
 
 
+def test_a_problem_of_a_whole_window_names_the_window_and_not_its_kind() -> None:
+    window = {"kind": "hopping", "size": "1s", "advance": "2s", "grace": "1s"}
+    (line,) = problems(in_operator("aggregate", function="count", window=window))
+    assert ": operators[0].aggregate.window: `advance` is longer than `size`" in line
+
+
 def required_and_mappings() -> Iterator[str]:
     """The options for which an example may be asked for."""
     for model in MODELS:
