@@ -362,8 +362,9 @@ def _not_number(details: ErrorDetails) -> str:
 
 
 def _too_small(details: ErrorDetails) -> str:
-    bound = details["ctx"].get("gt", details["ctx"].get("ge"))
-    return f"{show(details['input'])} is too small; write more than {bound}"
+    bounds = details["ctx"]
+    bound = f"more than {bounds['gt']}" if "gt" in bounds else f"at least {bounds['ge']}"
+    return f"{show(details['input'])} is too small; write {bound}"
 
 
 def _too_large(details: ErrorDetails) -> str:

@@ -121,6 +121,7 @@ def test_no_variable_means_two_things() -> None:
         ("TRANSACTION_TIMEOUT", "100d", "`100d` is too large; write at most 12d"),
         ("SHUTDOWN_TIMEOUT", "100d", "`100d` is too large; write at most 12d"),
         ("COMMIT_RECORDS_MAX", "0", "`0` is too small; write more than 0"),
+        ("STANDBYS", "-1", "`-1` is too small; write at least 0"),
         ("DECISIONS", "maybe", "`maybe` is not a switch; write `true` or `false`"),
         ("INSTANCE_ID", "a b", "`a b` is not a name that Kafka accepts"),
         ("BOOTSTRAP_SERVERS", "kafka", "`kafka` is not an address; write host:port"),
