@@ -7,7 +7,7 @@ from pathlib import Path
 from headrace.contracts.errors import PipelineInvalid
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.pipeline_text import read_pipeline
-from headrace.contracts.problem_text import problem_line, together
+from headrace.contracts.problem_text import Places, problem_line, together
 from headrace.contracts.yaml_text import Form, parse_yaml, read_text
 from headrace.services.cli.functions import function_problems
 
@@ -22,6 +22,11 @@ def load_pipeline(file: Path) -> PipelineSpec:
 def parse_pipeline(text: str, file: str) -> PipelineSpec:
     """The pipeline that a file of this name says."""
     document, places = parse_yaml(text, file, FORM)
+    return pipeline_of(document, file, places)
+
+
+def pipeline_of(document: object, file: str, places: Places) -> PipelineSpec:
+    """The pipeline that a document describes, after its functions were found."""
     pipeline = read_pipeline(document, file, places)
     problems = [
         problem_line(path, sentence, file, places) for path, sentence in function_problems(pipeline)

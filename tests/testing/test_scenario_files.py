@@ -115,7 +115,7 @@ def test_a_false_scenario_is_shown_with_its_reason(
         ("nothing", "b.scenario.md: there is no scenario here; begin one with a line ```scenario"),
         (
             "```scenario\npipeline: there.yaml\n# key ->\na ->\n```\n",
-            "there.yaml: there is no such file; check the name and the folder",
+            "b.scenario.md:2: there is no file `there.yaml` beside this page; check its name",
         ),
         (
             "```scenario\npipeline: headrace:Record\n# key ->\n```\n",
@@ -123,7 +123,27 @@ def test_a_false_scenario_is_shown_with_its_reason(
         ),
         (
             "```scenario\nreorder: {grace: 5 s}\n# key ->\n```\n",
-            "operators[0].reorder.grace: `5 s` is not a duration; write a number and a unit",
+            "b.scenario.md:2:11: operators[0].reorder.grace: `5 s` is not a duration; write a",
+        ),
+        (
+            "# A\n\n```scenario\n- table: {}\n- reorder: {grce: 5s}\n# key ->\n```\n",
+            "b.scenario.md:5:13: operators[1].reorder.grce: `grce` is not known here; did you mean",
+        ),
+        (
+            "```scenario\n" + PIPELINE.replace("10s", "10") + "late: x\n# key ->\n```\n",
+            "b.scenario.md:6:1: late: `x` is not a mapping of options; write `late: {topic:",
+        ),
+        (
+            "# A\n\n```scenario\nreorder: {grace: 5s\n# key ->\n```\n",
+            "b.scenario.md:4:20: this is not YAML: a mapping is not closed by `}`",
+        ),
+        (
+            "# A\n\n```scenario\nreordr: {grace: 5s}\n# key ->\n```\n",
+            "b.scenario.md:4:1: operators[0]: `reordr` is not an operator; did you mean `reorder`?",
+        ),
+        (
+            "```scenario\n# key ->\na ->\n```\n",
+            "b.scenario.md:2: there is no pipeline above the table; begin with `pipeline: clicks.y",
         ),
         (
             "```scenario\nreorder: {grace: 5s}\n```\n",

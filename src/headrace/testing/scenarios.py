@@ -15,10 +15,10 @@ from headrace.contracts.errors import HeadraceError, ScenarioInvalid
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.problem_text import show
 from headrace.contracts.selectors import load_object
-from headrace.contracts.yaml_text import Form, parse_yaml, read_text, write_yaml
+from headrace.contracts.yaml_text import Form, parse_yaml, read_text
 from headrace.extras import load
 from headrace.pipeline import Pipeline
-from headrace.services.cli.pipeline_file import load_pipeline, parse_pipeline
+from headrace.services.cli.pipeline_file import load_pipeline, pipeline_of
 from headrace.spark_jobs.queries.described import Query
 from headrace.testing.query_result import QueryResult
 from headrace.testing.running import (
@@ -122,24 +122,36 @@ def _read_head(
     """Read the pipeline or query, how many partitions its topics have, and whether it is whole."""
     # For our YAML reader, a list of operators must become a mapping, too.
     is_list = text.lstrip().startswith("-")
-    written, _ = parse_yaml(f"operators:\n{text}" if is_list else text, f"{file}:{line}", FORM)
+    head = f"operators:\n{text}" if is_list else text
+    # Blank lines above give each line the number that it has on the page.
+    above = "\n" * (line - 1 - is_list)
+    written, places = parse_yaml(above + head, file, FORM) if text.strip() else ({}, {})
     partitions = written.pop("partitions", None)
     if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
         message = f"{file}:{line}: {show(partitions)} is not a number of partitions"
+        raise ScenarioInvalid(message)
+    if not written:
+        message = (
+            f"{file}:{line}: there is no pipeline above the table; begin with `pipeline:"
+            " clicks.yaml`, or with operators, such as `reorder: {grace: 30s}`"
+        )
         raise ScenarioInvalid(message)
     if "query" in written:
         return _query(written, f"{file}:{line}", folder), partitions, True
     if set(written) == {"pipeline"}:
         return _named(str(written["pipeline"]), file, line, folder), partitions, True
     if "source" in written:
-        return parse_pipeline(write_yaml(written), f"{file}:{line}"), partitions, True
+        return pipeline_of(written, file, places), partitions, True
     alone = {
         "pipeline": _OPERATORS_ALONE,
         "source": {"topic": TOPIC},
         "operators": written["operators"] if is_list else [written],
         "sink": {"topic": "cleaned"},
     }
-    return parse_pipeline(write_yaml(alone), f"{file}:{line}"), partitions, False
+    if not is_list:
+        places = {("operators", 0, *path): place for path, place in places.items()}
+        places["operators", 0] = (line, 1)
+    return pipeline_of(alone, file, places), partitions, False
 
 
 def _query(written: dict[str, Any], place: str, folder: Path) -> Query:
@@ -158,6 +170,11 @@ def _query(written: dict[str, Any], place: str, folder: Path) -> Query:
 def _named(name: str, file: str, line: int, folder: Path) -> PipelineSpec:
     """Load a pipeline's file beside the page, or `module:name` of one in Python."""
     if ":" not in name:
+        if not (folder / name).exists():
+            message = (
+                f"{file}:{line}: there is no file {show(name)} beside this page; check its name"
+            )
+            raise ScenarioInvalid(message)
         return load_pipeline(folder / name)
     try:
         found = load_object(name)
