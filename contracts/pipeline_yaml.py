@@ -9,7 +9,6 @@ from __future__ import annotations
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.policies import AnyOperator, Policy
 from headrace.contracts.time import format_duration_ms
-from headrace.contracts.topics import dead_topic_name, late_topic_name
 from headrace.contracts.topology import with_windows
 from headrace.contracts.yaml_text import write_yaml
 
@@ -21,9 +20,6 @@ def write_pipeline(spec: PipelineSpec) -> str:
         {policy.kind: _options(_without_names(one))}
         for policy, one in zip(spec.operators, _without_windows(spec.operators), strict=True)
     ]
-    for role, topic_name in (("late", late_topic_name), ("dead", dead_topic_name)):
-        if written[role] == {"topic": topic_name(spec.sink.topic)}:
-            del written[role]
     return write_yaml(written)
 
 
@@ -48,10 +44,13 @@ def _without_windows(operators: tuple[AnyOperator, ...]) -> tuple[AnyOperator, .
 
 def _options(policy: Policy) -> dict[str, object]:
     options: dict[str, object] = {}
+    values = dict(policy)
     for name, field in type(policy).model_fields.items():
-        value = getattr(policy, name)
+        value = values[name]
         is_said_elsewhere = name == "kind" and hasattr(policy, "store")
-        is_default = name != "kind" and not field.is_required() and value == field.default
+        # Some defaults follow from other options, such as the late topic's name from the sink's.
+        default = field.get_default(call_default_factory=True, validated_data=values)
+        is_default = name != "kind" and not field.is_required() and value == default
         if not (is_said_elsewhere or is_default):
             options[str(field.alias)] = _written(name, value)
     return options

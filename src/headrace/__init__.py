@@ -111,3 +111,7 @@ def __getattr__(name: str) -> Any:
         return load(f"{__name__}.{_OF_QUERIES[name]}", extra="spark", needed_for=f"`{name}`")
     module = import_module(f"{__name__}.{_STAND_IN.get(name, 'contracts.policies')}")
     return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

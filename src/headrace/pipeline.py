@@ -19,6 +19,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NoReturn, Unpack
@@ -66,6 +67,12 @@ class Pipeline:
         """Read records from a topic."""
         written = {"topic": topic, **self._written("source", options)}
         self._refuse_behind_end("source")
+        if self._source is not None:
+            message = (
+                f"{self._place()}.source: it reads {show(self._source.topic)} already; write a"
+                " pipeline for each source"
+            )
+            raise PipelineInvalid(message)
         try:
             source = Source.model_validate(written, by_alias=True, by_name=False)
         except ValidationError as error:
@@ -107,18 +114,29 @@ class Pipeline:
     def to(self, topic: str, **options: Unpack[SinkOptions]) -> Pipeline:
         """Write cleaned records to a topic, which completes the pipeline."""
         self._refuse_behind_end("to")
+        if self._source is None:
+            message = (
+                f"{self._place()}.to: it has no source; put one in front, such as"
+                ' `.source("clicks.raw")`'
+            )
+            raise PipelineInvalid(message)
+        if not self._operators:
+            message = (
+                f"{self._place()}.to: no operator stands before it; put one there, such as"
+                ' `.reorder(grace="30s")`'
+            )
+            raise PipelineInvalid(message)
         written = self._written("to", options)
         for role in ("late", "dead"):
             if role in written:
                 written[role] = {"topic": written[role]}
         document: dict[str, object] = {
             "pipeline": self.name,
+            "source": self._source,
             **written,
             "operators": list(self._operators),
             "sink": {"topic": topic},
         }
-        if self._source is not None:
-            document["source"] = self._source
         try:
             spec = PipelineSpec.model_validate(document, by_alias=True, by_name=False)
         except ValidationError as error:
@@ -205,6 +223,13 @@ class Pipeline:
                 written[name] = self._written(f"{step}({option})", value)
             elif value is None or isinstance(value, str | int | float | list | tuple | Policy):
                 written[name] = value
+            elif isinstance(value, timedelta):
+                where = f"{self._place()}.{step}({option})"
+                message = (
+                    f"{where}: {show(str(value))} is a timedelta; write the duration as text, such"
+                    ' as "30s"'
+                )
+                raise PipelineInvalid(message)
             else:
                 written[name] = self._name_of(value, f"{step}({option})")
         return written

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -12,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headrace
 from headrace import HeadraceError, Pipeline, PipelineSpec, options
 from headrace.contracts.errors import PipelineInvalid
 from headrace.contracts.pipeline import Sink, Source, Topic
@@ -76,6 +78,11 @@ def test_it_is_the_pipeline_of_its_file(tmp_path: Path) -> None:
     file.write_text(CLICKS)
     assert clicks().spec == load_pipeline(file)
     assert clicks().yaml() == CLICKS
+
+
+def test_its_file_leaves_out_what_holds_anyway() -> None:
+    begun = Pipeline("clicks").source("clicks.raw").table()
+    assert begun.to("clicks.cleaned").yaml().splitlines()[1] == "source: {topic: clicks.raw}"
 
 
 def test_it_is_a_value() -> None:
@@ -296,6 +303,22 @@ elsewhere.__module__ = is_wanted.__module__
             ),
         ),
         (
+            lambda begun: begun.source("views.raw"),
+            ".source: it reads `clicks.raw` already; write a pipeline for each source",
+        ),
+        (
+            lambda begun: begun.to("b"),
+            '.to: no operator stands before it; put one there, such as `.reorder(grace="30s")`',
+        ),
+        (
+            lambda _: Pipeline("clicks").table().to("b"),
+            '.to: it has no source; put one in front, such as `.source("clicks.raw")`',
+        ),
+        (
+            lambda begun: begun.reorder(grace=timedelta(seconds=30)),
+            '.reorder(grace): `0:00:30` is a timedelta; write the duration as text, such as "30s"',
+        ),
+        (
             lambda begun: begun.filter(where=functools.partial(is_wanted)),
             (
                 ".filter(where): `partial` is an object without a name; pass a function or a "
@@ -310,6 +333,10 @@ def test_mistakes_are_said_where_they_stand(make: Callable[[Any], object], sente
     assert str(refused.value) == f'Pipeline("clicks"){sentence}'
     assert isinstance(refused.value, PipelineInvalid)
     assert refused.value.exit_code == 2
+
+
+def test_an_editor_is_offered_every_public_name() -> None:
+    assert {*headrace.__all__} <= {*dir(headrace)}
 
 
 def test_the_plan_is_that_of_the_command(
