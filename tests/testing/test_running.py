@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from headrace import HeadraceError, Pipeline, Record
-from headrace.contracts.errors import ExtraMissing
+from headrace.contracts.errors import ExtraMissing, ScenarioInvalid
 from headrace.testing import (
     Event,
     Input,
@@ -284,10 +285,16 @@ def test_a_table_that_is_not_true_says_why() -> None:
                 " `partition`, `header.NAME`"
             ),
         ),
-        ("# key time\na 1s x", "table:2: `a 1s x` has 3 cells, and the head 2: key time"),
         (
-            "# key time\na 1 sec",
-            "table:2: `a 1 sec` has 3 cells, and the head 2: key time",
+            "# key time\na 1s x",
+            (
+                "table:2: `a 1s x` has 3 cells, and the head 2: key time; if a cell has spaces, put"
+                " all between bars, such as `| a | 1s |`"
+            ),
+        ),
+        (
+            "# key time value\n| a | 1s |",
+            "table:2: `| a | 1s |` has 2 cells, and the head 3: key time value",
         ),
         (
             "# time\n1sec",
@@ -323,8 +330,42 @@ def test_a_table_that_cannot_be_read_is_a_sentence(table: str, sentence: str) ->
 def test_a_partition_too_many_is_a_sentence() -> None:
     with pytest.raises(HeadraceError, match="a partition that the source has not: it has 1"):
         run(CLICKS, [{"partition": 1}], partitions=1)
-    with pytest.raises(HeadraceError, match="`tme` is not known of a record"):
-        run(CLICKS, [{"tme": 1}])
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_partition_at_all_is_a_sentence(count: int) -> None:
+    with pytest.raises(HeadraceError, match=f"`{count}` is not a number of partitions; write at l"):
+        run(CLICKS, TABLE, partitions=count)
+
+
+@pytest.mark.parametrize(
+    ("one", "sentence"),
+    [
+        ({"tme": 1}, "`tme` is not known of a record"),
+        ("a 1s x", "`a 1s x` is no record; write a mapping"),
+        ({"key": 7}, "the key `7` is neither text nor bytes, nor a mapping for JSON"),
+        ({"value": [1]}, "the value `[1]` is neither text nor bytes, nor a mapping for JSON"),
+        (
+            {"value": {"at": timedelta(1)}},
+            'the value `{"at": "1 day, 0:00:00"}` is no JSON: Object',
+        ),
+        ({"time": 3.5}, "the time `3.5` is neither text, such as `30s`, nor whole milliseconds"),
+        ({"headers": {"trace": "x"}}, "the headers `{"),
+        ({"headers": [("trace", 1)]}, "the header `1` is neither text nor bytes"),
+        ({"partition": "1"}, "the partition `1` is no whole number of at least 0"),
+        ({"offset": -1}, "the offset `-1` is no whole number of at least 0"),
+        (Event("explode"), "`(explode)` does not happen; known are `commit`, `restart`"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_record_that_is_none_is_a_sentence(one: Input, sentence: str) -> None:
+    with pytest.raises(ScenarioInvalid) as refused:
+        run(CLICKS, [one])
+    assert str(refused.value).startswith(sentence)
+
+
+def test_results_of_the_same_rows_are_equal() -> None:
+    assert run(CLICKS, TABLE) == run(CLICKS, TABLE)
+    assert "explain" not in repr(run(CLICKS, TABLE))
 
 
 def test_without_the_extra_a_repartition_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

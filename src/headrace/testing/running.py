@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, cast, overload
@@ -14,7 +13,7 @@ from headrace.contracts.dead_letter import DeadLetter
 from headrace.contracts.decision import Decision
 from headrace.contracts.errors import ScenarioInvalid
 from headrace.contracts.pipeline import PipelineSpec
-from headrace.contracts.problem_text import listed, show
+from headrace.contracts.problem_text import show
 from headrace.contracts.progress import Progress
 from headrace.contracts.record import Record
 from headrace.extras import load
@@ -23,13 +22,13 @@ from headrace.services.cli.pipeline_file import load_pipeline, parse_pipeline
 from headrace.spark_jobs.queries.described import Query
 from headrace.testing.places import Clock, World
 from headrace.testing.query_result import QueryResult
+from headrace.testing.records import check_happens, read_record
 from headrace.testing.simulation import Entry, Simulation
-from headrace.testing.tables import Event, Leaving, Row, Topics, only_topic, read_table, time_ms
+from headrace.testing.tables import Event, Leaving, Row, Topics, only_topic, read_table
 
 AnyPipeline = Pipeline | PipelineSpec | Path | str
 """A pipeline in Python, or the path of a file, or its text."""
 Input = Record | Event | Row | Mapping[str, Any]
-_FIELDS = ("key", "value", "time", "headers", "partition", "offset", "topic")
 _BATCH_MAX = 7
 
 
@@ -51,7 +50,7 @@ class Result:
     """taken, held, merged, emitted, turned away, and `dropped REASON`, over all operators."""
     leaves: tuple[tuple[Leaving, ...], ...]
     """The records that left because of each row, in order."""
-    explain: Callable[[], tuple[Decision, ...]]
+    explain: Callable[[], tuple[Decision, ...]] = field(repr=False, compare=False)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -89,6 +88,9 @@ def run(
     in a random order, in batches, with commits, crashes and other instances that take over; the
     results must be the same.
     """
+    if partitions is not None and partitions < 1:
+        message = f"{show(partitions)} is not a number of partitions; write at least 1"
+        raise ScenarioInvalid(message)
     if isinstance(pipeline, Query):
         rows = rows_of(records, topics_of(pipeline))
         return play_query(pipeline, rows, partitions=partitions, seed=seed)
@@ -147,40 +149,14 @@ def _row(one: Input, topic: str | None, ends: dict[tuple[str, int], int]) -> Row
     if isinstance(one, Row):
         return one
     if isinstance(one, Event):
+        check_happens(one)
         return Row(one)
-    record = one if isinstance(one, Record) else _record(one, topic)
+    record = one if isinstance(one, Record) else read_record(one, topic)
     place = record.topic, record.partition
     if record.offset is None:
         record = record._replace(offset=ends.get(place, 0))
     ends[place] = (record.offset or 0) + 1
     return Row(record)
-
-
-def _record(fields: Mapping[str, Any], topic: str | None) -> Record:
-    unknown = [name for name in fields if name not in _FIELDS]
-    if unknown:
-        message = f"{show(unknown[0])} is not known of a record; known are {listed(_FIELDS)}"
-        raise ScenarioInvalid(message)
-    topic = fields.get("topic", topic)
-    if topic is None:
-        message = f"several topics are read here, and {show(fields.get('value'))} names none"
-        raise ScenarioInvalid(message)
-    time = fields.get("time", 0)
-    return Record(
-        _as_bytes(fields.get("key")),
-        _as_bytes(fields.get("value")),
-        time_ms(time) if isinstance(time, str) else time,
-        tuple((name, _as_bytes(value)) for name, value in fields.get("headers", ())),
-        topic,
-        fields.get("partition", 0),
-        fields.get("offset"),
-    )
-
-
-def _as_bytes(content: str | bytes | Mapping[str, Any] | None) -> bytes | None:
-    if isinstance(content, Mapping):
-        return json.dumps(content).encode()
-    return content.encode() if isinstance(content, str) else content
 
 
 def play(

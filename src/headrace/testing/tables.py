@@ -167,6 +167,8 @@ class _Reader:
                 f"{show(text.strip())} has {len(cells)} cells, and the head {len(columns)}:"
                 f" {' '.join(columns)}"
             )
+            if not text.startswith("|") and len(cells) > len(columns):
+                sentence += "; if a cell has spaces, put all between bars, such as `| a | 1s |`"
             raise self._invalid(sentence)
         return self._record(dict(zip(columns, cells, strict=True)))
 

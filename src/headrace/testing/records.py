@@ -1,0 +1,87 @@
+"""Read the records that a test writes in Python; a slip is a sentence, as in a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from headrace.contracts.errors import ScenarioInvalid
+from headrace.contracts.problem_text import listed, show
+from headrace.contracts.record import Headers, Record
+from headrace.testing.tables import Event, Happening, time_ms
+
+_FIELDS = ("key", "value", "time", "headers", "partition", "offset", "topic")
+
+
+def check_happens(event: Event) -> None:
+    """Refuse an event that no simulation knows."""
+    known = get_args(Happening)
+    if event.what not in known:
+        message = f"{show(f'({event.what})')} does not happen; known are {listed(known)}"
+        raise ScenarioInvalid(message)
+
+
+def read_record(fields: Mapping[str, Any], topic: str | None) -> Record:
+    """Return the record with these fields, of this topic unless it names another."""
+    if not isinstance(fields, Mapping):
+        message = f'{show(fields)} is no record; write a mapping, such as {{"key": "a", "time": 1}}'
+        raise ScenarioInvalid(message)
+    unknown = [name for name in fields if name not in _FIELDS]
+    if unknown:
+        message = f"{show(unknown[0])} is not known of a record; known are {listed(_FIELDS)}"
+        raise ScenarioInvalid(message)
+    topic = fields.get("topic", topic)
+    if topic is None:
+        message = f"several topics are read here, and {show(fields.get('value'))} names none"
+        raise ScenarioInvalid(message)
+    offset = fields.get("offset")
+    return Record(
+        _as_bytes("key", fields.get("key")),
+        _as_bytes("value", fields.get("value")),
+        _time_ms(fields.get("time", 0)),
+        _headers(fields.get("headers", ())),
+        topic,
+        _number("partition", fields.get("partition", 0)),
+        None if offset is None else _number("offset", offset),
+    )
+
+
+def _as_bytes(name: str, content: object) -> bytes | None:
+    if content is None or isinstance(content, bytes):
+        return content
+    if isinstance(content, str):
+        return content.encode()
+    if not isinstance(content, Mapping):
+        message = f"the {name} {show(content)} is neither text nor bytes, nor a mapping for JSON"
+        raise ScenarioInvalid(message)
+    try:
+        return json.dumps(content).encode()
+    except TypeError as error:
+        message = f"the {name} {show(content)} is no JSON: {error}"
+        raise ScenarioInvalid(message) from error
+
+
+def _time_ms(time: object) -> int:
+    if isinstance(time, str):
+        return time_ms(time)
+    if isinstance(time, int):
+        return time
+    message = f"the time {show(time)} is neither text, such as `30s`, nor whole milliseconds"
+    raise ScenarioInvalid(message)
+
+
+def _headers(headers: Any) -> Headers:
+    match headers:
+        case [*pairs] if all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):  # noqa: PLR2004 (a name and a value)
+            return tuple((name, _as_bytes("header", value)) for name, value in pairs)
+        case _:
+            message = f"the headers {show(headers)} are no list of pairs, a name and a value each"
+            raise ScenarioInvalid(message)
+
+
+def _number(name: str, number: object) -> int:
+    if isinstance(number, int) and number >= 0:
+        return number
+    message = f"the {name} {show(number)} is no whole number of at least 0"
+    raise ScenarioInvalid(message)
