@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -21,11 +21,17 @@ from headrace.services.observe.logs import configure
 from headrace.services.settings import read_settings
 
 
+_Reason = Literal[
+    "undecodable", "failed", "too-large", "future-timestamp", "negative-timestamp", "no-window"
+]
+"""Those of the reasons of all verdicts that a dead letter can have."""
+
+
 def replay_dead(
     pipeline: Path,
     *,
     yes: Annotated[bool, Parameter(negative=())] = False,
-    reason: Annotated[Reason | None, Parameter(show_choices=False)] = None,
+    reason: _Reason | None = None,
     max_replays: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
     bootstrap_servers: str | None = None,
 ) -> None:
@@ -37,7 +43,7 @@ def replay_dead(
     Args:
         pipeline: The pipeline's YAML file.
         yes: Do it.
-        reason: Put back only letters with this reason, such as `undecodable`.
+        reason: Put back only letters with this reason.
         max_replays: Leave out letters that were put back so often already.
         bootstrap_servers: The addresses of brokers: `host:port`, with commas between.
     """
@@ -52,7 +58,7 @@ def replay_dead(
             put_back(
                 spec,
                 settings,
-                Choice(reason, max_replays),
+                Choice(None if reason is None else Reason(reason), max_replays),
                 lambda read, total: progress.update(bar, completed=read, total=total),
                 really=yes,
             )
