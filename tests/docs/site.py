@@ -22,6 +22,13 @@ INCLUDED = {
     "reference/query.schema.json": ROOT / "contracts" / "schemas" / "query.schema.json",
     "results/race.svg": ROOT / "tests" / "bench" / "results" / "race.svg",
 }
+_MOVED = (
+    ("docs/", ""),
+    ("../contracts/semantics/", "semantics/"),
+    ("../ARCHITECTURE.md", "architecture.md"),
+    ("../tests/bench/results/", "results/"),
+)
+"""Where links of the pages lead in the repository, and here."""
 
 
 def gather(folder: Path) -> None:
@@ -32,9 +39,10 @@ def gather(folder: Path) -> None:
     for place, file in INCLUDED.items():
         (folder / place).parent.mkdir(exist_ok=True)
         shutil.copyfile(file, folder / place)
-    for place in ("architecture.md", "contributing.md"):
-        # They stand beside the folder there, and in it here.
-        page = folder / place
-        page.write_text(page.read_text("utf-8").replace("](docs/", "]("), "utf-8")
+    for page in folder.glob("*.md"):
+        text = page.read_text("utf-8")
+        for there, here in _MOVED:
+            text = text.replace(f"]({there}", f"]({here}")
+        page.write_text(text, "utf-8")
     for name, text in reference().items():
         (folder / "reference" / name).write_text(text, "utf-8")

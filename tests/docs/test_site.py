@@ -14,7 +14,8 @@ from headrace.contracts import errors
 from headrace.contracts.policies import OPERATOR_KINDS
 from headrace.services.settings import Settings, variable
 from headrace.spark_jobs.jobs.run import JOBS
-from tests.docs.site import PAGES, gather
+from tests.architecture.source import ROOT
+from tests.docs.site import PAGES, SEMANTICS, gather
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _BAR = re.compile(r"(?<!\\)\|")
@@ -34,6 +35,19 @@ def test_every_link_of_every_page_leads_somewhere(site: Path) -> None:
         for page in site.rglob("*.md")
         for link in _LINK.findall(_CODE.sub("", page.read_text("utf-8")))
         if "://" not in link and not _leads_somewhere(page, link)
+    ]
+    assert broken == []
+
+
+def test_every_link_between_written_pages_works_without_the_site() -> None:
+    pages = [*PAGES.rglob("*.md"), *SEMANTICS.glob("*.md"), *ROOT.glob("*.md")]
+    broken = [
+        f"{page.relative_to(ROOT)}: {link}"
+        for page in pages
+        for link in _LINK.findall(_CODE.sub("", page.read_text("utf-8")))
+        if "://" not in link and not link.startswith("reference/")
+        # Only the site gives a heading of a page its anchor.
+        if not _leads_somewhere(page, link.partition("#")[0])
     ]
     assert broken == []
 
