@@ -77,8 +77,8 @@ class GroupableStream(Query):
         names = tuple(each for each in columns if isinstance(each, str))
         if len(windows) != 1 or len(names) != len(columns) - 1:
             message = (
-                f"{self.title} never ends, and so do its groups; name one window of time beside the"
-                " columns, such as `group_by('account', hr.window('1h'))`"
+                f"{self.title} never ends, and neither would its groups; name one window of time"
+                " beside the columns, such as `group_by('account', hr.window('1h'))`"
             )
             raise JobInvalid(message)
         if not names:
