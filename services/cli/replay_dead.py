@@ -20,7 +20,6 @@ from headrace.services.cli.pipeline_file import load_pipeline
 from headrace.services.observe.logs import configure
 from headrace.services.settings import read_settings
 
-
 _Reason = Literal[
     "undecodable", "failed", "too-large", "future-timestamp", "negative-timestamp", "no-window"
 ]
