@@ -1,4 +1,4 @@
-"""The words of `headrace replay-dead`; what it does stands in `tests/runtime/test_replay_dead.py`."""
+"""The words of `headrace replay-dead`; `tests/runtime/test_replay_dead.py` has what it does."""
 
 from __future__ import annotations
 
