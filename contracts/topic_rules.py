@@ -49,6 +49,8 @@ _TOMBSTONES = "delete.retention.ms"
 _TIMESTAMP_TYPE = "message.timestamp.type"
 _AHEAD, _BEHIND = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
 _RECORD_BYTES = "max.message.bytes"
+_RECORD_BYTES_MAX = (1 << 31) - 1
+"""Brokers are told it as a number of 32 bits."""
 _NO_BOUND = -1
 _AS_GOOD_AS_FOREVER_MS = 1 << 62
 _TIMESTAMP_MS_MAX = (1 << 63) - 1
@@ -67,7 +69,8 @@ def settings_to_make(topic: TopicSpec, source: Found) -> dict[str, str]:
     """Return the settings for creating a topic, with those that brokers' defaults could spoil."""
     spelt_out = {}
     if _RECORD_BYTES in source:
-        spelt_out[_RECORD_BYTES] = str(int(source[_RECORD_BYTES].value) + _ROOM_BYTES)
+        wanted = int(source[_RECORD_BYTES].value) + _ROOM_BYTES
+        spelt_out[_RECORD_BYTES] = str(min(wanted, _RECORD_BYTES_MAX))
     if "delete" in topic.cleanup_policy:
         spelt_out[_SIZE] = str(_NO_BOUND)
     return topic.settings() | spelt_out

@@ -202,3 +202,9 @@ def test_made_topics_take_the_sources_records_and_what_is_written_around_them() 
     assert settings_to_make(CHANGELOG, larger)["retention.bytes"] == "-1"
     assert "retention.bytes" not in settings_to_make(PROGRESS, larger)
     assert replace(DEAD, name="x").settings().items() <= settings_to_make(DEAD, larger).items()
+
+
+def test_made_topics_take_no_more_than_a_broker_can_be_told() -> None:
+    most = str((1 << 31) - 1)
+    largest = SOURCE | {"max.message.bytes": Setting(most, chosen=True)}
+    assert settings_to_make(DEAD, largest)["max.message.bytes"] == most
