@@ -25,7 +25,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from headrace.contracts.errors import SettingsInvalid
 from headrace.contracts.policies import Name
 from headrace.contracts.problem_text import show
-from headrace.contracts.servers import PORT_MAX, Servers
+from headrace.contracts.servers import PORT_MAX, Servers, check_url
 from headrace.contracts.time import DurationMs, SizeBytes, format_duration_ms
 
 PREFIX = "HEADRACE_"
@@ -51,7 +51,8 @@ _Sent = Annotated[DurationMs, Field(gt=0, le=_SENT_MS_MAX)]
 _Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
 _ReadableFile = Annotated[Path, AfterValidator(_check_file)]
 _Text = Annotated[str, Field(min_length=1)]
-_RegistryUrl = Annotated[str, Field(pattern=r"^https?://[^/@,\s]+[^@,\s]*$")]
+_Url = AfterValidator(check_url)
+_RegistryUrl = Annotated[str, Field(pattern=r"^https?://[^/@,\s]+[^@,\s]*$"), _Url]
 
 
 class Settings(BaseSettings):
@@ -132,7 +133,7 @@ class Settings(BaseSettings):
     """The password of that key."""
     ssl_check_hostname: bool = True
     """Whether a broker's certificate must name the host that we called."""
-    oauth_token_url: Annotated[str, Field(pattern=r"^https?://[^/]+")] | None = None
+    oauth_token_url: Annotated[str, Field(pattern=r"^https?://[^/]+"), _Url] | None = None
     """Where tokens come from, by OAuth's client credentials."""
     oauth_plain_http: bool = False
     """Whether that may be an `http://` address of another machine, to which the secret goes in

@@ -130,6 +130,8 @@ def test_no_variable_means_two_things() -> None:
         ("BOOTSTRAP_SERVERS", "a:99999", "`a:99999` is not an address"),
         ("BOOTSTRAP_SERVERS", "::1:9092", "`::1:9092` is not an address"),
         ("OAUTH_TOKEN_URL", "ftp://a", "`ftp://a` is not an address; write https://host/path"),
+        ("OAUTH_TOKEN_URL", "http://[::1/a", "`http://[::1/a` is not an address; write https://"),
+        ("OAUTH_TOKEN_URL", "http://a:port", "`http://a:port` is not an address; write https://"),
         ("SSL_CA_FILE", "no/such.pem", "`no/such.pem` cannot be read (No such file or directory)"),
         ("SASL_PASSWORD_FILE", "no/such", "`no/such` cannot be read (No such file or directory)"),
         ("BOOTSTRAP_SERVER", "a:1", "is not known; did you mean HEADRACE_BOOTSTRAP_SERVERS?"),
@@ -294,6 +296,10 @@ CLIENT = {"OAUTH_TOKEN_URL": "https://a/b", "OAUTH_CLIENT_ID": "c", "OAUTH_CLIEN
         ),
         (
             {"SCHEMA_REGISTRY_URL": "https://a:8081,https://b:8081"},
+            [f"SCHEMA_REGISTRY_URL: {ADDRESS}"],
+        ),
+        (
+            {"SCHEMA_REGISTRY_URL": "http://[::1:8081", "SCHEMA_REGISTRY_USERNAME": "a"},
             [f"SCHEMA_REGISTRY_URL: {ADDRESS}"],
         ),
         (
