@@ -14,6 +14,7 @@ import ssl
 import time
 from email.message import Message
 from http import HTTPStatus
+from http.client import HTTPException
 from threading import Lock
 from typing import IO, NamedTuple
 from urllib.error import HTTPError
@@ -82,7 +83,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
         except HTTPError as error:
             with error:
                 raise self._refusal(error) from None
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             message = (
                 f"the token server {self._url} does not answer ({_cause(error)});"
                 " check HEADRACE_OAUTH_TOKEN_URL, and that it runs"
@@ -145,5 +146,5 @@ def _seconds(life: object) -> int:
     return int(life) if isinstance(life, int | str) and str(life).isdecimal() else 0
 
 
-def _cause(error: OSError) -> object:
+def _cause(error: OSError | HTTPException) -> object:
     return getattr(error, "reason", None) or error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 import threading
 import time
@@ -132,6 +133,28 @@ def test_an_address_that_does_not_answer_is_a_sentence(free_port: int) -> None:
     assert isinstance(error, TokenUnavailable)
     assert error.exit_code == 3
     assert "does not answer ([Errno 111] Connection refused); check" in str(error)
+
+
+def test_a_server_that_speaks_something_else_is_a_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/token"
+
+        def answer() -> None:
+            with listening.accept()[0] as connection:
+                asked = b""
+                while b"client_credentials" not in asked:
+                    asked += connection.recv(1 << 16)
+                connection.sendall(b"220 mail.example.org\r\n")
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        error = _error(_provider(url))
+        answering.join()
+    assert isinstance(error, TokenUnavailable)
+    assert str(error) == (
+        f"the token server {url} does not answer (220 mail.example.org\r\n);"
+        " check HEADRACE_OAUTH_TOKEN_URL, and that it runs"
+    )
 
 
 def test_no_secret_is_logged(server: TokenServer, caplog: pytest.LogCaptureFixture) -> None:
