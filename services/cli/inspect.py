@@ -160,7 +160,7 @@ def _operators(spec: PipelineSpec, name: str | None) -> list[str]:
 
 def _bytes_of(key: str) -> bytes:
     if not key.startswith(_HEXADECIMAL):
-        return key.encode()
+        return key.encode(errors="surrogateescape")
     try:
         return bytes.fromhex(key.removeprefix(_HEXADECIMAL))
     except ValueError as error:

@@ -226,6 +226,13 @@ def identity(at_ms: int, offset: int, key: str | None = "a", **more: str) -> dic
             [{"what": "value", "key": {"hex": "ff"}, "value": "\x00"}],
         ),
         (
+            # As Python hands on bytes of a command line that are no text.
+            "table: {}",
+            "\udcff",
+            ("values", 3),
+            [{"what": "value", "key": {"hex": "ff"}, "value": "\x00"}],
+        ),
+        (
             "suppress: {until: time-limit, limit: 2s}",
             "a",
             ("held", 2),
