@@ -49,7 +49,7 @@ from headrace.services.runtime.output.outbox import Outbox
 from headrace.services.runtime.output.shared_producer import TransactionBrokenError
 from headrace.services.runtime.output.ways import Ways
 from headrace.services.runtime.task.pace import OUTLASTED, Load, Pace
-from headrace.services.runtime.task.start import Start, behind, source_made_anew
+from headrace.services.runtime.task.start import Start, start_at
 from headrace.services.runtime.task.table import StateTable
 from headrace.services.runtime.task.tally import Shown, Tally
 from headrace.services.runtime.time.skew import Skew
@@ -162,30 +162,15 @@ class Work:
     ) -> Start:
         """Where to read on: behind what the state has, or what the group was told to skip."""
         bounds = await self._thread().bounds(source)
-        earliest, end, committed, is_ours = bounds
         name = f"{source.topic}/{source.partition}"
-        if reached is None and committed and is_ours and not await self._was_written(changelog):
+        is_reached = bounds.committed and bounds.is_ours
+        if reached is None and is_reached and not await self._was_written(changelog):
             message = (
-                f"this pipeline has reached offset {committed} of {name}, and its changelog is"
-                " empty: it was deleted; bring it back, or begin anew with `headrace reset`"
+                f"this pipeline has reached offset {bounds.committed} of {name}, and its changelog"
+                " is empty: it was deleted; bring it back, or begin anew with `headrace reset`"
             )
             raise StateTruncated(message)
-        # Both are of one transaction; at least once, the changelog may say something older last.
-        if self.exactly_once and is_ours and (committed or 0) > (reached or 0):
-            return behind(name, reached or 0, bounds)
-        position = max(reached or 0, committed or 0) if reached or committed else earliest
-        if position > end:
-            raise source_made_anew(name, position, end)
-        if position < earliest:
-            logger.error(
-                "records were deleted before they were read; raise the source's retention",
-                source=name,
-                lost_offsets=earliest - position,
-            )
-            position = earliest
-        if reached is not None and position > reached:
-            logger.warning("the group's offset is ahead of the state, and is followed", source=name)
-        return Start(position, 0)
+        return start_at(name, reached, bounds, exactly_once=self.exactly_once)
 
     async def _was_written(self, changelog: TopicPartition) -> bool:
         """Whether anything was ever written there, if only in transactions that do not count."""
