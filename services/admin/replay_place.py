@@ -30,10 +30,11 @@ class Place:
     @classmethod
     def read(cls, committed: OffsetAndMetadata | None, ends: Ends) -> Place:
         """Return the place that an earlier replay committed."""
+        done = {} if committed is None else _done(committed.metadata)
         # Behind the end it is the offset of a topic that was deleted and made anew.
-        if committed is None or committed.offset > ends.end:
+        if committed is None or max((committed.offset, *done.values())) > ends.end:
             return cls(ends.first, ends.end, {})
-        return cls(max(committed.offset, ends.first), ends.end, _done(committed.metadata))
+        return cls(max(committed.offset, ends.first), ends.end, done)
 
     def is_due(self, offset: int | None, reason: Reason) -> bool:
         """Whether a letter was left for later."""

@@ -382,6 +382,7 @@ def test_the_place_is_kept_with_the_groups_offsets(dying: Dying) -> None:
         (OffsetAndMetadata(6, '{"undecodable": 8}'), Place(6, 9, {"undecodable": 8})),
         (OffsetAndMetadata(2, ""), Place(4, 9, {})),
         (OffsetAndMetadata(10, '{"undecodable": 12}'), Place(4, 9, {})),
+        (OffsetAndMetadata(6, '{"undecodable": 12}'), Place(4, 9, {})),
         (OffsetAndMetadata(6, "set by hand"), Place(6, 9, {})),
         (OffsetAndMetadata(6, "[1]"), Place(6, 9, {})),
     ],
