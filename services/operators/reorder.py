@@ -31,6 +31,7 @@ from headrace.services.operators.weight import records_weight
 
 _HEADER_KEY = b"\x00"
 _SPACE = b"\x01"
+_BEHIND_SPACE = b"\x02"
 _NULL_KEY = b"\x00"
 _header = Struct(">qqqqI")
 _KEY_LENGTHS_MAX = 1_024
@@ -94,18 +95,21 @@ class Reorder:
         return held, through_ms
 
     def _load(self, held: int, through_ms: int) -> None:
+        self._held.released_through_ms = through_ms
         if self._policy.buffer.bytes is None:
             # Without a bound nobody keeps the weight; a later bound weighs the records anew.
             self._weight = 0
+        elif self._weight == 0:
+            self._weigh_all()
         if self._spills:
             self._held.in_memory_max = self._bounds.in_memory_max(held, self._weight)
-        self._held.recalled = self._reweigh if self._weight == 0 else None
         self._held.load(held, through_ms)
-        self._held.recalled = None
 
-    def _reweigh(self, _place: bytes, record: Record) -> None:
-        """Add the weight of a record that was held before the policy bounded bytes."""
-        self._weigh([record], 1)
+    def _weigh_all(self) -> None:
+        """Weigh the records that were held before the policy bounded bytes."""
+        rows = self._view.range(self._held.first_place, self._view.prefix + _BEHIND_SPACE)
+        for place, row in rows:
+            self._weigh([self._decode(place, row)], 1)
 
     def _decode(self, place: bytes, row: bytes) -> Record:
         return decode_record(self._key_at(place), row)

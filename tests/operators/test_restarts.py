@@ -24,6 +24,8 @@ from headrace.contracts.policies import (
     Window,
 )
 from headrace.contracts.record import Record
+from headrace.services.operators.reorder import Reorder
+from headrace.services.operators.weight import records_weight
 from tests.operators.service import FAR_MS, Service, left, record
 from tests.properties import strategies
 from tests.properties.strategies import MORE
@@ -84,6 +86,19 @@ def test_a_weight_that_was_not_kept_for_a_while_is_weighed_anew() -> None:
     ]
     parts = [many, [record(FAR_MS, b"a")], []]
     assert len(lives(policies, parts)) >= len(many)
+
+
+def test_a_new_bound_by_bytes_weighs_what_is_held_on_disk_alone_as_well() -> None:
+    many = [record(1_000 + number, b"b") for number in range(10)]
+    service = Service(ReorderPolicy(grace_ms=5_000))
+    service.take(*many)
+    spilling = BufferPolicy(records=4, bytes=200, when_full="spill")
+    service = service.restarted(ReorderPolicy(grace_ms=5_000, buffer=spilling))
+    (reorder,) = service.chain.operators
+    assert isinstance(reorder, Reorder)
+    assert reorder.held_bytes == records_weight(many)
+    service.take(LAST)
+    assert reorder.held_bytes == records_weight([LAST])
 
 
 @MORE
