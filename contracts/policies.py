@@ -196,6 +196,8 @@ class MergePolicy(OperatorPolicy):
     """Bring records of many source partitions into one order; only a hop adds it, no file does."""
 
     kind: Literal["merge"] = "merge"
+    buffer: Annotated[BufferPolicy, Field(exclude=True)] = BufferPolicy()
+    """The bounds of its memory, which no state remembers: the process that runs it sets them."""
 
 
 class DeduplicatePolicy(OperatorPolicy):

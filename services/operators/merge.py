@@ -78,7 +78,9 @@ class Merge(Reorder):
     ) -> None:
         """Go on where an earlier instance over the same view saved; lanes say how far to go."""
         if isinstance(policy, MergePolicy):
-            policy = ReorderPolicy(name=policy.name, store=policy.store, grace_ms=0)
+            policy = ReorderPolicy(
+                name=policy.name, store=policy.store, grace_ms=0, buffer=policy.buffer
+            )
         self._lanes = lanes
         self._bound = NOTHING
         self.latest_ms = NO_TIME_MS

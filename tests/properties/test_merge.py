@@ -42,7 +42,7 @@ BEFORE_1970 = {0: [Record(b"a", b"", -30_000, (), "input", 0, 0)]}
 @st.composite
 def policies(draw: st.DrawFn) -> AnyOperator:
     if draw(st.booleans()):
-        return MERGE
+        return MERGE.model_copy(update={"buffer": draw(strategies.buffers("spill"))})
     return ReorderPolicy(
         name="reorder",
         store="reorder",

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.contracts.errors import SettingsInvalid
-from headrace.contracts.policies import AnyOperator, BufferPolicy, DeduplicatePolicy, ReorderPolicy
+from headrace.contracts.policies import (
+    AnyOperator,
+    BufferPolicy,
+    DeduplicatePolicy,
+    MergePolicy,
+    ReorderPolicy,
+)
 from headrace.services.runtime.machine.budget import (
     MIB,
     PARTITION_BYTES,
@@ -109,6 +115,14 @@ def test_unbounded_operators_hold_within_a_share_and_bounds_of_users_stay() -> N
     assert first == policies[0].model_copy(update={"buffer": bounds})
     assert second == policies[2].model_copy(update={"buffer": bounds})
     assert (deduplicate, last) == (policies[1], bounded)
+
+
+def test_a_merge_holds_within_a_share_and_its_options_in_state_stay_as_they_were() -> None:
+    merge = MergePolicy(name="ids-merge", store="ids-merge")
+    (bounded,) = with_held_bounds([merge], 8 * MIB)
+    assert isinstance(bounded, MergePolicy)
+    assert bounded.buffer == BufferPolicy(records=4 * MIB // 400, bytes=4 * MIB, when_full="spill")
+    assert merge.model_dump().keys() == {"name", "store", "kind"}
 
 
 def test_a_sidecar_with_too_little_ends_with_the_sentence(make_pipeline: MakePipeline) -> None:

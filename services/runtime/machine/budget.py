@@ -17,7 +17,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.contracts.errors import SettingsInvalid
-from headrace.contracts.policies import AnyOperator, BufferPolicy, ReorderPolicy, SuppressPolicy
+from headrace.contracts.policies import (
+    AnyOperator,
+    BufferPolicy,
+    MergePolicy,
+    ReorderPolicy,
+    SuppressPolicy,
+)
 
 MIB = 1 << 20
 PROCESS_BYTES = 104 * MIB
@@ -133,6 +139,6 @@ def with_held_bounds(policies: Sequence[AnyOperator], held_bytes: int) -> list[A
 
 
 def _is_unbounded(policy: AnyOperator) -> bool:
-    if isinstance(policy, ReorderPolicy | SuppressPolicy):
+    if isinstance(policy, MergePolicy | ReorderPolicy | SuppressPolicy):
         return policy.buffer.when_full is None
     return False
