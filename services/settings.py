@@ -73,7 +73,7 @@ class Settings(BaseSettings):
     """Whether each cleaned record comes out once, or at least once behind a crash."""
     commit_interval_ms: _Positive = 200
     """How often each partition commits, while it has something to commit; more seldom where so many
-    have that an instance would make more than 250 commits a second."""
+    have that an instance would make more than 400 commits a second."""
     commit_records_max: Annotated[int, Field(gt=0)] = 20_000
     """A partition commits earlier if so many records wait in it."""
     commit_bytes_max: Annotated[SizeBytes, Field(gt=0)] = 16 << 20
