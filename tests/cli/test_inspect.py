@@ -26,6 +26,7 @@ MEMORY = RocksMemory(8 << 20)
 WINDOW = WindowBounds("tumbling", START_MS, START_MS + 10_000)
 TUMBLING = "window: {kind: tumbling, size: 10s, grace: 5s}"
 SLIDING = "window: {kind: sliding, difference: 2s, grace: 5s}"
+NO_TEXT = ("values", 3), [{"what": "value", "key": {"hex": "ff"}, "value": "\x00"}]
 
 
 class Pipeline:
@@ -219,19 +220,8 @@ def identity(at_ms: int, offset: int, key: str | None = "a", **more: str) -> dic
             [{"what": "window", "key": "a", "value": "9"}],
         ),
         ("table: {}", "a", ("values", 3), [{"what": "value", "key": "a", "value": "4"}]),
-        (
-            "table: {}",
-            "0xff",
-            ("values", 3),
-            [{"what": "value", "key": {"hex": "ff"}, "value": "\x00"}],
-        ),
-        (
-            # As Python hands on bytes of a command line that are no text.
-            "table: {}",
-            "\udcff",
-            ("values", 3),
-            [{"what": "value", "key": {"hex": "ff"}, "value": "\x00"}],
-        ),
+        ("table: {}", "0xff", *NO_TEXT),
+        ("table: {}", "\udcff", *NO_TEXT),  # as Python hands on bytes of a command line
         (
             "suppress: {until: time-limit, limit: 2s}",
             "a",

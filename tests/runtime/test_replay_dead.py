@@ -387,9 +387,7 @@ def test_the_place_is_kept_with_the_groups_offsets(dying: Dying) -> None:
         (OffsetAndMetadata(6, "[1]"), Place(6, 9, {})),
     ],
 )
-def test_a_place_is_read_from_what_was_committed(
-    committed: OffsetAndMetadata | None, place: Place
-) -> None:
+def test_a_place_is_read_from_a_commit(committed: OffsetAndMetadata | None, place: Place) -> None:
     assert Place.read(committed, Ends(4, 9)) == place
 
 
