@@ -23,6 +23,7 @@ from headrace.spark_jobs.write.claims import (
     claims_of,
     is_claimed,
     refuse_missing_columns,
+    refuse_older_copy,
     refuse_other_columns,
 )
 from headrace.spark_jobs.write.column_types import Writer
@@ -61,6 +62,10 @@ class DeltaSink:
             frame = versions_of(frame)
         if not self._claimed:
             self._claim(frame, query_id)
+            last = self._last_write(spark, query_id)
+            if last is not None and last > batch_id:
+                # Delta would skip this micro-batch and say nothing, though its rows may be others.
+                refuse_older_copy(self._query, last, batch_id)
             self._claimed = True
         marker = {"txnAppId": self._writer(query_id), "txnVersion": str(batch_id)}
         table = self._place.name_in(spark)
@@ -77,8 +82,12 @@ class DeltaSink:
         """Return whether the table's log has a micro-batch."""
         if not self._place.exists(spark):
             return False
-        last = last_write_of(self._place.log(spark), self._writer(query_id))
+        last = self._last_write(spark, query_id)
         return last is not None and last >= batch_id
+
+    def _last_write(self, spark: SparkSession, query_id: str) -> int | None:
+        """Return the last micro-batch of a checkpoint in the table's log, None without any."""
+        return last_write_of(self._place.log(spark), self._writer(query_id))
 
     def _writer(self, query_id: str) -> str:
         return f"{self._query}/{query_id}"

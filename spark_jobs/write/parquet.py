@@ -13,8 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.contracts.errors import SinkOfAnotherQuery
 from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.write.batch import query_id_of
+from headrace.spark_jobs.write.claims import refuse_older_copy
 
 _PLACES = "checkpoint STRING, batch BIGINT"
+_BATCH = "batch="
 
 
 class ParquetSink:
@@ -31,6 +33,7 @@ class ParquetSink:
         query_id = query_id_of(frame)
         if not self._checked:
             self._refuse_others(frame.sparkSession, query_id)
+            self._refuse_later(frame.sparkSession, query_id, batch_id)
             self._checked = True
         frame.write.mode("overwrite").parquet(f"{self._folder}/{_place(query_id, batch_id)}")
 
@@ -54,6 +57,18 @@ class ParquetSink:
             )
             raise SinkOfAnotherQuery(message)
 
+    def _refuse_later(self, spark: SparkSession, query_id: str, batch_id: int) -> None:
+        """Refuse a folder with later micro-batches, whose rows may be in this one as well."""
+        names = Folder(spark, self._folder).names(_of_checkpoint(query_id))
+        batches = (name.removeprefix(_BATCH) for name in names if name.startswith(_BATCH))
+        last = max(map(int, batches), default=batch_id)
+        if last > batch_id:
+            refuse_older_copy(self._query, last, batch_id)
+
+
+def _of_checkpoint(query_id: str) -> str:
+    return f"checkpoint={query_id}"
+
 
 def _place(query_id: str, batch_id: int) -> str:
-    return f"checkpoint={query_id}/batch={batch_id}"
+    return f"{_of_checkpoint(query_id)}/{_BATCH}{batch_id}"

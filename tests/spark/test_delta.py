@@ -192,6 +192,8 @@ def see_names(spark: SparkSession, _folder: Path) -> None:
             # The driver died behind the micro-batch; by now it would have other rows.
             orders.write(name, mode, 1, [("twice", 8, 80)])
             assert (orders.has(name, 1), orders.has(name, 2)) == (True, False)
+            with pytest.raises(SinkOfAnotherQuery, match="micro-batch 1, and its checkpoint is"):
+                orders.write(name, mode, 0, [("lost", 9, 90)])
             assert orders.rows(name, *columns) == wanted
             detail = spark.sql(f"DESCRIBE DETAIL sales.{name}").collect()[0]
             found = detail["partitionColumns"], detail["clusteringColumns"]
