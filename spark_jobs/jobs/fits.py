@@ -13,6 +13,7 @@ from headrace.spark_jobs.jobs.config import CatalogTable, JobConfig, TableFolder
 from headrace.spark_jobs.write.claims import SCD2
 from headrace.spark_jobs.write.markers import markers_topic
 from headrace.spark_jobs.write.output import OWN_COLUMNS
+from headrace.spark_jobs.write.parquet import OF_FOLDERS
 from headrace.spark_jobs.write.producer import client_problem
 from headrace.spark_jobs.write.scd2 import OF_VERSIONS
 
@@ -56,6 +57,8 @@ def problems(config: JobConfig) -> Iterator[tuple[Path, str]]:
 def own_column_among(fields: Iterable[str], config: JobConfig) -> str | None:
     """Describe the first field of a job's rows whose name is that of a table's own column."""
     own = OWN_COLUMNS | OF_VERSIONS if config.sink.mode == SCD2 else OWN_COLUMNS
+    if config.sink.parquet is not None:
+        own = own | OF_FOLDERS
     taken = sorted(own & {name.lower() for name in fields})
     if config.sink.kafka is not None or not taken:
         return None

@@ -17,6 +17,8 @@ from headrace.spark_jobs.write.claims import refuse_older_copy
 
 _PLACES = "checkpoint STRING, batch BIGINT"
 _BATCH = "batch="
+OF_FOLDERS = {"checkpoint", "batch"}
+"""Columns that readers take from the names of folders, whatever the files have there."""
 
 
 class ParquetSink:

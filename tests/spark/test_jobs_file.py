@@ -13,6 +13,7 @@ from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.submit import check_deploy_mode, submit_command
 from headrace.spark_jobs.connectors import CONNECTORS, ICEBERG, jar_of, packages
 from headrace.spark_jobs.jobs.config import inputs_of
+from headrace.spark_jobs.jobs.fits import own_column_among
 from headrace.spark_jobs.jobs.run import JOBS, find_job, topics_of
 from headrace.spark_jobs.observe.metrics import Address
 from headrace.spark_jobs.read.schema import schema_of
@@ -163,6 +164,16 @@ def test_a_field_with_the_name_of_a_tables_own_column_is_refused(
     load_job(written(tmp_path, text))
     with pytest.raises(JobInvalid, match=r"job\.yaml:1:1: job: `job_of_batches` has rows with a"):
         load_job(written(tmp_path, text.replace(TO_KAFKA, "{parquet: {folder: rows}}")))
+
+
+@pytest.mark.parametrize("field", ["checkpoint", "Checkpoint"])
+def test_a_field_that_readers_of_parquet_would_not_see_is_refused(
+    tmp_path: Path, field: str
+) -> None:
+    _, config = load_job(written(tmp_path, GOOD.replace(TO_KAFKA, "{delta: {folder: rows}}")))
+    assert own_column_among([field], config) is None
+    _, config = load_job(written(tmp_path, GOOD.replace(TO_KAFKA, "{parquet: {folder: rows}}")))
+    assert "rows with a field `checkpoint`" in (own_column_among([field], config) or "")
 
 
 def test_every_job_has_rows_and_values_that_spark_can_hold() -> None:
