@@ -109,6 +109,15 @@ class Prepared(Protocol):
 
 
 @runtime_checkable
+class Spreading(Protocol):
+    """A job that knows from which tasks the rows of a key come."""
+
+    @property
+    def of_one_task(self) -> bool:
+        """Whether all rows of a key are of one task."""
+
+
+@runtime_checkable
 class Dated(Protocol):
     """A job that knows what the times of its rows say, as a table with a history must."""
 
@@ -339,12 +348,15 @@ def _topic(chosen: KafkaTopic | None) -> str | None:
 def _table_sink(job: Job, config: JobConfig) -> Sink | None:
     query, sink, mode = config.name, config.sink, config.sink.mode
     in_order = mode == SCD2 and _is_in_order(job, config)
+    of_one_task = is_of_one_task(job)
     place = place_of(config)
     if isinstance(place, DeltaPlace):
-        return DeltaSink(query, place, mode=mode, in_order=in_order)
+        return DeltaSink(query, place, mode=mode, in_order=in_order, of_one_task=of_one_task)
     if place is not None:
         repeats = _repeats(job, config)
-        return IcebergSink(query, place, mode=mode, in_order=in_order, repeats=repeats)
+        return IcebergSink(
+            query, place, mode=mode, in_order=in_order, of_one_task=of_one_task, repeats=repeats
+        )
     if sink.parquet is not None:
         return ParquetSink(query, sink.parquet.folder)
     if sink.console is not None:
@@ -357,6 +369,11 @@ def _is_in_order(job: Job, config: JobConfig) -> bool:
     if not isinstance(job, Dated):
         raise JobInvalid(no_history(job, config))
     return job.in_order
+
+
+def is_of_one_task(job: Job) -> bool:
+    """Return whether all rows of a key are of one task; jobs of the user's do not say so."""
+    return job.of_one_task if isinstance(job, Spreading) else job in JOBS.values()
 
 
 def no_history(job: Job, config: JobConfig) -> str | None:

@@ -107,6 +107,12 @@ class QueryJob:
         """
         return isinstance(self.query, GroupedTable | JoinedTable)
 
+    @property
+    def of_one_task(self) -> bool:
+        """Whether all rows of a key are of one task: a stream that meets by a column has others."""
+        query = self.query
+        return not isinstance(query, JoinedStream | PairedStream) or query.on is None
+
     def described(self) -> dict[str, Any]:
         """Return the job's options that the description decides, as a file would have them."""
         inputs = {

@@ -42,16 +42,24 @@ class DeltaSink:
     """Writes the micro-batches of one query to a table."""
 
     def __init__(
-        self, query: str, place: DeltaPlace, *, mode: str = APPEND, in_order: bool = False
+        self,
+        query: str,
+        place: DeltaPlace,
+        *,
+        mode: str = APPEND,
+        in_order: bool = False,
+        of_one_task: bool = False,
     ) -> None:
         """Take the place of a table; the first batch makes the table if it is missing.
 
-        With `in_order`, a later row of a key never holds before an earlier one; see `scd2.py`.
+        With `in_order`, a later row of a key never holds before an earlier one; see `scd2.py`. With
+        `of_one_task`, all rows of a key are of one task; see `upsert.py`.
         """
         self._query = query
         self._place = place
         self._mode = mode
         self._in_order = in_order
+        self._of_one_task = of_one_task
         self._claimed = False
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
@@ -76,7 +84,7 @@ class DeltaSink:
             if self._mode == SCD2:
                 merge_versions(frame, table, batch_id, in_order=self._in_order)
             else:
-                merge_lasts(frame, table)
+                merge_lasts(frame, table, of_one_task=self._of_one_task)
 
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
         """Return whether the table's log has a micro-batch."""

@@ -46,17 +46,20 @@ class IcebergSink:
         *,
         mode: str = APPEND,
         in_order: bool = False,
+        of_one_task: bool = False,
         repeats: bool = True,
     ) -> None:
         """Take the place of a table; the first batch makes the table if it is missing.
 
         With `in_order`, a later row of a key never holds before an earlier one; see `scd2.py`. With
-        `repeats`, a micro-batch that is computed again surely has the same rows.
+        `of_one_task`, all rows of a key are of one task; see `upsert.py`. With `repeats`, a
+        micro-batch that is computed again surely has the same rows.
         """
         self._query = query
         self._place = place
         self._mode = mode
         self._in_order = in_order
+        self._of_one_task = of_one_task
         self._repeats = repeats
         self._claimed = False
 
@@ -79,7 +82,7 @@ class IcebergSink:
 
         def commit() -> None:
             if self._mode == UPSERT:
-                merge_lasts(frame, table)
+                merge_lasts(frame, table, of_one_task=self._of_one_task)
             elif self._mode == SCD2:
                 merge_versions(frame, table, batch_id, in_order=self._in_order)
             else:

@@ -12,17 +12,24 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 _REPLACES = "(kept.task IS NULL OR kept.task = new.task OR kept.timestamp <= new.timestamp)"
 """Whether a row of a later micro-batch comes behind one that is there: only its own task is sure of
 the order, and between two tasks the times tell."""
-_MERGE = f"""
-    MERGE INTO {{table}} AS kept USING {{{{new}}}} AS new ON kept.key = new.key
-    WHEN MATCHED AND new.deleted AND {_REPLACES} THEN DELETE
-    WHEN MATCHED AND {_REPLACES} THEN UPDATE SET *
+_ALWAYS = "TRUE"
+_MERGE = """
+    MERGE INTO {table} AS kept USING {{new}} AS new ON kept.key = new.key
+    WHEN MATCHED AND new.deleted AND {replaces} THEN DELETE
+    WHEN MATCHED AND {replaces} THEN UPDATE SET *
     WHEN NOT MATCHED AND NOT new.deleted THEN INSERT *
 """
 
 
-def merge_lasts(frame: DataFrame, table: str) -> None:
-    """Merge the last row of each key into a table of SQL, in one commit; all rows without a key."""
-    frame.sparkSession.sql(_MERGE.format(table=table), new=_last_of_keys(frame))
+def merge_lasts(frame: DataFrame, table: str, *, of_one_task: bool) -> None:
+    """Merge the last row of each key into a table of SQL, in one commit; all rows without a key.
+
+    With `of_one_task`, all rows of a key are of one task. It has another number once its state was
+    moved.
+    """
+    replaces = _ALWAYS if of_one_task else _REPLACES
+    merge = _MERGE.format(table=table, replaces=replaces)
+    frame.sparkSession.sql(merge, new=_last_of_keys(frame))
 
 
 def _last_of_keys(frame: DataFrame) -> DataFrame:

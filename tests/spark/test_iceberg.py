@@ -111,6 +111,21 @@ def test_the_last_row_of_a_key_is_the_only_one_and_a_deleted_key_has_none(
         appending.write(3, [A])
 
 
+@pytest.mark.parametrize(
+    ("of_one_task", "last"), [(True, [("a", 40, 1)]), (False, [("a", 10, 0), ("b", 20, 0)])]
+)
+def test_an_earlier_row_of_another_task_is_the_last_one_where_a_key_has_one_task(
+    spark: SparkSession, tmp_path: Path, *, of_one_task: bool, last: list[Kept]
+) -> None:
+    place = IcebergPlace(None, str(tmp_path / "rows"))
+    batches: list[list[Row]] = [[A, B], [("a", 0, 40), ("b", 0, None)]]
+    for batch, rows in enumerate(batches):
+        sink = IcebergSink("query", place, mode="upsert", of_one_task=of_one_task)
+        sink.write(batch_of(spark, rows).withColumn("task", F.lit(batch)), batch)
+    kept = spark.table(place.name_in(spark)).select("key", "cents", "batch").collect()
+    assert sorted(tuple(row) for row in kept) == last
+
+
 @pytest.mark.long("spark", why="the statement is tested in SQLite, and with Delta")
 def test_a_row_is_valid_until_the_next_one_of_its_key_however_late(
     spark: SparkSession, tmp_path: Path

@@ -19,7 +19,7 @@ from headrace.contracts.record import Record
 from headrace.contracts.topics import cleaned_topic, progress_topic
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.query_job import described
-from headrace.spark_jobs.jobs.run import Job, make_output, prepare
+from headrace.spark_jobs.jobs.run import JOBS, Job, find_job, is_of_one_task, make_output, prepare
 from headrace.spark_jobs.queries.compiled import QueryJob
 from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import SharedKafka
@@ -115,6 +115,19 @@ def test_results_of_joined_and_grouped_tables_follow_each_other_in_order() -> No
     looked_up = hr.stream("c", "x STRING").join_as_of(TABLE)
     assert all(QueryJob(query).in_order for query in (grouped, joined, on))
     assert not any(QueryJob(query).in_order for query in (TABLE, windows, looked_up))
+
+
+def test_rows_of_a_key_are_of_one_task_unless_a_stream_meets_by_a_column() -> None:
+    stream, other = hr.stream("c", "x STRING"), hr.stream("d", "y STRING")
+    by_key = stream.join_as_of(TABLE), stream.join_within(other, within="1h")
+    by_column = stream.join_as_of(TABLE, on="x"), stream.join_within(other, within="1h", on="x")
+    windows = by_column[0].group_by("x", hr.window("1h")).agg(hr.count())
+    one = (*by_key, windows, TABLE, TABLE.join_on(OTHER, "segment"))
+    assert [QueryJob(query).of_one_task for query in one] == [True] * 5
+    assert [QueryJob(query).of_one_task for query in by_column] == [False] * 2
+    assert is_of_one_task(cast("Job", QueryJob(TABLE)))
+    assert not is_of_one_task(cast("Job", object())), "a job of the user's may change keys"
+    assert all(map(is_of_one_task, map(find_job, JOBS)))
 
 
 def test_a_job_that_is_no_query_keeps_no_history(tmp_path: Path) -> None:
