@@ -297,6 +297,10 @@ class _Selection:
             )
         words, end = self._clauses.call(found.meta["start"])
         if isinstance(of, exp.Star):
+            if kind != "count":
+                _refuse(
+                    f"`{found.sql(_DIALECT)}` is of no column, as only `count` may be; name one"
+                )
             return table, Aggregate(kind, None, "count"), end
         text = self._text(words, of, {})
         if isinstance(of, exp.Column) and len(of.parts) == 1 + self._is_of_alias(of):

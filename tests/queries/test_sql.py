@@ -230,6 +230,8 @@ def test_a_row_of_two_streams_has_one_time(query: str) -> None:
         ("SELECT count(DISTINCT cents) FROM bought GROUP BY customer", "cannot take a row out"),
         ("SELECT count(*) FILTER (WHERE cents > 1) FROM bought GROUP BY customer", "take a row"),
         ("SELECT count() FROM bought GROUP BY customer", "cannot take a row out"),
+        ("SELECT sum(*) FROM bought GROUP BY customer", "as only `count` may be; name one"),
+        ("SELECT max(*) FROM bought GROUP BY customer", "`MAX(*)` is of no column"),
         ("SELECT sum(count(cents)) FROM bought GROUP BY customer", "cannot take a row out"),
         ("SELECT count(*) FROM bought GROUP BY customer WITH ROLLUP", "name columns alone"),
         ("SELECT customer FROM bought HAVING cents > 1", "HAVING need a GROUP BY"),
