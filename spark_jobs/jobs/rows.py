@@ -35,7 +35,8 @@ def read_json(value: bytes | None) -> dict[str, Any] | None:
     if value is None:
         return None
     try:
-        found = _DECODER.decode(value.decode())
+        # Spark, which has found the value readable, puts the same sign in the place of such bytes.
+        found = _DECODER.decode(value.decode(errors="replace"))
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
