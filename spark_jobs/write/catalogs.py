@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import types
 
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.write.quoted import quoted
@@ -36,6 +37,20 @@ def refuse_unknown_catalog(spark: SparkSession, table: str, settings: str) -> No
 def name_in_sql(table: str) -> str:
     """Return the name of a table, its parts quoted."""
     return ".".join(quoted(part) for part in table.split("."))
+
+
+def type_in_sql(kind: types.DataType) -> str:
+    """Return a type, the fields of its structs quoted."""
+    match kind:
+        case types.StructType():
+            fields = (f"{quoted(field.name)}: {type_in_sql(field.dataType)}" for field in kind)
+            return f"struct<{', '.join(fields)}>"
+        case types.ArrayType():
+            return f"array<{type_in_sql(kind.elementType)}>"
+        case types.MapType():
+            return f"map<{type_in_sql(kind.keyType)}, {type_in_sql(kind.valueType)}>"
+        case _:
+            return kind.simpleString()
 
 
 def set_properties(spark: SparkSession, name: str, properties: Mapping[str, str]) -> None:

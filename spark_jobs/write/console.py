@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql.types import BinaryType
+
+from headrace.spark_jobs.write.quoted import quoted
 
 ROWS_MAX = 20
 """The number of rows of each micro-batch that are shown."""
@@ -15,9 +18,9 @@ class ConsoleSink:
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Print rows as a table, with bytes as text."""
         columns = [
-            frame[field.name].cast("string").alias(field.name)
+            F.col(quoted(field.name)).cast("string").alias(field.name)
             if isinstance(field.dataType, BinaryType)
-            else frame[field.name]
+            else F.col(quoted(field.name))
             for field in frame.schema.fields
         ]
         print(f"micro-batch {batch_id}")  # noqa: T201 - it was asked for

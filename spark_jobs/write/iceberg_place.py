@@ -22,6 +22,7 @@ from headrace.spark_jobs.write.catalogs import (
     noted,
     refuse_unknown_catalog,
     set_properties,
+    type_in_sql,
 )
 from headrace.spark_jobs.write.quoted import quoted
 
@@ -78,7 +79,7 @@ class IcebergPlace:
 
     def make(self, spark: SparkSession, schema: StructType, properties: Mapping[str, str]) -> None:
         """Make an empty table with these columns, each of which may be null."""
-        columns = [f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema]
+        columns = [f"{quoted(field.name)} {type_in_sql(field.dataType)}" for field in schema]
         try:
             spark.sql(
                 f"CREATE TABLE IF NOT EXISTS {self.name_in(spark)} ({', '.join(columns)})"
