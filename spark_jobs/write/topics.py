@@ -39,7 +39,7 @@ class Checked(NamedTuple):
     """The properties of the topics to write to."""
 
     takes_bytes: dict[str, int]
-    """The largest batch that each topic takes that was there already."""
+    """The largest batch that each topic takes."""
     warnings: list[str]
     """A sentence for each setting that works, but may not be meant."""
 
@@ -53,10 +53,11 @@ def check_topics(
         there = admin.list_topics(timeout=within_s).topics
         missing = {topic: count for topic, count in topics.items() if topic.name not in there}
         _make(admin, {topic.name: (count, topic.settings()) for topic, count in missing.items()})
-        settings = {one: _settings(admin, one.name) for one in topics if one not in missing}
+        settings = {one: _settings(admin, one.name) for one in topics}
     discovered = [
         finding
         for topic, found in settings.items()
+        if topic not in missing
         for finding in findings(topic, found, {}, None, accepts_retention=accepts_retention)
     ]
     refused = [finding.sentence for finding in discovered if finding.refused]
@@ -124,11 +125,22 @@ def _wait_for_leaders(admin: AdminClient, topic: str, partitions: int) -> None:
 
 def _settings(admin: AdminClient, topic: str) -> dict[str, Setting]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    (future,) = admin.describe_configs([resource]).values()
-    return {
-        name: Setting(entry.value, entry.source == _SET_ON_TOPIC)
-        for name, entry in future.result(WITHIN_S).items()
-    }
+    give_up_at = time.monotonic() + WITHIN_S
+    while True:
+        (future,) = admin.describe_configs([resource]).values()
+        try:
+            found = future.result(WITHIN_S)
+        except KafkaException as error:
+            # Another broker than the one that made the topic may answer, and hear of it later.
+            is_unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            if not is_unknown or time.monotonic() > give_up_at:
+                raise
+            time.sleep(_ASK_AGAIN_S)
+        else:
+            return {
+                name: Setting(entry.value, entry.source == _SET_ON_TOPIC)
+                for name, entry in found.items()
+            }
 
 
 def _wait(futures: Mapping[str, Future[Any]]) -> None:
