@@ -228,9 +228,6 @@ def _start(
     origin = moves.origin()
     inputs = read_inputs(spark, job, config, origin.starts)
     spark.conf.set(ON_FAILURE, config.on_failure)
-    origin.begin(spark)
-    results = job.transform(inputs, config)
-    origin.refuse_rows_left(spark)
     fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
     if fall_back is not None:
         topic = inputs_of(config)[fall_back.table].topic
@@ -239,11 +236,16 @@ def _start(
         firsts = inputs.firsts[topic]
         write = ColdHistory(fall_back, source, topic, firsts, as_format).before(write)
     write = reportable(spark, moves.guarded(write, origin))
-    writer = results.writeStream.queryName(config.name).outputMode("append")
-    writer = writer.option("checkpointLocation", config.checkpoint).foreachBatch(write)
-    query = writer.trigger(**trigger).start()
-    origin.go_on(spark)
-    return query
+    origin.begin(spark)
+    try:
+        results = job.transform(inputs, config)
+        origin.refuse_rows_left(spark)
+        writer = results.writeStream.queryName(config.name).outputMode("append")
+        writer = writer.option("checkpointLocation", config.checkpoint).foreachBatch(write)
+        return writer.trigger(**trigger).start()
+    finally:
+        # A job that fails here must not leave its rows to the next query of this session.
+        origin.go_on(spark)
 
 
 def read_inputs(

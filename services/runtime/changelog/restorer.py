@@ -270,8 +270,9 @@ class Restorer:
             )
         except OffsetOutOfRangeError as gone:
             # The others have nothing to do with that.
-            for partition in self._readings.keys() & gone.args[0].keys():
-                await self._give_up(partition, self._readings[partition], gone)
+            for partition, reading in list(self._readings.items()):
+                if partition in gone.args[0]:
+                    await self._give_up(partition, reading, gone)
             return
         except KafkaError as failure:
             for partition, reading in list(self._readings.items()):
