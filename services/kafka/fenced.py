@@ -98,11 +98,26 @@ def give_up(producer: Any) -> None:
     # A batch that is about to be sent again leaves these twice, or was never among them.
     accumulator._pending_batches = _Pending(accumulator._pending_batches)
     accumulator.fail_all(GivenUpError())
-    for batch in chain.from_iterable(accumulator._batches.values()):
-        # asyncio logs a failure that is never asked for, and no caller waits for these.
-        batch._drain_waiter.exception()
     for connection in list(producer.client._conns.values()):
         connection.close()
+
+
+def take_unsent_as_heard(producer: Any) -> None:
+    """Have asyncio say nothing of batches that fail before they are sent.
+
+    The caller that waits for a batch's answer hears of its failure. A batch has a second future,
+    for the moment in which it is sent, and no caller asks for that one. asyncio would log its
+    failure as an error with a traceback, some time later.
+    """
+    accumulator = producer._message_accumulator
+    fail_all = accumulator.fail_all
+
+    def fail_all_and_hear(problem: BaseException) -> None:
+        fail_all(problem)
+        for batch in chain.from_iterable(accumulator._batches.values()):
+            batch._drain_waiter.exception()
+
+    accumulator.fail_all = fail_all_and_hear
 
 
 def identity_of(producer: Any) -> Identity:

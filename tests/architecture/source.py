@@ -53,10 +53,26 @@ def texts() -> Iterator[tuple[str, str]]:
 @cache
 def tree_of(file: Path) -> ast.Module:
     """A module's syntax tree."""
-    tree = ast.parse(file.read_text("utf-8"), path_of(file))
+    tree = parsed(file)
     # A million nodes stay. Each search for garbage of a later test took a second with them.
     gc.freeze()
     return tree
+
+
+def parsed(file: Path) -> ast.Module:
+    """Parse a module, without a search for garbage meanwhile.
+
+    A search may log the exception of a forgotten future. Python parses the lines of a traceback,
+    too, and a parser within which another one ran loses count of its depth: a SystemError
+    (CPython 106905).
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(file.read_text("utf-8"), str(file))
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def module_name(file: Path) -> str:

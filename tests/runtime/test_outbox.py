@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -120,7 +121,7 @@ async def cut_off(out: Outbox, *groups: ConnectionGroup) -> None:
 
 @pytest.mark.parametrize("group", ConnectionGroup)
 def test_within_a_transaction_nothing_is_sent_behind_a_lost_connection(
-    kafka: SharedKafka, topic: str, group: ConnectionGroup
+    kafka: SharedKafka, topic: str, group: ConnectionGroup, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def live() -> None:
         out = outbox(kafka.bootstrap_servers, topic)
@@ -132,6 +133,8 @@ def test_within_a_transaction_nothing_is_sent_behind_a_lost_connection(
         await out.stop()
 
     asyncio.run(live())
+    gc.collect()
+    assert [each for each in caplog.records if "never retrieved" in each.getMessage()] == []
     assert len(kafka.clients.consume_all(topic, read_committed=False)) == 1
 
 

@@ -29,7 +29,7 @@ from aiokafka.errors import KafkaConnectionError
 
 import headrace.services
 from headrace.services.kafka import seams
-from tests.architecture.source import project
+from tests.architecture.source import parsed, project
 from tests.runtime.certificates import Authority
 
 FOREIGN = ("aiokafka", "asyncio", "faust", "mode")
@@ -140,7 +140,13 @@ def sets(cls: type, name: str) -> bool:
     return any(f"self.{name} =" in one or f"self.{name}:" in one for one in sources)
 
 
-source_of = cache(inspect.getsource)
+@cache
+def source_of(cls: type) -> str:
+    """The lines of a class; `inspect.getsource` would search for garbage while it parses."""
+    file = Path(inspect.getfile(cls))
+    nodes = (node for node in ast.walk(parsed(file)) if isinstance(node, ast.ClassDef))
+    (found,) = (node for node in nodes if node.name == cls.__name__)
+    return "\n".join(file.read_text("utf-8").splitlines()[found.lineno - 1 : found.end_lineno])
 
 
 def foreign_bases(cls: type) -> list[type]:
@@ -178,7 +184,7 @@ def uses() -> Iterator[Use]:
         if info.ispkg or not info.name.startswith(SEARCHED):
             continue
         module = importlib.import_module(info.name)
-        tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
+        tree = parsed(Path(str(module.__file__)))
         yield from _uses_of_others(info.name, tree)
         for node in ast.walk(tree):
             cls = getattr(module, node.name, None) if isinstance(node, ast.ClassDef) else None
