@@ -211,6 +211,7 @@ bench-partitions: broker ## few records each over 4, 64 and 256 partitions, besi
 	@$(BIN)/python -m tests.bench.partitions --results tests/bench/results
 
 KILLS ?= 20
+MINUTES ?= 60
 .PHONY: kill-test
 kill-test: broker ## kill sidecars at random (KILLS=n times), and judge what they wrote
 	@$(BIN)/python -m tests.kill --kills $(KILLS)
@@ -218,6 +219,10 @@ kill-test: broker ## kill sidecars at random (KILLS=n times), and judge what the
 .PHONY: kill-farm
 kill-farm: broker ## runs of fresh seeds until KILLS=n workers and brokers were struck; goes on where it ended
 	@$(BIN)/python -m tests.kill.farm --kills $(KILLS)
+
+.PHONY: soak
+soak: broker ## an hour of load and kills, all of it accounted for (MINUTES=n)
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --results tests/soak/results
 
 .PHONY: demo
 demo: spark ## see it work

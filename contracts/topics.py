@@ -20,6 +20,9 @@ TOMBSTONES_KEPT_MS = 86_400_000
 """How long compaction keeps a changelog's tombstones for instances that have not read them."""
 PROGRESS_SEGMENT_MS = 3_600_000
 """Compaction skips the segment being written: it would grow for a week if it were not closed."""
+PURGED_SEGMENT_BYTES = 64 << 20
+"""Purging and compaction leave the segment being written as it is. By itself it takes a gibibyte of
+each partition, whatever little of that is state."""
 _TIMESTAMP_MS_MAX = (1 << 63) - 1
 
 
@@ -49,6 +52,8 @@ class TopicSpec:
             settings["retention.ms"] = str(self.retention_ms)
         if self.role == "progress":
             settings["segment.ms"] = str(PROGRESS_SEGMENT_MS)
+        if self.role in ("changelog", "repartition"):
+            settings["segment.bytes"] = str(PURGED_SEGMENT_BYTES)
         if self.role == "changelog":
             settings["delete.retention.ms"] = str(TOMBSTONES_KEPT_MS)
         if not self.broker_time:

@@ -64,3 +64,9 @@ def test_no_late_topic_where_nothing_is_sent_to_it() -> None:
         sink=Sink(topic="clicks.cleaned"),
     )
     assert "late" not in {topic.role for topic in spec.topics()}
+
+
+def test_brokers_free_purged_topics_by_small_segments() -> None:
+    sizes = {topic.role: topic.settings().get("segment.bytes") for topic in SPEC.topics()}
+    purged = {role: size for role, size in sizes.items() if size is not None}
+    assert purged == dict.fromkeys(("changelog", "repartition"), str(64 << 20))

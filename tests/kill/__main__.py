@@ -1,4 +1,4 @@
-"""Runs the kill test (`make kill-test KILLS=n`), or with `--soak` the soak."""
+"""Runs the kill test (`make kill-test KILLS=n`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tests.kill.chaos import plan
 from tests.kill.pipelines import CASES
 from tests.kill.report import Options, failure_lines, report_lines
 from tests.kill.run import run
-from tests.kill.soak import soak
 
 
 def main() -> int:
@@ -24,8 +23,6 @@ def main() -> int:
     arguments = _arguments()
     # Clients of a broker that is being killed have much to say, and nothing that is news.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    if arguments.soak is not None:
-        return _soak(arguments)
     seed = secrets.randbelow(1 << 31) if arguments.seed is None else arguments.seed
     names = list(CASES) if arguments.pipeline is None else [arguments.pipeline]
     kills = -(-arguments.kills // len(names))
@@ -57,19 +54,6 @@ def _kill(options: Options, *, keeps: bool) -> int:
     return len(report.problems)
 
 
-def _soak(arguments: argparse.Namespace) -> int:
-    folder = Path(tempfile.mkdtemp(prefix="soak-"))
-    name = arguments.pipeline or "deduplicate"
-    _say(f"soak: {name}, {arguments.partitions} partitions, in {folder}")
-    problems = soak(folder, name, arguments.partitions, arguments.soak, _teller())
-    for problem in problems:
-        _say(f"  {problem}")
-    if not problems:
-        _say("  flat")
-        shutil.rmtree(folder)
-    return int(bool(problems))
-
-
 def _teller() -> Callable[[str], None]:
     began_at = time.monotonic()
     return lambda line: _say(f"  {time.monotonic() - began_at:6.1f} s  {line}")
@@ -89,8 +73,6 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--broker", action="store_true", help="kill the broker as well")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of good runs too")
-    parser.add_argument("--soak", type=float, metavar="MINUTES", help="kill nobody, watch memory")
-    parser.add_argument("--partitions", type=int, default=4, help="of a soak")
     return parser.parse_args()
 
 
