@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.spark_jobs.cli.job_file import load_job
+from headrace.spark_jobs.connectors import connectors_for
 from headrace.spark_jobs.jobs import orders_prices, run
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.orders_prices import VALUES, Config, Row
@@ -19,8 +20,10 @@ from headrace.spark_jobs.session import open_session
 from headrace.spark_jobs.shapes import JOINED
 from headrace.spark_jobs.write import kafka as write_kafka
 from headrace.spark_jobs.write.delta import DeltaSink
+from headrace.spark_jobs.write.iceberg import IcebergSink
 from headrace.spark_jobs.write.kafka import Written
 from headrace.spark_jobs.write.kept import KeptWriter
+from headrace.spark_jobs.write.parquet import ParquetSink
 from tests.spark.driver import QUICK_JAVA, kill_session
 
 if TYPE_CHECKING:
@@ -57,7 +60,8 @@ def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool =
     """The life of one driver, one task at a time, until it has read all or is struck."""
     os.environ.update({_STRIKE: strike or "", _CODE: "yes" if changed_code else ""})
     if strike == "behind the table":
-        run.DeltaSink = _Struck  # type: ignore[attr-defined]
+        for sink in (DeltaSink, IcebergSink, ParquetSink):
+            sink.write = _dying_behind(sink.write)  # type: ignore[method-assign]
     write_kafka.KeptWriter = _Told  # type: ignore[attr-defined]
     if strike == "between writers":
         # The driver would write for both writers at once.
@@ -74,16 +78,19 @@ def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool =
         master="local[1]",
         shuffle_partitions=config.shuffle_partitions,
         settings=settings,
+        connectors=connectors_for(iceberg=config.sink.iceberg is not None),
     )
     for query in run.queries(spark, job, config, once=True, note=_tell):
         query.awaitTermination()
     spark.stop()
 
 
-class _Struck(DeltaSink):
-    def write(self, frame: DataFrame, batch_id: int) -> None:
-        super().write(frame, batch_id)
+def _dying_behind(write: Callable[[Any, DataFrame, int], None]) -> Callable[..., None]:
+    def struck(sink: Any, frame: DataFrame, batch_id: int) -> None:
+        write(sink, frame, batch_id)
         kill_session(os.getpid())
+
+    return struck
 
 
 class _Told(KeptWriter):

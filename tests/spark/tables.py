@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -51,5 +51,10 @@ def live_files(table: Path) -> list[Path]:
 
 def live_rows(table: Path) -> Iterator[dict[str, Any]]:
     """The rows of a Delta table."""
-    for file in live_files(table):
+    return rows_of(live_files(table))
+
+
+def rows_of(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    """The rows of files of Parquet."""
+    for file in files:
         yield from pq.ParquetFile(file).read().to_pylist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tests.kafka.fixtures import SharedKafka
 from tests.runtime.sidecar import record
 from tests.spark.driver import KILLED, Driver
 from tests.spark.struck import CLOSED, SHUFFLE_PARTITIONS, Moment, run_struck
-from tests.spark.tables import live_rows
+from tests.spark.tables import live_files, live_iceberg_files, rows_of
 
 PRODUCTS = 12
 ORDERS = 240
@@ -35,14 +36,16 @@ class Job:
     """Orders and prices in two topics, and the file of a job that joins them."""
 
     def __init__(self, kafka: SharedKafka, folder: Path, sink: str) -> None:
-        """The sink, `kafka` or `delta`, stays empty."""
+        """The sink, `kafka` or one of the tables, stays empty."""
         self._kafka = kafka
         self._folder = folder
         self.name = fresh_name("struck")
         self.file = folder / "job.yaml"
         sinks: dict[str, Sink] = {
             "kafka": {"kafka": {"topic": f"{self.name}.priced", "partitions": 2}},
-            "delta": {"delta": {"folder": str(folder / "delta")}},
+            **{
+                one: {one: {"folder": str(folder / one)}} for one in ("delta", "iceberg", "parquet")
+            },
         }
         self._sink = sinks[sink]
         self._number = 0
@@ -96,8 +99,10 @@ class Job:
 
     def written(self) -> Counter[str]:
         """How often each order stands in the sink."""
-        if "delta" in self._sink:
-            return Counter(row["order_id"] for row in live_rows(self._folder / "delta"))
+        if "kafka" not in self._sink:
+            (table,) = self._sink
+            files = _LIVE_FILES[table](self._folder / table)
+            return Counter(row["order_id"] for row in rows_of(files))
         rows = self._kafka.clients.consume_all(f"{self.name}.priced")
         return Counter(json.loads(one.value or b"")["order_id"] for one in rows)
 
@@ -106,6 +111,11 @@ class Job:
         return Counter(f"o{one}" for one in range(self._number))
 
 
+_LIVE_FILES: dict[str, Callable[[Path], Iterable[Path]]] = {
+    "delta": live_files,
+    "iceberg": live_iceberg_files,
+    "parquet": lambda folder: folder.rglob("*.parquet"),
+}
 EACH_SINK = pytest.mark.parametrize(
     ("sink", "strike"), [("kafka", "between writers"), ("delta", "behind the table")]
 )
