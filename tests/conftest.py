@@ -7,11 +7,14 @@ and is asked for with `--hypothesis-profile thorough` (`make thorough`).
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator
+import logging
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+
+from headrace.services.observe import logs
 
 pytest_plugins = [
     "tests.kafka.fixtures",
@@ -56,3 +59,16 @@ def pytest_collection() -> Generator[None, object, object]:
     gc.set_threshold(_OBJECTS_MAX)
     gc.enable()
     return collected
+
+
+@pytest.fixture(autouse=True)
+def _the_command_logs_no_longer_than_its_test() -> Iterator[None]:
+    """Close the handler of a command that ran in this process.
+
+    A timer of it tells of repeated lines ten seconds later, and would tell them to another test.
+    """
+    yield
+    for handler in logging.root.handlers[:]:
+        if type(handler).__module__ == logs.__name__:
+            logging.root.removeHandler(handler)
+            handler.close()

@@ -51,7 +51,6 @@ def configure(log_format: Format, level: Level, stream: TextIO) -> None:
         _order,
     ]
     handler = _Handler(stream)
-    handler.addFilter(Repeats(LIBRARIES, time.monotonic, handler.say))
     handler.setFormatter(
         ProcessorFormatter(
             foreign_pre_chain=[_tell_foreign, *shared],
@@ -70,7 +69,10 @@ def configure(log_format: Format, level: Level, stream: TextIO) -> None:
         cache_logger_on_first_use=False,
     )
     logging.captureWarnings(capture=True)
-    logging.root.handlers[:] = [handler]
+    for former in logging.root.handlers[:]:
+        logging.root.removeHandler(former)
+        former.close()
+    logging.root.addHandler(handler)
     _set_levels(least)
 
 
@@ -94,6 +96,16 @@ def _text(*, colors: bool) -> Processor:
 
 class _Handler(logging.StreamHandler[TextIO]):
     """Says that a line is missing; logging's own way of saying so shows what was in it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._repeats = Repeats(LIBRARIES, time.monotonic, self.say)
+        self.addFilter(self._repeats)
+
+    def close(self) -> None:
+        """Write nothing any more, not even what repeats itself."""
+        self._repeats.close()
+        super().close()
 
     def say(self, record: logging.LogRecord) -> None:
         """Write what the filters have let through already."""

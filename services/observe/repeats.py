@@ -41,7 +41,7 @@ class Repeats(logging.Filter):
         self._emit = emit
         self._said: dict[tuple[str, str], _Said] = {}
         self._lock = Lock()
-        self._is_waiting = False
+        self._timer: Timer | None = None
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to let a message through; what was held back is counted in it."""
@@ -63,17 +63,22 @@ class Repeats(logging.Filter):
         return True
 
     def _tell_later(self) -> None:
-        if not self._is_waiting:
-            self._is_waiting = True
-            timer = Timer(AGAIN_AFTER_S, self.tell)
-            timer.daemon = True
-            timer.start()
+        if self._timer is None:
+            self._timer = Timer(AGAIN_AFTER_S, self.tell)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def close(self) -> None:
+        """Say nothing later: there is nowhere to write it any more."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
 
     def tell(self) -> None:
         """Say what was held back, if nothing like it has come since that counts it."""
         told, now_s = [], self._now_s()
         with self._lock:
-            self._is_waiting = False
+            self._timer = None
             for said in self._said.values():
                 if said.held_back and now_s - said.at_s >= AGAIN_AFTER_S:
                     said.last.msg = _counted(said.last, said.held_back)
