@@ -56,13 +56,12 @@ class Filter:
         step = Step(forwarded)
         self.counts.taken += len(batch.records)
         for record, cause, old_value in zip(batch.records, batch.causes, olds, strict=True):
-            old_record = record._replace(value=old_value)
             try:
                 new = record if self._holds(record) else record._replace(value=None)
-                old = old_value if self._holds(old_record) else None
             except RecordUndecodable as problem:
                 set_aside_dead(step, self.counts, dead_aside(cause, self.name, record, problem))
                 continue
+            old = old_value if self._held(record._replace(value=old_value)) else None
             kept = new.value is not None or old is not None
             if kept:
                 forwarded.append(new, cause, old)
@@ -72,6 +71,17 @@ class Filter:
     def _holds(self, record: Record) -> bool:
         """Return whether a table's row exists and the predicate holds; a deleted row is gone."""
         return record.value is not None and self._predicate(record)
+
+    def _held(self, old_record: Record) -> bool:
+        """Return whether readers may have a row from before.
+
+        An unreadable update is dead, and changes nothing for readers: they may still have the row
+        before it. A tombstone too many does no harm.
+        """
+        try:
+            return self._holds(old_record)
+        except RecordUndecodable:
+            return True
 
     def _settle(self, step: Step, record: Record, cause: int, *, kept: bool) -> None:
         if not kept:

@@ -12,6 +12,7 @@ from headrace.contracts.policies import (
     Hopping,
     Session,
     Sliding,
+    SuppressPolicy,
     Tumbling,
     Unlimited,
     Window,
@@ -132,7 +133,33 @@ def test_sessions_that_cannot_be_joined_stay_two() -> None:
     assert (withdrawn.value, joined.value) == (None, b"oney")
 
 
-def test_a_dead_record_may_have_moved_stream_time_and_is_counted_once() -> None:
+@every_window
+@pytest.mark.parametrize("explain", [False, True])
+def test_a_dead_record_does_not_move_stream_time(window: Window | None, *, explain: bool) -> None:
+    with_it, without = (Service(touchy(window), explain=explain) for _ in range(2))
+    far = record(900_000, value=b"poison")
+    gone = [left(with_it.take(record(200), far, record(210)))]
+    gone += [left(with_it.take(far)), left(with_it.take(record(150)))]
+    assert gone == [
+        left(without.take(record(200), record(210))),
+        [],
+        left(without.take(record(150))),
+    ]
+    assert rows_of(with_it) == rows_of(without)
+    counts = with_it.chain.operators[0].counts
+    assert (counts.dead, counts.failed, counts.balance()) == (2, 2, 0)
+
+
+@pytest.mark.parametrize("window", [Tumbling(size_ms=100, grace_ms=0), WINDOWS[2]], ids=repr)
+def test_a_dead_record_closes_no_window_before_a_suppress(window: Window) -> None:
+    final = SuppressPolicy(until="window-closes", window=window)
+    service = Service(touchy(window), final)
+    service.take(record(200), record(900_000, value=b"poison"))
+    step = service.take(record(210, value=b"2"), record(900_000, key=b"j"))
+    assert b"12" in [one.value for one in left(step)]
+
+
+def test_a_dead_record_is_counted_once() -> None:
     service = Service(touchy(Tumbling(size_ms=100, grace_ms=0)))
     service.take(record(200), record(900, value=b"poison"))
     counts = service.chain.operators[0].counts

@@ -72,13 +72,14 @@ class WindowsOneByOne(ABC):
         """Put records into their windows and the results into a batch."""
         taken = Taken(time_ms)
         for index, (record, cause, content) in enumerate(zip(*arrivals, strict=True)):
-            taken.time_ms = max(taken.time_ms, record[2])
+            time_ms = max(taken.time_ms, record[2])
             emitted = len(into.causes)
             try:
-                refused = self.take_one(record, content, taken.time_ms, cause, into)
+                refused = self.take_one(record, content, time_ms, cause, into)
             except RecordUndecodable as problem:
                 taken.dead.append((index, problem))
                 continue
+            taken.time_ms = time_ms
             taken.refused += refused
             if len(into.causes) == emitted:
                 taken.outside.append(Outside(index, refused, taken.time_ms))

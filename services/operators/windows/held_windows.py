@@ -139,15 +139,17 @@ class HeldTumblingWindows(HeldWindows):
         _, suffix, window_headers = self._frames.at(0)
         for index, (record, cause, content) in enumerate(zip(*arrivals, strict=True)):
             key, _, timestamp_ms, headers, topic, partition, offset = record
-            if timestamp_ms > time_ms:
-                time_ms = timestamp_ms
+            reached_ms = time_ms
+            if timestamp_ms > reached_ms:
+                reached_ms = timestamp_ms
             if not start_ms <= timestamp_ms < end_ms:
                 start_ms = timestamp_ms - timestamp_ms % size_ms
                 end_ms, open_until_ms = start_ms + size_ms, start_ms + self._open_ms
                 if end_ms <= released_ms:
                     open_until_ms = _NEVER_OPEN_MS
                 _, suffix, window_headers = self._frames.at(start_ms)
-            if time_ms >= open_until_ms:
+            if reached_ms >= open_until_ms:
+                time_ms = reached_ms
                 taken.outside.append(Outside(index, 1, time_ms))
                 continue
             key += suffix
@@ -163,6 +165,7 @@ class HeldTumblingWindows(HeldWindows):
             except RecordUndecodable as problem:
                 taken.dead.append((index, problem))
                 continue
+            time_ms = reached_ms
             headers = headers + window_headers if headers else window_headers
             result = make_record((key, new, timestamp_ms, headers, topic, partition, offset))
             latest_of[key] = result

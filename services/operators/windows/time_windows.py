@@ -182,7 +182,7 @@ class TumblingWindows(TimeWindows):
         if len(keys) != len(arrivals.records):
             keys = self._frames.row_keys(arrivals.records)
         if self._is_in_one_window(arrivals.records, time_ms):
-            taken = Taken(max(time_ms, *map(_time_of, arrivals.records)))
+            taken = Taken(time_ms)
             self._take_together(arrivals, keys, taken, into)
             return taken
         return self._take_each(arrivals, keys, time_ms, into)
@@ -228,6 +228,7 @@ class TumblingWindows(TimeWindows):
             dead = {index for index, _ in taken.dead}
             is_good = [index not in dead for index in range(len(records))]
             keys, records, causes = only(is_good, (keys, records, causes))
+        taken.time_ms = max([taken.time_ms, *map(_time_of, records)])
         self._changed.update((key, rows[key]) for key in keys)
         start_ms = arrivals.records[0][2] // self._size_ms * self._size_ms
         _, suffix, more = self._frames.at(start_ms)
@@ -258,13 +259,15 @@ class TumblingWindows(TimeWindows):
         columns = enumerate(zip(keys, *arrivals, strict=True))
         for index, (row_key, record, cause, content) in columns:
             key, _, timestamp_ms, headers, topic, partition, offset = record
-            if timestamp_ms > time_ms:
-                time_ms = timestamp_ms
+            reached_ms = time_ms
+            if timestamp_ms > reached_ms:
+                reached_ms = timestamp_ms
             if not start_ms <= timestamp_ms < end_ms:
                 start_ms = timestamp_ms - timestamp_ms % size_ms
                 end_ms, open_until_ms = start_ms + size_ms, start_ms + self._open_ms
                 _, suffix, window_headers = self._frames.at(start_ms)
-            if time_ms >= open_until_ms:
+            if reached_ms >= open_until_ms:
+                time_ms = reached_ms
                 taken.outside.append(Outside(index, 1, time_ms))
                 continue
             row = rows[row_key]
@@ -282,6 +285,7 @@ class TumblingWindows(TimeWindows):
                 continue
             except unpack_error as problem:
                 raise StateCorrupt(_CUT_SHORT) from problem
+            time_ms = reached_ms
             row = None if new is None else pack(timestamp_ms) + new
             rows[row_key] = changed[row_key] = row
             headers = headers + window_headers if headers else window_headers
