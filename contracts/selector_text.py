@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import isfinite
 from typing import Literal, NamedTuple, NoReturn, cast
 
 from headrace.contracts.errors import SelectorInvalid
@@ -67,6 +68,10 @@ def parse_where(text: str) -> Comparison | Selector:
     parts = _COMPARISON.fullmatch(text.strip())
     if parts is None:
         return _parse_function_alone(text)
+    if parts[1].endswith("="):
+        meant = f"{parts[2]}=" if parts[2] in {"<", ">"} else parts[2]
+        message = f"`{text}`: `={parts[2]}` is no sign; write `{meant}`"
+        raise SelectorInvalid(message)
     left, sign, right = parse_selector(parts[1]), parts[2], _parse_literal(parts[3])
     if left.place == "function":
         message = (
@@ -120,7 +125,7 @@ def _parse_function_alone(text: str) -> Selector:
 
 def _parse_literal(text: str) -> Literals:
     try:
-        literal = json.loads(text, parse_constant=_refuse_constant)
+        literal = json.loads(text, parse_float=_finite, parse_constant=_refuse_constant)
         if isinstance(literal, str):
             # No record holds half of a surrogate pair.
             literal.encode()
@@ -133,6 +138,13 @@ def _parse_literal(text: str) -> Literals:
         f"{show(text)} is a list or an object; compare with a number, true, false, null or text"
     )
     raise SelectorInvalid(message)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        _refuse_constant(text)
+    return number
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -16,6 +16,7 @@ way the record goes to the dead-letter topic.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -47,6 +48,7 @@ from headrace.contracts.serde.json import (
 
 Answer = TypeVar("Answer")
 Number = int | float
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARE: dict[Sign, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -99,19 +101,22 @@ def select_number(
 def select_timestamp_ms(text: str, read: ReadField = decode_json_field) -> Callable[[Record], int]:
     """Return a function that gives a record's event time.
 
-    That is the record's own timestamp, or the selected milliseconds since 1970, or ISO 8601 text
-    with an offset.
+    That is the record's own timestamp, or the selected milliseconds since 1970 (in a key or a
+    header, their digits), or ISO 8601 text with an offset.
     """
     if text == RECORD_TIMESTAMP:
         return operator.attrgetter("timestamp_ms")
     selector = parse_selector(text)
     find = select_json(text, read)
+    is_text = selector.place in {"key", "header"}
 
     def timestamp_ms(record: Record) -> int:
         found = find(record)
         if type(found) is int:
             return found
         if isinstance(found, str):
+            if is_text and _WHOLE_NUMBER.fullmatch(found):
+                return int(found)
             return _parse_timestamp_ms(found, selector)
         message = f"`{text}` is {_kind(found)}, not a timestamp"
         raise RecordUndecodable(message)
@@ -144,7 +149,8 @@ def load_function(text: str) -> Callable[..., Any]:
 def check_call(text: str, function: Callable[..., Any], arguments: int) -> None:
     """Refuse a function that is async or a generator, or that does not take so many arguments."""
     later = (iscoroutinefunction, isgeneratorfunction, isasyncgenfunction)
-    if any(is_later(function) for is_later in later):
+    called = function, type(function).__call__
+    if any(is_later(one) for is_later in later for one in called):
         message = f"`{text}` answers later (async or yield); write one that returns its answer"
         raise SelectorInvalid(message)
     try:
@@ -271,11 +277,17 @@ def _call(selector: Selector, use: Callable[[Any], Answer]) -> Callable[[Record]
 
 
 def _json_answer(selector: Selector, found: Any) -> Json:
-    if type(found) in KINDS and not (type(found) is float and not isfinite(found)):
-        json: Json = found
-        return json
-    message = f"`{selector.text}` returned {type(found).__name__}, which JSON has no word for"
-    raise RecordFailed(message)
+    if type(found) not in KINDS or (type(found) is float and not isfinite(found)):
+        message = f"`{selector.text}` returned {type(found).__name__}, which JSON has no word for"
+        raise RecordFailed(message)
+    json: Json = found
+    if isinstance(json, list | dict):
+        try:
+            encode_json(json)
+        except RecordUndecodable as error:
+            message = f"`{selector.text}` returned {_kind(json)} that is not JSON: {error}"
+            raise RecordFailed(message) from error
+    return json
 
 
 def _function_id(selector: Selector) -> Callable[[Record], bytes | None]:
@@ -307,10 +319,12 @@ def _parse_timestamp_ms(text: str, selector: Selector) -> int:
 def _comparison(comparison: Comparison, read: ReadField) -> Callable[[Record], bool]:
     selector, sign, right = comparison.left, comparison.sign, comparison.right
     compare = _COMPARE[sign]
-    if selector.place in {"key", "header"} and _kind(right) == "a number":
+    find: Callable[[Record], Any] = select_json(selector.text, read)
+    if selector.place in {"key", "header"} and right is None:
+        # Bytes of any kind are there, or are not.
+        find = _raw_bytes(selector)
+    elif selector.place in {"key", "header"} and _kind(right) == "a number":
         find = _parsed_text(selector)
-    else:
-        find = select_json(selector.text, read)
 
     def equal(record: Record) -> bool:
         found = find(record)

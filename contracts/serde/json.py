@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from math import isfinite
 
 import orjson
 
@@ -34,6 +35,8 @@ KINDS = {
 
 _LONG_NUMBER = re.compile(rb"\d{19}")
 """The digits that every whole number beyond 64 bits has at least."""
+_MAY_BE_ODD = re.compile(rb"null|NaN|Infinity")
+"""Encoders write these for NaN and the infinite numbers; text may have these words, too."""
 _LONG_BYTES = 8
 _REGISTRY_MAGIC = b"\x00"
 """The first byte that a schema registry's serializers write, before the schema's number."""
@@ -65,12 +68,33 @@ def decode_json_field(data: bytes, path: tuple[str, ...]) -> Json:
 
 
 def encode_json(found: Json) -> bytes:
-    """Write canonical JSON: keys sorted, no spaces, UTF-8."""
+    """Write canonical JSON: keys sorted, no spaces, UTF-8.
+
+    Raises RecordUndecodable where a number is NaN or infinite, as it may be in Avro and Protobuf.
+    """
     try:
-        return orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
+        data = orjson.dumps(found, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
         # Only numbers beyond 64 bits and very deep nesting lead here.
-        return _encode_exactly(found)
+        data = _encode_exactly(found)
+    if _MAY_BE_ODD.search(data) and _has_odd_number(found):
+        message = "it has a number that is NaN or infinite, which JSON has no word for"
+        raise RecordUndecodable(message)
+    return data
+
+
+def _has_odd_number(found: Json) -> bool:
+    """Return whether a number in a value is NaN or infinite."""
+    left = [found]
+    while left:
+        one = left.pop()
+        if type(one) is float and not isfinite(one):
+            return True
+        if isinstance(one, list):
+            left += one
+        elif isinstance(one, dict):
+            left += one.values()
+    return False
 
 
 _MAY_BE_INEXACT = frozenset({float, list, dict})

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.contracts.errors import RecordUndecodable, SelectorInvalid
+from headrace.contracts.errors import RecordFailed, RecordUndecodable, SelectorInvalid
 from headrace.contracts.record import Headers, Record
 from headrace.contracts.selector_text import parse_selector, parse_where
 from headrace.contracts.selectors import (
@@ -42,6 +42,12 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "def nothing(record): return None\n"
         "def wrong(record): return [1]\n"
         "def truth(record): return True\n"
+        "def odd(record): return [1, float('nan')]\n"
+        "def long(record): return {'n': float('inf'), 'm': 10**30}\n"
+        "def unknown(record): return [{1}]\n"
+        "class Later:\n"
+        "    async def __call__(self, record): return True\n"
+        "later = Later()\n"
         "def fails(record): raise KeyError('secret')\n"
         "constant = 3\n"
     )
@@ -129,6 +135,19 @@ def test_a_function_that_fails_makes_a_record_dead(text: str, message: str) -> N
         select(text)(record())
 
 
+@pytest.mark.parametrize("name", ["odd", "long", "unknown"])
+@pytest.mark.usefixtures("functions")
+def test_a_function_that_returns_a_list_that_is_not_json_makes_a_record_dead(name: str) -> None:
+    with pytest.raises(RecordFailed, match=f"`mine:{name}` returned an? [a-z]+ that is not JSON"):
+        select_json(f"mine:{name}")(record())
+
+
+@pytest.mark.usefixtures("functions")
+def test_an_object_that_answers_later_is_refused() -> None:
+    with pytest.raises(SelectorInvalid, match="answers later"):
+        load_function("mine:later")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -213,6 +232,36 @@ def test_not_timestamps(value: bytes, message: str) -> None:
         select_timestamp_ms("value.t")(record(b'{"t": %s}' % value))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"1700000000123", 1700000000123),
+        (b"-5", -5),
+        (b"0", 0),
+        (b"1970-01-01T00:00:01.500Z", 1500),
+    ],
+)
+def test_timestamps_in_keys_and_headers_are_digits_or_iso_8601(text: bytes, expected: int) -> None:
+    assert select_timestamp_ms("header.t")(record(headers=(("t", text),))) == expected
+    assert select_timestamp_ms("key")(record(key=text)) == expected
+
+
+@pytest.mark.parametrize("text", [b"", b"-", b"1.5", "\u0663".encode(), b"1 "])
+def test_other_text_in_a_header_is_no_timestamp(text: bytes) -> None:
+    with pytest.raises(RecordUndecodable, match="not ISO 8601"):
+        select_timestamp_ms("header.t")(record(headers=(("t", text),)))
+
+
+@pytest.mark.parametrize("place", ["key", "header.h"])
+def test_bytes_of_any_kind_are_not_null(place: str) -> None:
+    binary = record(key=b"\xff\x01", headers=(("h", b"\xff"),))
+    missing = record(key=None)
+    assert predicate(f"{place} != null")(binary)
+    assert not predicate(f"{place} == null")(binary)
+    assert predicate(f"{place} == null")(missing)
+    assert not predicate(f"{place} != null")(missing)
+
+
 def test_a_records_own_timestamp() -> None:
     assert select_timestamp_ms("record")(record(b"not JSON")) == 1_000
 
@@ -281,6 +330,10 @@ def test_values_without_an_order_are_undecodable() -> None:
         ("value.n == 'three'", "is not a JSON literal"),
         ("value.n == NaN", "is not a JSON literal"),
         ("value.n == [1]", "is a list or an object"),
+        ("value.n == 1e999", "is not a JSON literal"),
+        ("value.n =< 3", "`=<` is no sign; write `<=`"),
+        ("value.n => 3", "`=>` is no sign; write `>=`"),
+        ("value.n = == 3", "`===` is no sign; write `==`"),
         ("value.n < null", "has no order"),
         ("value.n >= true", "has no order"),
         ("header.h == true", "in double quotes"),

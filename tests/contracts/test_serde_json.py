@@ -46,6 +46,15 @@ def test_whole_numbers_stay_apart_at_any_length(one: int, other: int) -> None:
     assert (one_read == other_read) == (one == other)
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("beside", [None, 1, 10**30, "null"])
+def test_a_number_that_json_lacks_is_undecodable_at_any_depth(odd: float, beside: Json) -> None:
+    documents: list[Json] = [[odd, beside], {"a": {"b": [beside, odd]}}, [[beside], {"n": odd}]]
+    for document in documents:
+        with pytest.raises(RecordUndecodable, match="NaN or infinite"):
+            encode_json(document)
+
+
 @given(st.integers(0, (1 << 56) - 1))
 def test_a_long_of_kafkas_is_a_number(number: int) -> None:
     assert decode_json(number.to_bytes(8)) == number
