@@ -55,6 +55,8 @@ TopicName = Annotated[
 ]
 
 
+TOPIC_ROLES = ("source", "sink", "late", "dead")
+"""The topics that a file names, in the order in which they are compared."""
 IDLE_MS = 10_000
 """The silence after which a partition is idle, unless the file says otherwise."""
 _MAX_SKEW_MS = 60_000
@@ -72,7 +74,8 @@ class Source(Policy):
     timestamp: Annotated[str, AfterValidator(check_timestamp)] = RECORD_TIMESTAMP
     """`record`, or where in the record the event time stands, such as `value.created_at`.
 
-    Milliseconds since 1970 as a whole number, or ISO 8601 text with an offset.
+    Milliseconds since 1970 as a whole number (in a key or a header, its digits), or ISO 8601 text
+    with an offset.
     """
     values: Literal["json", "registry"] = "json"
     """How selectors read values: as JSON, or by the registered schema whose number a value carries.
@@ -248,12 +251,9 @@ class PipelineSpec(Policy):
                 yield hop.end.topic
 
     def _topic_problems(self) -> Iterator[Problem]:
-        owners = {self.source.topic: "the source"}
-        for role, topic in (("sink", self.sink), ("late", self.late), ("dead", self.dead)):
-            problem = _taken(topic.topic, owners)
-            if problem is not None:
-                yield Problem((role, "topic"), f"`{topic.topic}` {problem}; name another topic")
-            owners.setdefault(topic.topic, f"the {role} topic")
+        names = {role: getattr(self, role).topic for role in TOPIC_ROLES}
+        yield from topic_problems(names)
+        owners = _owners(names)
         beside = progress_topic(self.sink.topic), decisions_topic(self.sink.topic)
         for topic_spec in (*beside, *self._internal_topics()):
             problem = _taken(topic_spec.name, owners)
@@ -264,6 +264,26 @@ class PipelineSpec(Policy):
                 )
                 yield Problem((), sentence)
             owners.setdefault(topic_spec.name, f"a {topic_spec.role} topic")
+
+
+def topic_problems(names: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield which of a pipeline's own topics has the name of an earlier one.
+
+    The names stand by their roles, in the order of `TOPIC_ROLES`.
+    """
+    roles = list(names)
+    for place, role in enumerate(roles):
+        problem = _taken(names[role], _owners({one: names[one] for one in roles[:place]}))
+        if problem is not None:
+            yield Problem((role, "topic"), f"`{names[role]}` {problem}; name another topic")
+
+
+def _owners(names: Mapping[str, str]) -> dict[str, str]:
+    """Return, by name, which topic has it; of several the first."""
+    owners: dict[str, str] = {}
+    for role, name in names.items():
+        owners.setdefault(name, "the source" if role == "source" else f"the {role} topic")
+    return owners
 
 
 def _taken(name: str, owners: Mapping[str, str]) -> str | None:

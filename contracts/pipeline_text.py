@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from headrace.contracts.errors import PipelineInvalid
-from headrace.contracts.pipeline import PipelineSpec, Sink, Source, Topic
+from headrace.contracts.pipeline import (
+    TOPIC_ROLES,
+    PipelineSpec,
+    Sink,
+    Source,
+    Topic,
+    topic_problems,
+)
 from headrace.contracts.policies import OPERATOR_KINDS, WINDOW_KINDS, BufferPolicy, Policy
 from headrace.contracts.problem_text import (
     Path,
@@ -20,6 +27,7 @@ from headrace.contracts.problem_text import (
     show,
     together,
 )
+from headrace.contracts.topics import dead_topic_name, late_topic_name
 
 EXAMPLES = {
     "advance": "advance: 10m",
@@ -54,6 +62,7 @@ _MAPPINGS: Mapping[str, type[Policy]] = {
     **OPERATOR_KINDS,
     **WINDOW_KINDS,
 }
+_NAMED_AFTER_SINK = {"late": late_topic_name, "dead": dead_topic_name}
 _OF_A_JOB = {"job", "query"}
 _SERVERS = {"servers", "brokers", "bootstrap.servers", "bootstrap-servers", "bootstrap_servers"}
 
@@ -91,12 +100,32 @@ def problems(found: Sequence[ErrorDetails], document: object) -> list[tuple[Path
         for details in found
         if details["type"] == "extra_forbidden"
     }
-    return [
+    said: list[tuple[Path, str]] = [
         (_written_path(details["loc"], document), _sentence(details))
         for details in found
         if not (details["type"] == "missing" and details["loc"] in misspelt)
         and not _follows_from_another(details)
     ]
+    return [*said, *_topic_problems(found, document)]
+
+
+def _topic_problems(found: Sequence[ErrorDetails], document: object) -> Iterator[tuple[Path, str]]:
+    """Yield topics that have one name. Pydantic compares them only once nothing else is wrong."""
+    are_compared = any(
+        details["type"] == "refused" and details["loc"][:1] != ("operators",) for details in found
+    )
+    if are_compared or not isinstance(document, dict):
+        return
+    wrong = {details["loc"] for details in found}
+    names: dict[str, str] = {}
+    for role in TOPIC_ROLES:
+        topic = document.get(role)
+        name = topic.get("topic") if isinstance(topic, dict) else getattr(topic, "topic", None)
+        if role in _NAMED_AFTER_SINK and role not in document and "sink" in names:
+            name = _NAMED_AFTER_SINK[role](names["sink"])
+        if isinstance(name, str) and (role, "topic") not in wrong:
+            names[role] = name
+    yield from topic_problems(names)
 
 
 def _follows_from_another(details: ErrorDetails) -> bool:

@@ -15,6 +15,7 @@ from headrace.contracts.policies import (
     Unlimited,
     Window,
 )
+from headrace.contracts.selector_text import AGGREGATE_FUNCTIONS
 from headrace.contracts.time import format_duration_ms
 
 
@@ -52,10 +53,12 @@ def operator_problems(operators: Sequence[AnyOperator]) -> Iterator[Problem]:
             yield Problem(path, _name_of_a_file(policy))
         names.add(policy.name)
         stores.add(policy.store)
+        for option, sentence in _without_effect(policy):
+            yield Problem((*path, option), sentence)
         if isinstance(policy, SuppressPolicy) and policy.until == "window-closes":
-            sentence = _window_problem(policy, aggregate)
-            if sentence is not None:
-                yield Problem(path, sentence)
+            problem = _window_problem(policy, aggregate)
+            if problem is not None:
+                yield Problem(path, problem)
         if isinstance(policy, AggregatePolicy):
             aggregate = policy
 
@@ -94,6 +97,33 @@ def _name_of_ours(policy: AnyOperator) -> str:
         f"`{policy.name}` is what headrace calls a merge behind an operator of yours; give it"
         " another name and store"
     )
+
+
+def _without_effect(policy: AnyOperator) -> Iterator[tuple[str, str]]:
+    """Yield options that do nothing beside the others, each with a sentence.
+
+    The policies themselves accept them, since states that were written with them are still read.
+    """
+    if isinstance(policy, SuppressPolicy) and policy.until == "time-limit" and policy.window:
+        sentence = (
+            "`until: time-limit` counts from a record's own time, in whatever window it is;"
+            " remove `window`"
+        )
+        yield "window", sentence
+    if not isinstance(policy, AggregatePolicy):
+        return
+    if policy.of is not None and policy.function not in AGGREGATE_FUNCTIONS:
+        sentence = (
+            f"`{policy.function}` is given the whole record, and not what `of` selects; remove"
+            " `of`, and let the function select"
+        )
+        yield "of", sentence
+    if policy.late == "topic" and isinstance(policy.window, Unlimited | None):
+        sentence = (
+            "`late: topic` is for records whose windows are closed, and here no window ever closes;"
+            " remove it, or add a `window` that closes"
+        )
+        yield "late", sentence
 
 
 def _is_by_id(policy: AnyOperator) -> bool:

@@ -21,6 +21,7 @@ from headrace.contracts.errors import (
 from headrace.contracts.hops import Hop
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.policies import MergePolicy, ReorderPolicy, read_operator
+from headrace.contracts.selector_text import AGGREGATE_FUNCTIONS
 from headrace.services.operators.aggregate import Aggregate
 from headrace.services.operators.chain import build_operator
 from headrace.services.operators.deduplicate import Deduplicate
@@ -217,6 +218,7 @@ def _held(state: PartitionState, old: dict[str, Any]) -> int:
 
 
 def _other_shape(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    old, new = _shaping(old), _shaping(new)
     for option in _SHAPE.get(old["kind"], ()):
         if old[option] != new[option]:
             yield f"`{option}` of `{new['name']}` was {old[option]} and is {new[option]} now"
@@ -232,6 +234,15 @@ def _other_shape(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
                 f"`{option.removesuffix('_ms')}` of the window of `{new['name']}` was"
                 f" {before.get(option)} and is {after.get(option)} now"
             )
+
+
+def _shaping(policy: dict[str, Any]) -> dict[str, Any]:
+    """Return a policy without the options that did nothing; files may no longer name them."""
+    if policy["kind"] == "aggregate" and policy["function"] not in AGGREGATE_FUNCTIONS:
+        return policy | {"of": None}
+    if policy["kind"] == "suppress" and policy["until"] == "time-limit":
+        return policy | {"window": None}
+    return policy
 
 
 def _taken(before: Stamp, now: Stamp) -> Iterator[str]:

@@ -204,7 +204,7 @@ class Pipeline:
             policy = _OPERATOR.validate_python(written, by_alias=True, by_name=False)
         except ValidationError as error:
             document = {"operators": [*[None] * place, written]}
-            self._refuse(_moved(error, ("operators", place)), document)
+            self._refuse(_moved(error, ("operators", place), whole=(kind,)), document)
         operators = (*self._operators, policy)
         misfits = [
             f"{self._place(('operators', *path))}: {sentence}"
@@ -296,10 +296,11 @@ class Pipeline:
         return f"{pipeline}.{step}({said})" if said else f"{pipeline}.{step}"
 
 
-def _moved(error: ValidationError, to: KeyPath) -> list[ErrorDetails]:
-    """Move the problems of a part to its place in the whole."""
+def _moved(error: ValidationError, to: KeyPath, whole: KeyPath = ()) -> list[ErrorDetails]:
+    """Move the problems of a part to its place; those of the part as a whole to `whole` in it."""
     return [
-        {**details, "loc": (*to, *details["loc"])} for details in error.errors(include_url=False)
+        {**details, "loc": (*to, *(details["loc"] or whole))}
+        for details in error.errors(include_url=False)
     ]
 
 

@@ -86,7 +86,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
             "clicks.yaml:4:14: operators[0].filter.where: `json:absent`: module `json` has no",
         ),
         (
-            WHOLE.replace("reorder: {grace: 30s}", "aggregate: {function: json:loads, of: no:x}"),
+            WHOLE.replace("reorder: {grace: 30s}", "aggregate: {function: json:loads}"),
             "clicks.yaml:4:17: operators[0].aggregate.function: `json:loads` has no initial and no",
         ),
         (
@@ -119,7 +119,8 @@ def test_a_path_through_a_file_names_no_file(tmp_path: Path) -> None:
 
 
 def test_all_functions_are_looked_for_at_once(tmp_path: Path) -> None:
-    content = WHOLE.replace("reorder: {grace: 30s}", "aggregate: {function: no:f, of: no:x}")
+    content = WHOLE.replace("reorder: {grace: 30s}", "aggregate: {function: no:f}")
+    content = content.replace("topic: clicks.raw", "timestamp: no:x, topic: clicks.raw")
     assert len(problem(tmp_path, content).splitlines()) == 2
 
 

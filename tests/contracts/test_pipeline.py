@@ -206,6 +206,30 @@ def test_a_suppress_may_repeat_the_window_of_its_aggregate() -> None:
             ),
             "no window ever closes; remove it",
         ),
+        (
+            written({"aggregate": {"function": "mine:longest", "of": "value.x"}}),
+            "`mine:longest` is given the whole record, and not what `of` selects; remove `of`",
+        ),
+        (
+            written({"suppress": {"until": "time-limit", "limit": "1s", "window": HOURLY}}),
+            "counts from a record's own time, in whatever window it is; remove `window`",
+        ),
+        (
+            written({"aggregate": {"function": "count", "late": "topic"}}),
+            "`late: topic` is for records whose windows are closed, and here no window ever closes",
+        ),
+        (
+            written(
+                {
+                    "aggregate": {
+                        "function": "count",
+                        "late": "topic",
+                        "window": {"kind": "unlimited"},
+                    }
+                }
+            ),
+            "no window ever closes; remove it",
+        ),
         (written(REORDER, sink={"topic": "clicks.raw"}), "`clicks.raw` is the source already"),
         (written(REORDER, dead={"topic": "clicks.raw"}), "`clicks.raw` is the source already"),
         (

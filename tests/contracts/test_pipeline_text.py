@@ -270,6 +270,25 @@ def test_problems_stand_in_the_order_of_the_file() -> None:
     assert [line.split(": ")[0] for line in said] == ["clicks.yaml:1:1", "clicks.yaml:2:10"]
 
 
+def test_topics_of_one_name_are_told_beside_other_mistakes() -> None:
+    document = {
+        "pipeline": "clicks",
+        "source": {"topic": "clicks"},
+        "operators": [{"reorder": {"grace": "soon"}}],
+        "sink": {"topic": "clicks"},
+        "late": {"topic": "clicks.dead"},
+        "on-failure": "no",
+    }
+    said = [line.split(": ", 2)[1:] for line in problems(document)]
+    assert len(said) == 4
+    assert said[0] == ["dead.topic", "`clicks.dead` is the late topic already; name another topic"]
+    assert ["on-failure", "`no` is none of the choices; write `dead` or `stop`"] in said
+    assert ["sink.topic", "`clicks` is the source already; name another topic"] in said
+    document["sink"] = {"topic": "no topic!"}
+    assert len(problems(document)) == 3
+    assert "is the source already" not in "".join(problems(document))
+
+
 def test_a_problem_inside_a_window_has_its_place() -> None:
     window = {"kind": "tumbling", "size": "x", "grace": "1s"}
     path = ("operators", 0, "aggregate", "window", "size")

@@ -16,7 +16,7 @@ from headrace.contracts.errors import (
     StateRefused,
 )
 from headrace.contracts.pipeline import PipelineSpec
-from headrace.contracts.policies import read_operator
+from headrace.contracts.policies import Tumbling, read_operator
 from headrace.contracts.record import Record
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Batch
@@ -306,6 +306,20 @@ def test_an_operator_that_holds_no_record_may_go(state: PartitionState, before: 
     write(state, before)
     said = check_stamp(state, stamp({"table": {}}))
     assert "`table` is new, and begins without state" in said
+
+
+def test_options_that_did_nothing_may_be_removed_from_a_file(state: PartitionState) -> None:
+    window = Tumbling(size_ms=10_000, grace_ms=0).model_dump(mode="json")
+    now = stamp({"aggregate": {"function": "mine:longest"}}, suppress())
+    longest, held = now.operators
+    before = now._replace(operators=[longest | {"of": "value.n"}, held | {"window": window}])
+    assert [read_operator(one).name for one in before.operators] == ["aggregate", "suppress"]
+    state.stamp_with(before)
+    state.commit(1, 0)
+    assert check_stamp(state, now) == [
+        "`aggregate` goes on with another `of`",
+        "`suppress` goes on with another `window`",
+    ]
 
 
 def test_state_of_another_pipeline_is_refused(state: PartitionState) -> None:

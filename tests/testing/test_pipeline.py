@@ -245,6 +245,10 @@ elsewhere.__module__ = is_wanted.__module__
             ".reorder(gruce): `gruce` is not known here; did you mean `grace`?",
         ),
         (
+            lambda begun: begun.table().reorder(kind="x", grace="30s"),
+            ".reorder: `kind` is not known in the options of `reorder`; remove it",
+        ),
+        (
             lambda begun: begun.reorder(grace=1, buffer={"records": 1, "when_ful": "spill"}),
             ".reorder(buffer.when_ful): `when-ful` is not known here; did you mean `when-full`?",
         ),
@@ -265,6 +269,21 @@ elsewhere.__module__ = is_wanted.__module__
         (
             lambda begun: begun.table().to("clicks.raw"),
             ".to(topic): `clicks.raw` is the source already; name another topic",
+        ),
+        (
+            lambda begun: begun.table().to("clicks.raw", on_failure="dead-letter"),
+            (
+                ".to(on_failure): `dead-letter` is none of the choices; write `dead` or `stop`\n"
+                'Pipeline("clicks").to(topic): `clicks.raw` is the source already; name another'
+                " topic"
+            ),
+        ),
+        (
+            lambda begun: begun.aggregate(function=Longest, of="value.x"),
+            (
+                ".aggregate(of): `tests.testing.functions:Longest` is given the whole record, and"
+                " not what `of` selects; remove `of`, and let the function select"
+            ),
         ),
         (
             lambda begun: begun.table().to("b").table(),
