@@ -9,17 +9,17 @@ from typing import Any, get_args
 from headrace.contracts.errors import ScenarioInvalid
 from headrace.contracts.problem_text import listed, show
 from headrace.contracts.record import Headers, Record
-from headrace.testing.tables import Event, Happening, time_ms
+from headrace.testing.tables import Event, Happening, does_not_happen, time_ms
 
 _FIELDS = ("key", "value", "time", "headers", "partition", "offset", "topic")
 
 
 def check_happens(event: Event) -> None:
-    """Refuse an event that no simulation knows."""
+    """Refuse an event that no simulation knows, and one without a proper amount."""
     known = get_args(Happening)
     if event.what not in known:
-        message = f"{show(f'({event.what})')} does not happen; known are {listed(known)}"
-        raise ScenarioInvalid(message)
+        raise ScenarioInvalid(does_not_happen(event.what, known))
+    _number(f"amount of `({event.what})`", event.amount)
 
 
 def read_record(fields: Mapping[str, Any], topic: str | None) -> Record:
@@ -73,11 +73,19 @@ def _time_ms(time: object) -> int:
 
 def _headers(headers: Any) -> Headers:
     match headers:
-        case [*pairs] if all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):  # noqa: PLR2004 (a name and a value)
+        case [*pairs] if all(map(_is_header, pairs)):
             return tuple((name, _as_bytes("header", value)) for name, value in pairs)
         case _:
             message = f"the headers {show(headers)} are no list of pairs, a name and a value each"
             raise ScenarioInvalid(message)
+
+
+def _is_header(pair: Any) -> bool:
+    match pair:
+        case [str(), _]:
+            return True
+        case _:
+            return False
 
 
 def _number(name: str, number: object) -> int:

@@ -47,6 +47,8 @@ class Outcome:
     """All results in order, each with its row."""
     failure: str | None = None
     taken: int = 0
+    ends: Counter[int] = field(default_factory=Counter)
+    """Where each partition of the cleaned topic ends."""
 
     def copy(self) -> Outcome:
         """Return a copy, which does not change with later results."""
@@ -58,6 +60,7 @@ class Outcome:
             [*self.leaves],
             self.failure,
             self.taken,
+            self.ends.copy(),
         )
 
 
@@ -151,7 +154,7 @@ class Simulation:
         return rows[cause] if 0 <= cause < len(rows) else self._row
 
     def _clean(self, partition: int, entries: Iterable[Entry]) -> None:
-        ends = Counter(entry.record.partition for entry in self.outcome.cleaned)
+        ends = self.outcome.ends
         for record, row in entries:
             self.outcome.leaves.append((row, leaving("", record)))
             cleaned = _written(record, self._world.spec.sink.topic, partition, ends[partition])
@@ -213,9 +216,8 @@ class Simulation:
         self._read += self._since
         self._since = []
         self._committed = self.outcome.copy()
-        ends = Counter(entry.record.partition for entry in self.outcome.cleaned)
         for place in self._hops[-1]:
-            end = ends[place.partition]
+            end = self.outcome.ends[place.partition]
             progress = place.progress(end - 1 if end else None)
             if progress is not None:
                 self.progress[place.partition] = progress

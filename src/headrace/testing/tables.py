@@ -23,6 +23,8 @@ _LEAVES = re.compile(
     r"(late:|dead:)?([^\s@\[]*)(?:\[([^\s,]*),([^\s,]*)([\])]))?@(-?\w+)=(\S*)|\(failed\)"
 )
 _EVENT = re.compile(r"\((\w+)(?: (\w+))?\)")
+_DIGITS_MAX = 19
+"""No time and no offset has more."""
 _COLUMNS = ("key", "time", "value", "offset", "partition", "header.NAME")
 Happening = Literal[
     "commit", "restart", "crash", "rebalance", "idle", "wait", "clock", "duplicate", "progress"
@@ -140,7 +142,10 @@ class _Reader:
                     " front of the reason, and no `@` in the reason"
                 )
                 raise self._invalid(sentence)
-        return tuple(_leaving(match) for match in results if match is not None)
+        try:
+            return tuple(_leaving(match) for match in results if match is not None)
+        except DurationInvalid as error:
+            raise self._invalid(str(error)) from error
 
     def _columns(self, head: str) -> list[str]:
         if not head.startswith(("#", "|")):
@@ -175,9 +180,7 @@ class _Reader:
     def _event(self, name: str, amount: str | None) -> Event:
         what = self._happenings.get(name)
         if what is None:
-            known = listed(list(self._happenings))
-            sentence = f"{show(f'({name})')} does not happen; known are {known}"
-            raise self._invalid(sentence)
+            raise self._invalid(does_not_happen(name, list(self._happenings)))
         if what in {"wait", "clock", "progress"}:
             return Event(what, self._time_ms(amount or ""))
         if what == "duplicate":
@@ -206,7 +209,7 @@ class _Reader:
         )
 
     def _number(self, cell: str) -> int:
-        if not cell.isdecimal():
+        if not cell.isdecimal() or len(cell) > _DIGITS_MAX:
             sentence = f"{show(cell)} is not a whole number"
             raise self._invalid(sentence)
         return int(cell)
@@ -219,6 +222,11 @@ class _Reader:
 
     def _invalid(self, sentence: str) -> ScenarioInvalid:
         return ScenarioInvalid(f"{self._file}:{self._line}: {sentence}")
+
+
+def does_not_happen(name: str, known: Sequence[str]) -> str:
+    """Return the sentence about an event that is not among those that are known."""
+    return f"{show(f'({name})')} does not happen; known are {listed(known)}"
 
 
 def _parted(line: str) -> tuple[str, str, str]:
@@ -276,7 +284,8 @@ def time_ms(cell: str) -> int:
     """Parse a time since zero; a cell without a unit counts milliseconds."""
     sign = -1 if cell.startswith("-") else 1
     digits = cell.removeprefix("-")
-    return sign * parse_duration_ms(int(digits) if digits.isdecimal() else digits)
+    is_number = digits.isdecimal() and len(digits) <= _DIGITS_MAX
+    return sign * parse_duration_ms(int(digits) if is_number else digits)
 
 
 def _bytes(cell: str) -> bytes | None:

@@ -1,0 +1,123 @@
+"""A record, an event or a table that cannot be run is a sentence."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from headrace import HeadraceError, Pipeline
+from headrace.contracts.errors import ScenarioInvalid
+from headrace.testing import Event, Input, run
+
+CLICKS = Pipeline("clicks").source("clicks.raw").reorder(grace="10s").to("clicks.cleaned")
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ("a 1s x", "table:1: `a 1s x` is not a head; begin with `# key time value`"),
+        (
+            "# key tim\na 1s",
+            (
+                "table:1: `tim` is not a column; known are `key`, `time`, `value`, `offset`,"
+                " `partition`, `header.NAME`"
+            ),
+        ),
+        (
+            "# key time\na 1s x",
+            (
+                "table:2: `a 1s x` has 3 cells, and the head 2: key time; if a cell has spaces, put"
+                " all between bars, such as `| a | 1s |`"
+            ),
+        ),
+        (
+            "# key time value\n| a | 1s |",
+            "table:2: `| a | 1s |` has 2 cells, and the head 3: key time value",
+        ),
+        (
+            "# time\n1sec",
+            (
+                "table:2: `1sec` is not a duration; write a number and a unit, such as 500ms, 30s,"
+                " 10m, 1h30m or 7d"
+            ),
+        ),
+        ("# key ->\na", "table:2: there is no `->` in `a`; put it behind the record"),
+        (
+            "# key ->\na -> a@0=null and b@0",
+            (
+                "table:2: `b@0` behind `->` is no record that leaves; write KEY@TIME=VALUE in front"
+                " of the reason, and no `@` in the reason"
+            ),
+        ),
+        (
+            "# key\n(explode)",
+            (
+                "table:2: `(explode)` does not happen; known are `commit`, `restart`, `crash`,"
+                " `rebalance`, `idle`, `wait`, `clock`, `duplicate`"
+            ),
+        ),
+        ("# key partition\na b", "table:2: `b` is not a whole number"),
+        (f"# key partition\na {'9' * 5_000}", f"table:2: `{'9' * 57}...` is not a whole number"),
+        (
+            "# key ->\na -> a@5x=1",
+            (
+                "table:2: `5x` is not a duration; write a number and a unit, such as 500ms, 30s,"
+                " 10m, 1h30m or 7d"
+            ),
+        ),
+        (
+            f"# time\n{'9' * 20}",
+            (
+                f"table:2: `{'9' * 20}` is not a duration; write a number and a unit, such as"
+                " 500ms, 30s, 10m, 1h30m or 7d"
+            ),
+        ),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_a_sentence(table: str, sentence: str) -> None:
+    with pytest.raises(HeadraceError) as refused:
+        run(CLICKS, table)
+    assert str(refused.value) == sentence
+
+
+def test_a_partition_too_many_is_a_sentence() -> None:
+    with pytest.raises(HeadraceError, match="a partition that the source has not: it has 1"):
+        run(CLICKS, [{"partition": 1}], partitions=1)
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_partition_at_all_is_a_sentence(count: int) -> None:
+    with pytest.raises(HeadraceError, match=f"`{count}` is not a number of partitions; write at l"):
+        run(CLICKS, "# key\na", partitions=count)
+
+
+@pytest.mark.parametrize(
+    ("one", "sentence"),
+    [
+        ({"tme": 1}, "`tme` is not known of a record"),
+        ("a 1s x", "`a 1s x` is no record; write a mapping"),
+        ({"key": 7}, "the key `7` is neither text nor bytes, nor a mapping for JSON"),
+        ({"value": [1]}, "the value `[1]` is neither text nor bytes, nor a mapping for JSON"),
+        (
+            {"value": {"at": timedelta(1)}},
+            'the value `{"at": "1 day, 0:00:00"}` is no JSON: Object',
+        ),
+        ({"time": 3.5}, "the time `3.5` is neither text, such as `30s`, nor whole milliseconds"),
+        ({"headers": {"trace": "x"}}, "the headers `{"),
+        ({"headers": [("trace", 1)]}, "the header `1` is neither text nor bytes"),
+        ({"partition": "1"}, "the partition `1` is no whole number of at least 0"),
+        ({"offset": -1}, "the offset `-1` is no whole number of at least 0"),
+        (Event("wait", "5s"), "the amount of `(wait)` `5s` is no whole number of at least 0"),  # type: ignore[arg-type]
+        (Event("wait", -5), "the amount of `(wait)` `-5` is no whole number of at least 0"),
+        (
+            {"headers": [(1, "x")]},
+            'the headers `[[1, "x"]]` are no list of pairs, a name and a value each',
+        ),
+        (Event("explode"), "`(explode)` does not happen; known are `commit`, `restart`"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_record_that_is_none_is_a_sentence(one: Input, sentence: str) -> None:
+    with pytest.raises(ScenarioInvalid) as refused:
+        run(CLICKS, [one])
+    assert str(refused.value).startswith(sentence)
