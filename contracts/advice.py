@@ -10,7 +10,9 @@ from headrace.contracts.policies import (
     AnyOperator,
     DeduplicatePolicy,
     DistinctPolicy,
+    FilterPolicy,
     ReorderPolicy,
+    SamplePolicy,
     SuppressPolicy,
     TablePolicy,
 )
@@ -28,6 +30,7 @@ def warnings(operators: Sequence[AnyOperator], max_future_ms: int | None) -> lis
         )
     for policy in operators:
         sentences += _about_one(policy)
+    sentences += [*_about_idles(operators), *_about_tables(operators)]
     for before, after in combinations(operators, 2):
         sentences += _about_two(before, after)
     for index, policy in enumerate(operators):
@@ -60,6 +63,44 @@ def _about_one(policy: AnyOperator) -> Iterator[str]:
             f"`{policy.name}` looks at the clock (`idle: {format_duration_ms(policy.idle_ms)}`):"
             " two runs over the same records may differ."
         )
+
+
+def _about_idles(operators: Sequence[AnyOperator]) -> Iterator[str]:
+    """Warn if reorders of one hop have different `idle`s: the shortest counts for all."""
+    idles_ms: list[dict[str, int]] = [{}]
+    for policy in operators:
+        if isinstance(policy, DeduplicatePolicy) and policy.by == "id":
+            idles_ms.append({})
+        elif isinstance(policy, ReorderPolicy) and policy.idle_ms is not None:
+            idles_ms[-1][str(policy.name)] = policy.idle_ms
+    for of_hop_ms in idles_ms:
+        if len(set(of_hop_ms.values())) > 1:
+            names = " and ".join(f"`{name}`" for name in of_hop_ms)
+            shortest = format_duration_ms(min(of_hop_ms.values()))
+            yield (
+                f"{names} have an `idle` each, and all of them let their records go after the"
+                f" shortest, {shortest}. Give them one `idle`."
+            )
+
+
+def _about_tables(operators: Sequence[AnyOperator]) -> Iterator[str]:
+    """Warn if a table stands before operators that do not need the values that it remembers."""
+    for index, policy in enumerate(operators):
+        if isinstance(policy, TablePolicy) and not _needs_old_values(operators[index + 1 :]):
+            yield (
+                f"`{policy.name}` keeps a row for every key, and no operator behind it needs the"
+                " value that an update replaces: it only costs here."
+            )
+
+
+def _needs_old_values(behind: Sequence[AnyOperator]) -> bool:
+    for policy in behind:
+        if isinstance(policy, FilterPolicy | SuppressPolicy):
+            return True
+        if not isinstance(policy, SamplePolicy | TablePolicy):
+            # Any other operator makes events, or a table of its own.
+            return False
+    return False
 
 
 def _about_two(before: AnyOperator, after: AnyOperator) -> Iterator[str]:

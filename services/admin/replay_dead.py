@@ -21,7 +21,7 @@ from headrace.contracts.dead_letter import INTAKE, DeadLetter, read_dead, replay
 from headrace.contracts.decision import Reason
 from headrace.contracts.errors import GroupBusy, KafkaUnreachable, TopicRefused
 from headrace.contracts.pipeline import PipelineSpec
-from headrace.contracts.policies import AggregatePolicy
+from headrace.contracts.policies import AggregatePolicy, DistinctPolicy
 from headrace.contracts.record import Record
 from headrace.contracts.time import format_duration_ms
 from headrace.contracts.topic_rules import takes_bytes
@@ -77,7 +77,7 @@ async def put_back(
     async with connected(settings) as cluster:
         partitions = await cluster.partitions([hop.topic for hop in spec.hops()])
         group = f"{spec.pipeline}.replay-dead"
-        judge = _Judge(spec, choice, partitions)
+        judge = Judge(spec, choice, partitions)
         if not really:
             return await _replay(settings, cluster, None, judge, tell)
         limits = Limits(takes_bytes(await cluster.settings(list(partitions))))
@@ -89,7 +89,7 @@ async def _replay(
     settings: Settings,
     cluster: Cluster,
     outbox: Outbox | None,
-    judge: _Judge,
+    judge: Judge,
     tell: Callable[[int, int], None],
 ) -> Tally:
     """Go through the letters; without an outbox, only count them."""
@@ -120,7 +120,7 @@ async def _replay(
     return tally
 
 
-class _Judge(NamedTuple):
+class Judge(NamedTuple):
     """Decides about letters."""
 
     spec: PipelineSpec
@@ -147,7 +147,7 @@ class _Judge(NamedTuple):
 
     def _fate(self, letter: DeadLetter) -> Fate:
         record = letter.record
-        if record.offset is None or self._stands_behind_an_aggregate(letter.operator):
+        if record.offset is None or self._stands_behind_windows(letter.operator):
             return Fate.MADE
         if letter.is_cut:
             return Fate.CUT
@@ -155,11 +155,15 @@ class _Judge(NamedTuple):
             return Fate.ELSEWHERE
         return Fate.OFTEN if replays(record) >= self.choice.replays_max else Fate.BACK
 
-    def _stands_behind_an_aggregate(self, operator: str) -> bool:
-        """Also where nobody knows the operator any more: then it may have been."""
+    def _stands_behind_windows(self, operator: str) -> bool:
+        """Whether an operator before it gave the record another key, or made it.
+
+        Also where nobody knows the operator any more: then it may have been.
+        """
         names = [policy.name for policy in self.spec.operators]
         before = 0 if operator == INTAKE else names.index(operator) if operator in names else None
-        return any(isinstance(policy, AggregatePolicy) for policy in self.spec.operators[:before])
+        windowed = (AggregatePolicy, DistinctPolicy)
+        return any(isinstance(policy, windowed) for policy in self.spec.operators[:before])
 
 
 async def _letters(

@@ -121,21 +121,20 @@ def explain_size(
 def _explain_reorder(policy: ReorderPolicy, spec: PipelineSpec) -> Iterator[Line]:
     grace = duration(policy.grace_ms)
     if policy.grace_ms == 0:
-        yield Line(f"grace: {grace}", "nothing waits, and nothing is kept")
-    else:
-        meaning = f"a record waits for one that is {grace} later by timestamp, then leaves in order"
-        yield Line(f"grace: {grace}", meaning)
+        yield Line(f"grace: {grace}", "nothing waits, no record is late, and nothing is kept")
+        return
+    meaning = f"a record waits for one that is {grace} later by timestamp, then leaves in order"
+    yield Line(f"grace: {grace}", meaning)
     yield Line(f"late: {policy.late}", f"a record that comes later {_late(policy.late, spec)}")
     if policy.idle_ms is not None:
         idle = duration(policy.idle_ms)
         meaning = f"after {idle} of silence at the partition's end all that waits leaves"
         yield Line(f"idle: {idle}", meaning)
-    elif policy.grace_ms > 0 and spec.source.max_delay_ms is None:
+    elif spec.source.max_delay_ms is None:
         wait = "also wait" if spec.source.idle_ms is None else "do not wait"
         yield Line("no idle", f"a quiet partition's last records stay; its readers {wait} for them")
     yield from _explain_buffer(policy.buffer)
-    if policy.grace_ms > 0:
-        yield Line("keeps", f"every record of the last {grace} of event time")
+    yield Line("keeps", f"every record of the last {grace} of event time")
 
 
 def _explain_deduplicate(policy: DeduplicatePolicy, spec: PipelineSpec) -> Iterator[Line]:

@@ -147,7 +147,10 @@ def test_a_terminal_without_unicode() -> None:
 @pytest.mark.parametrize(
     ("operators", "expected"),
     [
-        ("reorder: {grace: 0s}", ["grace: 0ms nothing waits, and nothing is kept"]),
+        (
+            "reorder: {grace: 0s}",
+            ["grace: 0ms nothing waits, no record is late, and nothing is kept"],
+        ),
         ("reorder: {grace: 1s, late: drop}", ["is dropped, and counted"]),
         ("reorder: {grace: 1s, late: topic}", ["goes to b.late", "b.late (late):"]),
         ("reorder: {grace: 1s, idle: 1m}", ["after 1m of silence", "looks at the clock"]),
@@ -202,6 +205,11 @@ def test_each_option_is_explained(operators: str, expected: list[str]) -> None:
     plan = planned(operators)
     for part in expected:
         assert part in plan
+
+
+def test_a_reorder_without_grace_promises_nothing_of_late_records() -> None:
+    assert "late: drop" not in planned("reorder: {grace: 0s, late: drop, idle: 5s}")
+    assert "late: drop" in planned("reorder: {grace: 1s, late: drop, idle: 5s}")
 
 
 def test_a_delay_is_explained_and_what_it_makes_of_idle() -> None:

@@ -13,6 +13,7 @@ from headrace.contracts.policies import (
     DistinctPolicy,
     FilterPolicy,
     ReorderPolicy,
+    SamplePolicy,
     SuppressPolicy,
     TablePolicy,
     Tumbling,
@@ -28,6 +29,9 @@ SUPPRESS = SuppressPolicy(until="time-limit", limit_ms=30_000)
 COUNT = AggregatePolicy(function="count")
 DISTINCT = DistinctPolicy(window=Tumbling(size_ms=1, grace_ms=0))
 FILTER = FilterPolicy(where="m:f")
+IDLE_SOON = ReorderPolicy(grace_ms=30_000, idle_ms=5_000)
+IDLE_LATE = ReorderPolicy(grace_ms=30_000, idle_ms=9_000, name="late")
+LOOK_AT_CLOCK = ["`reorder` looks at the clock", "`late` looks at the clock"]
 EARLY = BufferPolicy(records=1, when_full="emit-early")
 SPILL = BufferPolicy(records=1, when_full="spill")
 
@@ -56,7 +60,18 @@ SPILL = BufferPolicy(records=1, when_full="spill")
         ([GLOBAL, DEDUPLICATE.model_copy(update={"name": "d"})], ["`d` may see only some"]),
         ([GLOBAL, GLOBAL.model_copy(update={"name": "g"})], ["(`deduplicate`) works on each"]),
         ([REORDER, GLOBAL], ["(`reorder`) works on each", "are merged again"]),
-        ([GLOBAL, SUPPRESS, FILTER, TablePolicy()], ["`suppress`, `table` may see only some"]),
+        (
+            [GLOBAL, SUPPRESS, FILTER, TablePolicy()],
+            ["`table` keeps a row for every key", "`suppress`, `table` may see only some"],
+        ),
+        ([TablePolicy(), FILTER], []),
+        ([TablePolicy(), SamplePolicy(every=2), SUPPRESS], []),
+        ([TablePolicy(), COUNT, FILTER], ["no operator behind it needs the value"]),
+        (
+            [IDLE_SOON, IDLE_LATE],
+            [*LOOK_AT_CLOCK, "`reorder` and `late` have an `idle` each, and all of them let"],
+        ),
+        ([IDLE_SOON, IDLE_SOON.model_copy(update={"name": "late"})], LOOK_AT_CLOCK),
         ([REORDER.model_copy(update={"buffer": EARLY})], ["not in order"]),
         ([REORDER.model_copy(update={"buffer": SPILL})], []),
         ([REORDER.model_copy(update={"idle_ms": 5_000})], ["looks at the clock (`idle: 5s`)"]),
