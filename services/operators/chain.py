@@ -262,7 +262,7 @@ class Chain:
         return whole
 
     def advance(self, time_ms: int, *, carefully: bool = False) -> Step | None:
-        """Move the source's time though no record says so; None if no record leaves.
+        """Move the source's time though no record says so; None if nothing is decided by it.
 
         Stream time moves as if a record of that time had come, operator by operator.
         """
@@ -273,7 +273,7 @@ class Chain:
             operator = self.operators[index]
             if isinstance(operator, Reorder | Suppress | Timed):
                 released = operator.advance(reached_ms)
-                if released.forwarded.records:
+                if released.forwarded.records or released.decisions:
                     whole = self._joined_by(whole, index, released, carefully=carefully)
                     if whole.failure is not None:
                         return whole

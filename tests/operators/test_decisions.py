@@ -230,3 +230,17 @@ def test_a_dead_record_is_decided_once_by_the_operator_that_could_not_read_it() 
         ("table", Verdict.FORWARDED, Reason.UPDATED),
         ("filter", Verdict.DEAD, Reason.UNDECODABLE),
     ]
+
+
+def test_an_empty_window_that_the_clock_closes_is_decided() -> None:
+    window = Tumbling(size_ms=10, grace_ms=0)
+    final = SuppressPolicy(until="window-closes", window=window)
+    service = Service(final, explain=True)
+    headers = (window_header(WindowBounds("tumbling", 0, 10)),)
+    service.take(record(1, value=None, headers=headers))
+    step = service.chain.advance(10)
+    assert step is not None
+    assert step.forwarded.records == []
+    (decision,) = step.decisions
+    assert (decision.verdict, decision.reason) == (Verdict.DROPPED, Reason.EMPTY_WINDOW)
+    assert service.chain.advance(11) is None
