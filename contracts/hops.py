@@ -92,7 +92,17 @@ def hops_of(pipeline: str, source_topic: str, operators: Sequence[AnyOperator]) 
 def carries_source_values(hops: Sequence[Hop], hop: Hop) -> bool:
     """Return whether a hop's records carry values of the source, and not an aggregate's."""
     before = hops[: [one.name for one in hops].index(hop.name)]
-    return not any(isinstance(one, AggregatePolicy) for each in before for one in each.operators)
+    return not any(makes_values(one) for each in before for one in each.operators)
+
+
+def makes_values(policy: AnyOperator) -> bool:
+    """Return whether other values leave an operator than came to it.
+
+    `first` and `last` keep a whole value as it came.
+    """
+    if not isinstance(policy, AggregatePolicy):
+        return False
+    return policy.function not in {"first", "last"} or policy.of not in {None, "value"}
 
 
 def _in_order(hops: Sequence[Hop]) -> Iterator[Hop]:

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import accumulate
 
 from headrace.contracts.decision import Decision, Verdict
-from headrace.contracts.hops import makes_order
+from headrace.contracts.hops import makes_order, makes_values
 from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
@@ -332,11 +332,12 @@ def _until_ordered(policies: Sequence[AnyOperator], lanes: Lanes | None) -> Iter
 def _until_aggregated(policies: Sequence[AnyOperator], read: ReadField) -> Iterator[ReadField]:
     """Yield how to read the values that come to each operator, and those that leave the last one.
 
-    An aggregate makes JSON, or the eight bytes of a count, whatever its records were.
+    An aggregate makes JSON, or the eight bytes of a count, whatever its records were; unless it
+    keeps a record's whole value.
     """
     for policy in policies:
         yield read
-        if isinstance(policy, AggregatePolicy):
+        if makes_values(policy):
             read = decode_json_field
     yield read
 
