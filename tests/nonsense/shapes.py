@@ -115,7 +115,8 @@ def _each_aggregate() -> list[tuple[str, dict[str, Any]]]:
             with_window = {**options, "window": _WINDOWS[kind]}
             found.append((f"aggregate {function} {kind}", {"aggregate": with_window}))
     for kind, window in _WINDOWS.items():
-        options = {"function": "sum", "of": f"{_HERE}:nonsense", "window": window, "late": "topic"}
+        options = {"function": "sum", "of": f"{_HERE}:nonsense", "window": window}
+        options |= {} if kind == "unlimited" else {"late": "topic"}
         found.append((f"aggregate nonsense {kind}", {"aggregate": options}))
     for kind, window in _LONGEST.items():
         options = {"function": "count", "window": window}
