@@ -57,6 +57,7 @@ CLICKS = Pipeline("clicks").source("clicks.raw").reorder(grace="10s").to("clicks
                 " `rebalance`, `idle`, `wait`, `clock`, `duplicate`"
             ),
         ),
+        ("# key\n(restart 5)", "table:2: `(restart)` takes no amount; remove `5`"),
         ("# key partition\na b", "table:2: `b` is not a whole number"),
         (f"# key partition\na {'9' * 5_000}", f"table:2: `{'9' * 57}...` is not a whole number"),
         (
@@ -106,6 +107,7 @@ def test_no_partition_at_all_is_a_sentence(count: int) -> None:
         ({"time": 3.5}, "the time `3.5` is neither text, such as `30s`, nor whole milliseconds"),
         ({"headers": {"trace": "x"}}, "the headers `{"),
         ({"headers": [("trace", 1)]}, "the header `1` is neither text nor bytes"),
+        ({"key": "\ud800"}, 'the key `"\\ud800"` holds a character that stands in no text'),
         ({"partition": "1"}, "the partition `1` is no whole number of at least 0"),
         ({"offset": -1}, "the offset `-1` is no whole number of at least 0"),
         (Event("wait", "5s"), "the amount of `(wait)` `5s` is no whole number of at least 0"),  # type: ignore[arg-type]
@@ -121,3 +123,8 @@ def test_a_record_that_is_none_is_a_sentence(one: Input, sentence: str) -> None:
     with pytest.raises(ScenarioInvalid) as refused:
         run(CLICKS, [one])
     assert str(refused.value).startswith(sentence)
+
+
+def test_no_record_is_fetched_again_if_nobody_asks_for_one() -> None:
+    assert run(CLICKS, "# key\na\n(duplicate 0)").counts["turned away"] == 0
+    assert run(CLICKS, "# key\na\n(duplicate)").counts["turned away"] == 1

@@ -51,7 +51,11 @@ def _as_bytes(name: str, content: object) -> bytes | None:
     if content is None or isinstance(content, bytes):
         return content
     if isinstance(content, str):
-        return content.encode()
+        try:
+            return content.encode()
+        except UnicodeEncodeError as error:
+            message = f"the {name} {show(content)} holds a character that stands in no text"
+            raise ScenarioInvalid(message) from error
     if not isinstance(content, Mapping):
         message = f"the {name} {show(content)} is neither text nor bytes, nor a mapping for JSON"
         raise ScenarioInvalid(message)

@@ -267,7 +267,7 @@ class Simulation:
 
     def _fetch_again(self, count: int) -> None:
         """Fetch the last records once more, at the offsets that they had."""
-        known = self._read[-count:]
+        known = self._read[max(0, len(self._read) - count) :]
         for partition, group in groupby(known, key=_partition_of):
             new = list(self._hops[0][partition].new(group))
             assert not new, "a record that was read is taken again"

@@ -185,6 +185,9 @@ class _Reader:
             return Event(what, self._time_ms(amount or ""))
         if what == "duplicate":
             return Event(what, self._number(amount or "1"))
+        if amount is not None:
+            sentence = f"`({name})` takes no amount; remove {show(amount)}"
+            raise self._invalid(sentence)
         return Event(what)
 
     def _record(self, cells: dict[str, str]) -> Record:
