@@ -16,6 +16,7 @@ def load(target: str, *, extra: str, needed_for: str) -> Any:
         # A missing module of ours is a bug, and no extra brings it.
         if package == "headrace":
             raise
+        # pip takes the headrace that is installed, so this works though PyPI has none.
         message = (
             f"{needed_for} needs {package}, which is not installed;"
             f" run: pip install 'headrace[{extra}]'"
