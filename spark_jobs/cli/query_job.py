@@ -11,9 +11,12 @@ from headrace.contracts.problem_text import Path, together
 from headrace.spark_jobs.cli.sentences import sentences
 from headrace.spark_jobs.jobs.config import JobConfig
 from headrace.spark_jobs.jobs.fits import own_column_among, problems
-from headrace.spark_jobs.queries.compiled import QueryJob
+from headrace.spark_jobs.queries.compiled import QueryConfig, QueryJob
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.public import Sink
+
+_DECIDED = {"job", "inputs", *(QueryConfig.model_fields.keys() - JobConfig.model_fields.keys())}
+"""Options of a job that a query's description decides."""
 
 
 def described(query: Query, *, to: Sink, **said: Any) -> tuple[QueryJob, JobConfig]:
@@ -23,6 +26,13 @@ def described(query: Query, *, to: Sink, **said: Any) -> tuple[QueryJob, JobConf
         raise JobInvalid(message)
     if not isinstance(to, Sink):
         message = f'`to` takes where rows go, such as `hr.kafka("orders.priced")`, not {to!r}'
+        raise JobInvalid(message)
+    decided = sorted(_DECIDED & {name.replace("-", "_") for name in said})
+    if decided:
+        message = (
+            f"`{decided[0]}` is no option of `run`: the query says it, such as"
+            " `join_as_of(prices, corrections=True)`; remove it"
+        )
         raise JobInvalid(message)
     job = QueryJob(query)
     document = {**job.described(), "sink": {to.kind: dict(to.options)}, **said}

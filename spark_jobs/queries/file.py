@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from headrace.contracts.policies import Name
 from headrace.contracts.time import DurationMs
@@ -13,7 +13,7 @@ from headrace.spark_jobs.jobs.config import Input, JobConfig, TableFolder
 from headrace.spark_jobs.queries.ddl import problem_of
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.public import BY_NAME, stream, table
-from headrace.spark_jobs.queries.sql import sql
+from headrace.spark_jobs.queries.sql import selected
 from headrace.spark_jobs.read.registry import RegistryAccess
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -66,6 +66,17 @@ class QueryFile(JobConfig):
     cold_history: TableFolder | None = None
     """A Delta table of all rows there ever were, in which older records look up."""
 
+    @field_validator("tables")
+    @classmethod
+    def _named_once(
+        cls, tables: dict[str, TableInput], info: ValidationInfo
+    ) -> dict[str, TableInput]:
+        both = sorted(tables.keys() & info.data.get("streams", {}).keys())
+        if both:
+            message = f"`{both[0]}` is a stream and a table; give one of them another name"
+            raise ValueError(message)
+        return tables
+
     def described(self) -> Query:
         """Return the query as Python would describe it."""
         sources: dict[str, Query] = {
@@ -80,13 +91,12 @@ class QueryFile(JobConfig):
                 pipeline=one.pipeline,
                 registry=one.registry,
             )
-        return sql(
-            self.query,
-            grace=self.grace_ms,
-            corrections=self.corrections,
-            history=None if self.cold_history is None else self.cold_history.folder,
-            **sources,
-        )
+        said = {
+            "grace": self.grace_ms,
+            "corrections": self.corrections or None,
+            "history": None if self.cold_history is None else self.cold_history.folder,
+        }
+        return selected(self.query, sources, said)
 
 
 OF_THE_QUERY = {"job", "query", "streams", "tables", "grace_ms", "corrections", "cold_history"}

@@ -59,6 +59,19 @@ def sql(
     `grace`, `corrections` and `history` are those of `join_as_of`, or the `grace` of `join_within`.
     """
     said = {"grace": grace, "corrections": corrections or None, "history": history}
+    for name, value in said.items():
+        if isinstance(value, Query):
+            _refuse(
+                f"`{name}` is an option of `sql`, and not {value.title}; give that another name"
+            )
+    return selected(query, sources, said)
+
+
+def selected(query: str, sources: Mapping[str, Query], said: Mapping[str, Any]) -> Query:
+    """Describe the query of a SELECT over streams and tables by name.
+
+    `said` are options of its join, None where they are not given.
+    """
     waits = {name: value for name, value in said.items() if value is not None}
     return _Selection(query, sources, waits).query()
 

@@ -177,6 +177,10 @@ def test_a_column_with_the_name_of_a_tables_own_is_refused_before_a_session(tmp_
         (GOOD.replace("retention: 30d, ", ""), "query: the stream `orders.cleaned` joined as of"),
         (GOOD.replace("name: priced\n", ""), "`name` is missing"),
         (GOOD.replace("prices.cleaned", "orders.cleaned"), "`orders.cleaned` is the input"),
+        (
+            GOOD.replace("  prices: {", "  orders: {"),
+            "job.yaml:9:1: tables: `orders` is a stream and a table; give one of them another name",
+        ),
     ],
 )
 def test_a_wrong_file_is_a_sentence_with_its_place(
@@ -185,6 +189,30 @@ def test_a_wrong_file_is_a_sentence_with_its_place(
     with pytest.raises(JobInvalid) as refused:
         load_job(written(tmp_path, text))
     assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "option", ["corrections", "cold_history", "cold-history", "release", "inputs"]
+)
+def test_an_option_that_the_query_decides_is_refused_beside_it(option: str) -> None:
+    prices = hr.table("prices.cleaned", "price_cents BIGINT", retention="30d")
+    priced = hr.stream("orders.cleaned", "order_id STRING").join_as_of(prices)
+    said = {"name": "x", "servers": "here:1", "checkpoint": "c"}
+    described(priced, to=hr.console(), **said)
+    with pytest.raises(
+        JobInvalid, match=f"`{option.replace('-', '_')}` is no option of `run`: the"
+    ):
+        described(priced, to=hr.console(), **said, **{option: True})
+
+
+@pytest.mark.parametrize("name", ["history", "grace", "corrections", "query", "spark"])
+def test_a_file_gives_a_table_any_name(tmp_path: Path, name: str) -> None:
+    text = GOOD.replace("JOIN prices", f"JOIN {name}").replace("  prices: {", f"  {name}: {{")
+    job, _ = load_job(written(tmp_path, text))
+    wanted, _ = load_job(written(tmp_path, GOOD))
+    assert isinstance(job, QueryJob)
+    assert isinstance(wanted, QueryJob)
+    assert job.query == wanted.query
 
 
 def test_the_schema_is_what_the_models_say() -> None:

@@ -57,6 +57,12 @@ def test_a_grace_of_nothing_is_a_grace() -> None:
             hr.sql("SELECT * FROM b", b=BOUGHT, **waits)
 
 
+def test_a_table_by_the_name_of_an_option_is_refused() -> None:
+    query = "SELECT * FROM orders o JOIN history FOR SYSTEM_TIME AS OF o.time AS h ON o.key = h.key"
+    with pytest.raises(JobInvalid, match="`history` is an option of `sql`, and not the table `pri"):
+        hr.sql(query, orders=ORDERS, history=PRICES)  # type: ignore[arg-type]
+
+
 def test_tables_are_joined_grouped_and_chosen_from() -> None:
     found = hr.sql(
         "SELECT segment, count(*) AS orders, sum(cents) / 100 AS euros"
