@@ -50,6 +50,9 @@ class FallBack(NamedTuple):
     join: Literal["inner", "left"]
     rows: Callable[[DataFrame, Column], DataFrame]
     """Sets the value of the job's rows for the joined results that the column selects."""
+    as_kept: Callable[[DataFrame], DataFrame] | None = None
+    """Turns versions as they stand in the topic into those that the job's state keeps; None where
+    they are the same."""
 
 
 @runtime_checkable
@@ -146,6 +149,8 @@ class ColdHistory:
         asked = cold.select(*_ROW, "key", F.col("timestamp_ms").alias("asked_ms"))
         kept = cold.sparkSession.read.format("delta").load(self._fall_back.folder)
         versions = readable(kept.where(F.col("topic") == self._topic), self._format)
+        if self._fall_back.as_kept is not None:
+            versions = self._fall_back.as_kept(versions)
         order = F.struct("timestamp_ms", "partition", "offset")
         return (
             asked.join(versions, "key")

@@ -42,7 +42,8 @@ class Config(JobConfig):
     release: Literal["stream-time", "progress"] = "progress"
     """When an order is joined: once both inputs have passed its time, or by its own grace."""
     grace_ms: DurationMs | None = None
-    """How long an order waits, by the orders' own time; without it, an order does not wait."""
+    """How long an order waits by the orders' own time, with `release: stream-time`; without it, an
+    order does not wait there. By progress no order waits for it."""
     corrections: bool = False
     """Whether an order is sent again when a price comes late: in Kafka with a header that says so,
     in a table with a column `corrected`. The state keeps all orders of the last `retention`."""

@@ -10,7 +10,13 @@ import pyarrow as pa
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.results import Collected, Results
-from headrace.spark_jobs.operators.topology import LookUp, StreamJoin, Topology, WindowStep
+from headrace.spark_jobs.operators.topology import (
+    LookUp,
+    StreamJoin,
+    Topic,
+    Topology,
+    WindowStep,
+)
 from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED, LATE, PASSED
 from headrace.spark_jobs.versioned.arrival import in_order, observe_lateness
 from headrace.spark_jobs.versioned.records import Records, objects
@@ -78,20 +84,27 @@ def open_topology(topology: Topology, state: TaskState) -> Running:
     if isinstance(topology, WindowStep):
         return _RunningWindows(topology, state)
     running = topology.open(state)
-    return running if isinstance(running, Running) else _RunningTable(running, state)
+    if isinstance(running, Running):
+        return running
+    newest_alone = isinstance(topology, Topic) and topology.newest_alone
+    return _RunningTable(running, state, newest_alone=newest_alone)
 
 
 class _RunningTable(Running):
-    def __init__(self, table: Table, state: TaskState) -> None:
+    def __init__(self, table: Table, state: TaskState, *, newest_alone: bool) -> None:
         self._table = table
         self._state = state
+        self._newest_alone = newest_alone
 
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
         changed = Collected(CHANGED)
         with in_order(enumerate(arrivals)) as numbered:
             for cause, arrival in numbered:
-                changed.add_changes(self._table.take(cause, arrival))
+                changes = self._table.take(cause, arrival)
+                if self._newest_alone:
+                    changes = [each for each in changes if each.is_latest]
+                changed.add_changes(changes)
         return [changed.results()]
 
 

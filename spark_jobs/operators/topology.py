@@ -66,11 +66,12 @@ class Stage(Protocol):
 
 @dataclass(frozen=True)
 class Topic:
-    """A table that is read from an input."""
+    """A table that is read from an input; if only its newest versions leave, by `newest_alone`."""
 
     name: str
     input: int
     storage: Storage | None = None
+    newest_alone: bool = False
 
     def open(self, state: TaskState) -> Table:
         """Open the source of that input."""

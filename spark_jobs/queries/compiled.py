@@ -22,18 +22,19 @@ from pyspark.sql.types import DataType, StructType
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.jobs.bulk import join_as_of, join_within, latest
 from headrace.spark_jobs.jobs.cold import FallBack
-from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, TableFolder
+from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, Mode, TableFolder
 from headrace.spark_jobs.operators.behind import operate_behind
 from headrace.spark_jobs.operators.columns import RESULTS_SCHEMA
 from headrace.spark_jobs.operators.frames import InputProgress, Spread
 from headrace.spark_jobs.operators.operate import operate
-from headrace.spark_jobs.queries.described import Query
+from headrace.spark_jobs.queries.described import Filter, Query
 from headrace.spark_jobs.queries.expressions import (
     Visible,
     empty_frame,
     struct_of,
     visible_rows,
 )
+from headrace.spark_jobs.queries.mentioned import columns_in
 from headrace.spark_jobs.queries.names import column_of
 from headrace.spark_jobs.queries.streams import JoinedStream, PairedStream, Stream
 from headrace.spark_jobs.queries.tables import GroupedTable, JoinedTable, Table
@@ -88,7 +89,7 @@ class QueryJob:
     def __init__(self, query: Query) -> None:
         """Refuse what can be refused without Spark."""
         refuse_alone(query)
-        _refuse_history_of_registered(query)
+        _refuse_history(query)
         self.query = query
         self._row: StructType | None = None
         self._rows_to_fold: StructType | None = None
@@ -171,22 +172,22 @@ class QueryJob:
 
     def transform(self, inputs: Inputs, config: JobConfig) -> DataFrame:
         """Compute the query over the records of its inputs."""
-        return self.rows(self.results(inputs, config.tasks))
+        return self.rows(self.results(inputs, config.tasks, config.sink.mode))
 
-    def results(self, inputs: Inputs, tasks: int) -> DataFrame:
-        """Apply the topology to the inputs."""
+    def results(self, inputs: Inputs, tasks: int, mode: Mode = "append") -> DataFrame:
+        """Apply the topology to the inputs; `mode` is that of the sink."""
         self.prepare(inputs.frames[0].sparkSession)
         taken = self._taken(dict(zip(self.sources, inputs.frames, strict=True)))
         records = reduce(DataFrame.unionByName, taken.values())
         progress = inputs.progress if isinstance(self.query, MadeStream) else None
-        return self._operated(records, Spread(tasks=tasks), progress)
+        return self._operated(records, Spread(tasks=tasks), progress, mode)
 
     def _operated(
-        self, records: DataFrame, spread: Spread, progress: InputProgress | None
+        self, records: DataFrame, spread: Spread, progress: InputProgress | None, mode: Mode
     ) -> DataFrame:
         query = self.query
         if not isinstance(query, WindowedStream):
-            return operate(self._plan().topology(), records, spread, progress)
+            return operate(self._plan().topology(mode), records, spread, progress)
         if self._plan().folds_join:
             joined = operate(self._plan().topology(), records, spread, progress)
             rows = self._to_fold(self._made_rows(joined, _is_row()))
@@ -222,7 +223,20 @@ class QueryJob:
         query = self.query
         if not isinstance(query, JoinedStream) or query.history is None:
             return None
-        return FallBack(query.history, TABLE, query.how, self.rows)
+        as_kept = self._as_kept if self._plan().is_rewritten(TABLE) else None
+        return FallBack(query.history, TABLE, query.how, self.rows, as_kept)
+
+    def _as_kept(self, versions: DataFrame) -> DataFrame:
+        """Apply the table's steps to versions as they stand in its topic; these have no headers."""
+        value = JsonValue(self.schemas[TABLE])
+        read = versions.withColumns(
+            {
+                "headers": F.lit(None).cast(_HEADERS),
+                "aside": F.lit(None).cast("string"),
+                READ: value.known(value.look(F.col("value"))),
+            }
+        )
+        return self._table_rows(read, TABLE).written(keeps_dropped=True)
 
     def rows(self, results: DataFrame, which: Column | None = None) -> DataFrame:
         """Set the query's rows as values of all results, or only of those that a column selects."""
@@ -262,7 +276,7 @@ class QueryJob:
                 results = _with_own_keys(results)
             rows = visible_rows(results, chosen).decoded("value", self.schemas[STREAM])
             rows = rows.stepped(query.stream.steps)
-            rows = rows.decoded("table_value", *self._plan().value_of(TABLE))
+            rows = rows.decoded("table_value", *self._plan().met(rows.names))
             return rows.stepped(query.steps)
         if isinstance(query, PairedStream):
             if query.on is not None:
@@ -331,14 +345,24 @@ def _fields(schema: StructType) -> Columns:
     return {column_of(name): (name,) for name in schema.names}
 
 
-def _refuse_history_of_registered(query: Query) -> None:
-    """Refuse a history of values that only workers can read: Spark looks up in it by itself."""
-    if isinstance(query, JoinedStream) and query.history and query.table.source.registry:
+def _refuse_history(query: Query) -> None:
+    """Refuse a history of values that only workers can read, and steps by what it does not keep."""
+    if not isinstance(query, JoinedStream) or not query.history:
+        return
+    if query.table.source.registry:
         message = (
             f"{query.title} keeps a history in `{query.history}`, and the values of"
             f" `{query.table.source.topic}` need a registry; give the table a longer `retention`"
         )
         raise JobInvalid(message)
+    for step in query.table.steps:
+        given = (step.condition,) if isinstance(step, Filter) else step.expressions
+        if any("headers" in map(str.lower, columns_in(each.text)) for each in given):
+            message = (
+                f"{query.title} keeps a history in `{query.history}`, which has no headers, and"
+                f" `{step}` names them; leave them out, or give the table a longer `retention`"
+            )
+            raise JobInvalid(message)
 
 
 def _is_row() -> Column:

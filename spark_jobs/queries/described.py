@@ -12,7 +12,15 @@ from headrace.contracts.errors import DurationInvalid, JobInvalid
 from headrace.contracts.problem_text import listed, meant
 from headrace.contracts.time import format_duration_ms, parse_duration_ms
 from headrace.extras import load
-from headrace.spark_jobs.queries.names import OWN, Schema, column_of, name_of, names_of, twice
+from headrace.spark_jobs.queries.names import (
+    OWN,
+    Schema,
+    column_of,
+    is_ours,
+    name_of,
+    names_of,
+    twice,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -109,6 +117,8 @@ class Query:
         for name, each in zip(names, step.expressions, strict=True):
             if name is not None and name.lower() in OWN and each.text != name:
                 refuse_own(name, str(step))
+            if name is not None and is_ours(name):
+                refuse_ours(name, f"`{step}`")
             # A name given in a select may be used behind its comma.
             self._refuse_unknown(each, step, also=[other for other in names if other != name])
         return replace(self, steps=(*self.steps, step))
@@ -207,6 +217,15 @@ def refuse_own(name: str, step: str) -> NoReturn:
     raise JobInvalid(message)
 
 
+def refuse_ours(name: str, where: str) -> NoReturn:
+    """Refuse a column with a name of those that stand beside the user's."""
+    message = (
+        f"{where} has a column `{name}`, and names that begin with `_headrace` or `_hr_` are"
+        " headrace's; give it another name"
+    )
+    raise JobInvalid(message)
+
+
 @dataclass(frozen=True)
 class Source:
     """A topic, and the schema of its values."""
@@ -246,8 +265,13 @@ def together(left: Query, right: Query) -> Columns:
 
 
 def refuse_clash(left: Query, right: Query, step: str) -> None:
-    """Refuse two columns of one name."""
-    doubled = twice(together(left, right) or ())
+    """Refuse two columns of one name, if the columns are known."""
+    refuse_doubled(together(left, right) or (), left, right, step)
+
+
+def refuse_doubled(names: Iterable[str], left: Query, right: Query, step: str) -> None:
+    """Refuse a name that is twice among the columns of two queries side by side."""
+    doubled = twice(names)
     if doubled is not None:
         message = (
             f"`{step}`: {left.title} and {right.title} both have a column `{doubled}`; give one"

@@ -34,6 +34,7 @@ from headrace.spark_jobs.read.decode import JsonValue
 from headrace.spark_jobs.read.schema import schema_of
 from headrace.spark_jobs.seams import is_deterministic
 from headrace.spark_jobs.shapes import FIELDS
+from headrace.spark_jobs.write.quoted import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +102,7 @@ class Visible:
 
     def value_of(self, column: str) -> Column:
         """Return a column of the rows that are alive, as the bytes of a key."""
-        return F.when(F.col(_ALIVE), F.col(f"`{column}`").cast("string").cast("binary"))
+        return F.when(F.col(_ALIVE), F.col(quoted(column)).cast("string").cast("binary"))
 
     def with_keys(self, column: str, header: str) -> DataFrame:
         """Give the stage's rows another key, and keep their own in a header."""
@@ -120,7 +121,7 @@ class Visible:
         A row that a filter left out gets no value, which deletes it, or is removed. With
         `keeps_fields`, the columns stay beside their JSON, so that no sink parses it again.
         """
-        columns = F.struct(*(F.col(f"`{name}`") for name in self.names))
+        columns = F.struct(*(F.col(quoted(name)) for name in self.names))
         value = F.when(F.col(_ALIVE), F.to_json(columns, _JSON).cast("binary"))
         visible = replace(self, frame=self.frame.withColumn(_ROW, value))
         if not keeps_dropped:
@@ -141,8 +142,8 @@ class Visible:
         Their own keys stay in a header of this name. Without one they have no headers, and a row
         that a filter left out is removed.
         """
-        columns = F.struct(*(F.col(f"`{name}`") for name in self.names))
-        group = F.struct(*(F.col(f"`{name}`") for name in by))
+        columns = F.struct(*(F.col(quoted(name)) for name in self.names))
+        group = F.struct(*(F.col(quoted(name)) for name in by))
         written = {
             each: F.when(F.col(_ALIVE), F.to_json(one, _JSON).cast("binary"))
             for each, one in ((_ROW, columns), (_GROUP, group))
@@ -163,7 +164,7 @@ class Visible:
     def alone(self) -> DataFrame:
         """Return only the columns, of rows that are alive."""
         own = [F.col(name) for name in _NAMES_A_ROW if name not in self.names]
-        columns = [F.col(f"`{name}`") for name in self.names]
+        columns = [F.col(quoted(name)) for name in self.names]
         return self.frame.where(F.col(_ALIVE)).select(*own, *columns)
 
     def changed(self, changed: dict[str, Column]) -> DataFrame:
@@ -216,7 +217,7 @@ class Visible:
         return list(names)
 
     def _all(self) -> list[Column]:
-        return [F.col(f"`{name}`") for name in self.names]
+        return [F.col(quoted(name)) for name in self.names]
 
     def _column(self, expression: Expression) -> Column:
         if expression.column is not None:
@@ -224,7 +225,7 @@ class Visible:
             return column
         names = {name.lower() for name in (*self.names, *OWN)}
         if expression.text.lower() in names:
-            return F.col(f"`{expression.text}`")
+            return F.col(quoted(expression.text))
         return F.expr(expression.text)
 
 

@@ -10,6 +10,8 @@ from pydantic import BaseModel
 
 OWN = ("key", "time", "headers")
 """The columns of every row beside those of its value: the record's own key, time and headers."""
+OURS = ("_headrace", "_hr_")
+"""How the names of columns begin that stand beside the user's while rows are computed."""
 Schema = str | type[BaseModel]
 _FIRST = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")
 _ALIAS = re.compile(r".*\bAS\s+`?(\w+)`?\s*", re.IGNORECASE | re.DOTALL)
@@ -26,6 +28,11 @@ def names_of(schema: Schema) -> tuple[str, ...]:
 def column_of(field: str) -> str:
     """Return the column of a value's field; the names of the record's own get a prefix."""
     return f"value_{field}" if field.lower() in OWN else field
+
+
+def is_ours(name: str) -> bool:
+    """Return whether a column of the user's cannot have such a name."""
+    return name.lower().startswith(OURS)
 
 
 def name_of(expression: str) -> str | None:

@@ -14,10 +14,11 @@ from headrace.spark_jobs.queries.described import (
     Query,
     Source,
     refuse_clash,
+    refuse_ours,
     refuse_own,
     together,
 )
-from headrace.spark_jobs.queries.names import OWN, name_of, twice
+from headrace.spark_jobs.queries.names import OWN, is_ours, name_of, twice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +81,11 @@ class Table(ReadTable):
     def title(self) -> str:
         """Its name in messages."""
         return f"the table `{self.source.topic}`"
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it remembers its past, so that its newest row is the one of the latest time."""
+        return self.source.retention_ms is not None
 
     @property
     def own_columns(self) -> Columns:
@@ -200,6 +206,8 @@ def aggregates_of(
     for each in aggregates:
         if each.name.lower() in OWN:
             refuse_own(each.name, str(each))
+        if is_ours(each.name):
+            refuse_ours(each.name, f"`{step}`")
         if each.column is not None:
             query.refuse_missing(each.column, str(each))
     return tuple(aggregates)

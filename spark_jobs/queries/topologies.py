@@ -25,6 +25,7 @@ from headrace.spark_jobs.operators.topology import (
     WindowStep,
 )
 from headrace.spark_jobs.queries.aggregates import Folds, KeyAt, Regrouped, folding, joined
+from headrace.spark_jobs.queries.described import refuse_doubled
 from headrace.spark_jobs.queries.names import OWN, column_of
 from headrace.spark_jobs.queries.streams import JoinedStream, PairedStream, Stream
 from headrace.spark_jobs.queries.tables import GroupedTable, JoinedTable, Table
@@ -33,6 +34,7 @@ from headrace.spark_jobs.queries.windows import BOUNDS, MadeStream, WindowedStre
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
 
 if TYPE_CHECKING:
+    from headrace.spark_jobs.jobs.config import Mode
     from headrace.spark_jobs.operators.topology import Step, Topology
     from headrace.spark_jobs.queries.aggregates import Aggregate, Path
     from headrace.spark_jobs.queries.described import Query, Source
@@ -91,9 +93,14 @@ class Plan:
         """Whether the rows of a join are folded by window."""
         return self.made is not self.query and not isinstance(self.made, Stream)
 
-    def topology(self) -> Topology:
-        """Return the steps of the query, up to the rows that it folds by window."""
+    def topology(self, mode: Mode = "append") -> Topology:
+        """Return the steps of the query, up to the rows that it folds by window.
+
+        A sink that keeps the last row of each key gets no version of a table behind a newer one.
+        """
         query = self.made
+        if isinstance(query, Table):
+            return replace(self._topic(query), newest_alone=mode == "upsert")
         if isinstance(query, PairedStream):
             name = f"join_within({query.right.source.topic})"
             return StreamJoin(
@@ -167,6 +174,15 @@ class Plan:
         schema = self.tables[name]
         return schema, {name: (name,) for name in schema.names if name.lower() not in OWN}
 
+    def met(self, stream: Iterable[str]) -> tuple[StructType, Columns]:
+        """Return `value_of` the table in which a stream of these columns looks up."""
+        query = self.made
+        assert isinstance(query, JoinedStream)
+        schema, columns = self.value_of(TABLE)
+        own = (name for name in stream if name.lower() not in OWN)
+        refuse_doubled((*own, *columns), query.stream, query.table, self.join)
+        return schema, columns
+
     def meets_by(self) -> dict[str, str]:
         """Return the column by which each input meets the other, where it is not the key."""
         query = self.made
@@ -179,7 +195,10 @@ class Plan:
 
     def pair(self) -> tuple[StructType, Columns]:
         """Return the schema of a pair of two streams' values, and its columns."""
+        query = self.made
+        assert isinstance(query, PairedStream)
         (left, lefts), (right, rights) = self.value_of(LEFT), self.value_of(RIGHT)
+        refuse_doubled((*lefts, *rights), query.left, query.right, self.join)
         schema = StructType().add("l", left).add("r", right)
         return schema, _behind("l", lefts) | _behind("r", rights)
 
@@ -206,14 +225,16 @@ class Plan:
 
     def _joined(self, table: JoinedTable) -> Encoded:
         left, right = self.encoded(table.left), self.encoded(table.right)
+        step = "join" if table.on is None else "join_on"
+        refuse_doubled((*left.columns, *right.columns), table.left, table.right, step)
         schema = StructType().add("l", left.schema).add("r", right.schema)
         columns = _behind("l", left.columns) | _behind("r", right.columns)
         named = f"({left.step.name}, {right.step.name})"
         if table.on is None:
             how = cast("Literal['inner', 'left', 'outer']", table.how)
-            step = JoinStep(f"join{named}", left.step, right.step, joined, how)
-            return Encoded(step, schema, columns)
-        type_of(flat(left), table.on, "join_on")
+            of_keys = JoinStep(f"join{named}", left.step, right.step, joined, how)
+            return Encoded(of_keys, schema, columns)
+        type_of(flat(left), table.on, step)
         key_of = KeyAt(_path(left, table.on))
         how_on = cast("Literal['inner', 'left']", table.how)
         return Encoded(
@@ -283,7 +304,15 @@ def readers_of(query: Query) -> Iterator[Table | Stream]:
 
 
 def inputs_of(query: Query) -> dict[str, Source]:
-    """Return a query's inputs by the names that they have in a job's options."""
+    """Return a query's inputs by the names that they have in a job's options.
+
+    Refuse a query that reads a topic twice: an input is known by its topic.
+    """
+    topics = [source.topic for source in query.sources]
+    doubled = next((topic for topic in topics if topics.count(topic) > 1), None)
+    if doubled is not None:
+        message = f"`{doubled}` is the input of a query twice; name another topic"
+        raise JobInvalid(message)
     made = query.stream if isinstance(query, WindowedStream) else query
     if isinstance(made, JoinedStream):
         names = [TABLE, STREAM]

@@ -13,6 +13,8 @@ _REPLACES = "(kept.task IS NULL OR kept.task = new.task OR kept.timestamp <= new
 """Whether a row of a later micro-batch comes behind one that is there: only its own task is sure of
 the order, and between two tasks the times tell."""
 _ALWAYS = "TRUE"
+_NTH = "_headrace_nth"
+"""A column for the while; no row has such a name."""
 _MERGE = """
     MERGE INTO {table} AS kept USING {{new}} AS new ON kept.key = new.key
     WHEN MATCHED AND new.deleted AND {replaces} THEN DELETE
@@ -37,7 +39,7 @@ def _last_of_keys(frame: DataFrame) -> DataFrame:
     of_task = Window.partitionBy("key", "task").orderBy(F.col("sequence").desc())
     of_key = Window.partitionBy("key").orderBy(F.col("timestamp").desc(), "task")
     # Rows that lie together by key do so by key and task.
-    together = frame.repartition("key").withColumn("_nth", F.row_number().over(of_task))
-    lasts = together.where((F.col("_nth") == 1) | F.col("key").isNull())
-    numbered = lasts.withColumn("_nth", F.row_number().over(of_key))
-    return numbered.where((F.col("_nth") == 1) | F.col("key").isNull()).drop("_nth")
+    together = frame.repartition("key").withColumn(_NTH, F.row_number().over(of_task))
+    lasts = together.where((F.col(_NTH) == 1) | F.col("key").isNull())
+    numbered = lasts.withColumn(_NTH, F.row_number().over(of_key))
+    return numbered.where((F.col(_NTH) == 1) | F.col("key").isNull()).drop(_NTH)

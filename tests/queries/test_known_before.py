@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,29 @@ def test_a_type_that_json_is_not_read_as_is_a_sentence(kind: DataType, said: str
             refuse_unreadable(StructType().add("x", good).add("a", each), "orders")
         assert str(refused.value).startswith(f"the schema of `orders` {said}")
     refuse_unreadable(StructType().add("x", good), "orders")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: hr.stream("x.cleaned", "a INT, _Headrace_row INT"),
+        lambda: ORDERS.select("quantity AS _headrace_alive"),
+        lambda: PRICES.group_by("key").agg(hr.count().alias("_hr_kind")),
+    ],
+)
+def test_a_column_with_a_name_of_headraces_own_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(JobInvalid, match="that begin with `_headrace` or `_hr_` are headrace's"):
+        make()
+
+
+def test_a_column_may_have_any_other_name() -> None:
+    odd = hr.table("odd.cleaned", "`a``b` INT, `c d` INT, `_nth` INT", pipeline=None)
+    table = """
+        | key | value |
+        | k | {"a`b":1,"c d":2,"_nth":3} |
+    """
+    shown = odd.select("*", "`a``b` + 1 AS more")
+    assert run(shown, table).latest == {"k": {"a`b": 1, "c d": 2, "_nth": 3, "more": 2}}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 import headrace as hr
 from headrace.contracts.errors import JobInvalid, SchemaRefused
+from headrace.spark_jobs.jobs.cold import SCHEMA as COLD_SCHEMA
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.shapes import COLD, DEAD, FIELDS, JOINED
@@ -358,6 +359,21 @@ def test_rows_that_a_cold_history_answers_have_their_columns_as_well(spark: Spar
     rows = columns(answered, job.Row).collect()
     assert [(row["order_id"], row["cents"]) for row in rows] == [("o1", 14), ("o2", 18)]
     assert rows == columns(answered.drop(FIELDS), job.Row).collect()
+
+
+def test_a_cold_history_gives_the_rows_of_the_tables_steps(spark: SparkSession) -> None:
+    table = PRICES.filter("price_cents > 5").select("price_cents * 2 AS twice")
+    history = QueryJob(ORDERS.join_as_of(table, history="cold")).fall_back(None)
+    assert history is not None
+    assert history.as_kept is not None
+    values = [b'{"price_cents":9}', b'{"price_cents":5}', None]
+    kept = [(b"p", value, time, "t", 0, time) for time, value in enumerate(values)]
+    versions = history.as_kept(spark.createDataFrame(kept, COLD_SCHEMA)).orderBy("offset")
+    found = [(row["timestamp_ms"], row["value"]) for row in versions.collect()]
+    assert found == [(0, b'{"twice":18}'), (1, None), (2, None)]
+    plain = QueryJob(ORDERS.join_as_of(PRICES, history="cold")).fall_back(None)
+    assert plain is not None
+    assert plain.as_kept is None
 
 
 @pytest.mark.usefixtures("spark")

@@ -27,13 +27,20 @@ class QueryResult:
     """Why the query stopped before the last record; None if it did not."""
     leaves: tuple[tuple[Leaving, ...], ...]
     """The records that left because of each row of the table, in order."""
+    keeps_by_time: bool = False
+    """Whether a row that comes behind a later one of its key is not its last: a table's with a
+    `retention`."""
 
     @property
     def latest(self) -> dict[str | None, Any]:
         """The last row of each key, read as JSON, without deleted ones: a table by `upsert`."""
-        last = {row.key: row.value for row in self.rows}
+        last: dict[bytes | None, Record] = {}
+        for row in self.rows:
+            before = last.get(row.key, row)
+            if not self.keeps_by_time or row.timestamp_ms >= before.timestamp_ms:
+                last[row.key] = row
         return {
-            None if key is None else key.decode(): json.loads(value)
-            for key, value in last.items()
-            if value is not None
+            None if key is None else key.decode(): json.loads(row.value)
+            for key, row in last.items()
+            if row.value is not None
         }

@@ -149,7 +149,7 @@ class Job:
         query = self._plan.made
         if isinstance(query, JoinedStream):
             seen = Seen().decoded("value", self._schemas[STREAM]).stepped(query.stream.steps)
-            return seen.decoded("table_value", *self._plan.value_of(TABLE)).stepped(query.steps)
+            return seen.decoded("table_value", *self._plan.met(seen.kinds)).stepped(query.steps)
         if isinstance(query, PairedStream):
             return Seen().decoded("value", *self._plan.pair()).stepped(query.steps)
         if isinstance(query, Stream):

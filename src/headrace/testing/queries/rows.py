@@ -14,6 +14,7 @@ from headrace.spark_jobs.queries.described import Expression, Filter, Select
 from headrace.spark_jobs.queries.names import OWN, column_of, twice
 from headrace.spark_jobs.queries.topologies import kind_at
 from headrace.spark_jobs.queries.types import Columns, KeptText, Place
+from headrace.spark_jobs.write.quoted import quoted
 from headrace.testing.queries.casts import NoAnswer, cast_of
 from headrace.testing.queries.expressions import Compiler
 from headrace.testing.queries.json_values import kept_text, read, write
@@ -76,7 +77,7 @@ class Seen:
         names: list[str] = []
         for each in step.expressions:
             for text in self.kinds if each.text == _ALL else [_text_of(each, step)]:
-                found = compiler.named(f"`{text}`" if each.text == _ALL else text)
+                found = compiler.named(quoted(text) if each.text == _ALL else text)
                 name = found.name.lower() if found.name.lower() in OWN else found.name
                 names.append(name)
                 columns[name] = found.typed

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from random import Random
 
 from headrace.contracts.dead_letter import read_dead
-from headrace.contracts.errors import JobInvalid, ScenarioInvalid
+from headrace.contracts.errors import ScenarioInvalid
 from headrace.contracts.pipeline import IDLE_MS
 from headrace.contracts.problem_text import listed, show
 from headrace.contracts.record import NO_TIME_MS, Record, offset_of
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.streams import JoinedStream
+from headrace.spark_jobs.queries.tables import Table
+from headrace.spark_jobs.queries.topologies import inputs_of
 from headrace.spark_jobs.queries.windows import MadeStream
 from headrace.spark_jobs.shapes import DEAD, LATE
 from headrace.spark_jobs.versioned.progress import ProgressRow
@@ -77,6 +79,7 @@ class _Simulation:
     def __init__(
         self, query: Query, given: Sequence[Record | Event], partitions: int | None
     ) -> None:
+        self._query = query
         self._numbers = _numbers_of(query)
         counts = Counter(dict.fromkeys(self._numbers, partitions or 1))
         for each in given:
@@ -225,17 +228,13 @@ class _Simulation:
             self._job.held,
             None if self._failure is None else self._failure[0],
             tuple(map(tuple, leaves)),
+            keeps_by_time=isinstance(self._query, Table) and self._query.remembers,
         )
 
 
 def _numbers_of(query: Query) -> Mapping[str, int]:
-    """Return the number of each topic; a query reads a topic once."""
-    topics = [source.topic for source in query.sources]
-    doubled = next((topic for topic in topics if topics.count(topic) > 1), None)
-    if doubled is not None:
-        message = f"`{doubled}` is the input of a query twice; name another topic"
-        raise JobInvalid(message)
-    return {topic: number for number, topic in enumerate(topics)}
+    """Return the number of each topic."""
+    return {source.topic: number for number, source in enumerate(inputs_of(query).values())}
 
 
 def check_any_cut(

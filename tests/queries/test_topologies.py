@@ -1,0 +1,104 @@
+"""A query over its topics: which of them it refuses, and what leaves for which sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql.types import StructType
+
+import headrace as hr
+from headrace.contracts.errors import JobInvalid
+from headrace.contracts.record import Record
+from headrace.spark_jobs.jobs.config import Mode
+from headrace.spark_jobs.operators.running import open_topology
+from headrace.spark_jobs.queries.compiled import QueryJob
+from headrace.spark_jobs.queries.described import Query
+from headrace.spark_jobs.queries.topologies import Plan, inputs_of
+from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
+from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
+from headrace.testing import run
+
+CITY = StructType().add("city", "string")
+HOMES = "home STRUCT<city: STRING>"
+ORDERS = hr.stream("orders.cleaned", HOMES).select("home.city")
+OWNERS = hr.table("owners.cleaned", HOMES).select("home.city")
+SHIPPED = hr.stream("shipped.cleaned", "city STRING")
+PLACES = hr.table("places.cleaned", "city STRING", retention="30d")
+
+
+def pair(plan: Plan) -> object:
+    return plan.pair()
+
+
+def met(plan: Plan) -> object:
+    return plan.met(CITY.names)
+
+
+def joined(plan: Plan) -> object:
+    return plan.topology()
+
+
+@pytest.mark.parametrize(
+    ("query", "compute", "step"),
+    [
+        (ORDERS.join_as_of(PLACES), met, "join_as_of"),
+        (ORDERS.join_within(SHIPPED, within="1m"), pair, "join_within"),
+        (OWNERS.join(PLACES), joined, "join"),
+        (OWNERS.join_on(PLACES, "city"), joined, "join_on"),
+    ],
+)
+def test_two_columns_of_one_name_are_refused_once_their_names_are_known(
+    query: Query, compute: Callable[[Plan], object], step: str
+) -> None:
+    sources = inputs_of(query)
+    plan = Plan(query, sources, dict.fromkeys(sources, CITY), dict.fromkeys(sources, CITY))
+    with pytest.raises(JobInvalid) as refused:
+        compute(plan)
+    assert str(refused.value).startswith(f"`{step}`: ")
+    assert "both have a column `city`; give one another name before" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("mode", "times_ms"),
+    [("append", [10, 5, 10, 9]), ("scd2", [10, 5, 10, 9]), ("upsert", [10, 10])],
+)
+def test_a_table_by_upsert_gets_no_version_behind_a_newer_one(
+    mode: Mode, times_ms: list[int]
+) -> None:
+    sources = inputs_of(PLACES)
+    plan = Plan(PLACES, sources, {}, dict.fromkeys(sources, CITY))
+    running = open_topology(plan.topology(mode), TaskState(MemoryRows()))
+    versions = [(10, b"old"), (5, b"late"), (10, None), (9, b"behind a deletion")]
+    records = [Record(b"k", value, time_ms, (), "places", 0, 0) for time_ms, value in versions]
+    (changed,) = running.process(Arrivals.of([Arrival(0, record) for record in records]))
+    assert changed.times_ms.tolist() == times_ms
+
+
+def test_the_latest_rows_of_a_table_that_remembers_are_those_of_the_latest_times() -> None:
+    table = """
+        | key | time | value |
+        | a | 9s | {"city":"new"} |
+        | a | 5s | {"city":"late"} |
+        | b | 9s | null |
+        | b | 5s | {"city":"late"} |
+    """
+    assert run(PLACES, table).latest == {"a": {"city": "new"}}
+    plain = hr.table("places.cleaned", "city STRING")
+    assert run(plain, table).latest == {"a": {"city": "late"}, "b": {"city": "late"}}
+
+
+def test_a_step_by_headers_is_refused_where_the_history_has_none() -> None:
+    table = PLACES.filter("size(headers) > 0")
+    QueryJob(SHIPPED.select("key").join_as_of(table))
+    with pytest.raises(JobInvalid, match="which has no headers, and `filter"):
+        QueryJob(SHIPPED.select("key").join_as_of(table, history="cold"))
+
+
+def test_a_query_that_reads_a_topic_twice_is_refused_wherever_it_runs() -> None:
+    twice = SHIPPED.join_within(SHIPPED.select("city AS other"), within="1m")
+    sentence = "`shipped.cleaned` is the input of a query twice; name another topic"
+    with pytest.raises(JobInvalid, match=sentence):
+        QueryJob(twice)
+    with pytest.raises(JobInvalid, match=sentence):
+        run(twice, [])
