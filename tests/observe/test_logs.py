@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import sys
-import threading
 import warnings
 from collections.abc import Callable
 from io import StringIO
@@ -131,17 +130,6 @@ def test_other_handlers_are_gone() -> None:
     logging.root.addHandler(noisy)
     configure("json", "info", StringIO())
     assert noisy not in logging.root.handlers
-
-
-def test_a_handler_that_is_replaced_tells_of_no_repetition_later() -> None:
-    stream, others = StringIO(), threading.enumerate()
-    configure("json", "info", stream)
-    for _ in range(2):
-        logging.getLogger("aiokafka").warning("Gone.")
-    (timer,) = (one for one in threading.enumerate() if one not in others)
-    configure("json", "info", StringIO())
-    timer.join()
-    assert [line["event"] for line in lines(stream)] == ["Gone."]
 
 
 @pytest.mark.parametrize(

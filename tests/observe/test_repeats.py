@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
+from io import StringIO
 
+from headrace.services.observe.logs import configure
 from headrace.services.observe.repeats import AGAIN_AFTER_S, Repeats
 
 
@@ -66,3 +69,14 @@ def test_messages_that_are_all_different_do_not_fill_memory() -> None:
     for number in range(5_000):
         assert repeats.filter(said("aiokafka.conn", f"request {number} of %s"))
     assert len(repeats._said) <= 500  # noqa: SLF001
+
+
+def test_a_handler_that_is_replaced_tells_of_no_repetition_later() -> None:
+    stream, others = StringIO(), threading.enumerate()
+    configure("json", "info", stream)
+    for _ in range(2):
+        logging.getLogger("aiokafka").warning("Gone.")
+    (timer,) = (one for one in threading.enumerate() if one not in others)
+    configure("json", "info", StringIO())
+    timer.join()
+    assert stream.getvalue().count("Gone.") == 1
