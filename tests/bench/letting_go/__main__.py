@@ -2,7 +2,9 @@
 
 Two cleaned topics and their progress are filled; the job of README joins them, in the micro-batches
 that it takes by default or as asked, and its own metrics are read while it runs: how much was read,
-how much it holds, how much memory it takes. The table and the chart go to the results' folder.
+how much it holds, how much memory it takes; and how large its checkpoint is. The table and the
+chart go to the results' folder. With few records a micro-batch, it runs through as many of them as
+a job of small micro-batches does in days: `--records 60000 --records-per-batch 10`.
 """
 
 from __future__ import annotations
@@ -92,7 +94,8 @@ def _watch(driver: Driver, port: int, records: int) -> list[Seen]:
         batch = int(page.sum("batch"))
         if not seen or (read, held, batch) != seen[-1][1:4]:
             at_s = time.monotonic() - began_at_s
-            seen.append(Seen(at_s, read, held, batch, _memory_mib(session)))
+            kept = _files_below(driver.log_file.with_name("checkpoint"))
+            seen.append(Seen(at_s, read, held, batch, _memory_mib(session), *kept))
             _say(" | ".join(f"{value:,.0f}" for value in seen[-1]))
         if read >= records and held == 0:
             return seen
@@ -117,6 +120,16 @@ def _memory_mib(session: int) -> float:
             if folder.name.isdigit() and os.getsid(int(folder.name)) == session:
                 memory += memory_bytes(int(folder.name))
     return memory / _MIB
+
+
+def _files_below(folder: Path) -> tuple[int, float]:
+    """Return how many files a folder has, and their MiB; some may just have been deleted."""
+    sizes = []
+    for file in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            if file.is_file():
+                sizes.append(file.stat().st_size)
+    return len(sizes), sum(sizes) / _MIB
 
 
 def _write_down(options: argparse.Namespace, seen: Sequence[Seen]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+_ROWS_MAX = 60
 _WIDTH, _HEIGHT, _MARGIN = 820, 320, 40
 _READ, _HELD, _TEXT = "#9aa5b1", "#1b6ca8", "#6b7785"
 
@@ -17,6 +18,8 @@ class Seen(NamedTuple):
     held: float
     batch: int
     memory_mib: float
+    checkpoint_files: int
+    checkpoint_mib: float
 
 
 def drawn(seen: Sequence[Seen], records: int, rows: int, per_batch: int | None) -> tuple[str, str]:
@@ -32,13 +35,18 @@ def drawn(seen: Sequence[Seen], records: int, rows: int, per_batch: int | None) 
         "",
         f"At most {held:,.0f} records were held, and {memory_mib:,.0f} MiB were resident.",
         "",
-        "| s | read | held | micro-batch | MiB |",
-        "|---|---|---|---|---|",
-        *(f"| {' | '.join(f'{value:,.0f}' for value in one)} |" for one in seen),
+        "| s | read | held | micro-batch | MiB | files of the checkpoint | MiB of it |",
+        "|---|---|---|---|---|---|---|",
+        *(f"| {' | '.join(f'{value:,.0f}' for value in one)} |" for one in _thinned(seen)),
         "",
         "![read and held over time](letting-go.svg)",
     ]
     return "\n".join(lines) + "\n", _picture(seen, records)
+
+
+def _thinned(seen: Sequence[Seen]) -> Sequence[Seen]:
+    """Leave out most looks of a long run, and never the last."""
+    return [*seen[: -1 : len(seen) // _ROWS_MAX + 1], seen[-1]]
 
 
 def _picture(seen: Sequence[Seen], records: int) -> str:
