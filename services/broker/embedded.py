@@ -98,13 +98,14 @@ class EmbeddedBroker:
         """Prepare the folders for a first start; those that hold data keep them."""
         for broker, node in zip(self.brokers, self._nodes, strict=True):
             told = properties(node, self._nodes, str(broker.data), self._clients_protocol)
+            plain, others = [node.brokers], []
             if node is self._nodes[0]:
                 told = and_listeners(told, self._listeners)
-            plain = [node.brokers]
-            if self._clients_protocol == PLAINTEXT:
-                plain.append(node.clients)
+                others = [one.clients for one in self._listeners.values()]
+            (plain if self._clients_protocol == PLAINTEXT else others).append(node.clients)
             ports = [int(endpoint.address.rpartition(":")[2]) for endpoint in plain]
-            broker.configure(node.number, ports, told | self._properties)
+            bound = [endpoint.bound for endpoint in others]
+            broker.configure(node.number, ports, bound, told | self._properties)
         if not self._users and self._checkpoint.exists():
             for broker, node in zip(self.brokers, self._nodes, strict=True):
                 lay_out(broker.data, node.number, self._checkpoint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -38,11 +39,17 @@ class BrokerProcess:
         self._heap = f"-Xmx{heap_mib}m"
         self._number = 0
         self._plain_ports: list[int] = []
+        self._others: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
-    def configure(self, number: int, plain_ports: list[int], told: Mapping[str, str]) -> None:
-        """Say who it is, on which ports it answers without a password, and what it is told."""
-        self._number, self._plain_ports = number, plain_ports
+    def configure(
+        self, number: int, plain_ports: list[int], others: list[str], told: Mapping[str, str]
+    ) -> None:
+        """Say who it is, and what it is told.
+
+        On the plain ports it answers without a password; at other addresses it listens as well.
+        """
+        self._number, self._plain_ports, self._others = number, plain_ports, others
         self.folder.mkdir(parents=True, exist_ok=True)
         self._properties.write_text(as_file(told))
 
@@ -137,7 +144,7 @@ class BrokerProcess:
             known = known_brokers(port, timeout_s=_ANSWER_WITHIN_S)
             if self._number not in known or len(known) < brokers:
                 return False
-        return True
+        return all(map(_is_open, self._others))
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -155,3 +162,13 @@ class BrokerProcess:
             lines = log.read().decode(errors="replace").splitlines()
         told = [line for line in lines if not line.startswith(("\tat ", "\t... "))]
         return "\n".join([f"the end of {self.log}:", *told[-_TAIL_LINES:]])
+
+
+def _is_open(address: str) -> bool:
+    """Return whether anybody listens there."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _ANSWER_WITHIN_S):
+            return True
+    except OSError:
+        return False

@@ -130,6 +130,17 @@ def test_a_broker_that_ends_while_it_starts_is_noticed_with_its_log(kafka_own: O
         kafka_own({"metric.reporters": "no.such.Class"})
 
 
+def test_a_broker_is_ready_only_once_it_listens_for_clients_with_passwords(tmp_path: Path) -> None:
+    process = BrokerProcess(tmp_path, ("java",), 1)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        process.configure(1, [], [address], {})
+        assert not process._answers(brokers=1)  # noqa: SLF001 (it would be asked until it does)
+        listener.listen()
+        assert process._answers(brokers=1)  # noqa: SLF001
+
+
 @pytest.mark.long("clusters", why="it starts a broker in vain, and another")
 def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path) -> None:
     broker = EmbeddedBroker(tmp_path)
