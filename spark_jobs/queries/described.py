@@ -13,10 +13,10 @@ from headrace.contracts.problem_text import listed, meant
 from headrace.contracts.time import format_duration_ms, parse_duration_ms
 from headrace.extras import load
 from headrace.spark_jobs.queries.names import (
+    OURS,
     OWN,
     Schema,
     column_of,
-    is_ours,
     name_of,
     names_of,
     twice,
@@ -117,8 +117,7 @@ class Query:
         for name, each in zip(names, step.expressions, strict=True):
             if name is not None and name.lower() in OWN and each.text != name:
                 refuse_own(name, str(step))
-            if name is not None and is_ours(name):
-                refuse_ours(name, f"`{step}`")
+            refuse_ours(name, f"`{step}`")
             # A name given in a select may be used behind its comma.
             self._refuse_unknown(each, step, also=[other for other in names if other != name])
         return replace(self, steps=(*self.steps, step))
@@ -217,8 +216,10 @@ def refuse_own(name: str, step: str) -> NoReturn:
     raise JobInvalid(message)
 
 
-def refuse_ours(name: str, where: str) -> NoReturn:
+def refuse_ours(name: str | None, where: str) -> None:
     """Refuse a column with a name of those that stand beside the user's."""
+    if name is None or not name.lower().startswith(OURS):
+        return
     message = (
         f"{where} has a column `{name}`, and names that begin with `_headrace` or `_hr_` are"
         " headrace's; give it another name"

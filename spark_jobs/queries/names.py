@@ -30,11 +30,6 @@ def column_of(field: str) -> str:
     return f"value_{field}" if field.lower() in OWN else field
 
 
-def is_ours(name: str) -> bool:
-    """Return whether a column of the user's cannot have such a name."""
-    return name.lower().startswith(OURS)
-
-
 def name_of(expression: str) -> str | None:
     """Return the column name of an expression, None where only Spark knows it."""
     alias = _ALIAS.fullmatch(expression)

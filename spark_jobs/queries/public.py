@@ -11,7 +11,7 @@ from headrace.spark_jobs.jobs.config import Mode
 from headrace.spark_jobs.jobs.given import taken
 from headrace.spark_jobs.queries.ddl import problem_of
 from headrace.spark_jobs.queries.described import Source, milliseconds, refuse_ours
-from headrace.spark_jobs.queries.names import Schema, is_ours, twice
+from headrace.spark_jobs.queries.names import Schema, twice
 from headrace.spark_jobs.queries.streams import Stream
 from headrace.spark_jobs.queries.tables import Table
 from headrace.spark_jobs.read.registry import RegistryAccess
@@ -71,9 +71,8 @@ def _source(
     if not source.columns:
         message = f"the schema of the {kind} `{topic}` has no columns; write such as `id STRING`"
         raise JobInvalid(message)
-    ours = next(filter(is_ours, source.columns), None)
-    if ours is not None:
-        refuse_ours(ours, f"the schema of the {kind} `{topic}`")
+    for name in source.columns:
+        refuse_ours(name, f"the schema of the {kind} `{topic}`")
     doubled = twice(source.columns)
     if doubled is not None:
         message = f"the schema of the {kind} `{topic}` has two columns `{doubled}`; keep one"

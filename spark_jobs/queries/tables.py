@@ -18,7 +18,7 @@ from headrace.spark_jobs.queries.described import (
     refuse_own,
     together,
 )
-from headrace.spark_jobs.queries.names import OWN, is_ours, name_of, twice
+from headrace.spark_jobs.queries.names import OWN, name_of, twice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,8 +206,7 @@ def aggregates_of(
     for each in aggregates:
         if each.name.lower() in OWN:
             refuse_own(each.name, str(each))
-        if is_ours(each.name):
-            refuse_ours(each.name, f"`{step}`")
+        refuse_ours(each.name, f"`{step}`")
         if each.column is not None:
             query.refuse_missing(each.column, str(each))
     return tuple(aggregates)

@@ -1,8 +1,9 @@
-"""The system's figures about a process."""
+"""The system's figures about a process, and about the files that it keeps."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,3 +37,18 @@ def memory_bytes(pid: int) -> int:
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text("utf-8")
     sizes = (line.split() for line in rollup.splitlines() if line.startswith("Pss:"))
     return sum(int(kibibytes) << 10 for _, kibibytes, _ in sizes)
+
+
+def descriptors_of(pid: int) -> int:
+    """How many files, sockets and pipes a process has open."""
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def files_below(folder: Path) -> list[os.stat_result]:
+    """All files below a folder, without those that are deleted meanwhile."""
+    found = []
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                found.append(Path(parent, name).stat())
+    return found

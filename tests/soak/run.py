@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from headrace.contracts.record import Record
 from headrace.services.broker.embedded import EmbeddedBroker
-from tests.bench.processes import memory_bytes
+from headrace.services.kafka.records import record_of
+from tests.bench.processes import descriptors_of, files_below, memory_bytes
 from tests.kafka.clients import Clients
 from tests.kill.workers import Worker
 from tests.soak.account import Account
@@ -151,7 +150,7 @@ class _Soak:
 
     async def _read(self, consumer: AIOKafkaConsumer) -> None:
         async for message in consumer:
-            self._account.close(message.topic, _record(message))
+            self._account.close(message.topic, record_of(message))
 
     async def _kill(self) -> None:
         """Kill the second and the third instance in turn, and start it again."""
@@ -179,7 +178,7 @@ class _Soak:
         return Sample(
             minute,
             memory_bytes(pid) / _MIB,
-            sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir()),
+            descriptors_of(pid),
             sum(_bytes_in(worker.state_folder) for worker in self._workers) / _MIB,
             sum(_bytes_in(folder) for folder in changelogs) / _MIB,
             self._sent - self._committed(),
@@ -215,17 +214,6 @@ def _places(*topics: str) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for topic in topics for number in range(_PARTITIONS)]
 
 
-def _record(message: ConsumerRecord) -> Record:
-    headers = tuple(message.headers)
-    place = message.topic, message.partition, None
-    return Record(message.key, message.value, message.timestamp, headers, *place)
-
-
 def _bytes_in(folder: Path) -> int:
-    """Add up a folder's files, of which some may just have been deleted."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                total += Path(parent, name).stat().st_blocks * _BLOCK_BYTES
-    return total
+    """Add up what the files of a folder take on disk; a broker's indexes are mostly holes."""
+    return sum(file.st_blocks * _BLOCK_BYTES for file in files_below(folder))

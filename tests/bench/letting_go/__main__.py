@@ -25,7 +25,7 @@ from headrace.services.broker.ports import free_ports
 from tests.bench.letting_go.draw import Seen, drawn
 from tests.bench.letting_go.fill import SIDES, fill, topic_of
 from tests.bench.letting_go.job import run_it, write_job
-from tests.bench.processes import memory_bytes
+from tests.bench.processes import files_below, memory_bytes
 from tests.kafka.clients import Clients
 from tests.spark.driver import Driver
 
@@ -94,8 +94,10 @@ def _watch(driver: Driver, port: int, records: int) -> list[Seen]:
         batch = int(page.sum("batch"))
         if not seen or (read, held, batch) != seen[-1][1:4]:
             at_s = time.monotonic() - began_at_s
-            kept = _files_below(driver.log_file.with_name("checkpoint"))
-            seen.append(Seen(at_s, read, held, batch, _memory_mib(session), *kept))
+            kept = files_below(driver.log_file.with_name("checkpoint"))
+            kept_mib = sum(file.st_size for file in kept) / _MIB
+            memory_mib = _memory_mib(session)
+            seen.append(Seen(at_s, read, held, batch, memory_mib, len(kept), kept_mib))
             _say(" | ".join(f"{value:,.0f}" for value in seen[-1]))
         if read >= records and held == 0:
             return seen
@@ -120,16 +122,6 @@ def _memory_mib(session: int) -> float:
             if folder.name.isdigit() and os.getsid(int(folder.name)) == session:
                 memory += memory_bytes(int(folder.name))
     return memory / _MIB
-
-
-def _files_below(folder: Path) -> tuple[int, float]:
-    """Return how many files a folder has, and their MiB; some may just have been deleted."""
-    sizes = []
-    for file in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            if file.is_file():
-                sizes.append(file.stat().st_size)
-    return len(sizes), sum(sizes) / _MIB
 
 
 def _write_down(options: argparse.Namespace, seen: Sequence[Seen]) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from headrace.contracts.record import Record
 from headrace.services.broker.embedded import EmbeddedBroker
-from tests.bench.processes import memory_bytes, stat_of
+from tests.bench.processes import descriptors_of, memory_bytes, stat_of
 from tests.kafka.clients import FOREVER, Clients
 from tests.kill.workers import Worker
 
@@ -151,11 +151,10 @@ def _cpu_s(worker: Worker) -> float:
 def _step(what: str, took_s: float, worker: Worker, cpu_before_s: float = 0.0) -> Step:
     pid = worker.pid
     assert pid is not None
-    descriptors = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
     memory_mib = memory_bytes(pid) >> 20
     cpu_s = _cpu_s(worker) - cpu_before_s
     running = len(worker.running())
-    return Step(what, took_s, worker.name, running, memory_mib, descriptors, cpu_s)
+    return Step(what, took_s, worker.name, running, memory_mib, descriptors_of(pid), cpu_s)
 
 
 if __name__ == "__main__":

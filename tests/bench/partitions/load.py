@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from tests.bench.processes import stat_of
+from tests.bench.processes import descriptors_of, stat_of
 from tests.bench.race.contestants import Contestant, Job
 from tests.bench.race.worker import WorkerFailed, cpu_seconds, running
 from tests.kafka.clients import FOREVER, Clients
@@ -72,7 +72,7 @@ async def run(contestant: Contestant, job: Job, heat: Heat) -> Figures:
         await asyncio.sleep(heat.seconds)
         spent = cpu_seconds(process.pid) - before[0], cpu_seconds(broker) - before[1]
         percents = quantiles(reader.latencies_ms, n=100)
-        descriptors = _descriptors(process.pid)
+        descriptors = descriptors_of(process.pid)
         writing.cancel()
         await asyncio.wait([writing])
         written = writer.written + heat.partitions
@@ -160,10 +160,6 @@ async def _until(done: Any, process: asyncio.subprocess.Process, job: Job, withi
         if process.returncode is not None:
             message = f"ended ({process.returncode}); see {job.log}"
             raise WorkerFailed(message)
-
-
-def _descriptors(pid: int) -> int:
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def _java_in(folder: Path) -> int:
