@@ -34,6 +34,7 @@ AIOKAFKA = "0.14.0"
 
 PRIVATE_NAMES = {
     "aiokafka.client.AIOKafkaClient": ("_conns", "_get_conn", "_on_connection_closed"),
+    "aiokafka.cluster.ClusterMetadata": ("_partitions",),
     "aiokafka.conn.AIOKafkaConnection": ("_protocol", "_writer", "close"),
     "aiokafka.consumer.AIOKafkaConsumer": (
         "_client",

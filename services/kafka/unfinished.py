@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka.client import CoordinationType
@@ -302,7 +302,7 @@ class Takeover:
         return found
 
     def _partitions(self, topic: str) -> Iterable[int]:
-        numbers: set[int] | None = self._client.cluster.partitions_for_topic(topic)
+        numbers: Collection[int] | None = self._client.cluster.partitions_for_topic(topic)
         if not numbers:
             self._client.force_metadata_update()
             raise LeaderNotAvailableError(topic)

@@ -105,12 +105,9 @@ class Purging:
         """By store, the offset at which the last walk through it began."""
         self._source_ms = NO_TIME_MS
         self._is_changed = False
-        self._load()
-
-    @property
-    def purged(self) -> int:
+        self.purged = read_purged(self._about)
         """Records before this offset may be gone."""
-        return read_purged(self._about)
+        self._load()
 
     def before_commit(self, source_ms: int, *, may_purge: bool) -> None:
         """Put the rows that belong to the next commit; the operators have put all of theirs."""
@@ -160,6 +157,7 @@ class Purging:
     def _purge(self, offset: int) -> None:
         """Put the offset before which records may be gone, and put again the rows it would lose."""
         put_purged(self._about, offset)
+        self.purged = offset
         _put_again(self._about, self._about.prefix, end_of(self._about.prefix))
         for life in self._lives:
             view = self._overlay.view(life.store)

@@ -72,19 +72,41 @@ class _Life:
         self.broken: asyncio.Future[TransactionBrokenError] = asyncio.Future()
         self.ended: asyncio.Future[None] = asyncio.Future()
         """The transaction that is open now."""
+        self._waiting: set[asyncio.Future[None]] = set()
 
     def check(self) -> None:
         """Raise what broke it."""
         if self.broken.done():
             raise TransactionBrokenError(self.broken.result().problem)
 
+    def breaks(self, problem: Exception | None) -> None:
+        """Let go of all that wait."""
+        self.broken.set_result(TransactionBrokenError(problem))
+        for waiter in self._waiting:
+            _let_go(waiter)
+
     async def until(self, event: asyncio.Future[Any]) -> None:
-        """Wait for something, or until it is broken."""
-        if not event.done():
-            both = {event, self.broken}
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        """Wait for something, or until it is broken.
+
+        `asyncio.wait` would look through all that wait for the same, each time that one goes.
+        """
+        if not event.done() and not self.broken.done():
+            waiter: asyncio.Future[None] = asyncio.Future()
+            let_go = partial(_let_go, waiter)
+            event.add_done_callback(let_go)
+            self._waiting.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiting.discard(waiter)
+                event.remove_done_callback(let_go)
         if not event.done():
             self.check()
+
+
+def _let_go(waiter: asyncio.Future[None], _: object = None) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class SharedProducer:
@@ -148,7 +170,7 @@ class SharedProducer:
         self._life = None
         discarded = [*self._rules.partitions]
         self._rules.broke()
-        life.broken.set_result(TransactionBrokenError(problem))
+        life.breaks(problem)
         for seat in discarded:
             seat.wake()
         self._go(stop_producer(life.producer), self._stopping)
