@@ -17,7 +17,12 @@ from faust.types import TP
 
 from headrace.contracts.hops import Hop
 from headrace.services.kafka.security import faust_brokers
-from headrace.services.runtime.input.binding import BatchConsumer, BatchTopic, BatchTransport
+from headrace.services.runtime.input.binding import (
+    Batch,
+    BatchConsumer,
+    BatchTopic,
+    BatchTransport,
+)
 from headrace.services.runtime.task.table import StateTable
 from headrace.services.runtime.worker import Worker
 
@@ -107,9 +112,10 @@ def _add_hop(app: SidecarApp, hop: Hop) -> None:
     work.tables[hop.name] = app.tables.add(table)
 
     async def clean(stream: Any) -> None:
-        events: AsyncIterator[Any] = stream.noack().events()
-        async for event in events:
-            worker.offer(event.value, event.ack)
+        fetches: AsyncIterator[list[Batch]] = stream
+        async for batches in fetches:
+            for batch in batches:
+                worker.offer(batch)
 
     app.agent(topic, name=f"{app.conf.id}.{hop.name}")(clean)
 

@@ -194,11 +194,11 @@ class Worker:
         task.inbox.expect(len(batch.records), batch.size_bytes)
         return True
 
-    def offer(self, batch: Batch, acknowledge: Callable[[], Any]) -> None:
+    def offer(self, batch: Batch) -> None:
         """Records that Faust's agent was given for a task."""
         task = self.tasks.get(batch.partition)
         if task is not None and task.lease == batch.lease:
-            task.inbox.offer(Fetched(batch.records, batch.size_bytes, acknowledge))
+            task.inbox.offer(Fetched(batch.records, batch.size_bytes))
         else:
             _left(batch)
 

@@ -9,12 +9,11 @@ from headrace.services.runtime.input.inbox import Fetched, Inbox
 
 
 class Source:
-    """Brings batches, and counts those that are acknowledged."""
+    """Brings batches."""
 
     def __init__(self) -> None:
         """It begins with the first record."""
         self.inbox = Inbox(lambda: None)
-        self.acknowledged: list[int] = []
         self._next = 0
 
     def brings(self, count: int) -> list[Record]:
@@ -23,9 +22,9 @@ class Source:
             Record(b"key", b"value", 0, (), "raw", 0, offset)
             for offset in range(self._next, self._next + count)
         ]
-        first, self._next = self._next, self._next + count
+        self._next += count
         self.inbox.expect(count, count)
-        self.inbox.offer(Fetched(records, count, lambda: self.acknowledged.append(first)))
+        self.inbox.offer(Fetched(records, count))
         return records
 
 
@@ -43,17 +42,14 @@ def test_small_batches_are_taken_as_one_until_it_is_large_enough() -> None:
     assert source.inbox.take(5) is None
 
 
-def test_batches_that_were_taken_together_are_acknowledged_once_committed() -> None:
+def test_batches_that_were_taken_keep_no_record() -> None:
     source = Source()
     batches = [source.brings(count) for count in (1, 2, 3)]
     taken = source.inbox.take(100)
     assert taken is not None
     source.inbox.took(taken)
-    assert source.acknowledged == []
-    assert batches == [[], [], []], "what is acknowledged keeps no record"
+    assert batches == [[], [], []]
     assert source.inbox.size_bytes == 0
-    source.inbox.committed()
-    assert source.acknowledged == [0, 1, 3]
 
 
 def test_a_batch_that_says_that_records_are_gone_stays_alone() -> None:

@@ -1,7 +1,10 @@
-"""Faust, fed whole batches: one message for all records that a fetch brought of one partition.
+"""Faust, fed whole fetches: one message for all batches that came at once of one topic.
 
     aiokafka's fetcher -> BatchThread (consumer's thread) -> BatchConsumer (main loop)
-      -> Faust's conductor and channel -> the hop's agent -> its task
+      -> Faust's conductor and channel -> the hop's agent -> its tasks
+
+With hundreds of partitions a fetch brings hundreds of batches of a record or two, and a message of
+Faust's costs as much as many records do.
 
 Every batch carries the lease under which its partition was being read. A task that was opened
 again reads from an earlier offset; what is still on its way from before would leave a hole, and is
@@ -75,10 +78,6 @@ class Bounds(NamedTuple):
     committed: int | None
     is_ours: bool
     """Whether a task committed it, with its state; not somebody who moved the group by hand."""
-
-
-def _nothing() -> None:
-    """Acknowledge a batch without records."""
 
 
 class _Thread(WorkerThread):  # type: ignore[misc]
@@ -255,7 +254,7 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
 
 class BatchConsumer(driver.Consumer):  # type: ignore[misc]
-    """Faust's consumer, handing on a batch as one message."""
+    """Faust's consumer, handing on the batches of a topic as one message."""
 
     mundane_level = "debug"
 
@@ -269,7 +268,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
         return thread
 
     def ack(self, message: ConsumerMessage) -> bool:
-        """Tasks commit, and then acknowledge; there is nothing left to do."""
+        """Do nothing else: a task commits what it was given."""
         message.acked = True
         return True
 
@@ -294,14 +293,18 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
                 await asyncio.sleep(self.app.worker.breath_s())
 
     async def _hand_on(self, batches: list[Batch]) -> None:
+        by_topic: dict[str, list[Batch]] = {}
         for batch in batches:
             if not batch.records:
-                self.app.worker.offer(batch, _nothing)
+                self.app.worker.offer(batch)
             elif self.app.worker.expect(batch):
-                await self.callback(self._message(TP(*batch.partition), batch))
+                by_topic.setdefault(batch.partition.topic, []).append(batch)
+        for together in by_topic.values():
+            await self.callback(self._message(together))
 
-    def _message(self, tp: TP, batch: Batch) -> ConsumerMessage:
-        last = batch.records[-1]
+    def _message(self, batches: list[Batch]) -> ConsumerMessage:
+        """Make one message, which says that it is of the first batch's partition."""
+        tp, last = TP(*batches[0].partition), batches[0].records[-1]
         return ConsumerMessage(
             tp.topic,
             tp.partition,
@@ -310,7 +313,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
             0,
             (),
             None,
-            batch,
+            batches,
             None,
             tp=tp,
             generation_id=self.app.consumer_generation_id,

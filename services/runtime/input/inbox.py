@@ -1,4 +1,4 @@
-"""A task's fetched records, in order: they wait, are taken, and are acknowledged at last."""
+"""A task's fetched records, in order: they wait, and are taken."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headrace.contracts.record import Record
 
 
 class Fetched(NamedTuple):
-    """A task's records from the source's consumer, and a way to say that they are committed."""
+    """A task's records from the source's consumer."""
 
     records: list[Record]
     size_bytes: int
-    acknowledge: Callable[[], Any]
 
 
 class GoneError(Exception):
@@ -35,7 +33,6 @@ class Inbox:
         self.size_bytes = 0
         """Of their keys and values; a batch counts until all of it is taken."""
         self._fetched: deque[Fetched] = deque()
-        self._taken: list[Fetched] = []
         self._arrived = asyncio.Event()
         self._enough = 0
         """With so many records, whoever waits is let go."""
@@ -83,40 +80,24 @@ class Inbox:
         first = self._fetched.popleft()
         if not first.records or not self._is_next_in_one(first.records, enough):
             return first
-        records, size_bytes, _ = first
-        parts = [first]
+        records, size_bytes = first
         while self._is_next_in_one(records, enough):
             part = self._fetched.popleft()
             records.extend(part.records)
             size_bytes += part.size_bytes
-            # The acknowledgement would keep them.
             part.records.clear()
-            parts.append(part)
-        return Fetched(records, size_bytes, partial(_acknowledge_all, parts))
+        return Fetched(records, size_bytes)
 
     def _is_next_in_one(self, records: list[Record], enough: int) -> bool:
         return bool(self._fetched and self._fetched[0].records) and len(records) < enough
 
     def took(self, fetched: Fetched) -> None:
-        """All records of a batch were decided; the next commit acknowledges it."""
+        """All records of a batch were decided."""
         self.size_bytes -= fetched.size_bytes
-        # The acknowledgement would keep them all until the commit.
+        # Faust's stream keeps the message that it gave last, and all batches that came in it.
         fetched.records.clear()
-        self._taken.append(fetched)
-
-    def committed(self) -> None:
-        """Acknowledge all batches that were taken: they are committed."""
-        for fetched in self._taken:
-            fetched.acknowledge()
-        self._taken.clear()
 
     def clear(self) -> None:
         """Forget what was brought and does not count; it is read again."""
         self._fetched.clear()
-        self._taken.clear()
         self.records = self.size_bytes = 0
-
-
-def _acknowledge_all(parts: list[Fetched]) -> None:
-    for part in parts:
-        part.acknowledge()

@@ -392,7 +392,6 @@ class Task:
         work.purges.let_go(self._changelog, self._purging.purged)
         if not self.hop.is_first:
             work.purges.let_go(self.source, self.position)
-        self.inbox.committed()
         records = self.uncommitted_records
         self.tally.committed(records, self.pace.committed(records))
         self.committed = self._committed_position = self.position
