@@ -46,6 +46,8 @@ PRIVATE_NAMES = {
     ),
     "aiokafka.consumer.fetcher.Fetcher": (
         "_fetch_max_bytes",
+        "_fetch_max_wait_ms",
+        "_fetch_min_bytes",
         "_fetch_task",
         "_max_partition_fetch_bytes",
         "_notify",
@@ -188,6 +190,12 @@ def set_fetch_bytes(consumer: Any, fetch_bytes: int, in_all_bytes: int) -> None:
     """Change how much is fetched of a partition, and at once; the next fetch asks for it."""
     consumer._fetcher._fetch_max_bytes = in_all_bytes
     consumer._fetcher._max_partition_fetch_bytes = fetch_bytes
+
+
+def set_fetch_wait(consumer: Any, bytes_min: int, wait_ms: int) -> None:
+    """Have brokers answer the next fetch once they have so many bytes, or after so long."""
+    consumer._fetcher._fetch_min_bytes = bytes_min
+    consumer._fetcher._fetch_max_wait_ms = wait_ms
 
 
 async def committed(consumer: Any, partition: TopicPartition) -> OffsetAndMetadata | None:

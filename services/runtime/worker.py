@@ -84,6 +84,10 @@ class Worker:
         """Return how long to wait between two fetches where the first brought few records."""
         return self.work.load.breath_s(self.settings.commit_interval_ms / 1000)
 
+    def gathering_s(self) -> float:
+        """Return how long brokers gather records before they answer a fetch."""
+        return self.work.load.gathering_s(self.settings.commit_interval_ms / 1000)
+
     def consumer_options(self) -> dict[str, Any]:
         """How the source's consumer connects."""
         return consumer_options(self.settings)

@@ -186,6 +186,8 @@ class Purging:
 
     def _next_walk(self) -> Walk | None:
         """Return a walk through the stores that hold the others up, if it is worth it."""
+        if self._end - self.purged < WALK_FROM_RECORDS:
+            return None
         wanted = self._wanted()
         vouched = {life.store: self._vouched(index) for index, life in enumerate(self._lives)}
         gained = wanted - max(self.purged, min(vouched.values()))

@@ -68,7 +68,7 @@ def test_few_partitions_commit_once_an_interval(clock: Clock) -> None:
         assert made == pytest.approx(count * 10 / INTERVAL_S, rel=0.1)
 
 
-@pytest.mark.parametrize("count", [128, 256])
+@pytest.mark.parametrize("count", [256, 512])
 def test_many_partitions_share_the_commits_of_an_instance(clock: Clock, count: int) -> None:
     made = commits_in(clock, paces(count), 20)
     assert made == pytest.approx(COMMITS_PER_SECOND * 20, rel=0.2)
@@ -98,6 +98,17 @@ def test_a_breath_between_fetches_is_part_of_a_commit_interval_and_short_in_any_
     assert breaths_s == pytest.approx([0.01, 0.1, 0.25, 0.25])
     load.open = COMMITS_PER_SECOND
     assert load.breath_s(0.2) == pytest.approx(0.05), "all of them take a second to commit once"
+
+
+def test_brokers_gather_records_for_a_fetch_where_many_partitions_share_the_commits() -> None:
+    load = Load()
+    load.open = int(COMMITS_PER_SECOND * INTERVAL_S)
+    assert load.gathering_s(INTERVAL_S) == 0
+    load.open = COMMITS_PER_SECOND
+    assert load.gathering_s(INTERVAL_S) == pytest.approx(1 / 6)
+    assert load.gathering_s(1.0) == 0, "they commit once an interval"
+    load.open = 10 * COMMITS_PER_SECOND
+    assert load.gathering_s(INTERVAL_S) == 0.25, "the wait is short in any case"
 
 
 def test_no_partition_waits_until_its_transaction_times_out(clock: Clock) -> None:

@@ -45,6 +45,8 @@ T = TypeVar("T")
 POLL_S = 1.0
 FEW_RECORDS = 1_000
 _FETCH_WAIT_MS = 500
+_ENOUGH_BYTES = 1 << 20
+"""A broker that gathers records for a fetch sends so many at once."""
 
 
 class BatchTopic(Topic):  # type: ignore[misc]
@@ -202,6 +204,11 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         """Fetch so much of each partition at once from now on, and of all of them."""
         seams.set_fetch_bytes(self._ensure_consumer(), fetch_bytes, in_all_bytes)
 
+    def gather(self, seconds: float) -> None:
+        """Have brokers gather records for so long before they answer; not at all where it is 0."""
+        gathers = (_ENOUGH_BYTES, int(seconds * 1000)) if seconds else (1, _FETCH_WAIT_MS)
+        seams.set_fetch_wait(self._ensure_consumer(), *gathers)
+
     async def pause(self, partition: TopicPartition) -> None:
         """Stop reading a partition."""
         await self._there(self._pause(partition))
@@ -288,6 +295,7 @@ class BatchConsumer(driver.Consumer):  # type: ignore[misc]
             # Counted first: a task empties what it has taken.
             brought = sum(len(batch.records) for batch in batches)
             await self._hand_on(batches)
+            self.thread.gather(self.app.worker.gathering_s())
             if brought < FEW_RECORDS:
                 # No reader sees it before the next commit, and larger batches cost less.
                 await asyncio.sleep(self.app.worker.breath_s())

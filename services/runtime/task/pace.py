@@ -28,11 +28,12 @@ _PARTS_OF_TIMEOUT = 3
 _PARTS_OF_FAILED = 4
 _COMMIT_COSTS_S = 0.0006
 """The cost of a small commit of one partition, in seconds of a worker's and a broker's cores."""
-_COMMITS_SHARE = 0.25
-"""The part of a core that small commits may take."""
+_COMMITS_SHARE = 0.6
+"""The part of a core that small commits may take: as much as they take of Kafka Streams."""
 COMMITS_PER_SECOND = int(_COMMITS_SHARE / _COMMIT_COSTS_S)
 """So many small ones partitions make, all of an instance together."""
 _BREATHS_PER_COMMIT = 20
+_FETCHES_PER_COMMIT = 6
 _BREATH_MAX_S = 0.25
 OUTLASTED = (
     "the transaction lasted longer than HEADRACE_TRANSACTION_TIMEOUT, and the broker ended it;"
@@ -59,6 +60,16 @@ class Load:
         an instance would wait 15 s behind each of them. So the wait is short in any case.
         """
         return min(max(interval_s, self.spread_s()) / _BREATHS_PER_COMMIT, _BREATH_MAX_S)
+
+    def gathering_s(self, interval_s: float) -> float:
+        """Return how long brokers gather records for a fetch; 0 where they send the first at once.
+
+        A fetch asks for each partition, and costs as much for those that have nothing. With many
+        partitions, one fetch a record would take more of a core than the records themselves.
+        """
+        spread_s = self.spread_s()
+        gathering_s = min(spread_s / _FETCHES_PER_COMMIT, _BREATH_MAX_S)
+        return gathering_s if spread_s > interval_s else 0.0
 
 
 class Pace:
