@@ -174,6 +174,8 @@ class _Soak:
     def _sample(self, minute: float) -> Sample:
         pid = self._workers[0].pid
         assert pid is not None
+        # Asked before what was sent is counted: an answer may take a while.
+        committed = self._committed()
         changelogs = (self._folder / "kafka").glob("broker-1/data/*-changelog-*")
         return Sample(
             minute,
@@ -181,7 +183,7 @@ class _Soak:
             descriptors_of(pid),
             sum(_bytes_in(worker.state_folder) for worker in self._workers) / _MIB,
             sum(_bytes_in(folder) for folder in changelogs) / _MIB,
-            self._sent - self._committed(),
+            self._sent - committed,
         )
 
     def _committed(self) -> int:
