@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
+from headrace.contracts.hops import is_by_id
 from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
@@ -34,7 +35,7 @@ def warnings(operators: Sequence[AnyOperator], max_future_ms: int | None) -> lis
     for before, after in combinations(operators, 2):
         sentences += _about_two(before, after)
     for index, policy in enumerate(operators):
-        if isinstance(policy, DeduplicatePolicy) and policy.by == "id":
+        if is_by_id(policy):
             sentences += _about_repartition(policy, operators[:index], operators[index + 1 :])
     return sentences
 
@@ -69,7 +70,7 @@ def _about_idles(operators: Sequence[AnyOperator]) -> Iterator[str]:
     """Warn if reorders of one hop have different `idle`s: the shortest counts for all."""
     idles_ms: list[dict[str, int]] = [{}]
     for policy in operators:
-        if isinstance(policy, DeduplicatePolicy) and policy.by == "id":
+        if is_by_id(policy):
             idles_ms.append({})
         elif isinstance(policy, ReorderPolicy) and policy.idle_ms is not None:
             idles_ms[-1][str(policy.name)] = policy.idle_ms
@@ -180,6 +181,5 @@ def _about_repartition(
 
 
 def _works_by_key(policy: AnyOperator) -> bool:
-    if isinstance(policy, DeduplicatePolicy):
-        return policy.by != "id"
-    return isinstance(policy, DistinctPolicy | TablePolicy | AggregatePolicy | SuppressPolicy)
+    by_key = DistinctPolicy | TablePolicy | AggregatePolicy | SuppressPolicy
+    return isinstance(policy, by_key | DeduplicatePolicy) and not is_by_id(policy)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from headrace.contracts.policies import (
     AggregatePolicy,
@@ -77,7 +78,7 @@ def hops_of(pipeline: str, source_topic: str, operators: Sequence[AnyOperator]) 
     name, topic = FIRST_HOP, source_topic
     stretch: list[AnyOperator] = []
     for policy in operators:
-        if isinstance(policy, DeduplicatePolicy) and policy.by == "id":
+        if is_by_id(policy):
             again = Repartition(
                 repartition_topic(pipeline, str(policy.name)), str(policy.name), str(policy.id)
             )
@@ -87,6 +88,11 @@ def hops_of(pipeline: str, source_topic: str, operators: Sequence[AnyOperator]) 
         stretch.append(policy)
     hops.append(Hop(name, topic, tuple(stretch), changelog_topic(pipeline, name), None))
     return tuple(_in_order(hops))
+
+
+def is_by_id(policy: AnyOperator) -> TypeGuard[DeduplicatePolicy]:
+    """Return whether an operator compares ids across partitions, behind a repartition."""
+    return isinstance(policy, DeduplicatePolicy) and policy.by == "id"
 
 
 def carries_source_values(hops: Sequence[Hop], hop: Hop) -> bool:

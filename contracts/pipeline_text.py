@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from headrace.contracts.errors import PipelineInvalid
 from headrace.contracts.pipeline import (
     TOPIC_ROLES,
+    Operator,
     PipelineSpec,
     Sink,
     Source,
     Topic,
     topic_problems,
 )
-from headrace.contracts.policies import OPERATOR_KINDS, WINDOW_KINDS, BufferPolicy, Policy
+from headrace.contracts.policies import (
+    OPERATOR_KINDS,
+    WINDOW_KINDS,
+    AnyOperator,
+    BufferPolicy,
+    Policy,
+)
 from headrace.contracts.problem_text import (
     Path,
     Places,
@@ -28,6 +35,10 @@ from headrace.contracts.problem_text import (
     together,
 )
 from headrace.contracts.topics import dead_topic_name, late_topic_name
+from headrace.contracts.topology import without_effect
+
+OPERATOR: TypeAdapter[AnyOperator] = TypeAdapter(Operator)
+"""Reads an operator as a file has it."""
 
 EXAMPLES = {
     "advance": "advance: 10m",
@@ -106,7 +117,25 @@ def problems(found: Sequence[ErrorDetails], document: object) -> list[tuple[Path
         if not (details["type"] == "missing" and details["loc"] in misspelt)
         and not _follows_from_another(details)
     ]
-    return [*said, *_topic_problems(found, document)]
+    return [*said, *_useless_options(found, document), *_topic_problems(found, document)]
+
+
+def _useless_options(found: Sequence[ErrorDetails], document: object) -> Iterator[tuple[Path, str]]:
+    """Yield options that do nothing. Pydantic finds them only once every operator is right."""
+    were_checked = any(
+        details["type"] == "refused" and details["loc"][:1] == ("operators",) for details in found
+    )
+    operators = document.get("operators") if isinstance(document, dict) else None
+    if were_checked or not isinstance(operators, list):
+        return
+    for index, written in enumerate(operators):
+        try:
+            policy = OPERATOR.validate_python(written, by_alias=True, by_name=False)
+        except ValidationError:
+            # Its own problems are among those that were found.
+            continue
+        for option, sentence in without_effect(policy):
+            yield ("operators", index, policy.kind, option), sentence
 
 
 def _topic_problems(found: Sequence[ErrorDetails], document: object) -> Iterator[tuple[Path, str]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from headrace.contracts.hops import FILES_BESIDE_HOPS
+from headrace.contracts.hops import FILES_BESIDE_HOPS, is_by_id
 from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
-    DeduplicatePolicy,
+    BufferPolicy,
+    ReorderPolicy,
     SuppressPolicy,
     Tumbling,
     Unlimited,
@@ -49,11 +50,11 @@ def operator_problems(operators: Sequence[AnyOperator]) -> Iterator[Problem]:
             yield Problem(path, f"the store `{policy.store}` has an owner; give another `store`")
         elif merges & {policy.name, policy.store}:
             yield Problem(path, _name_of_ours(policy))
-        elif _is_by_id(policy) and policy.name in FILES_BESIDE_HOPS:
+        elif is_by_id(policy) and policy.name in FILES_BESIDE_HOPS:
             yield Problem(path, _name_of_a_file(policy))
         names.add(policy.name)
         stores.add(policy.store)
-        for option, sentence in _without_effect(policy):
+        for option, sentence in without_effect(policy):
             yield Problem((*path, option), sentence)
         if isinstance(policy, SuppressPolicy) and policy.until == "window-closes":
             problem = _window_problem(policy, aggregate)
@@ -99,11 +100,23 @@ def _name_of_ours(policy: AnyOperator) -> str:
     )
 
 
-def _without_effect(policy: AnyOperator) -> Iterator[tuple[str, str]]:
+def without_effect(policy: AnyOperator) -> Iterator[tuple[str, str]]:
     """Yield options that do nothing beside the others, each with a sentence.
 
     The policies themselves accept them, since states that were written with them are still read.
     """
+    if isinstance(policy, ReorderPolicy) and policy.grace_ms == 0:
+        given = {
+            "late": policy.late != "forward",
+            "buffer": policy.buffer != BufferPolicy(),
+            "idle": policy.idle_ms is not None,
+        }
+        for option in (option for option, is_given in given.items() if is_given):
+            sentence = (
+                "with `grace: 0s` every record leaves at once, so none is late and none is held;"
+                f" remove `{option}`, or give a longer `grace`"
+            )
+            yield option, sentence
     if isinstance(policy, SuppressPolicy) and policy.until == "time-limit" and policy.window:
         sentence = (
             "`until: time-limit` counts from a record's own time, in whatever window it is;"
@@ -124,10 +137,6 @@ def _without_effect(policy: AnyOperator) -> Iterator[tuple[str, str]]:
             " remove it, or add a `window` that closes"
         )
         yield "late", sentence
-
-
-def _is_by_id(policy: AnyOperator) -> bool:
-    return isinstance(policy, DeduplicatePolicy) and policy.by == "id"
 
 
 def _name_of_a_file(policy: AnyOperator) -> str:

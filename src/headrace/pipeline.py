@@ -24,12 +24,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NoReturn, Unpack
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from headrace.contracts.errors import PipelineInvalid
-from headrace.contracts.pipeline import Operator, PipelineSpec, Source
-from headrace.contracts.pipeline_text import problems
+from headrace.contracts.pipeline import PipelineSpec, Source
+from headrace.contracts.pipeline_text import OPERATOR, problems
 from headrace.contracts.pipeline_yaml import write_pipeline
 from headrace.contracts.policies import AnyOperator, Policy
 from headrace.contracts.problem_text import Path as KeyPath
@@ -50,7 +50,6 @@ from headrace.options import (
     TableOptions,
 )
 
-_OPERATOR: TypeAdapter[AnyOperator] = TypeAdapter(Operator)
 _ENDS: Mapping[KeyPath, str] = {("sink",): "topic", ("late",): "late", ("dead",): "dead"}
 
 
@@ -201,7 +200,7 @@ class Pipeline:
         place = len(self._operators)
         written = {kind: self._written(kind, options)}
         try:
-            policy = _OPERATOR.validate_python(written, by_alias=True, by_name=False)
+            policy = OPERATOR.validate_python(written, by_alias=True, by_name=False)
         except ValidationError as error:
             document = {"operators": [*[None] * place, written]}
             self._refuse(_moved(error, ("operators", place), whole=(kind,)), document)

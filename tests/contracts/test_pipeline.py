@@ -230,6 +230,15 @@ def test_a_suppress_may_repeat_the_window_of_its_aggregate() -> None:
             ),
             "no window ever closes; remove it",
         ),
+        (
+            written({"reorder": {"grace": "0s", "late": "topic"}}),
+            "with `grace: 0s` every record leaves at once, .*; remove `late`, or give a longer",
+        ),
+        (
+            written({"reorder": {"grace": 0, "buffer": {"records": 1, "when-full": "spill"}}}),
+            "none is held; remove `buffer`",
+        ),
+        (written({"reorder": {"grace": 0, "idle": "5s"}}), "none is held; remove `idle`"),
         (written(REORDER, sink={"topic": "clicks.raw"}), "`clicks.raw` is the source already"),
         (written(REORDER, dead={"topic": "clicks.raw"}), "`clicks.raw` is the source already"),
         (

@@ -42,6 +42,10 @@ SCALARS = st.one_of(
     st.text(max_size=5).filter(lambda text: not JARGON.search(text)),
     st.sampled_from(["10m", "key", "value.a", "count", "topic", "a:b", "x y", *OPTIONS]),
 )
+RIGHT_BUT_USELESS = (
+    {"reorder": {"grace": 0, "idle": "5s"}},
+    {"aggregate": {"function": "count", "late": "topic"}},
+)
 JUNK = st.recursive(
     SCALARS,
     lambda inner: (
@@ -287,6 +291,24 @@ def test_topics_of_one_name_are_told_beside_other_mistakes() -> None:
     document["sink"] = {"topic": "no topic!"}
     assert len(problems(document)) == 3
     assert "is the source already" not in "".join(problems(document))
+
+
+def test_options_that_do_nothing_are_told_beside_other_mistakes() -> None:
+    document = whole(
+        operators=[
+            *RIGHT_BUT_USELESS,
+            {"deduplicate": {"interval": "soon"}},
+        ]
+    )
+    said = problems(document)
+    assert sorted(line.split(": ")[1] for line in said) == [
+        "operators[0].reorder.idle",
+        "operators[1].aggregate.late",
+        "operators[2].deduplicate.interval",
+    ]
+    assert problems(whole(operators=[*RIGHT_BUT_USELESS])) == [
+        line for line in said if "deduplicate" not in line
+    ]
 
 
 def test_a_problem_inside_a_window_has_its_place() -> None:
