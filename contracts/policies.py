@@ -19,7 +19,13 @@ from pydantic import (
 )
 
 from headrace.contracts.selector_text import check_aggregate_function, check_selector, check_where
-from headrace.contracts.time import TIME_MS_MAX, DurationMs, SizeBytes, format_duration_ms
+from headrace.contracts.time import (
+    COUNT_MAX,
+    TIME_MS_MAX,
+    DurationMs,
+    SizeBytes,
+    format_duration_ms,
+)
 
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,79}$")]
 """A name that Kafka accepts for a topic, short enough to have a suffix."""
@@ -151,7 +157,7 @@ def retention_needed_ms(window: Tumbling | Hopping | Session | Sliding) -> int:
 class BufferPolicy(Policy):
     """How much may be held, and what happens when that is full; without bounds it never is."""
 
-    records: Annotated[int, Field(strict=True, ge=0)] | None = None
+    records: Annotated[int, Field(strict=True, ge=0, le=COUNT_MAX)] | None = None
     """The most records that a partition holds."""
     bytes: SizeBytes | None = None
     """The most bytes that a partition holds, counted as Kafka Streams counts them."""
@@ -273,7 +279,7 @@ class SamplePolicy(OperatorPolicy):
     """Keep a share of the keys, each with all of its records."""
 
     kind: Literal["sample"] = "sample"
-    every: Annotated[int, Field(ge=2)]
+    every: Annotated[int, Field(ge=2, le=COUNT_MAX)]
     """One key of so many is kept."""
 
 

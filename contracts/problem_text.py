@@ -79,11 +79,19 @@ def show(written: object) -> str:
 
 def shortened(written: object) -> str:
     """Return what the user wrote, in one short line without backticks."""
-    text = written if isinstance(written, str) else json.dumps(written, default=str)
+    text = written if isinstance(written, str) else _as_json(written)
     text = text if text.isprintable() else json.dumps(text)
     if len(text) > _SHOWN_CHARACTERS_MAX:
         text = text[: _SHOWN_CHARACTERS_MAX - 3] + "..."
     return text
+
+
+def _as_json(written: object) -> str:
+    try:
+        return json.dumps(written, default=str)
+    except (TypeError, ValueError, RecursionError):
+        # Python writes out no number of more than some thousand digits, and no list inside itself.
+        return f"{type(written).__name__}, which cannot be shown"
 
 
 def unknown(path: Path, known: Sequence[str], elsewhere: Sequence[str] = ()) -> str:
@@ -203,8 +211,9 @@ def _not_switch(details: ErrorDetails) -> str:
 
 
 def _own_words(details: ErrorDetails) -> str:
-    # A file cannot hold a Python object, and one line cannot hold a long text.
-    return str(details["ctx"]["error"]).replace(f"`{details['input']}`", show(details["input"]))
+    said, found = str(details["ctx"]["error"]), details["input"]
+    # One line cannot hold a long text.
+    return said.replace(f"`{found}`", show(found)) if isinstance(found, str) else said
 
 
 def _refused(details: ErrorDetails) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from headrace.contracts.errors import DurationInvalid, SizeInvalid
+from headrace.contracts.problem_text import show
 
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _UNIT_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -23,6 +24,8 @@ EVENT_TIME_MS_MAX = ((1 << 63) - 1) // 1000
 A client that writes nanoseconds where milliseconds belong exceeds it, too.
 """
 SIZE_BYTES_MAX = (1 << 62) - 1
+COUNT_MAX = (1 << 62) - 1
+"""Bound on every number of records or keys, which fits 64 bits as the others do."""
 
 
 def parse_duration_ms(text: object) -> int:
@@ -34,12 +37,14 @@ def parse_duration_ms(text: object) -> int:
         milliseconds = sum(int(count) * _UNIT_MS[unit] for count, unit in parts)
     else:
         message = (
-            f"`{text}` is not a duration; write a number and a unit,"
+            f"{show(text)} is not a duration; write a number and a unit,"
             " such as 500ms, 30s, 10m, 1h30m or 7d"
         )
         raise DurationInvalid(message)
     if not 0 <= milliseconds <= TIME_MS_MAX:
-        message = f"`{text}` is out of range; a duration is zero or more, at most {TIME_MS_MAX} ms"
+        message = (
+            f"{show(text)} is out of range; a duration is zero or more, at most {TIME_MS_MAX} ms"
+        )
         raise DurationInvalid(message)
     return milliseconds
 
@@ -72,11 +77,11 @@ def parse_size_bytes(text: object) -> int:
         size_bytes = int(match[1]) * _UNIT_BYTES[match[2]]
     else:
         message = (
-            f"`{text}` is not a size; write a number and a unit, such as 512KiB, 64MiB or 2GiB"
+            f"{show(text)} is not a size; write a number and a unit, such as 512KiB, 64MiB or 2GiB"
         )
         raise SizeInvalid(message)
     if not 0 <= size_bytes <= SIZE_BYTES_MAX:
-        message = f"`{text}` is out of range; a size is zero to {SIZE_BYTES_MAX} bytes"
+        message = f"{show(text)} is out of range; a size is zero to {SIZE_BYTES_MAX} bytes"
         raise SizeInvalid(message)
     return size_bytes
 

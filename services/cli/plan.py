@@ -17,7 +17,7 @@ from rich.tree import Tree
 
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.policies import AnyOperator
-from headrace.contracts.time import parse_size_bytes
+from headrace.contracts.time import COUNT_MAX, parse_size_bytes
 from headrace.contracts.topics import TopicSpec
 from headrace.services.cli.app import GROUP, load_command
 from headrace.services.cli.pipeline_file import load_pipeline
@@ -38,7 +38,9 @@ _PRINT_ACLS = EntryPoint("plan --acls", "headrace.services.cli.acls:print_acls",
 def plan(
     pipeline: Path,
     *,
-    records_per_second: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    records_per_second: Annotated[
+        int | None, Parameter(validator=Number(gte=0, lte=COUNT_MAX))
+    ] = None,
     record_size: str = "500B",
     acls: str | None = None,
 ) -> None:

@@ -33,8 +33,8 @@ from headrace.contracts.pipeline_text import OPERATOR, problems
 from headrace.contracts.pipeline_yaml import write_pipeline
 from headrace.contracts.policies import AnyOperator, Policy
 from headrace.contracts.problem_text import Path as KeyPath
-from headrace.contracts.problem_text import show, together
-from headrace.contracts.time import parse_size_bytes
+from headrace.contracts.problem_text import shortened, show, together
+from headrace.contracts.time import COUNT_MAX, parse_size_bytes
 from headrace.contracts.topology import operator_problems, with_names
 from headrace.extras import load
 from headrace.options import (
@@ -160,6 +160,7 @@ class Pipeline:
         from_cli = {"extra": "sidecar", "needed_for": "`plan`"}
         traffic = None
         if records_per_second is not None:
+            self._refuse_no_count(records_per_second)
             make_traffic = load("headrace.services.cli.state_size:Traffic", **from_cli)
             traffic = make_traffic(records_per_second, parse_size_bytes(record_size))
         console = load("rich.console:Console", **from_cli)(highlight=False)
@@ -217,7 +218,7 @@ class Pipeline:
         """Return options as a file has them: `-` in names, and functions by their names."""
         written: dict[str, Any] = {}
         for option, value in options.items():
-            name = option.replace("_", "-")
+            name = str(option).replace("_", "-")
             if isinstance(value, Mapping):
                 written[name] = self._written(f"{step}({option})", value)
             elif value is None or isinstance(value, str | int | float | list | tuple | Policy):
@@ -272,13 +273,21 @@ class Pipeline:
             message = f"{self._place()}.{step}: it stands behind `to`, which ends a pipeline"
             raise PipelineInvalid(message)
 
+    def _refuse_no_count(self, records_per_second: object) -> None:
+        if not isinstance(records_per_second, int) or not 0 <= records_per_second <= COUNT_MAX:
+            message = (
+                f"{self._place()}.plan(records_per_second): {show(records_per_second)} is not a"
+                f" whole number from 0 to {COUNT_MAX}; write one"
+            )
+            raise PipelineInvalid(message)
+
     def _refuse(self, found: Sequence[ErrorDetails], document: object) -> NoReturn:
         lines = [f"{self._place(path)}: {text}" for path, text in problems(found, document)]
         raise PipelineInvalid(together(lines))
 
     def _place(self, path: KeyPath = ()) -> str:
         """Return a place in Python's words: `Pipeline("clicks").reorder(grace)`."""
-        pipeline = f'Pipeline("{self.name}")'
+        pipeline = f'Pipeline("{shortened(self.name)}")'
         options: KeyPath
         if path[:1] == ("operators",) and len(path) > 1:
             kinds = [policy.kind for policy in self._operators]

@@ -92,6 +92,7 @@ def test_the_version_loads_no_command(
         ("plan", "--no", "a"),
         ("plan", "a", "--records-per-second", "-1"),
         ("plan", "a", "--records-per-second", "nan"),
+        ("plan", "a", "--records-per-second", "9" * 400),
     ],
 )
 def test_words_that_make_no_sense(

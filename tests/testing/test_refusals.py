@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+import headrace as hr
 from headrace import HeadraceError, Pipeline
-from headrace.contracts.errors import ScenarioInvalid
-from headrace.testing import Event, Input, run
+from headrace.contracts.errors import PipelineInvalid, ScenarioInvalid
+from headrace.contracts.time import COUNT_MAX
+from headrace.testing import Event, Input, check, check_any_cut, run
+from headrace.testing.running import AnyPipeline
 
 CLICKS = Pipeline("clicks").source("clicks.raw").reorder(grace="10s").to("clicks.cleaned")
 
@@ -87,10 +92,35 @@ def test_a_partition_too_many_is_a_sentence() -> None:
         run(CLICKS, [{"partition": 1}], partitions=1)
 
 
-@pytest.mark.parametrize("count", [0, -1])
-def test_no_partition_at_all_is_a_sentence(count: int) -> None:
-    with pytest.raises(HeadraceError, match=f"`{count}` is not a number of partitions; write at l"):
+HUGE = 10**4_301
+"""Python writes out no number of so many digits."""
+UNSEEN = "int, which cannot be shown"
+
+
+@pytest.mark.parametrize("count", [0, -1, "3", 2.5, True, 10**9, pytest.param(HUGE, id="huge")])
+def test_partitions_that_no_test_can_have_are_a_sentence(count: int) -> None:
+    refused = pytest.raises(ScenarioInvalid, match="is not a number of partitions; write at least")
+    with refused:
         run(CLICKS, "# key\na", partitions=count)
+    with refused:
+        check(CLICKS, "# key ->\na ->", partitions=count)
+    with refused:
+        check_any_cut(CLICKS, "# key\na", partitions=count)
+    with refused:
+        run(hr.stream("clicks", "n INT", pipeline=None), "# key\na", partitions=count)
+
+
+@pytest.mark.parametrize("about", [CLICKS, hr.stream("clicks", "n INT", pipeline=None)])
+def test_a_partition_that_no_test_can_have_is_a_sentence(about: AnyPipeline) -> None:
+    with pytest.raises(ScenarioInvalid, match="partition `1000000000`, and a test has at most"):
+        run(about, "# key partition\na 1000000000")
+
+
+def test_a_number_in_place_of_a_pipeline_or_of_records_is_a_sentence() -> None:
+    with pytest.raises(PipelineInvalid, match="`5` is no pipeline; pass one in Python, the path"):
+        run(5, "# key\na")  # type: ignore[call-overload]
+    with pytest.raises(ScenarioInvalid, match="`null` is no table, and no list of records"):
+        run(CLICKS, None)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(
@@ -110,6 +140,12 @@ def test_no_partition_at_all_is_a_sentence(count: int) -> None:
         ({"key": "\ud800"}, 'the key `"\\ud800"` holds a character that stands in no text'),
         ({"partition": "1"}, "the partition `1` is no whole number of at least 0"),
         ({"offset": -1}, "the offset `-1` is no whole number of at least 0"),
+        ({"offset": 1 << 63}, "the offset `9223372036854775808` is no whole number of"),
+        ({"partition": HUGE}, "the partition `int, which cannot be shown` is no whole number of"),
+        ({"time": HUGE}, "the time `int, which cannot be shown` is neither text"),
+        ({"key": HUGE}, "the key `int, which cannot be shown` is neither text nor bytes"),
+        ({"value": {"n": HUGE}}, "the value `dict, which cannot be shown` is no JSON: Exceeds"),
+        (Event("wait", HUGE), "the amount of `(wait)` `int, which cannot be shown` is no whole"),
         (Event("wait", "5s"), "the amount of `(wait)` `5s` is no whole number of at least 0"),  # type: ignore[arg-type]
         (Event("wait", -5), "the amount of `(wait)` `-5` is no whole number of at least 0"),
         (
@@ -123,6 +159,51 @@ def test_a_record_that_is_none_is_a_sentence(one: Input, sentence: str) -> None:
     with pytest.raises(ScenarioInvalid) as refused:
         run(CLICKS, [one])
     assert str(refused.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (
+            lambda begun: begun.reorder(grace=HUGE),
+            f"reorder(grace): `{UNSEEN}` is out of range; a duration is zero or more, at most",
+        ),
+        (
+            lambda begun: begun.reorder(grace="1s", buffer={"bytes": HUGE}),
+            f"reorder(buffer.bytes): `{UNSEEN}` is out of range; a size is zero to",
+        ),
+        (
+            lambda begun: begun.reorder(grace="1s", buffer={"records": HUGE}),
+            f"reorder(buffer.records): `{UNSEEN}` is more than {COUNT_MAX}; write less",
+        ),
+        (
+            lambda begun: begun.sample(every=HUGE),
+            f"sample(every): `{UNSEEN}` is more than {COUNT_MAX}; write less",
+        ),
+        (
+            lambda begun: begun.reorder(grace=[HUGE]),
+            "reorder(grace): `list, which cannot be shown` is not a duration; write a number",
+        ),
+        (
+            lambda begun: begun.table().to(HUGE),
+            f"to(topic): `{UNSEEN}` is not text; if it is meant as text, write it in quotes",
+        ),
+        (
+            lambda begun: begun.table().to("b").plan(records_per_second=-5),
+            f"plan(records_per_second): `-5` is not a whole number from 0 to {COUNT_MAX}; write",
+        ),
+        (
+            lambda begun: begun.table().to("b").plan(records_per_second="1000"),
+            f"plan(records_per_second): `1000` is not a whole number from 0 to {COUNT_MAX}; write",
+        ),
+    ],
+)
+def test_a_number_that_an_option_does_not_take_is_a_sentence(
+    make: Callable[[Any], object], sentence: str
+) -> None:
+    with pytest.raises(PipelineInvalid) as refused:
+        make(Pipeline("clicks").source("clicks.raw"))
+    assert str(refused.value).startswith(f'Pipeline("clicks").{sentence}')
 
 
 def test_no_record_is_fetched_again_if_nobody_asks_for_one() -> None:

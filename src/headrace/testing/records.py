@@ -11,6 +11,10 @@ from headrace.contracts.problem_text import listed, show
 from headrace.contracts.record import Headers, Record
 from headrace.testing.tables import Event, Happening, does_not_happen, time_ms
 
+PARTITIONS_MAX = 10_000
+"""Bound on the partitions of a test, each of which has operators of its own."""
+_NUMBER_MAX = (1 << 63) - 1
+"""The largest number that Kafka has a place for."""
 _FIELDS = ("key", "value", "time", "headers", "partition", "offset", "topic")
 
 
@@ -20,6 +24,27 @@ def check_happens(event: Event) -> None:
     if event.what not in known:
         raise ScenarioInvalid(does_not_happen(event.what, known))
     _number(f"amount of `({event.what})`", event.amount)
+
+
+def checked_partitions(count: object) -> int:
+    """Return a number of partitions; refuse one that no test can have."""
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= PARTITIONS_MAX:
+        message = (
+            f"{show(count)} is not a number of partitions; write at least 1 and at most"
+            f" {PARTITIONS_MAX}, without quotes"
+        )
+        raise ScenarioInvalid(message)
+    return count
+
+
+def check_partition(record: Record) -> None:
+    """Refuse a record in a partition that no topic of a test has."""
+    if record.partition >= PARTITIONS_MAX:
+        message = (
+            f"a record stands in partition {show(record.partition)}, and a test has at most"
+            f" {PARTITIONS_MAX} partitions; write a lower one"
+        )
+        raise ScenarioInvalid(message)
 
 
 def read_record(fields: Mapping[str, Any], topic: str | None) -> Record:
@@ -61,7 +86,7 @@ def _as_bytes(name: str, content: object) -> bytes | None:
         raise ScenarioInvalid(message)
     try:
         return json.dumps(content).encode()
-    except TypeError as error:
+    except (TypeError, ValueError, RecursionError) as error:
         message = f"the {name} {show(content)} is no JSON: {error}"
         raise ScenarioInvalid(message) from error
 
@@ -69,7 +94,7 @@ def _as_bytes(name: str, content: object) -> bytes | None:
 def _time_ms(time: object) -> int:
     if isinstance(time, str):
         return time_ms(time)
-    if isinstance(time, int):
+    if isinstance(time, int) and abs(time) <= _NUMBER_MAX:
         return time
     message = f"the time {show(time)} is neither text, such as `30s`, nor whole milliseconds"
     raise ScenarioInvalid(message)
@@ -93,7 +118,7 @@ def _is_header(pair: Any) -> bool:
 
 
 def _number(name: str, number: object) -> int:
-    if isinstance(number, int) and number >= 0:
+    if isinstance(number, int) and 0 <= number <= _NUMBER_MAX:
         return number
     message = f"the {name} {show(number)} is no whole number of at least 0"
     raise ScenarioInvalid(message)

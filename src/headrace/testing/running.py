@@ -11,7 +11,7 @@ from typing import Any, cast, overload
 
 from headrace.contracts.dead_letter import DeadLetter
 from headrace.contracts.decision import Decision
-from headrace.contracts.errors import ScenarioInvalid
+from headrace.contracts.errors import PipelineInvalid, ScenarioInvalid
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.problem_text import show
 from headrace.contracts.progress import Progress
@@ -22,7 +22,12 @@ from headrace.services.cli.pipeline_file import load_pipeline, parse_pipeline
 from headrace.spark_jobs.queries.described import Query
 from headrace.testing.places import Clock, World
 from headrace.testing.query_result import QueryResult
-from headrace.testing.records import check_happens, read_record
+from headrace.testing.records import (
+    check_happens,
+    check_partition,
+    checked_partitions,
+    read_record,
+)
 from headrace.testing.simulation import Entry, Simulation
 from headrace.testing.tables import Event, Leaving, Row, Topics, only_topic, read_table
 
@@ -88,9 +93,6 @@ def run(
     in a random order, in batches, with commits, crashes and other instances that take over; the
     results must be the same.
     """
-    if partitions is not None and partitions < 1:
-        message = f"{show(partitions)} is not a number of partitions; write at least 1"
-        raise ScenarioInvalid(message)
     if isinstance(pipeline, Query):
         rows = rows_of(records, topics_of(pipeline))
         return play_query(pipeline, rows, partitions=partitions, seed=seed)
@@ -107,8 +109,14 @@ def spec_of(pipeline: AnyPipeline) -> PipelineSpec:
             return pipeline
         case str() if "\n" in pipeline or ": " in pipeline:
             return parse_pipeline(pipeline, "pipeline")
-        case _:
+        case str() | Path():
             return load_pipeline(Path(pipeline))
+        case _:
+            message = (
+                f"{show(pipeline)} is no pipeline; pass one in Python, the path of its file, or its"
+                " text"
+            )
+            raise PipelineInvalid(message)
 
 
 def load_query(name: str | Path, folder: Path = Path()) -> Query:
@@ -140,6 +148,9 @@ def rows_of(records: str | Iterable[Input], topic: Topics) -> list[Row]:
     """Turn the input of a run into rows."""
     if isinstance(records, str):
         return read_table(records, topic=topic)
+    if not isinstance(records, Iterable):
+        message = f"{show(records)} is no table, and no list of records; write one of the two"
+        raise ScenarioInvalid(message)
     ends: dict[tuple[str, int], int] = {}
     only = only_topic(topic)
     return [_row(one, only, ends) for one in records]
@@ -169,7 +180,11 @@ def play(
     at_once: bool = False,
 ) -> Result:
     """Run rows: without intake only through the operators, at once in the largest batches."""
+    if partitions is not None:
+        checked_partitions(partitions)
     found = [row.what for row in rows if isinstance(row.what, Record)]
+    for record in found:
+        check_partition(record)
     count = partitions or max([record.partition for record in found], default=0) + 1
     if any(record.partition >= count for record in found):
         message = f"a record stands in a partition that the source has not: it has {count}"

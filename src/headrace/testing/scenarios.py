@@ -21,6 +21,7 @@ from headrace.pipeline import Pipeline
 from headrace.services.cli.pipeline_file import load_pipeline, pipeline_of
 from headrace.spark_jobs.queries.described import Query
 from headrace.testing.query_result import QueryResult
+from headrace.testing.records import checked_partitions
 from headrace.testing.running import (
     AnyPipeline,
     Result,
@@ -126,10 +127,7 @@ def _read_head(
     # Blank lines above give each line the number that it has on the page.
     above = "\n" * (line - 1 - is_list)
     written, places = parse_yaml(above + head, file, FORM) if text.strip() else ({}, {})
-    partitions = written.pop("partitions", None)
-    if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
-        message = f"{file}:{line}: {show(partitions)} is not a number of partitions"
-        raise ScenarioInvalid(message)
+    partitions = _partitions(written.pop("partitions", None), f"{file}:{line}")
     if not written:
         message = (
             f"{file}:{line}: there is no pipeline above the table; begin with `pipeline:"
@@ -152,6 +150,14 @@ def _read_head(
         places = {("operators", 0, *path): place for path, place in places.items()}
         places["operators", 0] = (line, 1)
     return pipeline_of(alone, file, places), partitions, False
+
+
+def _partitions(count: object, place: str) -> int | None:
+    try:
+        return None if count is None else checked_partitions(count)
+    except ScenarioInvalid as error:
+        message = f"{place}: {error}"
+        raise ScenarioInvalid(message) from error
 
 
 def _query(written: dict[str, Any], place: str, folder: Path) -> Query:

@@ -23,6 +23,7 @@ from headrace.spark_jobs.versioned.state import MemoryRows
 from headrace.testing.queries.casts import NoAnswer
 from headrace.testing.queries.job import Job, Out, Place
 from headrace.testing.query_result import QueryResult
+from headrace.testing.records import check_partition, checked_partitions
 from headrace.testing.tables import FAILED, Event, Leaving, Row, leaving, shown
 
 _TOPIC = "rows"
@@ -79,6 +80,8 @@ class _Simulation:
     def __init__(
         self, query: Query, given: Sequence[Record | Event], partitions: int | None
     ) -> None:
+        if partitions is not None:
+            checked_partitions(partitions)
         self._query = query
         self._numbers = _numbers_of(query)
         counts = Counter(dict.fromkeys(self._numbers, partitions or 1))
@@ -102,6 +105,7 @@ class _Simulation:
             known = listed([*self._numbers])
             message = f"{show(record.topic)} is no topic of this query; it reads {known}"
             raise ScenarioInvalid(message)
+        check_partition(record)
         if partitions is not None and record.partition >= partitions:
             message = f"a record stands in a partition that its topic has not: it has {partitions}"
             raise ScenarioInvalid(message)
