@@ -16,6 +16,8 @@ Schema = str | type[BaseModel]
 _FIRST = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`]+))")
 _ALIAS = re.compile(r".*\bAS\s+`?(\w+)`?\s*", re.IGNORECASE | re.DOTALL)
 _PLAIN = re.compile(r"\w+")
+_LITERAL = re.compile(r"true|false|null|\d+(?:e\d+)?(?:[lsydf]|bd)?", re.IGNORECASE)
+"""Words that Spark reads as a value, and not as the name of a column."""
 
 
 def names_of(schema: Schema) -> tuple[str, ...]:
@@ -36,7 +38,8 @@ def name_of(expression: str) -> str | None:
     if alias is not None:
         return alias[1]
     text = expression.strip()
-    return text if _PLAIN.fullmatch(text) else None
+    is_name = _PLAIN.fullmatch(text) and not _LITERAL.fullmatch(text)
+    return text if is_name else None
 
 
 def twice(names: Iterable[str]) -> str | None:

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from pydantic import BaseModel
+
 from headrace.contracts.errors import JobInvalid, SchemaRefused
+from headrace.contracts.problem_text import show
 from headrace.spark_jobs.jobs.config import Mode
 from headrace.spark_jobs.jobs.given import taken
 from headrace.spark_jobs.queries.ddl import problem_of
@@ -63,6 +66,13 @@ def _source(
     if pipeline == BY_NAME:
         name = topic.removesuffix(CLEANED)
         pipeline = name if name not in {topic, ""} else None
+    is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
+    if not isinstance(schema, str) and not is_model:
+        message = (
+            f"the schema of the {kind} {show(topic)} is a {type(schema).__name__}; write DDL, such"
+            ' as "id STRING, cents BIGINT", or pass a model of pydantic\'s'
+        )
+        raise SchemaRefused(message)
     problem = problem_of(schema) if isinstance(schema, str) else None
     if problem is not None:
         message = f"the schema of the {kind} `{topic}`: {problem}"

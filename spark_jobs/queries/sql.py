@@ -13,7 +13,7 @@ Spark's SQL lacks. Expressions are Spark's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn, TypeGuard, cast
+from typing import Any, NoReturn, cast
 
 from sqlglot import TokenType, exp
 from sqlglot.errors import SqlglotError
@@ -22,7 +22,7 @@ from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.queries.aggregates import Aggregate, Kind
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.names import OWN, name_of
-from headrace.spark_jobs.queries.sql_text import Clauses, Edits, Words
+from headrace.spark_jobs.queries.sql_text import Clauses, Edits, Words, alias_of_all, is_column
 from headrace.spark_jobs.queries.sql_window import statements_of, window_of
 from headrace.spark_jobs.queries.sql_within import columns_of, meeting_of
 from headrace.spark_jobs.queries.streams import Stream
@@ -116,10 +116,11 @@ class _Selection:
         if is_grouped or any(each.find(exp.AggFunc) for each in self._items()):
             query, edits = self._grouped(query)
         items = [
-            self._text(words, item, edits)
+            text
             for words, item in zip(
                 self._clauses.parts(TokenType.SELECT, self._items()), self._items(), strict=True
             )
+            for text in self._texts(words, item, edits)
         ]
         return cast("Query", query if items == ["*"] else query.select(*items))
 
@@ -211,7 +212,7 @@ class _Selection:
     def _met_by(self, on: Any, alias: str, text: str) -> str | None:
         """Return the left column that meets the right one's key; None for the left key."""
         sides: list[Any] = [on.left, on.right] if isinstance(on, exp.EQ) else []
-        columns = [side for side in sides if _is_column(side)]
+        columns = [side for side in sides if is_column(side)]
         keys = [each for each in columns if each.table.lower() == alias]
         others = [each for each in columns if each.table.lower() != alias]
         if len(keys) != 1 or len(others) != 1 or keys[0].name.lower() != "key":
@@ -232,7 +233,7 @@ class _Selection:
     def _refuse_other_time(self, version: exp.Expression, first: str, text: str) -> None:
         time = version.args.get("expression")
         if (
-            not _is_column(time)
+            not is_column(time)
             or time.name.lower() != "time"
             or time.table.lower() not in {"", first}
         ):
@@ -330,6 +331,17 @@ class _Selection:
         (words,) = self._clauses.parts(clause, [parsed])
         return self._text(words, parsed, edits)
 
+    def _texts(self, words: Words, item: exp.Expression, edits: Edits) -> list[str]:
+        """Return an item of the SELECT; `o.*` is what `*` has of `o`."""
+        alias = alias_of_all(item)
+        if alias not in self._aliases:
+            return [self._text(words, item, edits)]
+        columns = self._sources[self._aliases[alias]].columns
+        if columns is None:
+            _refuse(f"`{alias}.*` is columns that Spark alone knows; name them")
+        left_out = OWN if len(self._aliases) > 1 else ()
+        return [_quoted(name) for name in columns if name.lower() not in left_out]
+
     def _text(self, words: Words, parsed: exp.Expression, edits: Edits) -> str:
         """Return words without the aliases before their columns, and with `AS` before a name."""
         if isinstance(parsed, exp.Alias):
@@ -342,6 +354,8 @@ class _Selection:
             if len(parts) == 1:
                 continue
             name, field, written = parts[0].name, parts[1].name, column.sql(_DIALECT)
+            if self._is_of_alias(column) and not is_column(column):
+                _refuse(f"`{written}` is all columns, which stand alone in SELECT; name some")
             if not self._is_of_alias(column) and self._has_struct(name):
                 continue
             self._source_named(name, written).refuse_missing(field, written)
@@ -376,10 +390,6 @@ class _Selection:
             columns is None or name.lower() in {one.lower() for one in columns}
             for columns in of_each
         )
-
-
-def _is_column(found: Any) -> TypeGuard[exp.Column]:
-    return isinstance(found, exp.Column) and not isinstance(found.this, exp.Star)
 
 
 def _quoted(name: str) -> str:

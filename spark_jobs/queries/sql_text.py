@@ -7,9 +7,9 @@ Spark gets the words that the user wrote, without what they say of aliases and a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
-from sqlglot import Token, TokenType, tokenize
+from sqlglot import Token, TokenType, exp, tokenize
 
 from headrace.contracts.errors import JobInvalid
 
@@ -93,6 +93,17 @@ class Clauses:
         # `a IS DISTINCT FROM b` is an expression.
         before = self._words[number - 1].token_type if number else None
         return kind is not TokenType.FROM or before is not TokenType.DISTINCT
+
+
+def is_column(found: Any) -> TypeGuard[exp.Column]:
+    """Return whether this is one column, and not all of them."""
+    return isinstance(found, exp.Column) and not isinstance(found.this, exp.Star)
+
+
+def alias_of_all(found: Any) -> str | None:
+    """Return the alias of an `o.*` that leaves out and renames no column, in lower case."""
+    is_all = isinstance(found, exp.Column) and found.this == exp.Star()
+    return found.table.lower() if is_all and len(found.parts) == 2 else None  # noqa: PLR2004 (a dot)
 
 
 def _at_places_of_their_own(words: Words) -> Iterator[Token]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.types import (
@@ -166,10 +167,29 @@ def test_an_expression_names_columns_that_are_there(make: object, said: str) -> 
         "transform(tags, tag -> upper(tag) || order_id) AS loud",
         "user AS who",
         "headers[0].value AS first",
+        "true",
+        "NULL",
+        "1",
+        "5L",
+        "1e3",
     ],
 )
 def test_an_expression_that_spark_understands_is_not_refused(expression: str) -> None:
     JOINED.select("order_id AS value", "quantity + 1 AS more", "*").select("*", expression)
+
+
+@pytest.mark.parametrize("schema", [StructType().add("a", StringType()), {"a": "STRING"}, dict])
+def test_a_schema_that_is_neither_ddl_nor_a_model_is_a_sentence(schema: Any) -> None:
+    with pytest.raises(
+        SchemaRefused, match=r"the schema of the stream `x` is a .*; write DDL, such"
+    ):
+        hr.stream("x", schema)
+
+
+def test_a_condition_may_be_a_word_of_sqls_own() -> None:
+    table = '| key | value |\n| k | {"price_cents":1} |'
+    assert run(PRICES.filter("true"), table).latest == {"k": {"price_cents": 1}}
+    assert run(PRICES.filter("FALSE"), table).latest == {}
 
 
 def printed(folder: Path, text: str) -> subprocess.CompletedProcess[str]:

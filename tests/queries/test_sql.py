@@ -35,6 +35,24 @@ def test_a_temporal_join_is_join_as_of() -> None:
     assert found == wanted
 
 
+def test_all_columns_of_one_side_are_selected() -> None:
+    joined = ORDERS.join_as_of(PRICES, on="product")
+    of_both = hr.sql("SELECT p.*, O.* FROM @".replace("@", AS_OF), orders=ORDERS, prices=PRICES)
+    assert of_both == joined.select("price_cents", "order_id", "product", "quantity")
+    keyed = ORDERS.select("key", "product", "quantity")
+    of_one = hr.sql("SELECT 1 AS one, o.* FROM @".replace("@", AS_OF), orders=keyed, prices=PRICES)
+    assert of_one == keyed.join_as_of(PRICES, on="product").select(
+        "1 AS one", "product", "quantity"
+    )
+    alone = hr.sql("SELECT b.* FROM b", b=BOUGHT.select("key", "cents"))
+    assert alone.columns == ("key", "cents")
+
+
+def test_all_columns_that_only_spark_knows_are_refused() -> None:
+    with pytest.raises(JobInvalid, match=r"`b\.\*` is columns that Spark alone knows; name them"):
+        hr.sql("SELECT b.* FROM b", b=BOUGHT.select("cents * 2"))
+
+
 def test_a_left_join_by_the_key_waits_as_it_is_told() -> None:
     found = hr.sql(
         "SELECT * FROM orders LEFT JOIN prices FOR SYSTEM_TIME AS OF time AS p"
@@ -226,6 +244,10 @@ def test_a_row_of_two_streams_has_one_time(query: str) -> None:
         ("SELECT count(*) FROM @ GROUP BY product, window(p.time, '1 hour')", "`p.time` is not"),
         ("SELECT count(*) FROM @ GROUP BY product, window(x.time, '1 hour')", "`x.time` is of no"),
         ("SELECT pieces FROM @", "names a column `pieces`"),
+        ("SELECT x.* FROM @", "`x.*` is of no table"),
+        ("SELECT o.* EXCEPT (quantity) FROM @", "is all columns, which stand alone in SELECT"),
+        ("SELECT count(b.*) FROM bought b GROUP BY customer", "`b.*` is all columns, which stand"),
+        ("SELECT count(*) FROM bought GROUP BY 1", "takes names of columns, not 1"),
         ("SELECT row_number() OVER (ORDER BY key) FROM @", "windows are not taken"),
         ("SELECT * FROM @ AND 1 = 1", "must meet by the key"),
         ("SELECT * FROM orders o JOIN prices p ON o.product = p.key", "FOR SYSTEM_TIME AS OF"),
