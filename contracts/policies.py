@@ -272,7 +272,10 @@ class FilterPolicy(OperatorPolicy):
 
     kind: Literal["filter"] = "filter"
     where: Annotated[str, AfterValidator(check_where)]
-    """A comparison (`value.amount >= 3`, `header.type == "click"`) or `module:function`."""
+    """A comparison (`value.amount >= 3`, `header.type == "click"`) or `module:function`.
+
+    `value != null` drops tombstones, whatever the values are.
+    """
 
 
 class SamplePolicy(OperatorPolicy):

@@ -49,6 +49,7 @@ from headrace.contracts.serde.json import (
 Answer = TypeVar("Answer")
 Number = int | float
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,19}")
+_BLANKS_OF_JSON, _NULL_OF_JSON = b" \t\n\r", b"null"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPARE: dict[Sign, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -318,6 +319,8 @@ def _parse_timestamp_ms(text: str, selector: Selector) -> int:
 
 def _comparison(comparison: Comparison, read: ReadField) -> Callable[[Record], bool]:
     selector, sign, right = comparison.left, comparison.sign, comparison.right
+    if selector.place == "value" and not selector.path and right is None:
+        return _is_there if sign == "!=" else _is_not_there
     compare = _COMPARE[sign]
     find: Callable[[Record], Any] = select_json(selector.text, read)
     if selector.place in {"key", "header"} and right is None:
@@ -344,6 +347,16 @@ def _comparison(comparison: Comparison, read: ReadField) -> Callable[[Record], b
         return compare(found, right)
 
     return equal if sign in {"==", "!="} else ordered
+
+
+def _is_there(record: Record) -> bool:
+    """Return whether a record has a value, which may be bytes of any kind but JSON's `null`."""
+    value = record.value
+    return value is not None and value.strip(_BLANKS_OF_JSON) != _NULL_OF_JSON
+
+
+def _is_not_there(record: Record) -> bool:
+    return not _is_there(record)
 
 
 def _kind(found: object) -> str:

@@ -262,6 +262,24 @@ def test_bytes_of_any_kind_are_not_null(place: str) -> None:
     assert not predicate(f"{place} != null")(missing)
 
 
+@pytest.mark.parametrize(
+    ("value", "is_there"),
+    [
+        (b"\xff not JSON", True),
+        (b"\0\0\0\0\x07", True),
+        (b"", True),
+        (b"null and void", True),
+        (b'{"n": 1}', True),
+        (b" null\n", False),
+        (b"null", False),
+        (None, False),
+    ],
+)
+def test_a_value_of_any_kind_is_not_null(value: bytes | None, *, is_there: bool) -> None:
+    assert predicate("value != null")(record(value)) is is_there
+    assert predicate("value == null")(record(value)) is not is_there
+
+
 def test_a_records_own_timestamp() -> None:
     assert select_timestamp_ms("record")(record(b"not JSON")) == 1_000
 

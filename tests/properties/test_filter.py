@@ -13,6 +13,7 @@ from tests.properties.drive import assert_agree, operator_of, run
 from tests.properties.strategies import MORE, Stop
 
 VALUES = (b"1", b"2", b"30", None)
+OF_ANY_KIND = (b"", b"\xff", b"plain text", b"\0\0\0\0\x07a", b'{"a":null}', b" null\n", None)
 POLICY = FilterPolicy(name="filter", store="filter", where="value >= 2")
 
 
@@ -34,6 +35,16 @@ def test_over_updates_it_does_what_the_oracle_says(
     olds = [data.draw(st.sampled_from(VALUES)) for _ in records]
     outcome = run(operator_of(POLICY), records, plan, olds=olds)
     assert_agree(outcome, filter_updates(records, olds, _holds))
+
+
+@MORE
+@given(strategies.records(values=OF_ANY_KIND), strategies.plans)
+def test_a_tombstone_alone_is_dropped_by_a_filter_for_values(
+    records: list[Record], plan: list[Stop]
+) -> None:
+    policy = POLICY.model_copy(update={"where": "value != null"})
+    expected = filter_events(records, lambda record: record.value not in {None, b" null\n"})
+    assert_agree(run(operator_of(policy), records, plan), expected)
 
 
 @MORE
