@@ -16,6 +16,7 @@ from headrace.contracts.policies import (
     SamplePolicy,
     SuppressPolicy,
     TablePolicy,
+    Unlimited,
 )
 from headrace.contracts.time import format_duration_ms
 from headrace.contracts.topics import keeps_state
@@ -24,7 +25,7 @@ from headrace.contracts.topics import keeps_state
 def warnings(operators: Sequence[AnyOperator], max_future_ms: int | None) -> list[str]:
     """Return every warning about these operators, in their order."""
     sentences = []
-    if max_future_ms is None and any(keeps_state(policy) for policy in operators):
+    if max_future_ms is None and any(map(_goes_by_time, operators)):
         sentences.append(
             "One record with a timestamp far in the future makes every later record late."
             " Add `max-future: 1h` to the source, and such a record goes dead instead."
@@ -38,6 +39,13 @@ def warnings(operators: Sequence[AnyOperator], max_future_ms: int | None) -> lis
         if is_by_id(policy):
             sentences += _about_repartition(policy, operators[:index], operators[index + 1 :])
     return sentences
+
+
+def _goes_by_time(policy: AnyOperator) -> bool:
+    """Return whether a record's time decides about others, so that one far ahead does harm."""
+    if isinstance(policy, AggregatePolicy) and isinstance(policy.window, Unlimited | None):
+        return False
+    return keeps_state(policy) and not isinstance(policy, TablePolicy)
 
 
 def about_quiet(idle_ms: int | None, max_delay_ms: int | None) -> Iterator[str]:

@@ -242,7 +242,21 @@ class PipelineSpec(Policy):
         return [
             *advice.warnings(self.operators, source.max_future_ms),
             *advice.about_quiet(source.idle_ms, source.max_delay_ms),
+            *self._about_useless_options(),
         ]
+
+    def _about_useless_options(self) -> Iterator[str]:
+        """Warn of options that are right, and that the operators of this pipeline do not use."""
+        if self.late.topic != late_topic_name(self.sink.topic) and not self.sends_late():
+            yield (
+                f"No operator sends a record to `{self.late.topic}`. Write `late: topic` into the"
+                " operator whose late records shall go there, or remove `late` at the end."
+            )
+        if self.source.max_skew_ms is not None and len(self.hops()) == 1:
+            yield (
+                "`max-skew` holds partitions back before a `deduplicate: {by: id}` alone, and none"
+                " is here. Remove it."
+            )
 
     def _internal_topics(self) -> Iterator[TopicSpec]:
         for hop in self.hops():

@@ -222,7 +222,7 @@ class DeduplicatePolicy(OperatorPolicy):
     @model_validator(mode="after")
     def _id_where_needed(self) -> DeduplicatePolicy:
         if self.by == "key" and self.id is not None:
-            message = "`by: key` takes no `id`; remove it, or write `by: key+id`"
+            message = "`by: key` takes no `id`; remove it, or write `by: key+id` or `by: id`"
             raise ValueError(message)
         if self.by != "key" and self.id is None:
             message = f"`by: {self.by}` needs an `id`, such as `id: value.event_id`"

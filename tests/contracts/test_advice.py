@@ -88,3 +88,11 @@ def test_far_futures_matter_to_those_who_remember() -> None:
     assert "max-future: 1h" in warnings(with_names([REORDER]), None)[0]
     assert warnings(with_names([FILTER]), None) == []
     assert warnings(with_names([REORDER]), 3_600_000) == []
+
+
+def test_far_futures_are_harmless_where_no_time_decides() -> None:
+    assert warnings(with_names([TablePolicy(), FILTER]), None) == []
+    assert warnings(with_names([COUNT]), None) == []
+    assert warnings(with_names([ReorderPolicy(grace_ms=0)]), None) == []
+    assert "max-future: 1h" in warnings(with_names([DISTINCT]), None)[0]
+    assert "max-future: 1h" in warnings(with_names([SUPPRESS]), None)[0]

@@ -280,6 +280,33 @@ def test_retention_covers_what_is_accepted(window: object, needed_ms: int) -> No
         AggregatePolicy.model_validate(options | {"retention": needed_ms - 1})
 
 
+def test_a_late_topic_without_late_records_is_worth_a_thought() -> None:
+    of_late = [ReorderPolicy(grace_ms=1), ReorderPolicy(grace_ms=1, late="topic")]
+    first, second = (spec(one, late=Topic(topic="too-late")).warnings() for one in of_late)
+    assert "No operator sends a record to `too-late`. Write `late: topic` into" in first[-1]
+    assert not any("too-late" in sentence for sentence in second)
+    # A pipeline in Python may write the topic out that it has by default.
+    as_default = spec(of_late[0], late=Topic(topic="clicks.cleaned.late"))
+    assert as_default.warnings() == spec(of_late[0]).warnings()
+
+
+def test_a_skew_without_a_repartition_is_worth_a_thought() -> None:
+    source = Source(topic="clicks.raw", max_skew_ms=1, max_future_ms=1)
+    of_id = DeduplicatePolicy(by="id", id="header.id", interval_ms=1)
+    first, second = (
+        PipelineSpec(
+            pipeline="clicks", source=source, operators=(one,), sink=Sink(topic="clicks.cleaned")
+        ).warnings()
+        for one in (ReorderPolicy(grace_ms=1), of_id)
+    )
+    (sentence,) = first
+    assert sentence == (
+        "`max-skew` holds partitions back before a `deduplicate: {by: id}` alone, and none is"
+        " here. Remove it."
+    )
+    assert second == []
+
+
 def test_all_problems_are_told_at_once() -> None:
     document = written(FINAL, REORDER, REORDER)
     with pytest.raises(ValidationError) as error:
