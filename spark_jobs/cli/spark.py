@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from headrace.contracts.errors import SettingsInvalid
+from headrace.contracts.servers import PORT_MAX
 from headrace.spark_jobs.cli.how import LOCAL, DeployMode, How
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.log import log_file, started_into
@@ -41,7 +42,7 @@ def run(  # noqa: PLR0913 - each by name, and each may be left out
     master: str = LOCAL,
     deploy_mode: DeployMode = DeployMode.CLIENT,
     once: bool = False,
-    metrics_port: int | None = None,
+    metrics_port: Annotated[int | None, Parameter(validator=Number(gte=0, lte=PORT_MAX))] = None,
     metrics_host: str = LOOPBACK,
     log: Path | None = None,
     dry_run: Annotated[bool, Parameter(name="--print")] = False,
@@ -62,6 +63,12 @@ def run(  # noqa: PLR0913 - each by name, and each may be left out
         message = (
             f"`--master {master}` names no cluster; write local[N], spark://HOST:PORT, yarn or"
             " k8s://HOST:PORT"
+        )
+        raise SettingsInvalid(message)
+    if metrics_port is None and metrics_host != LOOPBACK:
+        message = (
+            f"`--metrics-host {metrics_host}` does nothing without a port; add one, such as"
+            " `--metrics-port 9404`"
         )
         raise SettingsInvalid(message)
     at = None if metrics_port is None else Address(metrics_port, metrics_host)

@@ -51,3 +51,21 @@ def test_a_master_that_is_none_is_a_sentence(tmp_path: Path) -> None:
         "`--master localhost:7077` names no cluster; write local[N], spark://HOST:PORT, yarn or"
         " k8s://HOST:PORT\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--metrics-port", "99999"), '"99999" for --metrics-port. Must be <= 65535.'),
+        (
+            ("--metrics-host", "192.0.2.1"),
+            "`--metrics-host 192.0.2.1` does nothing without a port; add one, such as",
+        ),
+    ],
+)
+def test_an_address_of_metrics_that_is_none_is_a_sentence(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    done = begun(tmp_path, "", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
