@@ -36,6 +36,11 @@ _ALSO_CALLED: Mapping[str, tuple[str, ...]] = {
     "steps": ("operators",),
     "condition": ("where",),
     "name": ("pipeline",),
+    "path": ("folder",),
+    "trigger": ("every",),
+    "dead-letter": ("dead",),
+    "dead-letters": ("dead",),
+    "dlq": ("dead",),
 }
 """Words of other systems, and of our other files, with the options that they may mean."""
 _SHOWN_CHARACTERS_MAX = 60
@@ -164,7 +169,7 @@ def _not_text(details: ErrorDetails) -> str:
     if details["input"] is None:
         return "nothing stands here; write text, or remove the line"
     if isinstance(details["input"], list | dict):
-        return f"{show(details['input'])} is not text"
+        return f"{show(details['input'])} is not text; write one text in its place"
     return f"{show(details['input'])} is not text; if it is meant as text, write it in quotes"
 
 

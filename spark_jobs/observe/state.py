@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.contracts.errors import StateUnavailable
+from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.observe.waits import lowest_of
 from headrace.spark_jobs.operators.processor import ROWS
 from headrace.spark_jobs.operators.stamp import INPUT
@@ -90,8 +91,11 @@ def waits_of(rows: Iterable[StateRow]) -> Iterator[str]:
 
 def operators_of(spark: SparkSession, checkpoint: str) -> list[int]:
     """Return the numbers of the stateful operators of a checkpoint; refuse one without any."""
-    found = spark.read.format("state-metadata").load(checkpoint).select("operatorId").distinct()
-    numbers = sorted(row["operatorId"] for row in found.collect())
+    # Spark's reader would make a folder where none is.
+    is_checkpoint = bool(Folder(spark, checkpoint).names("commits"))
+    metadata = spark.read.format("state-metadata")
+    found = metadata.load(checkpoint).select("operatorId").collect() if is_checkpoint else []
+    numbers = sorted({row["operatorId"] for row in found})
     if not numbers:
         message = f"{checkpoint} is no checkpoint with state in it; name the job's checkpoint"
         raise StateUnavailable(message)

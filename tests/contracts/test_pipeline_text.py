@@ -117,6 +117,8 @@ def test_junk_in_an_option_is_told_in_words(option: str, junk: object) -> None:
         ),
         (whole(grace="30s"), "grace: `grace` is not known here; it is an option of `reorder` or"),
         (whole(output={}), "output: `output` is not known here; did you mean `sink`?"),
+        (whole(dlq={}), "dlq: `dlq` is not known here; did you mean `dead`?"),
+        (whole(**{"dead-letter": {}}), "`dead-letter` is not known here; did you mean `dead`?"),
         (
             whole(**{"bootstrap.servers": "a:1"}),
             "`bootstrap.servers` is a setting; put it into the variable HEADRACE_BOOTSTRAP_SERVERS",
@@ -136,7 +138,7 @@ def test_junk_in_an_option_is_told_in_words(option: str, junk: object) -> None:
         (whole(source=None), "source: `null` is not a mapping of options; write `source:"),
         (whole(source={"topic": 5}), "source.topic: `5` is not text; if it is meant as text,"),
         (whole(source={"topic": None}), "source.topic: nothing stands here; write text,"),
-        (whole(source={"topic": ["x"]}), 'source.topic: `["x"]` is not text'),
+        (whole(source={"topic": ["x"]}), 'source.topic: `["x"]` is not text; write one text in'),
         (whole(source={"topic": "a b"}), "source.topic: `a b` is not a topic name that Kafka"),
         (whole(source={"topic": ".."}), "source.topic: `..` is not a topic name that Kafka"),
         (whole(sink={"topic": "x" * 240}), "write at most 239 characters"),

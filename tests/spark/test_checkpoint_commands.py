@@ -30,6 +30,12 @@ def test_a_folder_without_a_checkpoint_is_one_sentence(spark: SparkSession, tmp_
     assert str(moved.value) == NO_JOB.format(folder=tmp_path)
 
 
+def test_a_folder_that_is_missing_is_not_made(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(StateUnavailable, match="missing is no checkpoint with state in it"):
+        list(read_state(spark, str(tmp_path / "missing")))
+    assert not (tmp_path / "missing").exists()
+
+
 @pytest.mark.long("spark", why="each command starts Java; the sentences are tested above")
 @pytest.mark.parametrize(
     ("command", "said"),
