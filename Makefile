@@ -32,7 +32,7 @@ CONNECTED := $(VENV)/.connected-$(call hash,spark_jobs/connectors.py spark_jobs/
 .PHONY: help
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' \
-		| while IFS='|' read -r target line; do printf '  make %-14s %s\n' "$$target" "$$line"; done
+		| while IFS='|' read -r target line; do printf '  make %-19s %s\n' "$$target" "$$line"; done
 
 .PHONY: setup
 setup: $(INSTALLED) ## Python environment in .venv (all other targets call it)
@@ -79,10 +79,11 @@ $(CONNECTED): $(INSTALLED) $(PREPARES)
 
 .PHONY: images
 images: spark ## the images of sidecar, Spark and broker, where Docker is
-	@! docker info >/dev/null 2>&1 || docker/build.sh
+	@if docker info >/dev/null 2>&1; then docker/build.sh; \
+		else echo "Docker does not answer here, so no image is built." >&2; fi
 
 .PHONY: image-of-kafka
-image-of-kafka: broker
+image-of-kafka: broker ## the image of the broker alone, where Docker is
 	@docker/build.sh kafka
 
 # The demo's page is looked at in a real browser, where there is one.
@@ -136,7 +137,7 @@ tiers: setup ## each test, whether make test or a section of make test-long runs
 	@$(BIN)/python -m pytest --quiet --tiers
 
 .PHONY: test-brokers
-test-brokers: broker kcat ## what speaks to a broker, through the oldest Kafka that README names (minutes)
+test-brokers: broker kcat ## what speaks to a broker, through the oldest Kafka that docs/running.md names (minutes)
 	@oldest=$$($(BIN)/python -c 'from headrace.services.broker.jars import VERSIONS; print(VERSIONS[-1])') \
 		&& export HEADRACE_KAFKA_VERSION=$$oldest \
 		&& $(BIN)/python -m tests.kafka \

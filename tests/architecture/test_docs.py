@@ -13,7 +13,7 @@ import yaml
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.jobs.access import KafkaAccess
-from tests.architecture.source import ROOT, make_targets
+from tests.architecture.source import ROOT, make_targets, path_of, python_files
 from tests.pages import blocks, named_files, run_there, write_files
 
 JOBS = "spark_jobs/OWN_JOBS.md"
@@ -32,6 +32,16 @@ def _commands(page: str) -> list[list[str]]:
 def test_every_make_target_that_a_page_names_exists(page: str) -> None:
     named = NAMED_TARGET.findall((ROOT / page).read_text("utf-8"))
     assert [target for target in named if target not in make_targets()] == []
+
+
+def test_make_explains_every_target_that_a_message_names() -> None:
+    named = {
+        (path_of(file), target)
+        for file in python_files("contracts", "services", "spark_jobs", "src", "tests")
+        for target in re.findall(r"`make ([a-z][a-z-]*)`", file.read_text("utf-8"))
+    }
+    assert {one for one in named if one[1] not in make_targets()} == set()
+    assert len(named) > 10
 
 
 @pytest.mark.parametrize("page", PAGES)
