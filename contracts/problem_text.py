@@ -40,7 +40,6 @@ _ALSO_CALLED: Mapping[str, tuple[str, ...]] = {
     "trigger": ("every",),
     "dead-letter": ("dead",),
     "dead-letters": ("dead",),
-    "dlq": ("dead",),
 }
 """Words of other systems, and of our other files, with the options that they may mean."""
 _SHOWN_CHARACTERS_MAX = 60

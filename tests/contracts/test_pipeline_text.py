@@ -117,7 +117,6 @@ def test_junk_in_an_option_is_told_in_words(option: str, junk: object) -> None:
         ),
         (whole(grace="30s"), "grace: `grace` is not known here; it is an option of `reorder` or"),
         (whole(output={}), "output: `output` is not known here; did you mean `sink`?"),
-        (whole(dlq={}), "dlq: `dlq` is not known here; did you mean `dead`?"),
         (whole(**{"dead-letter": {}}), "`dead-letter` is not known here; did you mean `dead`?"),
         (
             whole(**{"bootstrap.servers": "a:1"}),
