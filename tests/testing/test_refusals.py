@@ -62,6 +62,14 @@ CLICKS = Pipeline("clicks").source("clicks.raw").reorder(grace="10s").to("clicks
                 " `rebalance`, `idle`, `wait`, `clock`, `duplicate`"
             ),
         ),
+        ("# key\n(wait)", "table:2: `(wait)` has no time; write one, such as `(wait 30s)`"),
+        (
+            "# key\n(clock 30s)",
+            (
+                "`(clock)` moves time only where the source has `max-delay`, and this one has none;"
+                " add it, or let the clock on the wall move on by `(wait 30s)`"
+            ),
+        ),
         ("# key\n(restart 5)", "table:2: `(restart)` takes no amount; remove `5`"),
         ("# key partition\na b", "table:2: `b` is not a whole number"),
         (f"# key partition\na {'9' * 5_000}", f"table:2: `{'9' * 57}...` is not a whole number"),

@@ -185,6 +185,13 @@ def play(
     found = [row.what for row in rows if isinstance(row.what, Record)]
     for record in found:
         check_partition(record)
+    by_clock = any(isinstance(row.what, Event) and row.what.what == "clock" for row in rows)
+    if by_clock and has_intake and spec.source.max_delay_ms is None:
+        message = (
+            "`(clock)` moves time only where the source has `max-delay`, and this one has none; add"
+            " it, or let the clock on the wall move on by `(wait 30s)`"
+        )
+        raise ScenarioInvalid(message)
     count = partitions or max([record.partition for record in found], default=0) + 1
     if any(record.partition >= count for record in found):
         message = f"a record stands in a partition that the source has not: it has {count}"

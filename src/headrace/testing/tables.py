@@ -181,8 +181,11 @@ class _Reader:
         what = self._happenings.get(name)
         if what is None:
             raise self._invalid(does_not_happen(name, list(self._happenings)))
+        if what in {"wait", "clock", "progress"} and amount is None:
+            sentence = f"`({name})` has no time; write one, such as `({name} 30s)`"
+            raise self._invalid(sentence)
         if what in {"wait", "clock", "progress"}:
-            return Event(what, self._time_ms(amount or ""))
+            return Event(what, self._time_ms(str(amount)))
         if what == "duplicate":
             return Event(what, self._number(amount or "1"))
         if amount is not None:
