@@ -24,6 +24,7 @@ from headrace.contracts.time import (
     TIME_MS_MAX,
     DurationMs,
     SizeBytes,
+    WaitMs,
     format_duration_ms,
 )
 
@@ -194,8 +195,11 @@ class ReorderPolicy(OperatorPolicy):
     late: Literal["forward", "drop", "topic"] = "forward"
     """The way of a record that comes later than `grace` allows."""
     buffer: BufferPolicy = BufferPolicy()
-    idle_ms: DurationMs | None = None
-    """Release everything when the source was silent that long by the wall clock; else never."""
+    idle_ms: WaitMs = None
+    """Release everything after such a silence of the source by the wall clock; or `never`.
+
+    `never` if absent.
+    """
 
 
 class MergePolicy(OperatorPolicy):

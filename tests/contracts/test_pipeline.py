@@ -85,6 +85,11 @@ def test_a_written_pipeline_is_read_back() -> None:
     assert PipelineSpec.model_validate_json(pipeline.model_dump_json(by_alias=True)) == pipeline
 
 
+def test_a_reorder_may_say_that_it_never_looks_at_the_clock() -> None:
+    document = written({"reorder": {"grace": "30s", "idle": "never"}})
+    assert PipelineSpec.model_validate(document) == PipelineSpec.model_validate(written(REORDER))
+
+
 def test_names_come_from_kinds_and_stores_from_names() -> None:
     operators = spec(
         ReorderPolicy(grace_ms=1),
