@@ -13,6 +13,7 @@ can be made of another one's code, with other globals.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from types import FunctionType
 from typing import Any
@@ -216,18 +217,33 @@ def start_with(
 
 async def end_of_log(consumer: Any, partition: TopicPartition) -> int:
     """Behind the last record of a partition, be it committed or not."""
+    return (await ends_of_logs(consumer, [partition]))[partition]
+
+
+async def ends_of_logs(
+    consumer: Any, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The same of several partitions, by one request to each of their leaders."""
     client = consumer._client
-    leader = client.cluster.leader_for_partition(partition)
-    if leader is None or leader < 0:
-        raise LeaderNotAvailableError(partition)
-    request = OffsetRequest(-1, _READ_UNCOMMITTED, [(partition.topic, [(partition.partition, -1)])])
-    ((_, ((_, code, _, offset),)),) = (await client.send(leader, request)).topics
-    if code:
-        raise for_code(code)
-    end: int = offset
-    return end
+    asked: defaultdict[int, defaultdict[str, list[tuple[int, int]]]]
+    asked = defaultdict(lambda: defaultdict(list))
+    for partition in partitions:
+        leader = client.cluster.leader_for_partition(partition)
+        if leader is None or leader < 0:
+            raise LeaderNotAvailableError(partition)
+        asked[leader][partition.topic].append((partition.partition, _LATEST))
+    ends: dict[TopicPartition, int] = {}
+    for leader, topics in asked.items():
+        request = OffsetRequest(-1, _READ_UNCOMMITTED, [*topics.items()])
+        for topic, answers in (await client.send(leader, request)).topics:
+            for number, code, _, offset in answers:
+                if code:
+                    raise for_code(code)
+                ends[TopicPartition(topic, number)] = offset
+    return ends
 
 
+_LATEST = -1
 _READ_UNCOMMITTED = 0
 _ABOUT_OFFSETS = (OffsetCommitRequest, OffsetFetchRequest, OffsetRequest)
 _OFFSETS_CONNECTION = 2

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
-from tests.runtime.sidecar import MakePipeline, contents, record
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.record import Record
+from headrace.services.kafka.limits import Limits
+from headrace.services.runtime.input.survey import Surveyed
+from headrace.services.runtime.task.work import Work
+from headrace.services.settings import Settings
+from tests.kafka.clients import fresh_name
+from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
+from tests.runtime.test_tally import Running
 
 IDLE = "reorder: {grace: 1h, idle: 1s}"
 EARLY, EARLIER = record(b"a", b"1", 50_000), record(b"b", b"2", 40_000)
@@ -40,3 +54,73 @@ def test_a_silence_of_ours_is_not_one_of_the_source(make_pipeline: MakePipeline)
     time.sleep(5.5)
     sidecar.resume()
     assert contents(pipeline.wait_for_cleaned(2)) == contents([EARLIER, EARLY])
+
+
+def hidden_records(port: int) -> dict[str, int]:
+    """How many offsets nobody may read yet, by partition, as a sidecar says."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    name = "headrace_open_transaction_records{"
+    found = [line for line in lines if line.startswith(name)]
+    return {line.split('partition="')[1][0]: int(line.split()[-1]) for line in found}
+
+
+async def meanwhile_open(pipeline: Pipeline, one: Record, do: Callable[[], object]) -> None:
+    """Do something while a record of the source stands in an open transaction, and commit that."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=pipeline.servers,
+        transactional_id=fresh_name("open"),
+        transaction_timeout_ms=900_000,
+    )
+    async with producer, producer.transaction():
+        await producer.send_and_wait(
+            pipeline.source, one.value, one.key, one.partition, one.timestamp_ms
+        )
+        await asyncio.to_thread(do)
+
+
+def test_a_source_with_an_open_transaction_at_its_end_is_not_silent(
+    make_pipeline: MakePipeline, free_port: int
+) -> None:
+    pipeline = make_pipeline(IDLE, partitions=2)
+    pipeline.produce([EARLY, EARLY._replace(partition=1)])
+
+    def wait_for_the_other_partition() -> None:
+        pipeline.start(http_port=str(free_port))
+        assert [one.partition for one in pipeline.wait_for_cleaned(1)] == [1]
+        hidden = {"0": 1, "1": 0}
+        pipeline.wait_until(lambda: hidden_records(free_port) == hidden, "word of hidden records")
+        assert [one.partition for one in pipeline.cleaned()] == [1]
+
+    asyncio.run(meanwhile_open(pipeline, EARLIER, wait_for_the_other_partition))
+    cleaned = pipeline.wait_for_cleaned(3)
+    assert contents(cleaned)[:2] == contents([EARLIER, EARLY])
+
+
+def _nobody(*_: object) -> NoReturn:
+    pytest.fail("nobody is asked, nothing fails and no task is opened")
+
+
+def test_a_source_is_not_silent_while_records_are_on_their_way_to_the_task(tmp_path: Path) -> None:
+    spec = PipelineSpec.model_validate(
+        {
+            "pipeline": "clicks",
+            "source": {"topic": "raw"},
+            "operators": [{"reorder": {"grace": "1h", "idle": "1s"}}],
+            "sink": {"topic": "cleaned"},
+        }
+    )
+
+    async def was_at_end(position: int) -> bool:
+        settings = Settings(bootstrap_servers="127.0.0.1:1", state_folder=tmp_path)
+        work = Work(spec, settings, _nobody, _nobody, _nobody, Limits({}))
+        await work.restorer.start()
+        task = Running(position=position)
+        work.survey = {task.source: Surveyed(100, 100, 100, at_s=5.0, brought=99)}
+        assert not work.was_at_end(task, 5.1), "nobody has asked since then"
+        await work.restorer.stop()
+        return work.was_at_end(task, 5.0)
+
+    # Behind the last record stands a marker, which comes to no task.
+    assert asyncio.run(was_at_end(99))
+    assert not asyncio.run(was_at_end(98))

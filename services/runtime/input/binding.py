@@ -249,14 +249,16 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
     async def _survey(self) -> dict[TopicPartition, Surveyed]:
         consumer = self._ensure_consumer()
         partitions, now_s = consumer.assignment(), time.monotonic()
-        ends = await consumer.end_offsets(partitions) if partitions else {}
+        # A consumer knows both of its last fetch, and what stopped fetching hears of nothing new.
+        stable = await consumer.end_offsets(partitions) if partitions else {}
+        ends = await seams.ends_of_logs(consumer, partitions)
         found = {}
         for partition in partitions & consumer.assignment():
             if partition in self._leases:
                 fetched = await consumer.position(partition)
-                stable = consumer.last_stable_offset(partition)
-                brought = self._brought[partition]
-                found[partition] = Surveyed(fetched, ends[partition], stable, now_s, brought)
+                found[partition] = Surveyed(
+                    fetched, ends[partition], stable[partition], now_s, self._brought[partition]
+                )
         return found
 
 

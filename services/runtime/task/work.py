@@ -212,7 +212,7 @@ class Work:
         quiet_until_s = task.pace.quiet_until_s()
         if quiet_until_s is None or task.inbox.records or time.monotonic() < quiet_until_s:
             return False
-        return self.was_at_end(task.source, quiet_until_s)
+        return self.was_at_end(task, quiet_until_s)
 
     def let_in(
         self, records: list[Record], timestamps: Timestamps | None, source: TopicPartition
@@ -255,10 +255,10 @@ class Work:
         """The last report on a source partition."""
         return self.survey.get(source, UNSEEN)
 
-    def was_at_end(self, source: TopicPartition, since_s: float) -> bool:
-        """Whether the broker, asked after that time, had nothing left to read."""
-        fetched, end, _, at_s, _ = self.surveyed(source)
-        return fetched is not None and end is not None and fetched >= end and at_s >= since_s
+    def was_at_end(self, task: Shown, since_s: float) -> bool:
+        """Whether the broker, asked after that time, had nothing that the task has not decided."""
+        surveyed = self.surveyed(task.source)
+        return surveyed.at_s >= since_s and surveyed.is_all_decided(task.position)
 
     async def tell_offset(self, outbox: Outbox, source: TopicPartition, position: int) -> None:
         """Say which offset of the source the next commit reaches, where that is part of it."""

@@ -55,10 +55,10 @@ class Clock:
             return None
         if chain.lanes is not None:
             return chain.time_ms if chain.is_due(chain.time_ms) else None
-        fetched, end, _, at_s, brought = self._surveyed()
-        if fetched is None or end is None or fetched < end or position < brought:
+        surveyed = self._surveyed()
+        if not surveyed.is_all_decided(position):
             return None
-        since_ms = round((time.monotonic() - at_s) * 1000)
+        since_ms = round((time.monotonic() - surveyed.at_s) * 1000)
         reached_ms = self._now_ms() - since_ms - self._delay_ms
         step_ms = max(_AT_LEAST_MS, self._delay_ms // _PARTS_OF_DELAY)
         return reached_ms if reached_ms >= chain.time_ms + step_ms else None
