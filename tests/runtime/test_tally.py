@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
+from unittest.mock import patch
 
+import faust
+import pytest
+from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.hops import Hop
 from headrace.contracts.origin import AT_END, AWAKE, IDLE
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.services.intake.timestamps import Timestamps
-from headrace.services.observe.snapshot import TaskState
+from headrace.services.kafka.limits import Limits
+from headrace.services.observe.metrics import Metrics
+from headrace.services.observe.snapshot import TaskState, WorkerSnapshot
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Batch
 from headrace.services.runtime.input.inbox import Inbox
 from headrace.services.runtime.input.survey import UNSEEN
+from headrace.services.runtime.task import tally
+from headrace.services.runtime.task.table import StateTable
 from headrace.services.runtime.task.tally import Tally
+from headrace.services.runtime.task.task import Task
+from headrace.services.runtime.task.work import Work
 from headrace.services.runtime.time.skew import Skew
 from headrace.services.runtime.time.together import Together
+from headrace.services.settings import Settings
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
 from tests.runtime.sidecar import record
 
-(HOP,) = PipelineSpec.model_validate(
+SPEC = PipelineSpec.model_validate(
     {
         "pipeline": "clicks",
         "source": {"topic": "raw"},
         "operators": [{"reorder": {"grace": "2s"}}],
         "sink": {"topic": "cleaned"},
     }
-).hops()
+)
+(HOP,) = SPEC.hops()
 
 
 def chain_of(hop: Hop) -> Chain:
@@ -71,3 +88,48 @@ def test_it_is_as_far_behind_the_clock_as_progress_is_while_it_is_not_idle() -> 
         assert task.behind_ms(60_000) == behind_ms
     task.progress_ms = None
     assert task.behind_ms(60_000) is None, "nothing is committed"
+
+
+def test_only_a_task_that_is_opened_and_not_restored_yet_spends_time_restoring() -> None:
+    clock = SimpleNamespace(at_s=0.0)
+    clock.monotonic = lambda: clock.at_s
+
+    def restore_ms_at(at_s: float) -> int:
+        clock.at_s = at_s
+        return counts.snapshot(Running(), UNSEEN, 0, now_ms=0).restore_ms
+
+    with patch.object(tally, "time", clock):
+        counts = Tally()
+        assert restore_ms_at(60.0) == 0, "it rests, or is closed and not forgotten yet"
+        counts.opened()
+        assert restore_ms_at(65.0) == 5_000
+        counts.restored()
+        assert restore_ms_at(99.0) == 5_000
+
+
+class Failing(Task):
+    """A task whose last commit fails."""
+
+    async def _open(self, opened: AsyncExitStack) -> None:
+        del opened
+        self.close()
+        raise KafkaError
+
+
+def test_the_failed_commit_of_a_task_that_ends_stays_counted(tmp_path: Path) -> None:
+    def nobody(*_: object) -> NoReturn:
+        pytest.fail("nobody is asked, nothing fails and no task is opened")
+
+    async def page() -> list[str]:
+        settings = Settings(bootstrap_servers="127.0.0.1:1", state_folder=tmp_path)
+        work = Work(SPEC, settings, nobody, nobody, nobody, Limits({}))
+        app = faust.App("clicks", broker="kafka://127.0.0.1:1", store="memory://")
+        work.tables[HOP.name] = StateTable(app, HOP.name, tmp_path, work.memory)
+        work.metrics = Metrics(lambda: WorkerSnapshot("clicks", "one", "running", 0.0, 0.0))
+        await work.restorer.start()
+        await Failing(work, HOP, 0).run()
+        await work.restorer.stop()
+        return work.metrics.text().decode().splitlines()
+
+    (line,) = (one for one in asyncio.run(page()) if one.startswith("headrace_failed_commits_tot"))
+    assert line.endswith("} 1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from aiokafka.errors import IllegalOperation, KafkaError
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.hops import Hop
@@ -22,22 +23,30 @@ from headrace.services.operators.chain import Chain
 from headrace.services.operators.lateness import Lateness
 from headrace.services.runtime.input.inbox import Inbox
 from headrace.services.runtime.input.survey import Surveyed
+from headrace.services.runtime.output.shared_producer import TransactionBrokenError
 from headrace.services.runtime.time.together import Together
+
+FAILED = (KafkaError, IllegalOperation, TransactionBrokenError)
+"""The errors that end a task between two commits; it is opened again."""
 
 
 class Tally:
     """Counts of one task, since it was opened."""
 
     def __init__(self) -> None:
-        """Count from zero; it restores first."""
+        """Count from zero."""
         self.taken_records = self.taken_bytes = self.guarded_records = 0
         self.repeated_records = 0
         self.restored_records = 0
         self.commits = self.failed_commits = 0
         self._commit_seconds = Histogram(COMMIT_SECONDS)
         self._commit_records = Histogram(COMMIT_RECORDS)
-        self._opened_at_s = time.monotonic()
+        self._opened_at_s: float | None = None
         self._restored_at_s: float | None = None
+
+    def opened(self) -> None:
+        """The task begins to restore its state."""
+        self._opened_at_s = time.monotonic()
 
     def restored(self) -> None:
         """State is whole; from now on the task runs."""
@@ -58,11 +67,20 @@ class Tally:
         self._commit_seconds.take(seconds)
         self._commit_records.take(records)
 
+    def ended(self, problem: BaseException | None) -> None:
+        """The task was closed, or must be opened again because of a problem."""
+        self.failed_commits += isinstance(problem, FAILED)
+
+    def _restore_ms(self) -> int:
+        """How long it has restored; none of the time before and behind counts."""
+        if self._opened_at_s is None:
+            return 0
+        return round(((self._restored_at_s or time.monotonic()) - self._opened_at_s) * 1000)
+
     def snapshot(
         self, task: Shown, surveyed: Surveyed, restore_remaining: int, now_ms: int
     ) -> TaskSnapshot:
         """The task as it is now."""
-        until_s = self._restored_at_s or time.monotonic()
         is_restoring = task.state == "restoring"
         chain = task.chain
         return TaskSnapshot(
@@ -92,7 +110,7 @@ class Tally:
             commit_seconds=self._commit_seconds.snapshot(),
             commit_records=self._commit_records.snapshot(),
             restored_records=self.restored_records,
-            restore_ms=round((until_s - self._opened_at_s) * 1000),
+            restore_ms=self._restore_ms(),
             restore_remaining=restore_remaining if is_restoring else 0,
             behind_ms=_behind_ms(task, now_ms),
             waits_for=task.together.waits_for(),

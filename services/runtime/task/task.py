@@ -19,7 +19,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 from itertools import count
 
-from aiokafka.errors import IllegalOperation, KafkaError
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.errors import BufferFull, RecordTooLarge, SchemaAwaited, StateCorrupt
@@ -38,11 +37,10 @@ from headrace.services.runtime.machine.budget import weight
 from headrace.services.runtime.output.exits import Exits, Reached
 from headrace.services.runtime.output.failures import full
 from headrace.services.runtime.output.outbox import Outbox
-from headrace.services.runtime.output.shared_producer import TransactionBrokenError
 from headrace.services.runtime.output.spread import Spread
 from headrace.services.runtime.task.pace import RECORDS_MAX, Pace
 from headrace.services.runtime.task.succession import Succession
-from headrace.services.runtime.task.tally import Tally
+from headrace.services.runtime.task.tally import FAILED, Tally
 from headrace.services.runtime.task.trouble import Trouble
 from headrace.services.runtime.task.work import Work
 from headrace.services.runtime.time.clock import Clock
@@ -104,7 +102,7 @@ class Task:
         while not self._is_closing:
             try:
                 async with AsyncExitStack() as opened:
-                    opened.callback(self._forget)
+                    opened.push(self._forget)
                     await self._open(opened)
                     await self._live()
             except StopAtError as stop:
@@ -116,8 +114,7 @@ class Task:
                 logger.warning("records that come next are not there any more", **self._where)
             except StateCorrupt as damage:
                 await self._trouble.discard(damage)
-            except (KafkaError, IllegalOperation, TransactionBrokenError) as failed:
-                self.tally.failed_commits += 1
+            except FAILED as failed:
                 if self._is_closing:
                     logger.warning("not committed before it left", **self._where, why=repr(failed))
                 elif not await self._work.recover(self, failed):
@@ -126,6 +123,7 @@ class Task:
     async def _open(self, opened: AsyncExitStack) -> None:
         work, hop = self._work, self.hop
         self.state = "restoring"
+        self.tally.opened()
         table = work.tables[hop.name]
         topics = await work.identities.now()
         state = await table.open(self.partition, work.now_ms(), topics[hop.changelog.name].id)
@@ -179,10 +177,11 @@ class Task:
         if self._outbox.is_open:
             await self._commit()
 
-    def _forget(self) -> None:
+    def _forget(self, _: object, problem: BaseException | None, __: object) -> None:
         """Forget the records that were brought and not committed; they are read again."""
         self.state = "closing"
         self.lease = 0
+        self.tally.ended(problem)
         self._work.retire(self)
         self.chain = self.timestamps = self.progress_ms = None
         self.tally = Tally()
