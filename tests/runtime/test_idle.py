@@ -7,20 +7,17 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 from aiokafka import AIOKafkaProducer
 
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.record import Record
-from headrace.services.kafka.limits import Limits
 from headrace.services.runtime.input.survey import Surveyed
-from headrace.services.runtime.task.work import Work
-from headrace.services.settings import Settings
 from tests.kafka.clients import fresh_name
 from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
 from tests.runtime.test_tally import Running
+from tests.runtime.working import working
 
 IDLE = "reorder: {grace: 1h, idle: 1s}"
 EARLY, EARLIER = record(b"a", b"1", 50_000), record(b"b", b"2", 40_000)
@@ -97,10 +94,6 @@ def test_a_source_with_an_open_transaction_at_its_end_is_not_silent(
     assert contents(cleaned)[:2] == contents([EARLIER, EARLY])
 
 
-def _nobody(*_: object) -> NoReturn:
-    pytest.fail("nobody is asked, nothing fails and no task is opened")
-
-
 def test_a_source_is_not_silent_while_records_are_on_their_way_to_the_task(tmp_path: Path) -> None:
     spec = PipelineSpec.model_validate(
         {
@@ -112,14 +105,11 @@ def test_a_source_is_not_silent_while_records_are_on_their_way_to_the_task(tmp_p
     )
 
     async def was_at_end(position: int) -> bool:
-        settings = Settings(bootstrap_servers="127.0.0.1:1", state_folder=tmp_path)
-        work = Work(spec, settings, _nobody, _nobody, _nobody, Limits({}))
-        await work.restorer.start()
         task = Running(position=position)
-        work.survey = {task.source: Surveyed(100, 100, 100, at_s=5.0, brought=99)}
-        assert not work.was_at_end(task, 5.1), "nobody has asked since then"
-        await work.restorer.stop()
-        return work.was_at_end(task, 5.0)
+        async with working(spec, tmp_path) as work:
+            work.survey = {task.source: Surveyed(100, 100, 100, at_s=5.0, brought=99)}
+            assert not work.was_at_end(task, 5.1), "nobody has asked since then"
+            return work.was_at_end(task, 5.0)
 
     # Behind the last record stands a marker, which comes to no task.
     assert asyncio.run(was_at_end(99))

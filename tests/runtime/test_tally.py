@@ -7,11 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn
 from unittest.mock import patch
 
-import faust
-import pytest
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
@@ -19,7 +16,6 @@ from headrace.contracts.hops import Hop
 from headrace.contracts.origin import AT_END, AWAKE, IDLE
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.services.intake.timestamps import Timestamps
-from headrace.services.kafka.limits import Limits
 from headrace.services.observe.metrics import Metrics
 from headrace.services.observe.snapshot import TaskState, WorkerSnapshot
 from headrace.services.operators.chain import Chain
@@ -27,16 +23,14 @@ from headrace.services.operators.operator import Batch
 from headrace.services.runtime.input.inbox import Inbox
 from headrace.services.runtime.input.survey import UNSEEN
 from headrace.services.runtime.task import tally
-from headrace.services.runtime.task.table import StateTable
 from headrace.services.runtime.task.tally import Tally
 from headrace.services.runtime.task.task import Task
-from headrace.services.runtime.task.work import Work
 from headrace.services.runtime.time.skew import Skew
 from headrace.services.runtime.time.together import Together
-from headrace.services.settings import Settings
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
 from tests.runtime.sidecar import record
+from tests.runtime.working import working
 
 SPEC = PipelineSpec.model_validate(
     {
@@ -117,19 +111,12 @@ class Failing(Task):
 
 
 def test_the_failed_commit_of_a_task_that_ends_stays_counted(tmp_path: Path) -> None:
-    def nobody(*_: object) -> NoReturn:
-        pytest.fail("nobody is asked, nothing fails and no task is opened")
-
     async def page() -> list[str]:
-        settings = Settings(bootstrap_servers="127.0.0.1:1", state_folder=tmp_path)
-        work = Work(SPEC, settings, nobody, nobody, nobody, Limits({}))
-        app = faust.App("clicks", broker="kafka://127.0.0.1:1", store="memory://")
-        work.tables[HOP.name] = StateTable(app, HOP.name, tmp_path, work.memory)
-        work.metrics = Metrics(lambda: WorkerSnapshot("clicks", "one", "running", 0.0, 0.0))
-        await work.restorer.start()
-        await Failing(work, HOP, 0).run()
-        await work.restorer.stop()
-        return work.metrics.text().decode().splitlines()
+        async with working(SPEC, tmp_path) as work:
+            worker = WorkerSnapshot("clicks", "one", "running", 0.0, 0.0)
+            work.metrics = Metrics(lambda: worker)
+            await Failing(work, HOP, 0).run()
+            return work.metrics.text().decode().splitlines()
 
     (line,) = (one for one in asyncio.run(page()) if one.startswith("headrace_failed_commits_tot"))
     assert line.endswith("} 1")

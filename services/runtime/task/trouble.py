@@ -52,7 +52,7 @@ class Trouble:
         if isinstance(failed, SchemaAwaited):
             await self._registry.learn([failed.number], self._source, self._is_closing)
             return
-        why = repr(failed.__cause__)
+        why = failed.__cause__
         if self._ahead.take_care(failed):
             logger.info("a batch failed, and is done record by record", **self._where, why=why)
             return
@@ -62,7 +62,7 @@ class Trouble:
             offsets=str(failed),
             why=why,
             again_in_s=self._rest_s,
-            exc_info=failed.__cause__,
+            exc_info=why,
         )
         await asyncio.sleep(self._rest_s)
         self._rest_s = min(2 * self._rest_s, _STAND_BACK_S[1])

@@ -1,0 +1,35 @@
+"""A task's answer to a failure, and what the log says of it."""
+
+from __future__ import annotations
+
+import asyncio
+from io import StringIO
+from pathlib import Path
+
+from headrace.services.observe.logs import configure
+from headrace.services.runtime.input.ahead import Ahead, BatchFailedError
+from headrace.services.runtime.task.trouble import Trouble
+from tests.observe.test_logs import CUSTOMER, lines
+from tests.runtime.test_tally import HOP, SPEC
+from tests.runtime.working import working
+
+
+def failed_batch() -> BatchFailedError:
+    """A batch on which an operator raised an error that shows what a record says."""
+    failed = BatchFailedError(range(3, 9))
+    failed.__cause__ = UnicodeEncodeError("utf-8", f"{CUSTOMER}\ud800", 10, 11, "not allowed")
+    return failed
+
+
+def test_the_log_shows_nothing_of_the_record_on_which_a_batch_failed(tmp_path: Path) -> None:
+    async def take_care() -> None:
+        async with working(SPEC, tmp_path) as work:
+            ahead = Ahead()
+            await Trouble(work, HOP, 0, ahead, lambda: False).take_care(failed_batch())
+
+    stream = StringIO()
+    configure("json", "info", stream)
+    asyncio.run(take_care())
+    (line,) = (one for one in lines(stream) if one["event"].startswith("a batch failed"))
+    assert CUSTOMER not in stream.getvalue()
+    assert line["why"] == "UnicodeEncodeError"
