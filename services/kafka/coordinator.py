@@ -224,7 +224,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             with suppress(KafkaError):
                 answer = await seams.ask(self._consumer, request, self.coordinator_id)
                 if self.member_id == member.member_id and is_alive(answer.error_code):
-                    self.term.heard(sent_at_s, is_rebalancing=True)
+                    self._hear(sent_at_s, is_rebalancing=True)
 
     async def _perform_assignment(self, response: Any) -> dict[str, bytes]:
         """Lead: make everybody's share from what everybody says."""
@@ -305,12 +305,6 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             # It may be trying to join, and would let go of nothing before it tries again.
             self._performed_join_prepare = False
 
-    async def _do_heartbeat(self) -> bool:
-        answered: bool = await super()._do_heartbeat()
-        if answered:
-            self.heartbeat_at_s = time.monotonic()
-        return answered
-
     async def _do_commit_offsets(self, assignment: Any, offsets: Any) -> None:
         """Commit; again, if only the generation has changed, which says nothing about owners."""
         give_up_at = time.monotonic() + self._session_timeout_ms / 1000
@@ -368,10 +362,13 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
     def _hear_that_it_counts(self, request: Any, answer: Any, sent_at_s: float) -> None:
         """Count how long we may send, by answers to what the group takes from members alone."""
         if isinstance(request, HeartbeatRequest | NamedHeartbeat) and is_alive(answer.error_code):
-            is_rebalancing = answer.error_code != NoError.errno
-            self.term.heard(sent_at_s, is_rebalancing=is_rebalancing)
+            self._hear(sent_at_s, is_rebalancing=answer.error_code != NoError.errno)
         elif isinstance(request, SyncGroupRequest) and answer.error_code == NoError.errno:
-            self.term.heard(sent_at_s, is_rebalancing=False)
+            self._hear(sent_at_s, is_rebalancing=False)
+
+    def _hear(self, sent_at_s: float, *, is_rebalancing: bool) -> None:
+        self.heartbeat_at_s = time.monotonic()
+        self.term.heard(sent_at_s, is_rebalancing=is_rebalancing)
 
     def _heartbeat(self) -> NamedHeartbeat:
         name = self._group_instance_id

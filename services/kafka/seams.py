@@ -73,7 +73,6 @@ PRIVATE_NAMES = {
         "_closing",
         "_cluster",
         "_do_commit_offsets",
-        "_do_heartbeat",
         "_do_rejoin_group",
         "_get_metadata_snapshot",
         "_group_instance_id",

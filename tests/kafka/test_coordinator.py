@@ -236,10 +236,13 @@ async def term_of_a_member_that_waits_for_another(servers: str, topic: str) -> N
         slow.is_asked.clear()
         coordinator.request_rejoin()
         await slow.is_asked.wait()
-        ended_at_s = coordinator.term.ends_at_s
+        ended_at_s, heard_at_s = coordinator.term.ends_at_s, coordinator.heartbeat_at_s
         while coordinator.term.ends_at_s < ended_at_s + 0.5:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.01)
         assert coordinator._is_joining  # noqa: SLF001
+        assert coordinator.heartbeat_at_s > heard_at_s, (
+            "metrics and the watchdog would call it cut off"
+        )
         slow.may_join.set()
 
 

@@ -58,7 +58,6 @@ SIGNATURES = {
     "aiokafka.consumer.fetcher.Fetcher": {"_notify": "self, future"},
     "aiokafka.consumer.group_coordinator.GroupCoordinator": {
         "_do_commit_offsets": "self, assignment, offsets",
-        "_do_heartbeat": "self",
         "_do_rejoin_group": "self, subscription",
         "_get_metadata_snapshot": "self",
         "_on_join_complete": "self, generation, member_id, protocol, member_assignment_bytes",
