@@ -102,15 +102,22 @@ def test_only_a_task_that_is_opened_and_not_restored_yet_spends_time_restoring()
 
 
 class Failing(Task):
-    """A task whose last commit fails."""
+    """A task that fails twice: before its state is restored, and in its last commit."""
+
+    is_opened_again = False
 
     async def _open(self, opened: AsyncExitStack) -> None:
         del opened
-        self.close()
+        if self.is_opened_again:
+            self.tally.restored()
+            self.close()
+        self.is_opened_again = True
         raise KafkaError
 
 
-def test_the_failed_commit_of_a_task_that_ends_stays_counted(tmp_path: Path) -> None:
+def test_the_failed_commit_of_a_task_that_ends_is_counted_and_no_other_failure(
+    tmp_path: Path,
+) -> None:
     async def page() -> list[str]:
         async with working(SPEC, tmp_path) as work:
             worker = WorkerSnapshot("clicks", "one", "running", 0.0, 0.0)

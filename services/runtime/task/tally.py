@@ -68,8 +68,11 @@ class Tally:
         self._commit_records.take(records)
 
     def ended(self, problem: BaseException | None) -> None:
-        """The task was closed, or must be opened again because of a problem."""
-        self.failed_commits += isinstance(problem, FAILED)
+        """The task was closed, or must be opened again because of a problem.
+
+        Before its state was restored it had nothing to commit.
+        """
+        self.failed_commits += self._restored_at_s is not None and isinstance(problem, FAILED)
 
     def _restore_ms(self) -> int:
         """How long it has restored; none of the time before and behind counts."""
