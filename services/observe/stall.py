@@ -5,13 +5,13 @@
     fetching    a task runs, nothing waits in it, and its       the consumer's position moves
                 partition can be read further
     processing  fetched records wait to be decided, and the     a record is decided
-                task for no other that is behind, nor
-                for a schema registry
+                task for no other that is behind
     committing  decided records wait to be committed            a commit succeeds
     closing     a task closes                                   records are decided, commits succeed
     joining     the group's coordinator answered before         it answers again
 
-Where nothing is to be done nothing is stuck: a quiet topic is no reason to stop a worker. But a
+Where nothing is to be done nothing is stuck: a quiet topic is no reason to stop a worker. Neither is
+a task that waits for a schema registry: another worker would wait for it as well. But a
 task that fails to commit, begins again from what is committed, and fails again, has something to
 commit now and then only; so where the same is to be committed soon again, all of that time counts.
 
@@ -117,11 +117,13 @@ def _to_be_done(snapshot: WorkerSnapshot) -> Iterator[Work]:
 
 def _phases(task: TaskSnapshot) -> Iterator[tuple[Phase, Hashable, str]]:
     """Yield the phases of a task that has something to do: its mark, and what waits for it."""
+    if task.awaits_schema:
+        return
     if task.state == "restoring":
         mark = (task.restored_records, task.restore_remaining)
         yield "restoring", mark, "none of its records is processed before its state is restored"
         return
-    if task.waiting_records and task.waits_for is None and not task.awaits_schema:
+    if task.waiting_records and task.waits_for is None:
         waits = f"{task.waiting_records} fetched records wait, from offset {task.position} on"
         yield "processing", task.position, waits
     elif task.state == "running" and task.waits_for is None and _can_fetch(task):

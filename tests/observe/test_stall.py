@@ -89,6 +89,10 @@ def test_a_task_that_moves_now_and_then_is_not_stuck(phase: Phase) -> None:
         task(committed=90),  # the same, uncommitted
         task(end=None, readable_end=None),  # nobody knows
         task(waiting_records=5, awaits_schema=True),  # a registry is away
+        # So much waits for the registry by now that no more is fetched.
+        task(waiting_records=5, awaits_schema=True, end=250, readable_end=200),
+        # A record that was held since an earlier life needs a schema.
+        task(state="closing", awaits_schema=True),
     ],
     ids=[
         "quiet",
@@ -97,6 +101,8 @@ def test_a_task_that_moves_now_and_then_is_not_stuck(phase: Phase) -> None:
         "uncommitted marker",
         "unknown end",
         "registry away",
+        "registry away and backlog",
+        "registry away and held record",
     ],
 )
 def test_where_nothing_is_to_be_done_nothing_is_stuck(idle: TaskSnapshot) -> None:
