@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _NEXT = {
     "Attempt to fetch offsets": "asked again",
     "Cannot send": "it is sent again",
@@ -9,7 +11,8 @@ _NEXT = {
     "Failed fetch messages": "they are fetched again",
     "Got error produce response: GivenUpError": "its partition begins again from its last commit",
     "Got error produce response": "the records are sent again",
-    "Heartbeat failed": "the group's coordinator is looked for",
+    r"Heartbeat failed for group \S+: coordinator": "the group's coordinator is looked for",
+    r"Heartbeat failed for group \S+": "the instance joins again",
     "Marking the coordinator dead": "another one is looked for",
     "Unable connect to": "tried again until it answers",
     "Unable to request metadata": "another broker is asked",
@@ -19,5 +22,5 @@ _NEXT = {
 
 def what_next(message: str) -> str:
     """A library's message, with what happens next where that is known."""
-    following = next((said for start, said in _NEXT.items() if message.startswith(start)), None)
+    following = next((said for start, said in _NEXT.items() if re.match(start, message)), None)
     return message if following is None else f"{message.rstrip('.')}; {following}"

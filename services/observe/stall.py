@@ -10,10 +10,10 @@
     closing     a task closes                                   records are decided, commits succeed
     joining     the group's coordinator answered before         it answers again
 
-Where nothing is to be done nothing is stuck: a quiet topic is no reason to stop a worker. Neither is
-a task that waits for a schema registry: another worker would wait for it as well. But a
-task that fails to commit, begins again from what is committed, and fails again, has something to
-commit now and then only; so where the same is to be committed soon again, all of that time counts.
+Where nothing is to be done nothing is stuck: a quiet topic is no reason to stop a worker. Neither
+is a task that waits for a schema registry: another worker would wait for it as well. But a task
+that fails to commit, begins again from what is committed, and fails again, has something to commit
+now and then only; so where the same is to be committed soon again, all of that time counts.
 
 All is a fold over snapshots: pure, and right however often somebody looks. A look that comes long
 after the one before does not count in full, since a process that did not run (it was stopped, or

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.errors import CommitFailedError, NotLeaderForPartitionError
+from aiokafka.errors import CommitFailedError
 from aiokafka.structs import ConsumerRecord, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.contracts.errors import RecordUndecodable, StateUnavailable
 from headrace.contracts.record import Record
-from headrace.services.kafka.fenced import GivenUpError
 from headrace.services.observe.logs import LIBRARIES, Format, Level, configure, logger
 from headrace.services.observe.redaction import (
     WITHHELD,
@@ -368,29 +367,3 @@ def test_a_line_that_cannot_be_written_is_said_without_what_was_in_it(
     said = capsys.readouterr().err
     assert said == "a log line of faust could not be written (ValueError)\n"
     assert sys.stderr is not stream
-
-
-def test_a_batch_that_was_given_up_is_not_said_to_be_sent_again() -> None:
-    stream = StringIO()
-    configure("json", "info", stream)
-    said = logging.getLogger("aiokafka.producer.sender")
-    said.warning("Got error produce response: %s", GivenUpError())
-    (line,) = lines(stream)
-    assert line["event"] == (
-        "Got error produce response: GivenUpError; its partition begins again from its last commit"
-    )
-
-
-def test_a_library_that_says_what_went_wrong_is_completed_by_what_happens_next() -> None:
-    stream = StringIO()
-    configure("json", "info", stream)
-    logging.getLogger("aiokafka.producer.sender").warning(
-        "Got error produce response on topic-partition %s, retrying. Error: %s",
-        ("clicks", 3),
-        NotLeaderForPartitionError,
-    )
-    (line,) = lines(stream)
-    assert line["event"] == (
-        "Got error produce response on topic-partition ['clicks', 3], retrying."
-        " Error: NotLeaderForPartitionError; the records are sent again"
-    )
