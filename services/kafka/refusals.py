@@ -1,12 +1,12 @@
-"""Refusals for good of brokers, once we have begun: a sentence each, since no second try helps."""
+"""Refusals and failures of brokers, once we have begun: a sentence each, where no try helps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from aiokafka.errors import InvalidSessionTimeoutError, InvalidTransactionTimeout
+from aiokafka.errors import InvalidSessionTimeoutError, InvalidTransactionTimeout, KafkaError
 
-from headrace.contracts.errors import KafkaRefused, SettingsInvalid
+from headrace.contracts.errors import KafkaRefused, KafkaUnreachable, SettingsInvalid
 from headrace.contracts.time import format_duration_ms
 from headrace.services.kafka.rights import DENIALS
 from headrace.services.kafka.security import user_of
@@ -34,6 +34,21 @@ def refusal_of(problem: BaseException, settings: Settings) -> KafkaRefused | Set
             message = f"{variable(field)}: the brokers do not take {value}; see their `{theirs}`"
             return SettingsInvalid(message)
     return None
+
+
+def ending_of(problem: BaseException, settings: Settings) -> BaseException:
+    """Return the error with which the process ends: ours, where brokers are to blame."""
+    ending: BaseException | None = refusal_of(problem, settings)
+    if ending is None and isinstance(problem, KafkaError):
+        message = (
+            f"the brokers at {settings.bootstrap_servers} answered, and then failed"
+            f" ({problem!r}); check that they are well, and start again"
+        )
+        ending = KafkaUnreachable(message)
+    if ending is None:
+        return problem
+    ending.__cause__ = problem
+    return ending
 
 
 def _causes(problem: BaseException | None) -> Iterator[BaseException]:

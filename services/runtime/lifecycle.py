@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaError
 
-from headrace.contracts.errors import KafkaUnreachable
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.reach import reachable
+from headrace.services.kafka.refusals import ending_of
 from headrace.services.kafka.topics import PreparedTopics, prepare_topics
 from headrace.services.observe.logs import configure
 from headrace.services.observe.logs import logger as logger_of
@@ -84,20 +84,16 @@ async def _run(spec: PipelineSpec, settings: Settings) -> None:
         if not failed.cancel():
             failed.result()
         if app.crash_reason is not None:
-            raise app.crash_reason
+            raise ending_of(app.crash_reason, settings)
         logger.info("stopped", pipeline=spec.pipeline)
 
 
 async def _start(app: SidecarApp, settings: Settings) -> None:
-    """Start, or say that the broker which answered a moment ago does no more."""
+    """Start, or say that the brokers which answered a moment ago do no more."""
     try:
         await start_app(app)
-    except KafkaConnectionError as problem:
-        message = (
-            f"the broker at {settings.bootstrap_servers} answered, and then did no more;"
-            " check that it runs, and start again"
-        )
-        raise KafkaUnreachable(message) from problem
+    except KafkaError as problem:
+        raise ending_of(problem, settings) from problem
 
 
 async def _prepare(spec: PipelineSpec, settings: Settings) -> PreparedTopics:

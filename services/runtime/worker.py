@@ -19,7 +19,7 @@ from aiokafka.structs import TopicPartition
 from headrace.contracts.errors import InstanceReplaced
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.services.kafka.limits import Limits
-from headrace.services.kafka.refusals import refusal_of
+from headrace.services.kafka.refusals import ending_of
 from headrace.services.kafka.security import consumer_options
 from headrace.services.observe.logs import logger as logger_of
 from headrace.services.observe.snapshot import StateMemory, WorkerSnapshot, WorkerState
@@ -250,7 +250,7 @@ class Worker:
     def fail(self, problem: BaseException) -> None:
         """End the worker because of this; the first reason counts."""
         if not self._failed.done():
-            self._failed.set_exception(refusal_of(problem, self.settings) or problem)
+            self._failed.set_exception(ending_of(problem, self.settings))
 
     async def failed(self) -> None:
         """Wait until the worker must end, and raise the reason."""
