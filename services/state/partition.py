@@ -42,6 +42,24 @@ _BEGUN = "begun"
 _TRUSTED_MS = TOMBSTONES_KEPT_MS // 2
 
 
+def distrusted_because(overlay: Overlay, now_ms: int) -> str | None:
+    """Return why the changelog may have lost deletions that a database never saw, or None."""
+    written_ms = overlay.position(_CLOCK)
+    age_ms = 0 if written_ms is None else now_ms - written_ms
+    if age_ms > _TRUSTED_MS:
+        return "it is older than the changelog's tombstones"
+    if -age_ms > _TRUSTED_MS:
+        # The clock was wrong then, or is now.
+        return "by the clock, it was written later than now: its age is unknown"
+    return None
+
+
+def is_of_another(changelog_id: str | None, now_id: str | None) -> bool:
+    """Return whether rows are of a changelog that is gone, as after a reset elsewhere."""
+    known = {changelog_id, now_id}
+    return None not in known and len(known) > 1
+
+
 class PartitionState:
     """The rows of one partition, with the uncommitted changes."""
 
@@ -65,14 +83,10 @@ class PartitionState:
         """Why an older database was thrown away, None where it was not."""
         try:
             self._open()
-            if self._is_of_another():
+            if is_of_another(self.overlay.changelog_id, changelog_id):
                 self._put_aside()
-            age_ms = now_ms - (self.overlay.position(_CLOCK) or 0)
-            if age_ms > _TRUSTED_MS:
-                self.begin_anew("it is older than the changelog's tombstones")
-            elif -age_ms > _TRUSTED_MS:
-                # The clock was wrong then, or is now.
-                self.begin_anew("by the clock, it was written later than now: its age is unknown")
+            if (reason := distrusted_because(self.overlay, now_ms)) is not None:
+                self.begin_anew(reason)
         except StateCorrupt as damage:
             self._delete_and_open(str(damage))
 
@@ -89,11 +103,6 @@ class PartitionState:
             self._store.close()
             raise
         self._about = self.overlay.view(ABOUT)
-
-    def _is_of_another(self) -> bool:
-        """Return whether its rows are of a changelog that is gone, as after a reset elsewhere."""
-        known = {self._changelog_id, self.overlay.changelog_id}
-        return None not in known and len(known) > 1
 
     def _put_aside(self) -> None:
         self._store.close()
