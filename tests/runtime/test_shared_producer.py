@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import CommitFailedError, IllegalGenerationError, ProducerFenced
+from aiokafka.conn import CloseReason
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalGenerationError,
+    KafkaConnectionError,
+    ProducerFenced,
+)
+from aiokafka.protocol.transaction import EndTxnRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headrace.services.kafka.limits import Limits
@@ -251,6 +258,42 @@ def test_a_producer_whose_transaction_is_over_begins_again(kafka: SharedKafka, t
 
     asyncio.run(live())
     assert read(kafka, topic) == [1]
+
+
+def test_a_connection_that_is_lost_while_a_transaction_ends_leaves_no_one_waiting(
+    kafka: SharedKafka, topic: str
+) -> None:
+    async def live() -> None:
+        async with staged(kafka, topic) as stage:
+            out = await stage.outbox(0)
+            client = (await stage.shared.life()).producer.client
+            ending, lost, send = asyncio.Event(), asyncio.Event(), client.send
+
+            async def send_unheard(node: int, request: Any, **options: Any) -> Any:
+                if not isinstance(request, EndTxnRequest):
+                    return await send(node, request, **options)
+                ending.set()
+                await lost.wait()
+                raise KafkaConnectionError
+
+            client.send = send_unheard
+            await stage.write(out, 0)
+            committing = asyncio.ensure_future(stage.commit(out, 0))
+            await ending.wait()
+            for connection in [*client._conns.values()]:  # noqa: SLF001 (nobody else cuts it)
+                connection.close(CloseReason.CONNECTION_BROKEN)
+            lost.set()
+            with pytest.raises(TransactionBrokenError):
+                await committing
+            await out.stop()
+            again = await stage.outbox(1)
+            await stage.write(again, 1)
+            await stage.commit(again, 1)
+            shared = stage.shared
+            while shared._beside or shared._stopping:  # noqa: ASYNC110, SLF001 (nothing tells of it)
+                await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(live(), PATIENCE_S))
 
 
 def test_a_member_that_has_joined_anew_commits_nothing(kafka: SharedKafka, topic: str) -> None:

@@ -9,7 +9,7 @@ what is committed, and it has a new epoch at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -73,6 +73,8 @@ class _Life:
         self.ended: asyncio.Future[None] = asyncio.Future()
         """The transaction that is open now."""
         self._waiting: set[asyncio.Future[None]] = set()
+        self.ending: asyncio.Task[None] | None = None
+        """Ends that transaction."""
 
     def check(self) -> None:
         """Raise what broke it."""
@@ -171,6 +173,9 @@ class SharedProducer:
         discarded = [*self._rules.partitions]
         self._rules.broke()
         life.breaks(problem)
+        if life.ending is not None:
+            # Its producer answers no more, and would be waited for and kept for ever.
+            life.ending.cancel()
         for seat in discarded:
             seat.wake()
         self._go(stop_producer(life.producer), self._stopping)
@@ -185,10 +190,13 @@ class SharedProducer:
                 "a producer does not begin again yet", producer=self.name, why=repr(problem)
             )
 
-    def _go(self, beside: Any, among: set[asyncio.Task[None]]) -> None:
-        running = asyncio.ensure_future(beside)
+    def _go(
+        self, beside: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]
+    ) -> asyncio.Task[None]:
+        running = asyncio.create_task(beside)
         among.add(running)
         running.add_done_callback(among.discard)
+        return running
 
     async def stop(self) -> None:
         """Let go; what was not committed is aborted by the broker, or by the next life."""
@@ -228,7 +236,7 @@ class SharedProducer:
         together = self._rules.done(seat, offsets)
         if together is not None:
             told = {place: one for each in together.values() for place, one in each.items()}
-            self._go(self._end(life, told), self._beside)
+            life.ending = self._go(self._end(life, told), self._beside)
         elif was_open:
             for other in self._rules.partitions:
                 other.wake()
