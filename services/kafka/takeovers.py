@@ -133,6 +133,7 @@ class Takeovers:
         coming = self._next.get(key)
         if coming is None:
             coming = self._next[key] = asyncio.create_task(self._in_turn(key, do))
+            coming.add_done_callback(hear)
         # One who gives up leaves it to the others.
         done: T = await asyncio.shield(coming)
         return done
@@ -161,6 +162,16 @@ class Takeovers:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
+
+
+def hear(ended: asyncio.Task[Any]) -> None:
+    """Have asyncio say nothing of a failure that nobody waits for any more.
+
+    Each caller that waits hears of it. asyncio would log it as an error with a traceback, some time
+    later.
+    """
+    if not ended.cancelled():
+        ended.exception()
 
 
 @patient

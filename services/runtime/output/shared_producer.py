@@ -18,10 +18,11 @@ from aiokafka.client import ConnectionGroup
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from headrace.contracts.errors import HeadraceError
 from headrace.services.group import shared_transaction as rules
 from headrace.services.kafka import transactions
 from headrace.services.kafka.member_offsets import Member, Offsets, Teller, tell_offsets
-from headrace.services.kafka.takeovers import Takeovers
+from headrace.services.kafka.takeovers import Takeovers, hear
 from headrace.services.kafka.unfinished import Known, Takeover, Told
 from headrace.services.observe.logs import logger as logger_of
 from headrace.services.runtime.output.producer import (
@@ -134,6 +135,7 @@ class SharedProducer:
         while self._life is None:
             if self._starting is None or self._starting.done():
                 self._starting = asyncio.create_task(self._start(), name=self.name)
+                self._starting.add_done_callback(hear)
             await asyncio.shield(self._starting)
         return self._life
 
@@ -185,10 +187,8 @@ class SharedProducer:
         """Begin at once: readers wait until a new epoch ends what was sent."""
         try:
             await self.life()
-        except KafkaError as problem:
-            logger.warning(
-                "a producer does not begin again yet", producer=self.name, why=repr(problem)
-            )
+        except (KafkaError, HeadraceError) as problem:
+            logger.warning("a producer does not begin again yet", producer=self.name, why=problem)
 
     def _go(
         self, beside: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]
