@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from functools import partial
 from itertools import pairwise
-from types import SimpleNamespace
-from unittest.mock import patch
 
 import pytest
 
@@ -15,7 +13,6 @@ from headrace.contracts.pipeline import PipelineSpec
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Batch
 from headrace.services.runtime.input.survey import UNSEEN, Surveyed
-from headrace.services.runtime.time import clock
 from headrace.services.runtime.time.clock import Clock
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
@@ -145,17 +142,16 @@ def spec_of(source: dict[str, object]) -> PipelineSpec:
 def moves_to_ms(
     surveyed: Surveyed, position: int, state: int = AWAKE, at_ms: int = -1
 ) -> int | None:
-    """How far the source is, by a clock that stands still, with a `max-delay` of a minute."""
+    """How far the source is by the clock, with a `max-delay` of a minute."""
     spec = spec_of({"max-delay": "1m"})
     chain = Chain(spec.hops()[0].operators, Overlay(MemoryStore(), "p").view)
     chain.advance(at_ms)
-    with patch.object(clock, "time", SimpleNamespace(monotonic=lambda: NOW_S)):
-        return Clock(spec, lambda: surveyed, lambda: NOW_MS).moves_to_ms(chain, position, state)
+    return Clock(spec, lambda: surveyed).moves_to_ms(chain, position, state)
 
 
 def surveyed(fetched: int = END, brought: int = END) -> Surveyed:
     """Answers of the broker and the consumer of this very moment."""
-    return Surveyed(fetched, END, END, NOW_S, brought)
+    return Surveyed(fetched, END, END, NOW_S, brought, NOW_MS)
 
 
 def test_only_who_has_decided_all_that_there_is_goes_by_the_clock() -> None:
@@ -170,9 +166,10 @@ def test_only_who_has_decided_all_that_there_is_goes_by_the_clock() -> None:
     assert moves_to_ms(surveyed(), END, IDLE) is None
 
 
-def test_an_answer_of_a_while_ago_counts_as_of_then() -> None:
-    ago = surveyed()._replace(at_s=NOW_S - 10)
-    assert moves_to_ms(ago, END) == NOW_MS - 70_000
+def test_an_answer_of_a_while_ago_counts_as_of_then_whatever_the_clocks_did_since() -> None:
+    """A machine that slept has a clock that did not go on, and has asked nobody meanwhile."""
+    ago = surveyed()._replace(at_ms=NOW_MS - 3_600_000)
+    assert moves_to_ms(ago, END) == NOW_MS - 3_660_000
 
 
 def test_the_clock_moves_by_a_tenth_of_the_delay() -> None:

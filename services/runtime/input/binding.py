@@ -248,7 +248,8 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
 
     async def _survey(self) -> dict[TopicPartition, Surveyed]:
         consumer = self._ensure_consumer()
-        partitions, now_s = consumer.assignment(), time.monotonic()
+        partitions, at_s = consumer.assignment(), time.monotonic()
+        at_ms = self.app.worker.work.now_ms()
         # A consumer knows both of its last fetch, and what stopped fetching hears of nothing new.
         stable = await consumer.end_offsets(partitions) if partitions else {}
         ends = await seams.ends_of_logs(consumer, partitions)
@@ -257,7 +258,12 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
             if partition in self._leases:
                 fetched = await consumer.position(partition)
                 found[partition] = Surveyed(
-                    fetched, ends[partition], stable[partition], now_s, self._brought[partition]
+                    fetched,
+                    ends[partition],
+                    stable[partition],
+                    at_s,
+                    self._brought[partition],
+                    at_ms,
                 )
         return found
 

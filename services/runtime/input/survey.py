@@ -18,6 +18,8 @@ class Surveyed(NamedTuple):
     """When the broker was asked, by a clock that only goes forward."""
     brought: int = 0
     """The offset behind the last record that the consumer has handed on by then."""
+    at_ms: int = 0
+    """When the broker was asked, by the clock on the wall."""
 
     def is_all_decided(self, position: int) -> bool:
         """Whether the partition had nothing that is not decided, by a task at a position.

@@ -84,7 +84,7 @@ class Task:
         self._ahead = Ahead()
         self._trouble = Trouble(work, hop, partition, self._ahead, lambda: self._is_closing)
         self._silence = Silence(work.spec, hop, partial(work.was_at_end, self))
-        self._clock = Clock(work.spec, partial(work.surveyed, self.source), work.now_ms)
+        self._clock = Clock(work.spec, partial(work.surveyed, self.source))
         self._is_closing = False
         self._where = {"topic": hop.topic, "partition": partition}
         self._partition_state: PartitionState

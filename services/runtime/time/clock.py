@@ -15,7 +15,6 @@ merge is as far as they are, whenever that lets something go.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from headrace.contracts.origin import IDLE
@@ -30,16 +29,10 @@ _AT_LEAST_MS = 1_000
 class Clock:
     """One task's."""
 
-    def __init__(
-        self,
-        spec: PipelineSpec,
-        surveyed: Callable[[], Surveyed],
-        now_ms: Callable[[], int],
-    ) -> None:
+    def __init__(self, spec: PipelineSpec, surveyed: Callable[[], Surveyed]) -> None:
         """`surveyed` is what was last heard of the source's partition."""
         self._delay_ms = spec.source.max_delay_ms
         self._surveyed = surveyed
-        self._now_ms = now_ms
 
     @property
     def is_trusted(self) -> bool:
@@ -58,7 +51,7 @@ class Clock:
         surveyed = self._surveyed()
         if not surveyed.is_all_decided(position):
             return None
-        since_ms = round((time.monotonic() - surveyed.at_s) * 1000)
-        reached_ms = self._now_ms() - since_ms - self._delay_ms
+        # Read off the clock by then: on a machine that has slept since, no clock tells how long.
+        reached_ms = surveyed.at_ms - self._delay_ms
         step_ms = max(_AT_LEAST_MS, self._delay_ms // _PARTS_OF_DELAY)
         return reached_ms if reached_ms >= chain.time_ms + step_ms else None
