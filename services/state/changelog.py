@@ -118,9 +118,10 @@ def read_cleaned(about: StoreView) -> int | None:
     return None if found is None else found[0]
 
 
-def put_cleaned(about: StoreView, offset: int) -> None:
-    """Put the offset of the last cleaned record."""
-    about.put_many({about.prefix + _CLEANED_KEY: _offset.pack(offset)})
+def put_cleaned(about: StoreView, offset: int | None) -> None:
+    """Put the offset of the last cleaned record; None where there is none."""
+    row = None if offset is None else _offset.pack(offset)
+    about.put_many({about.prefix + _CLEANED_KEY: row})
 
 
 def read_purged(about: StoreView) -> int:

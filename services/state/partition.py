@@ -140,6 +140,10 @@ class PartitionState:
         """The offset of the last cleaned record, None where none is known."""
         return read_cleaned(self._about)
 
+    def forget_cleaned(self) -> None:
+        """Put, with the next commit, that no record was cleaned yet."""
+        put_cleaned(self._about, None)
+
     @property
     def producer(self) -> str | None:
         """The transactional id under which its owner writes; None where it has left in peace."""

@@ -56,6 +56,27 @@ def test_behind_a_repartition_a_place_is_idle_when_all_its_sources_are(
     pipeline.wait_until(lambda: all(is_idle(pipeline, at) for at in range(3)), "word of all places")
 
 
+def test_readers_of_another_sink_wait_for_no_record_of_the_one_before(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline(DEDUPLICATE)
+    pipeline.produce([record(b"a", b"1", 1_000)])
+    first = pipeline.start()
+    pipeline.wait_for_cleaned(1)
+    assert first.stop() == 0
+    assert of_partition(pipeline, 0)[-1].cleaned_offset == 0
+    pipeline.sink = f"{pipeline.name}.other"
+    pipeline.write(DEDUPLICATE)
+    second = pipeline.start()
+    second.wait_for("running")
+    assert second.stop() == 0
+    assert {row.cleaned_offset for row in of_partition(pipeline, 0)} == {None}
+    pipeline.produce([record(b"b", b"2", 2_000)])
+    pipeline.start()
+    pipeline.wait_for_cleaned(1)
+    pipeline.wait_until(lambda: of_partition(pipeline, 0)[-1].cleaned_offset == 0, "its own record")
+
+
 def behind_s(port: int) -> float | None:
     """How far a sidecar with one partition says that it is behind the clock."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:

@@ -84,6 +84,19 @@ def test_the_last_cleaned_record_is_known_until_there_is_another(folder: Path) -
             assert state.cleaned_offset == known
 
 
+def test_the_last_cleaned_record_is_forgotten_with_the_next_commit(folder: Path) -> None:
+    for commits in (False, True):
+        with opened(folder) as state:
+            state.reach(50, 9_000, 3)
+            state.commit(8, NOW_MS)
+            state.forget_cleaned()
+            assert state.cleaned_offset is None
+            if commits:
+                state.commit(9, NOW_MS)
+        with opened(folder) as state:
+            assert state.cleaned_offset == (None if commits else 3)
+
+
 def test_uncommitted_rows_are_not_there(folder: Path) -> None:
     with opened(folder) as state:
         put(state, b"another")

@@ -137,6 +137,16 @@ class Restorer:
         await self._connected.wait()
         return await seams.ask(self._consumer, request)
 
+    async def end_of_log(self, partition: TopicPartition) -> int:
+        """Where a partition ends, with what does not count."""
+        asked = asyncio.run_coroutine_threadsafe(self._end_of_log(partition), self._loop)
+        return await asyncio.wrap_future(asked)
+
+    async def _end_of_log(self, partition: TopicPartition) -> int:
+        # This question looks for the leader of a topic that is new here.
+        await self._ends([partition])
+        return await seams.end_of_log(self._consumer, partition)
+
     async def hides_something(self, partition: TopicPartition) -> bool:
         """Whether a transaction that is open keeps the end of a changelog from being read."""
         asked = asyncio.run_coroutine_threadsafe(self._hides_something(partition), self._loop)

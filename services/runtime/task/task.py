@@ -137,6 +137,7 @@ class Task:
         await outbox.start()
         await succession.take_over()
         state.check_whole(f"{hop.changelog.name}/{self.partition}")
+        await work.check_cleaned(hop, self.partition, state)
         spread_over = None if hop.end is None else topics[hop.end.topic.name].partitions
         stamp = stamp_of(work.spec, hop, *topics[hop.topic], spread_over)
         for change in check_stamp(state, stamp):

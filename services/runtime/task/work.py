@@ -172,6 +172,18 @@ class Work:
             raise StateTruncated(message)
         return start_at(name, reached, bounds, exactly_once=self.exactly_once)
 
+    async def check_cleaned(self, hop: Hop, partition: int, state: PartitionState) -> None:
+        """Forget the last cleaned record if the cleaned topic ends before it.
+
+        It stands in another topic then: the sink was renamed, or its topic made anew. Readers of
+        this one would wait for it.
+        """
+        last = state.cleaned_offset
+        if hop.end is None and last is not None:
+            cleaned = TopicPartition(self.spec.sink.topic, partition)
+            if await self.restorer.end_of_log(cleaned) <= last:
+                state.forget_cleaned()
+
     async def _was_written(self, changelog: TopicPartition) -> bool:
         """Whether anything was ever written there, if only in transactions that do not count."""
         ends = await self.restorer.ends([changelog])
