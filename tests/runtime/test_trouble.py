@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
 from headrace.services.observe.logs import configure
 from headrace.services.runtime.input.ahead import Ahead, BatchFailedError
+from headrace.services.runtime.task import trouble
 from headrace.services.runtime.task.trouble import Trouble
 from tests.observe.test_logs import CUSTOMER, lines
 from tests.runtime.test_tally import HOP, SPEC
 from tests.runtime.working import working
 
 
-def failed_batch() -> BatchFailedError:
+def failed_batch(start: int = 3, stop: int = 9) -> BatchFailedError:
     """A batch on which an operator raised an error that shows what a record says."""
-    failed = BatchFailedError(range(3, 9))
+    failed = BatchFailedError(range(start, stop))
     failed.__cause__ = UnicodeEncodeError("utf-8", f"{CUSTOMER}\ud800", 10, 11, "not allowed")
     return failed
 
@@ -33,3 +35,22 @@ def test_the_log_shows_nothing_of_the_record_on_which_a_batch_failed(tmp_path: P
     (line,) = (one for one in lines(stream) if one["event"].startswith("a batch failed"))
     assert CUSTOMER not in stream.getvalue()
     assert line["why"] == "UnicodeEncodeError"
+
+
+def test_a_partition_rests_longer_each_time_until_it_has_come_past_what_failed(
+    tmp_path: Path,
+) -> None:
+    async def take_care() -> None:
+        async with working(SPEC, tmp_path) as work:
+            of_task = Trouble(work, HOP, 0, Ahead(), lambda: False)
+            for start in (3, 20):
+                await of_task.take_care(failed_batch(start, start + 9))
+                for _ in range(3):
+                    await of_task.take_care(failed_batch(start, start + 1))
+
+    stream = StringIO()
+    configure("json", "info", stream)
+    with patch.object(trouble, "_STAND_BACK_S", (0.001, 0.003)):
+        asyncio.run(take_care())
+    rests = [one["again_in_s"] for one in lines(stream) if "again_in_s" in one]
+    assert rests == [0.001, 0.002, 0.003] * 2

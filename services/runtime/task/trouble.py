@@ -54,6 +54,8 @@ class Trouble:
             return
         why = failed.__cause__
         if self._ahead.take_care(failed):
+            # Other records fail now, so the partition has come past those for which it rested.
+            self._rest_s = _STAND_BACK_S[0]
             logger.info("a batch failed, and is done record by record", **self._where, why=why)
             return
         logger.error(
