@@ -16,7 +16,7 @@ from tests.kill.segments import Transactions
 _HITS_WITHIN_S = 8.0
 _LEASE = "records of an earlier lease left"
 _GUARD = "records turned away: state has them"
-_FENCED = "a transaction failed; back to what is committed"
+_FENCED = "a partition failed; back to what is committed"
 _SAID = 14
 
 

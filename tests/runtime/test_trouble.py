@@ -7,9 +7,13 @@ from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
 
+from aiokafka.errors import LeaderNotAvailableError
+
 from headrace.services.observe.logs import configure
 from headrace.services.runtime.input.ahead import Ahead, BatchFailedError
 from headrace.services.runtime.task import trouble
+from headrace.services.runtime.task import work as work_of_tasks
+from headrace.services.runtime.task.task import Task
 from headrace.services.runtime.task.trouble import Trouble
 from tests.observe.test_logs import CUSTOMER, lines
 from tests.runtime.test_tally import HOP, SPEC
@@ -54,3 +58,18 @@ def test_a_partition_rests_longer_each_time_until_it_has_come_past_what_failed(
         asyncio.run(take_care())
     rests = [one["again_in_s"] for one in lines(stream) if "again_in_s" in one]
     assert rests == [0.001, 0.002, 0.003] * 2
+
+
+def test_the_log_blames_no_transaction_for_a_partition_that_cannot_be_opened(
+    tmp_path: Path,
+) -> None:
+    async def recover() -> bool:
+        async with working(SPEC, tmp_path) as work:
+            return await work.recover(Task(work, HOP, 0), LeaderNotAvailableError())
+
+    stream = StringIO()
+    configure("json", "info", stream)
+    with patch.object(work_of_tasks, "_RETRY_S", 0.0):
+        assert asyncio.run(recover())
+    (line,) = (one for one in lines(stream) if one.get("source") == "raw/0")
+    assert line["event"] == "a partition failed; back to what is committed"

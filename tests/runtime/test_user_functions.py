@@ -85,4 +85,4 @@ def test_a_slow_function_does_not_outlive_its_transaction(make_pipeline: MakePip
     pipeline.wait_until_done()
     assert sidecar.stop() == 0
     assert len(pipeline.cleaned()) == 200
-    assert "a transaction failed" not in sidecar.log
+    assert "a partition failed" not in sidecar.log

@@ -308,7 +308,7 @@ class Work:
         if refusal is not None:
             raise refusal from problem
         logger.warning(
-            "a transaction failed; back to what is committed", source=name, why=repr(problem)
+            "a partition failed; back to what is committed", source=name, why=repr(problem)
         )
         if isinstance(problem, _FENCED):
             if task.pace.has_outlasted:
