@@ -140,6 +140,11 @@ class PartitionState:
         """The offset of the last cleaned record, None where none is known."""
         return read_cleaned(self._about)
 
+    @property
+    def kept_up_ms(self) -> int:
+        """Until when it had all that its changelog had."""
+        return self.overlay.position(_CLOCK) or self._now_ms
+
     def forget_cleaned(self) -> None:
         """Put, with the next commit, that no record was cleaned yet."""
         put_cleaned(self._about, None)

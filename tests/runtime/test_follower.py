@@ -3,47 +3,61 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from unittest.mock import patch
 
 import faust
 import pytest
+from aiokafka.consumer import fetcher
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.topics import TOMBSTONES_KEPT_MS
 from headrace.services.group.info import INFO_VERSION
 from headrace.services.group.member import Share, TaskId
 from headrace.services.group.round import Heard
 from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.topics import prepare_topics
+from headrace.services.runtime.input.fetched import Fetched, Records
 from headrace.services.runtime.machine.folder import held
 from headrace.services.runtime.rebalance import Rebalance
 from headrace.services.runtime.standby.follower import KeptUp
 from headrace.services.runtime.task.table import StateTable
 from headrace.services.runtime.task.work import Work
 from headrace.services.settings import Settings
+from headrace.services.state.changelog import POSITION
+from headrace.services.state.partition import PartitionState
 from headrace.services.state.rocks import RocksStore
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
+from tests.runtime.sidecar import record
 
 PATIENCE_S = 120.0
 
 
 def test_a_copy_that_lags_is_not_kept_up() -> None:
     kept_up = KeptUp()
-    assert kept_up.until_ms(reached=10, end=100, now_ms=1_000) is None
-    assert kept_up.until_ms(reached=99, end=900, now_ms=2_000) is None
+    assert kept_up.until_ms(reached=10, end=100, told_at_ms=1_000) is None
+    assert kept_up.until_ms(reached=99, end=900, told_at_ms=2_000) is None
     # It has what there was at the first look, and by far not what there is now.
-    assert kept_up.until_ms(reached=100, end=5_000, now_ms=3_000) == 1_000
-    assert kept_up.until_ms(reached=200, end=6_000, now_ms=4_000) is None
-    assert kept_up.until_ms(reached=6_001, end=7_000, now_ms=5_000) == 4_000
+    assert kept_up.until_ms(reached=100, end=5_000, told_at_ms=3_000) == 1_000
+    assert kept_up.until_ms(reached=200, end=6_000, told_at_ms=4_000) is None
+    assert kept_up.until_ms(reached=6_001, end=7_000, told_at_ms=5_000) == 4_000
 
 
 def test_a_copy_that_has_all_is_kept_up_until_now() -> None:
     kept_up = KeptUp()
-    assert kept_up.until_ms(reached=100, end=100, now_ms=1_000) == 1_000
-    assert kept_up.until_ms(reached=100, end=100, now_ms=2_000) == 2_000
+    assert kept_up.until_ms(reached=100, end=100, told_at_ms=1_000) == 1_000
+    assert kept_up.until_ms(reached=100, end=100, told_at_ms=2_000) == 2_000
+
+
+def test_a_copy_of_a_quiet_changelog_has_all_whatever_it_lacked_before() -> None:
+    kept_up = KeptUp()
+    assert kept_up.until_ms(reached=10, end=100, told_at_ms=1_000) is None
+    # The next look came with the next record, long after the copy had read all.
+    assert kept_up.until_ms(reached=100, end=100, told_at_ms=90_000_000) == 90_000_000
 
 
 class Cancelled:
@@ -66,10 +80,13 @@ class Cancelled:
         raise problem
 
 
-def test_a_copy_handed_over_to_a_task_that_never_opened_it_is_closed(
-    kafka: SharedKafka, tmp_path: Path
-) -> None:
-    topic = kafka.clients.make_topic(fresh_name("raw"))
+LEARNED = TaskId(0, 0)
+
+
+@asynccontextmanager
+async def learning(kafka: SharedKafka, folder: Path) -> AsyncIterator[tuple[Work, Rebalance]]:
+    """A member of a group that learns a task, and knows how far it is."""
+    topic = await asyncio.to_thread(kafka.clients.make_topic, fresh_name("raw"))
     spec = PipelineSpec.model_validate(
         {
             "pipeline": topic,
@@ -78,30 +95,67 @@ def test_a_copy_handed_over_to_a_task_that_never_opened_it_is_closed(
             "sink": {"topic": fresh_name("cleaned")},
         }
     )
-    settings = Settings(bootstrap_servers=kafka.bootstrap_servers, state_folder=tmp_path)
+    settings = Settings(bootstrap_servers=kafka.bootstrap_servers, state_folder=folder)
+    await prepare_topics(spec, settings)
+    tasks, (hop,) = Cancelled(), spec.hops()
+    work = Work(spec, settings, pytest.fail, tasks.fail, tasks.open, Limits({}))
+    app = faust.App(topic, broker="kafka://127.0.0.1:1", store="memory://")
+    work.tables[hop.name] = StateTable(app, hop.name, work.folder / hop.name, work.memory)
+    with held(work.folder):
+        await work.restorer.start()
+        rebalance = Rebalance(work, tasks, {topic: 1})
+        await rebalance.told(_heard(Share(learners=frozenset({LEARNED}))))
+        while rebalance.copies()[0].lag is None:  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.01)
+        yield work, rebalance
+        await rebalance.close()
+        await work.restorer.stop()
 
+
+def test_a_copy_handed_over_to_a_task_that_never_opened_it_is_closed(
+    kafka: SharedKafka, tmp_path: Path
+) -> None:
     async def live() -> None:
-        await prepare_topics(spec, settings)
-        tasks, (hop,) = Cancelled(), spec.hops()
-        work = Work(spec, settings, pytest.fail, tasks.fail, tasks.open, Limits({}))
-        app = faust.App(topic, broker="kafka://127.0.0.1:1", store="memory://")
-        folder = work.folder / hop.name
-        work.tables[hop.name] = StateTable(app, hop.name, folder, work.memory)
-        with held(work.folder):
-            await work.restorer.start()
-            rebalance = Rebalance(work, tasks, {topic: 1})
-            one = frozenset({TaskId(0, 0)})
-            await rebalance.told(_heard(Share(learners=one)))
-            while rebalance.copies()[0].lag is None:  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0.01)
-            await rebalance.told(_heard(Share(active=one)))
+        async with learning(kafka, tmp_path) as (work, rebalance):
+            await rebalance.told(_heard(Share(active=frozenset({LEARNED}))))
             await rebalance.thrown_out()
-            with closing(RocksStore(folder / "0", work.memory)):
+            folder = work.folder / work.spec.hops()[0].name / "0"
+            with closing(RocksStore(folder, work.memory)):
                 "nobody else has it open"
-            await rebalance.close()
-            await work.restorer.stop()
 
     asyncio.run(asyncio.wait_for(live(), PATIENCE_S))
+
+
+def test_a_copy_that_was_cut_off_for_longer_than_deletions_are_kept_is_made_anew(
+    kafka: SharedKafka, tmp_path: Path
+) -> None:
+    async def live() -> None:
+        async with learning(kafka, tmp_path) as (work, rebalance):
+            changelog = work.spec.hops()[0].changelog.name
+            follower = rebalance.followers[LEARNED]
+
+            async def follows_to(offset: int) -> PartitionState:
+                commit = record(POSITION, bytes(16), 1_000)
+                await asyncio.to_thread(kafka.clients.produce, changelog, [commit])
+                while True:
+                    state = follower._state  # noqa: SLF001 - nothing tells of it
+                    if state is not None and state.changelog_position == offset:
+                        return state
+                    await asyncio.sleep(0.01)
+
+            first = await follows_to(1)
+            assert await follows_to(2) is first
+            now_ms, slept_ms = work.now_ms, TOMBSTONES_KEPT_MS
+            with patch.object(work, "now_ms", lambda: now_ms() + slept_ms):
+                anew = await follows_to(3)
+                assert anew is not first
+                assert await follows_to(4) is anew
+
+    with (
+        patch.object(fetcher, "PartitionRecords", Records),
+        patch.object(fetcher, "MemoryRecords", Fetched),
+    ):
+        asyncio.run(asyncio.wait_for(live(), PATIENCE_S))
 
 
 def _heard(share: Share) -> Heard:

@@ -92,7 +92,8 @@ def test_each_partition_is_read_from_its_position_to_its_end(
         # Behind the rows stands a marker.
         assert list(ends) == [1_001, 1_001]
         assert await restorer.restore(first, 1_001, late, is_last=True) == 1_001
-        assert restorer.remaining(first) == restorer.remaining(second) == 0
+        assert not restorer.lag(first)
+        assert not restorer.lag(second)
 
     with_restorer(kafka, act)
     assert one.offsets == list(range(1_000))
@@ -231,7 +232,7 @@ def test_a_stop_is_heard_while_the_end_of_a_commit_is_looked_for_on_a_silent_bro
         await restorer.start()
         place = TopicPartition("changelog", 0)
         restored = asyncio.ensure_future(restorer.restore(place, 0, take, is_last=True))
-        while restorer.remaining(place) != 15_000:  # noqa: ASYNC110 - nothing tells of it
+        while restorer.lag(place) != 15_000:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
         await asyncio.wait_for(restorer.stop(), PATIENCE_S)
         with pytest.raises(KafkaError, match="the restorer was stopped"):

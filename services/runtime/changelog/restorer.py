@@ -63,6 +63,8 @@ class _Reading:
     """Whether to go on behind the end."""
     counts_before: int = 0
     """Before which offset everything counts, as far as anybody has looked."""
+    told_at_ms: int | None = None
+    """When a broker has last told the end, by the clock on the wall; of one that is followed."""
     waiting_bytes_max: int = _WAITING_BYTES_MAX
     """If more waits for the end of a commit, it is looked for."""
     done: Future[int] = field(default_factory=Future)
@@ -94,10 +96,6 @@ class Restorer:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._end)
             await asyncio.to_thread(self._thread.join)
-
-    def remaining(self, partition: TopicPartition) -> int:
-        """How many records are still to be read, about."""
-        return self.lag(partition) or 0
 
     async def restore(
         self, partition: TopicPartition, start: int, take: Take, *, is_last: bool
@@ -156,10 +154,12 @@ class Restorer:
         end = (await self._ends([partition]))[partition]
         return end < await seams.end_of_log(self._consumer, partition)
 
-    def end(self, partition: TopicPartition) -> int | None:
-        """Where a changelog that is being read ended when the last fetch came."""
+    def told(self, partition: TopicPartition) -> tuple[int, int, int] | None:
+        """How far a followed changelog is read, where it ends, and when a broker said so."""
         reading = self._readings.get(partition)
-        return None if reading is None else reading.end
+        if reading is None or reading.told_at_ms is None:
+            return None
+        return reading.position, reading.end, reading.told_at_ms
 
     def lag(self, partition: TopicPartition) -> int | None:
         """By how many records a copy is behind, about; None before anybody knows."""
@@ -330,6 +330,7 @@ class Restorer:
             return
         if reading.is_followed:
             reading.end = self._consumer.last_stable_offset(partition) or reading.end
+            reading.told_at_ms = self._consumer.last_poll_timestamp(partition)
         elif reading.position >= reading.end:
             self._finish(partition, reading, None)
             return

@@ -17,6 +17,7 @@ from aiokafka.structs import TopicPartition
 from headrace.contracts.errors import StateCorrupt
 from headrace.contracts.hops import Hop
 from headrace.contracts.record import Record
+from headrace.contracts.topics import TOMBSTONES_KEPT_MS
 from headrace.services.observe.logs import logger as logger_of
 from headrace.services.runtime.changelog.restorer import BeginsLaterError
 from headrace.services.runtime.task.work import Work
@@ -25,6 +26,8 @@ from headrace.services.state.partition import PartitionState
 
 _RETRY_S = 1.0
 _SAY_EVERY_S = 600.0
+_CUT_OFF_MS = TOMBSTONES_KEPT_MS * 3 // 4
+"""A copy that lacks so much time is made anew, though it is open and could be followed."""
 logger = logger_of(__name__)
 
 
@@ -36,13 +39,16 @@ class KeptUp:
         self._end: int | None = None
         self._end_at_ms = 0
 
-    def until_ms(self, reached: int, end: int, now_ms: int) -> int | None:
+    def until_ms(self, reached: int, end: int, told_at_ms: int) -> int | None:
         """A time at which its changelog ended where the copy is by now; None before it is there.
 
         Compared with the end of this moment, a copy of a busy partition would never be kept up.
         """
+        if reached >= end:
+            self._end = None
+            return told_at_ms
         if self._end is None:
-            self._end, self._end_at_ms = end, now_ms
+            self._end, self._end_at_ms = end, told_at_ms
         if reached < self._end:
             return None
         self._end = None
@@ -67,6 +73,8 @@ class Follower:
         self._said_at_s = time.monotonic()
         self._said_lag_at_s = time.monotonic()
         self._kept_up = KeptUp()
+        self._had_all_at_ms = 0
+        """When it had all of its changelog, as brokers have told."""
         self._where = {"topic": hop.topic, "partition": partition}
 
     @property
@@ -82,31 +90,38 @@ class Follower:
 
     async def stop(self) -> None:
         """Follow no more, and close the copy."""
-        lag = self.lag
         await self._halt()
         if self._state is not None:
-            if lag == 0:
-                self._state.keep_up(self._work.now_ms())
+            if self._had_all_at_ms > self._state.kept_up_ms:
+                self._state.keep_up(self._had_all_at_ms)
             self._state = None
             await self._table.close(self._partition)
 
     async def hand_over(self) -> None:
-        """Follow no more, and leave the copy open for the task that opens it next."""
+        """Follow no more, and leave the copy open for the task that opens it next.
+
+        A copy that was cut off is closed, since its age is checked when it is opened.
+        """
         await self._halt()
         if self._state is not None:
             self._state = None
-            self._table.park(self._partition)
+            if self._was_cut_off():
+                await self._table.close(self._partition)
+            else:
+                self._table.park(self._partition)
 
     async def _halt(self) -> None:
         assert self._running is not None
+        told = self._work.restorer.told(self._changelog)
         self._running.cancel()
         # Its end hands the changelog's records to nobody any more.
         await asyncio.wait([self._running])
+        self._hear(told)
 
     async def _run(self) -> None:
         while True:
             state = await self._opened()
-            self._state = state
+            self._state, self._had_all_at_ms = state, state.kept_up_ms
             try:
                 await self._follow(state)
             except StateCorrupt as damage:
@@ -142,19 +157,34 @@ class Follower:
                 await self._work.restorer.follow(self._changelog, state.changelog_position, take)
             except BeginsLaterError as changelog:
                 state.begin_at(changelog.first)
+                self._had_all_at_ms = state.kept_up_ms
             except KafkaError as problem:
                 logger.warning("a copy is not kept up", **self._where, why=repr(problem))
                 await asyncio.sleep(_RETRY_S)
 
+    def _hear(self, told: tuple[int, int, int] | None) -> None:
+        until_ms = None if told is None else self._kept_up.until_ms(*told)
+        # A clock that was ahead for a while would hide for as long that this is cut off.
+        known_ms = max(self._had_all_at_ms, until_ms or 0)
+        self._had_all_at_ms = min(known_ms, self._work.now_ms())
+
+    def _was_cut_off(self) -> bool:
+        """Whether it did not hear of its changelog for so long that deletions may be lost there."""
+        return self._work.now_ms() - self._had_all_at_ms > _CUT_OFF_MS
+
     def _say_how_far_it_is(self, state: PartitionState) -> None:
         """So that it is trusted for what it has, however long nobody runs the task here."""
-        end = self._work.restorer.end(self._changelog)
-        if end is None or time.monotonic() - self._said_at_s <= _SAY_EVERY_S:
+        self._hear(self._work.restorer.told(self._changelog))
+        if self._was_cut_off():
+            self._has_rebuilt = False
+            message = "it was cut off for so long that its changelog may have lost deletions"
+            raise StateCorrupt(message)
+        now_s = time.monotonic()
+        if now_s - self._said_at_s <= _SAY_EVERY_S:
             return
-        until_ms = self._kept_up.until_ms(state.changelog_position, end, self._work.now_ms())
-        if until_ms is not None:
-            self._said_at_s = time.monotonic()
-            state.keep_up(until_ms)
-        elif time.monotonic() - self._said_lag_at_s > _SAY_EVERY_S:
-            self._said_lag_at_s = time.monotonic()
+        if self._had_all_at_ms > state.kept_up_ms:
+            self._said_at_s = now_s
+            state.keep_up(self._had_all_at_ms)
+        elif now_s - self._said_lag_at_s > _SAY_EVERY_S:
+            self._said_lag_at_s = now_s
             logger.warning("a copy lags behind", **self._where, lag=self.lag)

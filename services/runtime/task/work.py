@@ -253,7 +253,7 @@ class Work:
     def snapshot(self, task: Waits) -> TaskSnapshot:
         """A task as it is now."""
         changelog = TopicPartition(task.hop.changelog.name, task.partition)
-        remaining = self.restorer.remaining(changelog)
+        remaining = self.restorer.lag(changelog) or 0
         is_awaited = self.registry.is_waited_for(task.source)
         shown = task.tally.snapshot(task, self.surveyed(task.source), remaining, self.now_ms())
         return replace(shown, awaits_schema=True) if is_awaited else shown
