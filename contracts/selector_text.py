@@ -25,6 +25,22 @@ _COMPARISON = re.compile(r"(.+?)\s*(==|!=|<=|>=|<|>)\s*(.+)", re.DOTALL)
 _FORMS = "write `key`, `value.FIELD`, `header.NAME` or `module:function`"
 _EXAMPLES = '`value.amount >= 3` or `header.type == "click"`'
 
+_IN_QUOTES = re.compile(r'"[^"]*(?:"|$)')
+_OF_OTHER_LANGUAGES = (
+    (r"<>", "`<>` is no sign; write `!=`"),
+    (r"\sis\s+not\s+(null|none)\b", "write `!= null`"),
+    (r"\sis\s+(null|none)\b", "write `== null`"),
+    (
+        r"\s(and|or|in|like|between)\s|^\s*not\s|&&|\|\|",
+        (
+            "a filter makes one comparison; write a filter for each that must hold, or a function,"
+            " `module:function`"
+        ),
+    ),
+    (r"^[^<>=!]*=[^<>=!]*$", "`=` is no sign; write `==`"),
+)
+"""Words and signs of SQL and Python in a comparison that cannot be read, and what to write."""
+
 Sign = Literal["==", "!=", "<", "<=", ">", ">="]
 Literals = str | int | float | bool | None
 
@@ -65,6 +81,18 @@ def parse_selector(text: str) -> Selector:
 
 def parse_where(text: str) -> Comparison | Selector:
     """Parse a filter's `where`: a comparison, or a function's selector."""
+    try:
+        return _parse_where(text)
+    except SelectorInvalid as error:
+        without_texts = _IN_QUOTES.sub('""', text)
+        for pattern, sentence in _OF_OTHER_LANGUAGES:
+            if re.search(pattern, without_texts, re.IGNORECASE):
+                message = f"`{text}`: {sentence}"
+                raise SelectorInvalid(message) from error
+        raise
+
+
+def _parse_where(text: str) -> Comparison | Selector:
     parts = _COMPARISON.fullmatch(text.strip())
     if parts is None:
         return _parse_function_alone(text)
