@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from headrace.contracts.pipeline import PipelineSpec, Source
@@ -176,9 +176,23 @@ def _explain_passing(policy: FilterPolicy | SamplePolicy, spec: PipelineSpec) ->
         return Line(f"every: {policy.every}", meaning)
     before = spec.operators[: spec.operators.index(policy)]
     meaning = "a record for which this does not hold ends here"
-    if any(isinstance(other, TablePolicy | AggregatePolicy) for other in before):
+    if _are_rows(before):
         meaning = "a row for which it holds no more becomes a tombstone; others end here"
     return Line(f"where: {policy.where}", meaning)
+
+
+def _are_rows(before: Sequence[AnyOperator]) -> bool:
+    """Return whether what these operators emit replaces what they have emitted of its key."""
+    are_rows = False
+    for policy in before:
+        match policy:
+            case TablePolicy() | AggregatePolicy():
+                are_rows = True
+            case FilterPolicy() | SamplePolicy() | SuppressPolicy(until="time-limit"):
+                pass
+            case _:
+                are_rows = False
+    return are_rows
 
 
 def _explain_aggregate(policy: AggregatePolicy, spec: PipelineSpec) -> Iterator[Line]:
@@ -228,7 +242,7 @@ def _explain_buffer(buffer: BufferPolicy) -> Iterator[Line]:
     if buffer.records is not None:
         bounds.append(f"{buffer.records} records")
     if buffer.bytes is not None:
-        bounds.append(f"{buffer.bytes} bytes")
+        bounds.append(format_bytes(buffer.bytes))
     if buffer.when_full is None:
         yield Line("buffer", "without a bound; what does not fit into memory lies on disk")
         return

@@ -156,7 +156,7 @@ def test_a_terminal_without_unicode() -> None:
         ("reorder: {grace: 1s, idle: 1m}", ["after 1m of silence", "looks at the clock"]),
         (
             "reorder: {grace: 1s, buffer: {records: 5, bytes: 1KiB, when-full: spill}}",
-            ["at most 5 records and 1024 bytes a partition", "bound is one on memory"],
+            ["at most 5 records and 1.0 KiB a partition", "bound is one on memory"],
         ),
         (
             "deduplicate: {by: id, id: header.id, interval: 1h, name: once}",
@@ -182,6 +182,14 @@ def test_a_terminal_without_unicode() -> None:
             ["where: json:loads a row for which it holds no more"],
         ),
         ("filter: {where: 'json:loads'}, table: {}", ["where: json:loads a record for which"]),
+        (
+            "table: {}, reorder: {grace: 1s}, filter: {where: 'json:loads'}",
+            ["where: json:loads a record for which"],
+        ),
+        (
+            "table: {}, suppress: {until: time-limit, limit: 1s}, filter: {where: 'json:loads'}",
+            ["where: json:loads a row for which it holds no more"],
+        ),
         ("aggregate: {function: count}", ["one result for every key there ever was"]),
         (
             "aggregate: {function: sum, of: 'json:loads', retention: 1d, window: HOPPING}",
