@@ -266,9 +266,9 @@ def test_a_value_of_any_kind_is_not_null() -> None:
     for value in (b"\xff not JSON", b"\0\0\0\0\x07", b"", b"null and void", b'{"n": 1}'):
         assert predicate("value != null")(record(value))
         assert not predicate("value == null")(record(value))
-    for value in (b" null\n", b"null", None):
-        assert predicate("value == null")(record(value))
-        assert not predicate("value != null")(record(value))
+    for nothing in (b" null\n", b"null", None):
+        assert predicate("value == null")(record(nothing))
+        assert not predicate("value != null")(record(nothing))
 
 
 def test_a_records_own_timestamp() -> None:
