@@ -87,7 +87,8 @@ class Ways:
             self._takeovers,
             Known(dict.fromkeys(topics)),
         )
-        return SharedProducers(common, f"{self._prefix}{client_of(folder).hex()}-")
+        hops = [hop.topic for hop in self._spec.hops()]
+        return SharedProducers(common, f"{self._prefix}{client_of(folder).hex()}-", hops)
 
     def _former_ids(self, hop: Hop, partition: int) -> tuple[str, str]:
         """Under which earlier versions wrote what comes of one partition alone."""
