@@ -48,4 +48,8 @@ def replaced_weight(prior: bytes | None, old: bytes | None) -> int:
 
 def headers_weight(headers: Headers) -> int:
     """Return the weight of headers: characters of each name, bytes of each value."""
-    return sum(len(name) + len(value or b"") for name, value in headers if name != WINDOW_HEADER)
+    weight = 0
+    for name, value in headers:
+        if name != WINDOW_HEADER:
+            weight += len(name) + len(value or b"")
+    return weight
