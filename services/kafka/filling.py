@@ -1,11 +1,8 @@
-"""Batches of a producer, filled in one loop: aiokafka's own way costs a future a record.
-
-And partitions of a producer, looked up without a copy.
-"""
+"""Batches of a producer, filled in one loop: aiokafka's own way costs a future a record."""
 
 from __future__ import annotations
 
-from collections.abc import KeysView, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from aiokafka.producer.message_accumulator import BatchBuilder
@@ -21,20 +18,6 @@ _RUN_MIN = 4
 _RUN_MAX = 1_000
 _PARTS_OF_BATCH = 16
 """A row takes at most such a part of a batch, whatever its run has announced."""
-
-
-def find_partitions_fast(producer: Any) -> None:
-    """Have a producer look up a topic's partitions without a copy of all of them.
-
-    It asks twice a batch. In a topic of hundreds of partitions the copies cost as much as all else.
-    """
-    cluster = producer.client.cluster
-
-    def partitions_for_topic(topic: str) -> KeysView[int] | None:
-        partitions = cluster._partitions.get(topic)
-        return None if partitions is None else partitions.keys()
-
-    cluster.partitions_for_topic = partitions_for_topic
 
 
 def new_batch(batch_bytes: int, *, is_transactional: bool) -> BatchBuilder:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, KeysView
 from types import FunctionType
 from typing import Any
 
@@ -271,6 +271,20 @@ def ask_apart(consumer: AIOKafkaConsumer) -> None:
         return await send(node_id, request, **options)
 
     client.send = send_apart
+
+
+def find_partitions_fast(producer: Any) -> None:
+    """Have a producer look up a topic's partitions without a copy of all of them.
+
+    It asks twice a batch. With hundreds of partitions a seventh of a commit's time were copies.
+    """
+    cluster = producer.client.cluster
+
+    def partitions_for_topic(topic: str) -> KeysView[int] | None:
+        partitions = cluster._partitions.get(topic)
+        return None if partitions is None else partitions.keys()
+
+    cluster.partitions_for_topic = partitions_for_topic
 
 
 def read_nothing(consumer: AIOKafkaConsumer) -> None:

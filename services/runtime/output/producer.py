@@ -17,9 +17,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from headrace.services.kafka import transactions
+from headrace.services.kafka import seams, transactions
 from headrace.services.kafka.fenced import take_unsent_as_heard
-from headrace.services.kafka.filling import find_partitions_fast
 from headrace.services.kafka.limits import BATCH_BYTES
 from headrace.services.kafka.requests import Identity
 from headrace.services.kafka.unfinished import Ended, Known, Takeover
@@ -205,7 +204,7 @@ def make_producer(client: Mapping[str, Any], name: Name | None) -> Any:
         retry_backoff_ms=_RETRY_MS,
     )
     take_unsent_as_heard(made)
-    find_partitions_fast(made)
+    seams.find_partitions_fast(made)
     if name is not None:
         transactions.take_failures_as_heard(made)
     return made

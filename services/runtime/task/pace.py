@@ -29,7 +29,7 @@ _PARTS_OF_FAILED = 4
 _COMMIT_COSTS_S = 0.0006
 """The cost of a small commit of one partition, in seconds of a worker's and a broker's cores."""
 _COMMITS_SHARE = 0.6
-"""The part of a core that small commits may take: as much as they take of Kafka Streams."""
+"""The part of a core that small commits may take."""
 COMMITS_PER_SECOND = int(_COMMITS_SHARE / _COMMIT_COSTS_S)
 """So many small ones partitions make, all of an instance together."""
 _BREATHS_PER_COMMIT = 20

@@ -26,8 +26,10 @@ def check_happens(event: Event) -> None:
     _number(f"amount of `({event.what})`", event.amount)
 
 
-def checked_partitions(count: object) -> int:
-    """Return a number of partitions; refuse one that no test can have."""
+def checked_partitions(count: object) -> int | None:
+    """Return a number of partitions, None if none is given; refuse one that no test can have."""
+    if count is None:
+        return None
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= PARTITIONS_MAX:
         message = (
             f"{show(count)} is not a number of partitions; write at least 1 and at most"

@@ -180,8 +180,7 @@ def play(
     at_once: bool = False,
 ) -> Result:
     """Run rows: without intake only through the operators, at once in the largest batches."""
-    if partitions is not None:
-        checked_partitions(partitions)
+    checked_partitions(partitions)
     found = [row.what for row in rows if isinstance(row.what, Record)]
     for record in found:
         check_partition(record)

@@ -154,7 +154,7 @@ def _read_head(
 
 def _partitions(count: object, place: str) -> int | None:
     try:
-        return None if count is None else checked_partitions(count)
+        return checked_partitions(count)
     except ScenarioInvalid as error:
         message = f"{place}: {error}"
         raise ScenarioInvalid(message) from error

@@ -80,8 +80,7 @@ class _Simulation:
     def __init__(
         self, query: Query, given: Sequence[Record | Event], partitions: int | None
     ) -> None:
-        if partitions is not None:
-            checked_partitions(partitions)
+        checked_partitions(partitions)
         self._query = query
         self._numbers = _numbers_of(query)
         counts = Counter(dict.fromkeys(self._numbers, partitions or 1))
