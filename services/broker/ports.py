@@ -42,7 +42,7 @@ class Blocks:
                 break
             port = self._fresh.popleft()
             self._used.append(port)
-            if _is_free(port):
+            if is_free(port):
                 return port
         message = f"No port is free on {LOOPBACK} between {_FIRST} and {_LAST}; stop other brokers"
         raise BrokerFailed(message)
@@ -80,7 +80,8 @@ def free_ports(count: int) -> list[int]:
     return [_ours.take() for _ in range(count)]
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Tell whether a port can be listened on; one that was closed a moment ago cannot."""
     with socket.socket() as listener:
         try:
             listener.bind((LOOPBACK, port))
