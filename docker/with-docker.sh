@@ -21,9 +21,9 @@ end_daemon() {
     docker volume prune --force >/dev/null
     # What a later build could still use stays a week.
     docker image prune --force --filter until=168h >/dev/null
-    kill "$daemon"
   fi
-  wait "$daemon" || true
+  kill "$daemon" 2>/dev/null
+  wait "$daemon"
   rm -rf "$run"
 }
 
@@ -39,6 +39,7 @@ fi
 
 run=$(mktemp -d)
 mkdir -p "$cache"
+give_up_at_s=$((SECONDS + up_within_s))
 export DOCKER_HOST=unix://$run/docker.sock
 # Images stay in the cache; containers do not. It ends when this script is killed, too.
 # The file with its number keeps a second daemon away from the same images.
@@ -46,18 +47,19 @@ setpriv --pdeathsig TERM dockerd --host "$DOCKER_HOST" --data-root "$cache/docke
   --exec-root "$run/exec" --pidfile "$cache/docker.pid" >"$run/log" 2>&1 </dev/null &
 daemon=$!
 until docker info >/dev/null 2>&1; do
-  if ! kill -0 "$daemon" 2>/dev/null || ((SECONDS > up_within_s)); then
+  if ! kill -0 "$daemon" 2>/dev/null || ((SECONDS > give_up_at_s)); then
     echo "dockerd cannot run here; it says:"
     tail -n 3 "$run/log"
     kill "$daemon" 2>/dev/null || true
     wait "$daemon" || true
-    rm -rf "$run"
+    rm -rf "$run" || true
     unset DOCKER_HOST
     without "its daemon cannot run here" "$@"
   fi
   sleep 0.1
 done
-trap end_daemon EXIT
+# Containers that cannot be removed, or a folder that is still busy, change nothing of how it ended.
+trap 'ended=$?; end_daemon || true; exit "$ended"' EXIT
 trap 'exit 130' INT TERM HUP
 echo "Docker was not running: started it, until this command ends."
 "$@"
