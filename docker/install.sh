@@ -20,12 +20,15 @@ known() {
   echo "$name"
 }
 
-packages=()
-if ! {
+install() {
+  local each packages=()
   apt-get update \
     && for each in "$@"; do packages+=("$(known "$each")"); done \
-    && apt-get install --yes --no-install-recommends "${packages[@]}"
-} >"$log" 2>&1 </dev/null; then
+    && apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 "${packages[@]}"
+}
+
+# A machine that has just started may update itself meanwhile, and a network may fail for a moment.
+if ! { install "$@" || { sleep 10; install "$@"; }; } >"$log" 2>&1 </dev/null; then
   echo "apt-get could not install $*; it says:" >&2
   tail -n 5 "$log" >&2
   exit 2
