@@ -17,6 +17,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 CODE := contracts services spark_jobs src tests
 
+# A network may fail for a moment, and whatever was fetched before is kept.
+twice = { $(1) || { echo "That failed. Trying once more." >&2; sleep 5; $(1); }; }
+
 # The first Python that really starts, is not too old or too new, and can make an environment.
 FITS := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
@@ -41,9 +44,9 @@ setup: $(INSTALLED) ## Python environment in .venv (all other targets call it)
 # Java and Maven are asked for only by what runs a broker.
 .PHONY: broker
 broker: setup ## what the embedded Kafka needs: its jars, fetched once
-	@$(BIN)/python -m tests.kafka || { [ $$? -eq 2 ] \
-		&& docker/install.sh maven "openjdk-17-jre-headless|openjdk-21-jre-headless" \
-		&& $(BIN)/python -m tests.kafka; }
+	@$(BIN)/python -m tests.kafka || { { [ $$? -ne 2 ] \
+		|| docker/install.sh maven "openjdk-17-jre-headless|openjdk-21-jre-headless"; } \
+		&& $(call twice,$(BIN)/python -m tests.kafka); }
 
 $(INSTALLED): $(LOCKED)
 	@rm -f $(VENV)/.installed-*
@@ -63,7 +66,8 @@ $(LOCKED):
 		echo "$(PYTHON) is not Python 3.11, 3.12 or 3.13 with its venv module." >&2; exit 1; }
 	@echo "Setting up $(VENV) with $$("$(PYTHON)" --version); the first time takes a minute or two."
 	@"$(PYTHON)" -m venv --clear $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check --require-hashes --requirement $(LOCK)
+	@$(call twice,$(BIN)/python -m pip install --disable-pip-version-check --require-hashes \
+		--requirement $(LOCK))
 	@touch $@
 
 # Who changes how Spark is prepared has it prepared again.
@@ -74,7 +78,8 @@ spark: broker $(CONNECTED) ## what Spark needs: its connectors and an archive of
 
 $(CONNECTED): $(INSTALLED) $(PREPARES)
 	@rm -f $(VENV)/.connected-*
-	@log=$$(mktemp); $(BIN)/python -m headrace.spark_jobs --iceberg 2>"$$log" || { cat "$$log" >&2; exit 1; }
+	@log=$$(mktemp); $(call twice,$(BIN)/python -m headrace.spark_jobs --iceberg 2>"$$log") \
+		|| { cat "$$log" >&2; exit 1; }
 	@touch $@
 
 .PHONY: images
