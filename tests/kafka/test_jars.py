@@ -124,6 +124,7 @@ def test_maven_keeps_nothing_in_a_home_that_cannot_be_written_to(
 ) -> None:
     words = tmp_path / "words"
     _put_maven(tmp_path, monkeypatch, ends=f'echo "$@" >> "{words}"')
+    monkeypatch.setenv("HOME", str(tmp_path))
     kafka_jars()
     assert "-Dmaven.repo.local=" not in words.read_text()
     monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
