@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +18,11 @@ from typing import IO
 
 from headrace.services.broker.embedded import EmbeddedBroker
 from headrace.services.broker.metadata import known_brokers
+from headrace.services.broker.ports import LOOPBACK
 
 _ANSWER_WITHIN_S = 5.0
+_WITHIN_S = 180.0
+_ASK_AGAIN_S = 0.02
 _HEAP_MIB = 512
 """It has thousands of partitions when a whole run is near its end, and no room left in 128."""
 KEEPS = {"log.retention.ms": "-1"}
@@ -54,9 +59,32 @@ def _alone(path: Path) -> Iterator[None]:
 
 def _running(address: Path) -> str:
     servers = address.read_text() if address.exists() else ""
-    port = int(servers.rpartition(":")[2] or 0)
     # An owner that was killed left its address behind.
-    return servers if port and known_brokers(port, timeout_s=_ANSWER_WITHIN_S) else ""
+    return servers if servers and is_there(servers) else ""
+
+
+def is_there(servers: str) -> bool:
+    """Whether a broker is there, which may take its time before it says so.
+
+    One that stalled is silent, or counts no broker, not even itself, until its controller hears it.
+    """
+    port = int(servers.rpartition(":")[2])
+    give_up_at = time.monotonic() + _WITHIN_S
+    while not (known := known_brokers(port, timeout_s=_ANSWER_WITHIN_S)):
+        if _is_refused(port) or time.monotonic() > give_up_at:
+            break
+        time.sleep(_ASK_AGAIN_S)
+    return known != set()
+
+
+def _is_refused(port: int) -> bool:
+    try:
+        with socket.create_connection((LOOPBACK, port), _ANSWER_WITHIN_S):
+            return False
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
 
 
 def _start(folder: Path) -> EmbeddedBroker:
@@ -67,6 +95,6 @@ def _start(folder: Path) -> EmbeddedBroker:
 
 def _stop_behind_the_last(own: EmbeddedBroker, users: IO[str], address: Path) -> None:
     fcntl.flock(users, fcntl.LOCK_EX)
-    address.unlink()
+    address.unlink(missing_ok=True)
     # A stop would close thousands of logs, which nobody reads any more.
     own.kill()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from select import select
 
-from headrace.services.broker.metadata import known_brokers
-from tests.kafka.sharing import shared_broker
+import pytest
+
+from headrace.services.broker.ports import LOOPBACK
+from tests.kafka import sharing
+from tests.kafka.sharing import is_there, shared_broker
 
 # Says where the broker is, uses it until its input ends, and says when it is through.
 USER = """
@@ -50,10 +54,6 @@ class _User:
             return self.process.wait(60)
 
 
-def _is_there(servers: str) -> bool:
-    return known_brokers(int(servers.rpartition(":")[2]), timeout_s=5.0) != set()
-
-
 def test_the_first_starts_it_and_waits_for_the_last(tmp_path: Path) -> None:
     first = _User(tmp_path)
     servers = first.says()
@@ -62,10 +62,10 @@ def test_the_first_starts_it_and_waits_for_the_last(tmp_path: Path) -> None:
         first.is_done()
         # The owner is through with it, and keeps it for this process.
         assert not first.speaks(within_s=2.0)
-        assert _is_there(servers)
+        assert is_there(servers)
     assert first.says() == "through"
     assert first.ends() == 0
-    assert not _is_there(servers)
+    assert not is_there(servers)
 
 
 def test_a_broker_whose_owner_was_killed_is_replaced(tmp_path: Path) -> None:
@@ -76,4 +76,17 @@ def test_a_broker_whose_owner_was_killed_is_replaced(tmp_path: Path) -> None:
     assert owner.ends() == -signal.SIGKILL
     with shared_broker(tmp_path) as found:
         assert found != servers
-        assert _is_there(found)
+        assert is_there(found)
+
+
+def test_a_broker_that_counts_none_for_a_moment_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[set[int]] = [set(), set(), {1}]
+    monkeypatch.setattr(sharing, "known_brokers", lambda _port, **_: answers.pop(0))
+    with socket.create_server((LOOPBACK, 0)) as stalled:
+        servers = f"{LOOPBACK}:{stalled.getsockname()[1]}"
+        (tmp_path / "address").write_text(servers)
+        with shared_broker(tmp_path) as found:
+            assert found == servers
+    assert answers == []
