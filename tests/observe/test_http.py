@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,7 +22,7 @@ from headrace.services.observe.metrics import Metrics
 from headrace.services.observe.pages import PLAIN, Answer, pages
 from headrace.services.observe.snapshot import WorkerSnapshot
 from tests.observe.examples import busy_worker, task, worker
-from tests.observe.serving import HOST, ask, connect, everything, say, serving
+from tests.observe.serving import HOST, PATIENCE_S, ask, connect, everything, say, serving
 
 STALL_TIMEOUT_S = 10.0
 
@@ -224,9 +225,15 @@ def test_a_client_that_drips_is_told_so_too() -> None:
 
 def test_a_client_that_does_not_read_is_dropped() -> None:
     body = bytes(32 << 20)
-    both = _pages(b"ok") | {"/large": lambda: Answer(HTTPStatus.OK, PLAIN, body)}
-    with serving(both, timeout_s=0.3) as port, connect(port) as deaf:
+    made = threading.Event()
+
+    def large() -> Answer:
+        made.set()
+        return Answer(HTTPStatus.OK, PLAIN, body)
+
+    with serving(_pages(b"ok") | {"/large": large}, timeout_s=0.3) as port, connect(port) as deaf:
         deaf.sendall(b"GET /large HTTP/1.0\r\n\r\n")
+        assert made.wait(PATIENCE_S)
         time.sleep(1)  # this is the reader that does not read
         assert len(everything(deaf)) < len(body)
         assert ask(port, "/")[0].status == 200
