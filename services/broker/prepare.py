@@ -13,6 +13,8 @@ from headrace.services.broker.jars import KafkaVersion, kafka_jars
 from headrace.services.broker.java import find_java
 from headrace.services.broker.storage import CHECKPOINT, kept_checkpoint
 
+_ARCHIVED_WITHIN_S = 180.0
+
 
 def prepare(tell: Callable[[str], None], version: KafkaVersion | None = None) -> None:
     """Fetch the jars, and keep what each broker begins with; quick where that was done."""
@@ -48,5 +50,7 @@ def _run_once_and_archive(archive: Path, version: KafkaVersion | None) -> None:
         try:
             broker.start()
         finally:
-            broker.stop()
-        written.rename(archive)
+            went = broker.brokers[0].stop(_ARCHIVED_WITHIN_S)
+        # One that had to be killed has written half of it, or nothing; the next time may be better.
+        if went:
+            written.rename(archive)

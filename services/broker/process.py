@@ -105,16 +105,18 @@ class BrokerProcess:
             self._process.kill()
             self._process.wait()
 
-    def stop(self) -> None:
-        """Let it close its logs and go, and kill it if it does not."""
+    def stop(self, within_s: float = _STOPPED_WITHIN_S) -> bool:
+        """Let it close its logs and go, and kill it if it does not; return whether it went."""
         if self._process is None:
-            return
+            return True
         self._process.terminate()
         self.resume()
         try:
-            self._process.wait(_STOPPED_WITHIN_S)
+            self._process.wait(within_s)
         except subprocess.TimeoutExpired:
             self.kill()
+            return False
+        return True
 
     def pause(self) -> None:
         """Freeze it: its connections stay open, and nobody answers."""

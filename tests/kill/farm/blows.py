@@ -110,7 +110,7 @@ class Blows:
             time.sleep(blow.for_s)
 
     @contextmanager
-    def _without(self, broker: BrokerProcess, end: Callable[[], None]) -> Iterator[None]:
+    def _without(self, broker: BrokerProcess, end: Callable[[], object]) -> Iterator[None]:
         end()
         yield
         broker.launch()
