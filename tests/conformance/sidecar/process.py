@@ -16,7 +16,7 @@ from pathlib import Path
 from headrace.services.cli import main
 from headrace.services.settings import PREFIX
 
-_ENDS_WITHIN_S = 120.0
+_ENDS_WITHIN_S = 180.0
 _SHOWN_CHARACTERS_MAX = 400
 _forked = multiprocessing.get_context("forkserver")
 _forked.set_forkserver_preload(
