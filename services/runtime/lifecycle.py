@@ -40,9 +40,20 @@ def run_pipeline(spec: PipelineSpec, settings: Settings) -> None:
     asyncio.set_event_loop(loop)
     try:
         with held(settings.state_folder / spec.pipeline):
+            _end_between_steps(loop)
             loop.run_until_complete(_run(spec, settings))
     finally:
         _let_go(loop)
+
+
+def _end_between_steps(loop: asyncio.AbstractEventLoop) -> None:
+    """Have the loop call the handler of a signal that ends this process, if it has one.
+
+    Python calls it in the middle of any line, and a connection may then be half made.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    if callable(handler):
+        loop.add_signal_handler(signal.SIGTERM, handler, signal.SIGTERM, None)
 
 
 def _let_go(loop: asyncio.AbstractEventLoop) -> None:

@@ -16,6 +16,19 @@ _FIRST = ["unshare", "--pid", "--fork"]
 _FIRST_OF_A_USER = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
 _AS_IF_FIRST = "import os; os.getpid = lambda: 1; from headrace.services.cli import main; main()"
 _NO_FIRST = "from headrace.services.cli import main; main()"
+_STRUCK = """
+import os, signal
+pid, os.getpid = os.getpid(), lambda: 1
+from aiokafka.conn import AIOKafkaConnection
+from headrace.services.cli import main
+create = AIOKafkaConnection._create_reader_task
+def struck(connection):
+    os.kill(pid, signal.SIGTERM)
+    return create(connection)
+AIOKafkaConnection._create_reader_task = struck
+main()
+"""
+"""The first process, which is told to stop when a connection is half made."""
 
 
 def first_process() -> list[str]:
@@ -60,6 +73,22 @@ def test_a_start_that_waits_for_a_broker_ends_at_once(file: Path, *, is_first: b
     # The system ends a process that is not the first; a shell calls both the same.
     assert starting.returncode == (128 + signal.SIGTERM if is_first else -signal.SIGTERM)
     assert said == ""
+
+
+def test_a_start_that_is_told_to_stop_in_the_middle_of_a_step_ends_the_step_first(
+    file: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        done = subprocess.run(
+            [sys.executable, "-c", _STRUCK, "run", str(file)],
+            cwd=file.parent,
+            env={**os.environ, "HEADRACE_BOOTSTRAP_SERVERS": address},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "")
 
 
 def _child_of(pid: int) -> int:
