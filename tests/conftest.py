@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -34,12 +35,19 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("ci")
+_OF_TERMINALS = ("COLUMNS", "LINES", "FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "TTY_COMPATIBLE")
+"""Variables that fold and colour what a command says."""
 _OBJECTS_MAX = 20_000
 """Python searches for garbage whenever so many more objects are alive; 700 by itself."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw no number from the modules that a process has loaded: each process has others."""
+    """Draw no number from the modules that a process has loaded: each process has others.
+
+    Commands are compared with what they say, whatever the terminal of who runs the tests is like.
+    """
+    for name in _OF_TERMINALS:
+        os.environ.pop(name, None)
     if config.getoption("--hypothesis-profile") is None:
         nothing = providers._local_constants  # noqa: SLF001 (hypothesis has no setting for it)
         providers._get_local_constants = lambda: nothing  # noqa: SLF001
