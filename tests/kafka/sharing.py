@@ -28,6 +28,8 @@ _HEAP_MIB = 512
 KEEPS = {"log.retention.ms": "-1"}
 """Kept for ever, unless a topic says otherwise: records of tests tell of long ago. Else the broker
 deletes them half a minute behind its start and each five minutes, so chance decides."""
+_STAYS = {"broker.session.timeout.ms": "120000"}
+"""It never starts anew, and a machine that stands still for seconds does not have it shut out."""
 
 
 @contextmanager
@@ -88,7 +90,9 @@ def _is_refused(port: int) -> bool:
 
 
 def _start(folder: Path) -> EmbeddedBroker:
-    broker = EmbeddedBroker(folder / f"by-{os.getpid()}", properties=KEEPS, heap_mib=_HEAP_MIB)
+    broker = EmbeddedBroker(
+        folder / f"by-{os.getpid()}", properties=KEEPS | _STAYS, heap_mib=_HEAP_MIB
+    )
     broker.start()
     return broker
 
