@@ -14,6 +14,7 @@ import pytest
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.pages import blocks, installed, run_there, write_files
+from tests.runtime.sidecar import wait_until
 
 PAGE = "docs/learn.md"
 
@@ -32,18 +33,23 @@ def test_the_tutorials_records_come_out_as_it_says(
     commands = "".join(blocks(PAGE, "sh", "broker")).splitlines()
     send, run, read = map(shlex.split, commands)
     run_there(send, tmp_path)
-    with _running(run, tmp_path):
+    with _running(run, tmp_path) as sidecar:
+        clients, cleaned = kafka.clients, f"{name}.cleaned"
+        # A reader gives up when a topic is missing for 40 s; a busy machine may need more to start.
+        wait_until(
+            lambda: sidecar.poll() is not None or cleaned in clients.topics(), "its topic", []
+        )
         printed = run_there(read, tmp_path)
     assert [printed] == blocks(PAGE, "text")
 
 
 @contextmanager
-def _running(command: list[str], folder: Path) -> Iterator[None]:
+def _running(command: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     log_file = folder / "sidecar.log"
     with log_file.open("w") as log:
         sidecar = subprocess.Popen(command, cwd=folder, env=installed(), stdout=log, stderr=log)
         try:
-            yield
+            yield sidecar
         finally:
             sidecar.send_signal(signal.SIGTERM)
             code = sidecar.wait()
