@@ -19,8 +19,31 @@ HUNDRED_KB = 100_000
 SOON_S = 60
 
 
+SLOWLY = """
+import time
+
+from headrace.services.state.changelog import Restoration
+
+take = Restoration.take
+
+
+def take_slowly(*given):
+    time.sleep(1)
+    return take(*given)
+
+
+def is_wanted(record):
+    return True
+
+
+Restoration.take = take_slowly
+"""
+"""However late the test hears that it is restored, it is not done by then."""
+
+
 def test_a_stop_is_heard_while_a_large_state_is_restored(make_pipeline: MakePipeline) -> None:
-    pipeline = make_pipeline("reorder: {grace: 1h}")
+    pipeline = make_pipeline("reorder: {grace: 1h}", "filter: {where: 'of_user:is_wanted'}")
+    (pipeline.folder / "of_user.py").write_text(SLOWLY)
     settings = {"cleanup.policy": "compact", "max.message.bytes": str(5 << 20)}
     changelog = pipeline.clients.make_topic(f"{pipeline.name}-state-changelog", 1, settings)
     row = os.urandom(HUNDRED_KB)
