@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from tests.runtime.expected import (
+    FOR_EVER,
     REORDER_AND_DEDUPLICATE,
     assert_cleaned,
     expected_of,
@@ -57,7 +58,8 @@ LARGE = 10_000
 def start_and_wait_for_output(pipeline: Pipeline, guarantee: str) -> Sidecar:
     """A sidecar that has sent something and committed nothing."""
     pipeline.produce(some_records(300, 1, value_bytes=LARGE))
-    sidecar = pipeline.start(guarantee=guarantee, commit_interval="10s")
+    late = {"commit_interval": "5m", "transaction_timeout": FOR_EVER}
+    sidecar = pipeline.start(guarantee=guarantee, **late)
     sidecar.wait_for("running")
     pipeline.wait_until(lambda: len(pipeline.sent()) > 0, "output")
     # Exactly once it says whose it is with a commit, before it reads.
