@@ -25,7 +25,7 @@ from typing import NamedTuple
 from headrace.contracts.record import Record
 from headrace.services.broker.embedded import EmbeddedBroker
 from tests.runtime.expected import by_partition
-from tests.runtime.sidecar import MakePipeline, Pipeline, making_pipelines, record
+from tests.runtime.sidecar import SHORT_SESSION, MakePipeline, Pipeline, making_pipelines, record
 
 HOUR_MS = 3_600_000
 START_MS = 1_700_000_000_000
@@ -101,7 +101,7 @@ def run(make_pipeline: MakePipeline, case: Case, raw: Sequence[Record], partitio
     if not case.is_live:
         pipeline.produce(raw)
     for number in range(case.instances):
-        pipeline.start(f"{number}")
+        pipeline.start(f"{number}", **SHORT_SESSION)
     writing = Thread(target=partial(_write, pipeline, raw if case.is_live else ()))
     writing.start()
     if case.instances > 1:

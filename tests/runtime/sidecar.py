@@ -42,11 +42,13 @@ _ASK_AGAIN_S = 0.1
 _SETTINGS = {
     "commit_interval": "50ms",
     "memory": "192MiB",
-    # The broker's least: a test that kills an instance waits for so long.
-    "session_timeout": "6s",
+    # The group counts out who is silent for longer, and at least once that writes records again.
+    "session_timeout": "1m",
     "heartbeat_interval": "200ms",
     "log_format": "text",
 }
+SHORT_SESSION = {"session_timeout": "6s"}
+"""The broker's least: others wait so long for the partitions of an instance that was killed."""
 Offsets = Mapping[tuple[str, int], int]
 
 

@@ -21,7 +21,7 @@ from tests.runtime.across import (
 )
 from tests.runtime.expected import by_partition
 from tests.runtime.payments import PIPELINES, START_MS, Case, payments, run
-from tests.runtime.sidecar import MakePipeline, Pipeline
+from tests.runtime.sidecar import SHORT_SESSION, MakePipeline, Pipeline
 
 PARTITIONS = 8
 
@@ -75,7 +75,7 @@ def test_the_output_is_a_function_of_the_source_partitions(
 def lead_by_luck(pipeline: Pipeline, raw: list[Record], luck: Random, kills: int) -> None:
     """Write records in pieces, while one to four instances run, come, and are killed."""
     for number in range(luck.randint(1, 4)):
-        pipeline.start(f"{number}", commit_interval=luck.choice(COMMIT_INTERVALS))
+        start_by_luck(pipeline, f"{number}", luck)
     left = raw
     for number in range(kills):
         cut = luck.randrange(len(left))
@@ -85,11 +85,14 @@ def lead_by_luck(pipeline: Pipeline, raw: list[Record], luck: Random, kills: int
         victim.wait_for("] running")
         victim.kill()
         pipeline.sidecars.remove(victim)
-        pipeline.start(f"later-{number}", commit_interval=luck.choice(COMMIT_INTERVALS))
+        start_by_luck(pipeline, f"later-{number}", luck)
     pipeline.produce(left)
 
 
-COMMIT_INTERVALS = ("10ms", "100ms", "1s")
+def start_by_luck(pipeline: Pipeline, instance: str, luck: Random) -> None:
+    """Start an instance that commits often or rarely."""
+    commit_interval = luck.choice(("10ms", "100ms", "1s"))
+    pipeline.start(instance, commit_interval=commit_interval, **SHORT_SESSION)
 
 
 def assert_is_as_expected(pipeline: Pipeline, expected: Across) -> None:

@@ -11,7 +11,11 @@ from aiokafka import AIOKafkaProducer
 from headrace.contracts.hops import transactional_prefix
 from headrace.contracts.record import Record
 from headrace.services.state.changelog import POSITION
-from tests.runtime.expected import REORDER_AND_DEDUPLICATE, assert_cleaned, some_records
+from tests.runtime.expected import (
+    REORDER_AND_DEDUPLICATE,
+    assert_cleaned,
+    some_records,
+)
 from tests.runtime.sidecar import MakePipeline, Pipeline, record
 
 STEP_MS = 12_000
@@ -21,7 +25,8 @@ ENDED = "a transaction of an owner that ran exactly once was open; ended"
 def run_on(pipeline: Pipeline, step: int, guarantee: str = "at-least-once") -> str:
     """Live through the next part of the stream without the folder of before; what it logged."""
     pipeline.produce(some_records(300, step, start_ms=step * STEP_MS))
-    sidecar = pipeline.start(f"{step}", guarantee=guarantee)
+    folder = str(pipeline.state / f"{step}")
+    sidecar = pipeline.start(state_folder=folder, guarantee=guarantee)
     pipeline.wait_until_done()
     assert sidecar.stop() == 0
     return sidecar.log

@@ -80,7 +80,7 @@ def test_held_records_leave_and_those_later_than_promised_are_late(
     pipeline.wait_until(lambda: len(pipeline.beside("late")) == 1, "the late record")
     sidecar.kill()
     # Stream time is state: who takes over has heard of no record, and knows it is late.
-    pipeline.start("two")
+    pipeline.start("two", instance_id="one")
     pipeline.produce([record(b"d", b"late, too", at_ms)])
     pipeline.wait_until(lambda: len(pipeline.beside("late")) == 2, "another late record")
 

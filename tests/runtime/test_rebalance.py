@@ -30,11 +30,9 @@ from tests.runtime.expected import (
     stream,
     wait_until_all_move,
 )
-from tests.runtime.sidecar import MakePipeline, Pipeline, Sidecar, wait_until
+from tests.runtime.sidecar import SHORT_SESSION, MakePipeline, Pipeline, Sidecar, wait_until
 
 PARTITIONS = 4
-# Where nobody is to be counted out, not even for being slow.
-PATIENT = {"session_timeout": "1m"}
 _RUNNING = re.compile(r"\] running .*?partition=(\d+)")
 _RELEASED = re.compile(r"partitions released .*?partitions=\[(.*?)\]")
 
@@ -76,7 +74,7 @@ def test_an_instance_that_joins_learns_first_and_those_that_stay_do_not_notice(
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, partitions=PARTITIONS)
     with stream(pipeline, PARTITIONS):
         # Even without transactions a planned move doubles nothing.
-        settings = {"instance_id": "", "guarantee": "at-least-once", **PATIENT}
+        settings = {"instance_id": "", "guarantee": "at-least-once"}
         one = pipeline.start("one", **settings)
         wait_until_they_run({one: PARTITIONS})
         wait_until_all_move(pipeline, PARTITIONS)
@@ -100,11 +98,11 @@ def test_a_standby_takes_over_from_the_dead_and_from_the_frozen(
 ) -> None:
     """Three instances, two partitions, a copy of each: killed, and stopped until it is a zombie."""
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, partitions=2)
+    # A copy too many is given up in a later round, and nothing else asks for one here.
+    settings = {"instance_id": "", "standbys": "1", "probing_interval": "2s"}
     with stream(pipeline, 2):
         one, two, three = (
-            # A copy too many is given up in a later round, and nothing else asks for one here.
-            pipeline.start(name, instance_id="", standbys="1", probing_interval="2s")
-            for name in ("one", "two", "three")
+            pipeline.start(name, **SHORT_SESSION, **settings) for name in ("one", "two", "three")
         )
         everybody = [one, two, three]
         wait_until(lambda: tasks_of(everybody) == 2, "both tasks", everybody)
@@ -172,14 +170,14 @@ def test_a_named_instance_that_is_restarted_moves_nothing(make_pipeline: MakePip
     """A rolling bounce, one after the other."""
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, partitions=PARTITIONS)
     with stream(pipeline, PARTITIONS):
-        instances = {name: pipeline.start(name, **PATIENT) for name in ("one", "two")}
+        instances = {name: pipeline.start(name) for name in ("one", "two")}
         wait_until_they_run(dict.fromkeys(instances.values(), 2))
         wait_until_all_move(pipeline, PARTITIONS)
         for name in ("one", "two"):
             (other,) = (sidecar for of, sidecar in instances.items() if of != name)
             before, had = begun(other), running(instances[name])
             assert instances[name].stop() == 0
-            again = instances[name] = pipeline.start(name, **PATIENT)
+            again = instances[name] = pipeline.start(name)
             wait_until_they_run({again: 2})
             wait_until_all_move(pipeline, PARTITIONS)
             assert running(again) == had
@@ -195,10 +193,10 @@ def test_one_that_is_slow_to_give_up_holds_up_only_what_it_gives_up(
 ) -> None:
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, partitions=6)
     with stream(pipeline, 6):
-        one = pipeline.start("one", instance_id="", **PATIENT)
-        two = pipeline.start("two", instance_id="", **PATIENT)
+        one = pipeline.start("one", instance_id="")
+        two = pipeline.start("two", instance_id="")
         wait_until_they_run({one: 3, two: 3})
-        three = pipeline.start("three", instance_id="", **PATIENT)
+        three = pipeline.start("three", instance_id="")
         three.wait_for("caught up")
         one.pause()
         kept = sorted(running(two))[:2]
@@ -258,7 +256,7 @@ def test_the_group_outlives_its_coordinator_and_ends_when_keys_have_moved(
         *REORDER_AND_DEDUPLICATE, partitions=2, servers=kafka.bootstrap_servers
     )
     with stream(pipeline, 2):
-        instances = [pipeline.start(name, instance_id="", **PATIENT) for name in ("one", "two")]
+        instances = [pipeline.start(name, instance_id="") for name in ("one", "two")]
         wait_until_they_run(dict.fromkeys(instances, 1))
         dead = kafka.brokers[asyncio.run(_coordinator(pipeline)) - 1]
         dead.kill()

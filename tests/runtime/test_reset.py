@@ -245,12 +245,12 @@ def test_behind_a_reset_a_sidecar_starts_from_the_beginning(make_pipeline: MakeP
     pipeline.produce(record(b"%d" % (n // 2), b"v", n, (), n // 2 % 2) for n in range(40))
 
     def run() -> None:
-        sidecar = pipeline.start()
+        # An instance with a name would stay in the group for a while, in case it comes back.
+        sidecar = pipeline.start(instance_id="")
         pipeline.wait_until_done()
         assert sidecar.stop() == 0
 
     def is_reset() -> bool:
-        # An instance with a name stays in the group for a while, in case it comes back.
         with suppress(GroupBusy):
             reset(
                 pipeline.file,

@@ -45,7 +45,7 @@ from tests.runtime.expected import (
     wait_until_all_move,
     wait_until_running,
 )
-from tests.runtime.sidecar import MakePipeline, record
+from tests.runtime.sidecar import SHORT_SESSION, MakePipeline, record
 
 TIMEOUT_MS = 60_000
 PATIENCE_S = 120.0
@@ -174,7 +174,9 @@ def test_partitions_of_a_transaction_count_together(kafka: SharedKafka, topic: s
 
     asyncio.run(live())
     assert read(kafka, topic) == [0, 1, 2, 3]
-    assert kafka.clients.committed_offsets(topic) == {(topic, n): n + 1 for n in range(PARTITIONS)}
+    assert kafka.clients.committed_offsets(topic, [topic]) == {
+        (topic, n): n + 1 for n in range(PARTITIONS)
+    }
 
 
 def test_a_partition_that_leaves_in_the_middle_has_all_that_have_sent_begin_again(
@@ -208,7 +210,7 @@ def test_a_partition_that_leaves_in_the_middle_has_all_that_have_sent_begin_agai
 
     asyncio.run(live())
     assert read(kafka, topic) == [1, 2]
-    assert kafka.clients.committed_offsets(topic) == {(topic, 1): 2, (topic, 2): 3}
+    assert kafka.clients.committed_offsets(topic, [topic]) == {(topic, 1): 2, (topic, 2): 3}
 
 
 @pytest.mark.parametrize(
@@ -355,7 +357,7 @@ def test_a_successor_does_not_wait_for_the_transaction_of_an_owner_that_was_kill
     make_pipeline: MakePipeline,
 ) -> None:
     pipeline = make_pipeline(*OPERATORS, partitions=2)
-    settings = {"transaction_timeout": FOR_EVER, "session_timeout": "6s"}
+    settings = {"transaction_timeout": FOR_EVER, **SHORT_SESSION}
     pipeline.produce(some_records(100, 1, 2))
     killed = pipeline.start("one", instance_id="", **settings)
     pipeline.wait_until_done()

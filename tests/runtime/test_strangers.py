@@ -21,7 +21,7 @@ from tests.runtime.expected import (
     large_records,
     some_records,
 )
-from tests.runtime.sidecar import MakePipeline, Pipeline
+from tests.runtime.sidecar import SHORT_SESSION, MakePipeline, Pipeline
 
 FOR_EVER = "10m"
 """A transaction that nobody ends is open until the test has failed."""
@@ -60,7 +60,7 @@ def test_a_successor_does_not_wait_for_an_owner_that_died_before_it_said_whose_i
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)
     changelog = pipeline.spec.hops()[0].changelog.name
     pipeline.produce(some_records(100, 1))
-    one = pipeline.start("one")
+    one = pipeline.start("one", instance_id="")
     pipeline.wait_until_done()
     assert one.stop() == 0
 
@@ -92,7 +92,7 @@ def test_a_successor_ends_what_a_broker_forgot_as_an_owner_left_in_peace(
     pipeline = make_pipeline(*operators, servers=forgetful)
     dead = f"{pipeline.sink}.dead"
     pipeline.produce(some_records(100, 1))
-    one = pipeline.start("one")
+    one = pipeline.start("one", instance_id="")
     pipeline.wait_until_done()
     assert one.stop() == 0
 
@@ -121,7 +121,8 @@ def test_an_instance_frozen_past_its_session_commits_nothing_that_was_open(
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE, partitions=2)
     pipeline.produce(some_records(100, 1, 2))
     # It has no successor that ends its producer: the group's word alone keeps it from committing.
-    frozen = pipeline.start("one", transaction_timeout=FOR_EVER, commit_interval="8s")
+    slow = {"transaction_timeout": FOR_EVER, "commit_interval": "8s", **SHORT_SESSION}
+    frozen = pipeline.start("one", **slow)
     pipeline.wait_until_done()
     pipeline.produce(large_records(30, 2, start_ms=8_000))
     pipeline.wait_until(lambda: is_open(pipeline, pipeline.sink), "records that are not committed")
