@@ -27,7 +27,7 @@ def addresses(kafka_own_of_module: OwnKafka) -> Addresses:
 def test_a_name_that_nobody_knows_is_said_with_who_gives_it(
     addresses: Addresses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nobody is asked a second time: a name server may take its time to know no such name.
+    # The test asks once: a name server may take its time to know no such name.
     monkeypatch.setattr("headrace.services.kafka.reach._PAUSE_S", 3_600.0)
     settings = Settings(bootstrap_servers=addresses.misnamed)
     port = addresses.misnamed.partition(":")[2]
