@@ -14,6 +14,7 @@ open there, so the last committed marker is the truth, and it is near the end.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -23,6 +24,13 @@ from headrace.contracts.errors import KafkaUnreachable
 
 WITHIN_S = 60.0
 """How long a broker may take to answer."""
+_ASK_AGAIN_S = 0.05
+_NOT_YET = {
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
+"""A broker names the leader of a new partition before that one has made its log."""
 _FIRST_LOOK = 8
 """How many offsets from the end: a row and the marker of its transaction are two."""
 
@@ -74,7 +82,7 @@ def last_marker(client: Mapping[str, str], topic: str, writer: int) -> Marker | 
 
 
 def _read_back(consumer: Consumer, place: TopicPartition) -> Marker | None:
-    start, end = consumer.get_watermark_offsets(place, timeout=WITHIN_S)
+    start, end = _ends(consumer, place)
     look = _FIRST_LOOK
     while True:
         begin = max(start, end - look)
@@ -85,6 +93,19 @@ def _read_back(consumer: Consumer, place: TopicPartition) -> Marker | None:
             return None
         # Aborted transactions stand between the marker and the end.
         look *= _FIRST_LOOK
+
+
+def _ends(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    give_up_at = time.monotonic() + WITHIN_S
+    while True:
+        try:
+            start, end = consumer.get_watermark_offsets(place, timeout=WITHIN_S)
+        except KafkaException as error:
+            if error.args[0].code() not in _NOT_YET or time.monotonic() > give_up_at:
+                raise
+            time.sleep(_ASK_AGAIN_S)
+        else:
+            return start, end
 
 
 def _last_value(consumer: Consumer, place: TopicPartition) -> bytes | None:
