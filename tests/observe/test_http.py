@@ -231,10 +231,13 @@ def test_a_client_that_does_not_read_is_dropped() -> None:
         made.set()
         return Answer(HTTPStatus.OK, PLAIN, body)
 
-    with serving(_pages(b"ok") | {"/large": large}, timeout_s=0.3) as port, connect(port) as deaf:
+    # As long as this a client may take for its request, too.
+    timeout_s = 3.0
+    large_too = _pages(b"ok") | {"/large": large}
+    with serving(large_too, timeout_s) as port, connect(port) as deaf:
         deaf.sendall(b"GET /large HTTP/1.0\r\n\r\n")
         assert made.wait(PATIENCE_S)
-        time.sleep(1)  # this is the reader that does not read
+        time.sleep(1.5 * timeout_s)  # this is the reader that does not read
         assert len(everything(deaf)) < len(body)
         assert ask(port, "/")[0].status == 200
 
