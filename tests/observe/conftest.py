@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterator
 
@@ -9,6 +10,12 @@ import pytest
 import structlog
 
 from headrace.services.observe.logs import LIBRARIES
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_is_left_of_other_tests() -> None:
+    """Let Python find their garbage now: asyncio logs some, among the lines of a test here."""
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)

@@ -138,7 +138,7 @@ def test_a_column_may_have_the_name_of_a_command(caplog: pytest.LogCaptureFixtur
         | b | {"comment":"y","show":2} |
     """
     assert run(shown, table).latest == {"a": {"text": "x", "more": 3}}
-    assert not caplog.records
+    assert [one for one in caplog.records if one.name.startswith("sqlglot")] == []
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ def server() -> Iterator[TokenServer]:
 
 @pytest.fixture(autouse=True)
 def _nothing_stays_open() -> Iterator[None]:
+    gc.collect()  # so does what other tests have left
     yield
     gc.collect()  # what is left open says so when it is found
 
