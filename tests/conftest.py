@@ -25,7 +25,15 @@ pytest_plugins = [
     "tests.tiers",
 ]
 
-settings.register_profile("ci", derandomize=True, max_examples=20, deadline=None, print_blob=True)
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    max_examples=20,
+    deadline=None,
+    print_blob=True,
+    # It goes by the clock, and a machine may stand still.
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile(
     "thorough",
     max_examples=2_000,
@@ -37,6 +45,7 @@ settings.register_profile(
 settings.load_profile("ci")
 _OF_TERMINALS = ("COLUMNS", "LINES", "FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "TTY_COMPATIBLE")
 """Variables that fold and colour what a command says."""
+_NO_PROXY = "127.0.0.1,localhost,::1"
 _OBJECTS_MAX = 20_000
 """Python searches for garbage whenever so many more objects are alive; 700 by itself."""
 
@@ -45,9 +54,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Draw no number from the modules that a process has loaded: each process has others.
 
     Commands are compared with what they say, whatever the terminal of who runs the tests is like.
+    No proxy of this machine is asked for servers that listen on loopback.
     """
     for name in _OF_TERMINALS:
         os.environ.pop(name, None)
+    for name in ("no_proxy", "NO_PROXY"):
+        os.environ[name] = ",".join(filter(None, (os.environ.get(name), _NO_PROXY)))
     if config.getoption("--hypothesis-profile") is None:
         nothing = providers._local_constants  # noqa: SLF001 (hypothesis has no setting for it)
         providers._get_local_constants = lambda: nothing  # noqa: SLF001

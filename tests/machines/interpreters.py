@@ -63,7 +63,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     ]
     for whose, folder in folders:
         for name in _NAMES:
-            if (folder / name).exists():
+            if os.access(folder / name, os.X_OK):
                 yield whose, folder / name
 
 

@@ -79,11 +79,20 @@ def test_a_table_in_a_folder_is_noted_in_a_checkpoint_as_it_always_was(tmp_path:
     assert options_of(config)["sink"]["delta"] == {"folder": "tables/priced", "mode": "upsert"}
 
 
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take what the file's variables are on this machine away."""
+    for name in ("BROKER", "PASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(f"{name}_FILE", raising=False)
+
+
 WITH_VARIABLES = GOOD.replace("localhost:9092", '"${BROKER}:9092,b:1"') + (
     "writer: {sasl.password: '${PASSWORD}'}\n"
 )
 
 
+@pytest.mark.usefixtures("unset")
 def test_variables_stand_for_what_differs_from_place_to_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +104,7 @@ def test_variables_stand_for_what_differs_from_place_to_place(
     assert config.writer == {"sasl.password": "s${NOT}"}
 
 
+@pytest.mark.usefixtures("unset")
 def test_a_variable_without_a_value_is_a_sentence_with_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
