@@ -361,10 +361,10 @@ def test_a_running_instance_is_looked_at_and_not_disturbed(
     running.close()
 
 
-def files_in(folder: Path) -> dict[Path, int]:
-    """When each file was written; a thread of RocksDB writes to its `LOG` now and then."""
-    files = [file for file in folder.rglob("*") if file.is_file()]
-    return {file: file.name != "LOG" and file.stat().st_mtime_ns for file in files}
+def files_in(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Sizes and times; a thread of RocksDB writes to its `LOG` now and then."""
+    stats = {one: one.stat() for one in folder.rglob("*") if one.is_file() and one.name != "LOG"}
+    return {one: (found.st_size, found.st_mtime_ns) for one, found in stats.items()}
 
 
 def test_state_that_nobody_has_committed_to_is_empty(
