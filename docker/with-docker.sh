@@ -52,6 +52,7 @@ until docker info >/dev/null 2>&1; do
     tail -n 3 "$run/log"
     kill "$daemon" 2>/dev/null || true
     wait "$daemon" || true
+    # The folder may be busy for a moment yet, and the command runs without Docker all the same.
     rm -rf "$run" || true
     unset DOCKER_HOST
     without "its daemon cannot run here" "$@"

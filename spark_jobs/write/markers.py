@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Container, Mapping
+from typing import NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from headrace.contracts.errors import KafkaUnreachable
 
+T = TypeVar("T")
 WITHIN_S = 60.0
 """How long a broker may take to answer."""
-_ASK_AGAIN_S = 0.05
+ASK_AGAIN_S = 0.05
 _NOT_YET = {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -82,7 +83,9 @@ def last_marker(client: Mapping[str, str], topic: str, writer: int) -> Marker | 
 
 
 def _read_back(consumer: Consumer, place: TopicPartition) -> Marker | None:
-    start, end = _ends(consumer, place)
+    start, end = ask_until_known(
+        lambda: consumer.get_watermark_offsets(place, timeout=WITHIN_S), _NOT_YET
+    )
     look = _FIRST_LOOK
     while True:
         begin = max(start, end - look)
@@ -95,17 +98,17 @@ def _read_back(consumer: Consumer, place: TopicPartition) -> Marker | None:
         look *= _FIRST_LOOK
 
 
-def _ends(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+def ask_until_known(ask: Callable[[], T], not_yet: Container[int]) -> T:
+    """Ask a broker again while it answers that it knows too little of a new topic."""
     give_up_at = time.monotonic() + WITHIN_S
     while True:
         try:
-            start, end = consumer.get_watermark_offsets(place, timeout=WITHIN_S)
+            return ask()
         except KafkaException as error:
-            if error.args[0].code() not in _NOT_YET or time.monotonic() > give_up_at:
+            if error.args[0].code() not in not_yet or time.monotonic() > give_up_at:
                 raise
-            time.sleep(_ASK_AGAIN_S)
-        else:
-            return start, end
+        # Brokers tell nobody when they have learnt of a topic.
+        time.sleep(ASK_AGAIN_S)
 
 
 def _last_value(consumer: Consumer, place: TopicPartition) -> bytes | None:

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from headrace.contracts.errors import KafkaUnreachable, TopicRefused
 from headrace.contracts.topic_rules import Setting, findings
 from headrace.contracts.topics import TopicSpec
-from headrace.spark_jobs.write.markers import WITHIN_S
+from headrace.spark_jobs.write.markers import ASK_AGAIN_S, WITHIN_S, ask_until_known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,6 @@ _MARKERS_SEGMENT_MS = 3_600_000
 """Only closed segments are compacted, and a query writes a marker every few seconds."""
 _BROKERS_CHOICE = -1
 _SET_ON_TOPIC = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-_ASK_AGAIN_S = 0.05
 BATCH_BYTES = 1_000_000
 """The size of a batch that a topic takes by default, with some room; librdkafka's own choice."""
 
@@ -120,27 +119,22 @@ def _wait_for_leaders(admin: AdminClient, topic: str, partitions: int) -> None:
         if time.monotonic() > give_up_at:
             message = f"`{topic}` has no leader for each partition after {WITHIN_S:g} s"
             raise KafkaUnreachable(message)
-        time.sleep(_ASK_AGAIN_S)
+        time.sleep(ASK_AGAIN_S)
 
 
 def _settings(admin: AdminClient, topic: str) -> dict[str, Setting]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    give_up_at = time.monotonic() + WITHIN_S
-    while True:
+
+    def ask() -> Mapping[str, Any]:
         (future,) = admin.describe_configs([resource]).values()
-        try:
-            found = future.result(WITHIN_S)
-        except KafkaException as error:
-            # Another broker than the one that made the topic may answer, and hear of it later.
-            is_unknown = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-            if not is_unknown or time.monotonic() > give_up_at:
-                raise
-            time.sleep(_ASK_AGAIN_S)
-        else:
-            return {
-                name: Setting(entry.value, entry.source == _SET_ON_TOPIC)
-                for name, entry in found.items()
-            }
+        found: Mapping[str, Any] = future.result(WITHIN_S)
+        return found
+
+    # Another broker than the one that made the topic may answer, and hear of it later.
+    found = ask_until_known(ask, {KafkaError.UNKNOWN_TOPIC_OR_PART})
+    return {
+        name: Setting(entry.value, entry.source == _SET_ON_TOPIC) for name, entry in found.items()
+    }
 
 
 def _wait(futures: Mapping[str, Future[Any]]) -> None:
