@@ -12,6 +12,7 @@ from zlib import crc32
 import pytest
 
 from headrace.services.runtime.machine.machine_memory import memory_of_machine_bytes
+from tests.kafka.carriers import decide
 
 _PROCESSES_A_CORE = 2
 """A test waits for a broker or for Spark a third of its time; another one runs meanwhile."""
@@ -30,6 +31,12 @@ def pytest_xdist_auto_num_workers() -> int:
     """Run as many processes as cores and memory allow."""
     by_cores = _cores() * _PROCESSES_A_CORE
     return max(1, min(by_cores, memory_of_machine_bytes() // _MEMORY_BYTES))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Decide for all processes what they collect."""
+    decide()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -20,6 +20,8 @@ STANDIN = f"headrace/kafka:{VERSIONS[0]}"
 SIDECAR = "headrace/sidecar:latest"
 SPARK = "headrace/spark:latest"
 """These two are built and used by the section `containers` of `make test-long` alone."""
+DECIDED = "HEADRACE_IMAGE_OF_THIS_RUN"
+"""Where the first process of a run tells the others its answer; nothing means no containers."""
 
 
 @cache
@@ -29,9 +31,21 @@ def carriers() -> tuple[str, ...]:
     return (PROCESS,) if image is None else (PROCESS, image)
 
 
+def decide() -> None:
+    """Ask Docker once for all processes of a run.
+
+    If Docker answered one process and not another one, they would collect different tests, and none
+    of them would run.
+    """
+    os.environ[DECIDED] = container_image() or ""
+
+
 @cache
 def container_image() -> str | None:
     """The image that containers are made of, or None where there are no containers."""
+    decided = os.environ.get(DECIDED)
+    if decided is not None:
+        return decided or None
     wanted = os.environ.get("HEADRACE_KAFKA", "auto")
     if wanted not in ("auto", PROCESS, "docker"):
         message = f"HEADRACE_KAFKA={wanted} is none of auto, process and docker"
