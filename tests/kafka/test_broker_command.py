@@ -80,14 +80,23 @@ def test_without_a_folder_nothing_is_left() -> None:
     assert not folder.exists()
 
 
-def test_the_flag_says_which_kafka_and_beats_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flag_says_which_kafka_and_a_broker_that_dies_takes_the_command_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flag beats the variable; and the command does not outlive what it started."""
     wanted = kafka_version()
     other = next(version for version in VERSIONS if version != wanted)
     monkeypatch.setenv(VERSION_VARIABLE, other)
     (port,) = free_ports(1)
-    with _running("--port", str(port), "--kafka", wanted) as (process, announced):
+    words = ("--port", str(port), "--data", str(tmp_path), "--kafka", wanted)
+    with _running(*words) as (process, announced):
         assert announced[1] == wanted
-        assert f"/kafka-{wanted}-" in Path(f"/proc/{_child(process)}/cmdline").read_text()
+        broker = _child(process)
+        assert f"/kafka-{wanted}-" in Path(f"/proc/{broker}/cmdline").read_text()
+        os.kill(broker, signal.SIGKILL)
+        _, told = process.communicate()
+        assert told.startswith("The embedded broker ended (-9); the end of ")
+        assert process.returncode == 3
 
 
 def test_a_kafka_that_nobody_tried_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,12 +104,3 @@ def test_a_kafka_that_nobody_tried_is_a_sentence(monkeypatch: pytest.MonkeyPatch
     done = subprocess.run(_command(), capture_output=True, text=True, check=False)
     sentence = "HEADRACE_KAFKA_VERSION=2.8.0 is no Kafka that headrace starts; write 4.3.1 or 3.9.1"
     assert (done.returncode, done.stderr) == (2, f"{sentence}\n")
-
-
-def test_a_broker_that_dies_takes_the_command_with_it(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
-    with _running("--port", str(port), "--data", str(tmp_path)) as (process, _):
-        os.kill(_child(process), signal.SIGKILL)
-        _, told = process.communicate()
-        assert told.startswith("The embedded broker ended (-9); the end of ")
-        assert process.returncode == 3
