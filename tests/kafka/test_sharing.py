@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -55,9 +54,19 @@ class _User:
             return self.process.wait(60)
 
 
-def test_the_first_starts_it_and_waits_for_the_last(tmp_path: Path) -> None:
+def test_the_first_replaces_one_whose_owner_was_killed_and_waits_for_the_last(
+    tmp_path: Path,
+) -> None:
+    killed = _User(tmp_path)
+    assert killed.says(), "its broker runs"
+    killed.process.kill()
+    killed.is_done()
+    assert killed.ends() == -signal.SIGKILL
     first = _User(tmp_path)
     servers = first.says()
+    # By the folders: ports that the owner had are free again, and another may be given them.
+    started_by = {folder.name for folder in tmp_path.glob("by-*")}
+    assert started_by == {f"by-{one.process.pid}" for one in (killed, first)}
     with shared_broker(tmp_path) as found:
         assert found == servers
         first.is_done()
@@ -67,19 +76,6 @@ def test_the_first_starts_it_and_waits_for_the_last(tmp_path: Path) -> None:
     assert first.says() == "through"
     assert first.ends() == 0
     assert not is_there(servers)
-
-
-def test_a_broker_whose_owner_was_killed_is_replaced(tmp_path: Path) -> None:
-    owner = _User(tmp_path)
-    assert owner.says(), "its broker runs"
-    owner.process.kill()
-    owner.is_done()
-    assert owner.ends() == -signal.SIGKILL
-    with shared_broker(tmp_path) as found:
-        assert is_there(found)
-    # By the folders: ports that the owner had are free again, and this process may be given them.
-    started_by = {folder.name for folder in tmp_path.glob("by-*")}
-    assert started_by == {f"by-{owner.process.pid}", f"by-{os.getpid()}"}
 
 
 def test_a_broker_that_counts_none_for_a_moment_is_not_replaced(
