@@ -72,13 +72,22 @@ def test_a_missing_source_is_one_sentence(kafka: SharedKafka) -> None:
     )
 
 
+USUAL = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "retention.bytes": "-1",
+}
+"""Topics of the odd broker that are told this have nothing odd but its week."""
+
+
 @pytest.fixture(scope="module")
 def odd(kafka_own_of_module: OwnKafka) -> SharedKafka:
     """A broker whose defaults are not what any topic of a pipeline needs."""
     broker = kafka_own_of_module(
         {
             "auto.create.topics.enable": "true",
-            "log.retention.ms": "60000",
+            # A week, as Kafka keeps records by itself.
+            "log.retention.ms": "604800000",
             "log.retention.bytes": "1000000",
             "log.message.timestamp.type": "LogAppendTime",
             "log.cleanup.policy": "compact",
@@ -164,25 +173,19 @@ def test_partitions_that_do_not_match_are_refused_before_anything_is_made(
     ]
 
 
-@pytest.fixture(scope="module")
-def weekly(kafka_own_of_module: OwnKafka) -> SharedKafka:
-    """A broker that keeps records for a week, as Kafka does by itself."""
-    return SharedKafka(kafka_own_of_module({"log.retention.ms": "604800000"}).bootstrap_servers)
-
-
 def test_a_topic_that_would_lose_records_is_refused_and_one_that_was_meant_to_is_not(
-    weekly: SharedKafka,
+    odd: SharedKafka,
 ) -> None:
-    kafka, name = weekly, fresh_name("kept")
+    kafka, name = odd, fresh_name("kept")
     spec = _spec(name)
     changelog = spec.hops()[0].changelog
-    kafka.clients.make_topic(f"{name}.raw", 1, FOREVER)
-    kafka.clients.make_topic(f"{name}.cleaned", 1)
-    kafka.clients.make_topic(f"{name}.cleaned.late", 1, {"retention.ms": "86400000"})
+    kafka.clients.make_topic(f"{name}.raw", 1, USUAL | FOREVER)
+    kafka.clients.make_topic(f"{name}.cleaned", 1, USUAL)
+    kafka.clients.make_topic(f"{name}.cleaned.late", 1, USUAL | {"retention.ms": "86400000"})
     kafka.clients.make_topic(
-        f"{name}.cleaned.dead", 1, FOREVER | {"message.timestamp.type": "LogAppendTime"}
+        f"{name}.cleaned.dead", 1, USUAL | FOREVER | {"message.timestamp.type": "LogAppendTime"}
     )
-    kafka.clients.make_topic(changelog.name, 1, {"retention.ms": "86400000"})
+    kafka.clients.make_topic(changelog.name, 1, USUAL | {"retention.ms": "86400000"})
     cleaned, dead, kept = _refusal(kafka, spec)
     assert cleaned == (
         f"`{name}.cleaned` deletes records older than 1w by their timestamps, which is the brokers'"
@@ -200,17 +203,17 @@ def test_a_topic_that_would_lose_records_is_refused_and_one_that_was_meant_to_is
     )
 
 
-def test_settings_that_somebody_chose_are_warned_about(weekly: SharedKafka) -> None:
-    kafka, name = weekly, fresh_name("asked")
+def test_settings_that_somebody_chose_are_warned_about(odd: SharedKafka) -> None:
+    kafka, name = odd, fresh_name("asked")
     spec = _spec(name, {"reorder": {"grace": "30s"}})
     changelog = spec.hops()[0].changelog
-    compacted = {"cleanup.policy": "compact", "message.timestamp.after.max.ms": UNBOUNDED}
-    kafka.clients.make_topic(f"{name}.raw", 1)
+    compacted = USUAL | {"cleanup.policy": "compact", "message.timestamp.after.max.ms": UNBOUNDED}
+    kafka.clients.make_topic(f"{name}.raw", 1, USUAL)
     kafka.clients.make_topic(f"{name}.cleaned", 1, compacted | {"max.message.bytes": "100000"})
     # Kafka's own default since 4.0.
     an_hour = {"message.timestamp.after.max.ms": "3600000"}
-    kafka.clients.make_topic(f"{name}.cleaned.dead", 1, FOREVER | an_hour)
-    kafka.clients.make_topic(changelog.name, 1, FOREVER)
+    kafka.clients.make_topic(f"{name}.cleaned.dead", 1, USUAL | FOREVER | an_hour)
+    kafka.clients.make_topic(changelog.name, 1, USUAL | FOREVER)
     source, cleaned, large, dead, grows = _prepare(kafka, spec).warnings
     assert source.startswith(f"the source `{name}.raw` deletes records older than 1w")
     assert cleaned.startswith(f"`{name}.cleaned` is compacted: of records with the same key only")
