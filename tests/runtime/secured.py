@@ -1,4 +1,4 @@
-"""A broker that lets in who says who he is, over TLS alone; and who is who."""
+"""A broker that lets in who says who he is, over TLS alone; its doors, and who is who."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from pydantic import SecretStr
 
 from headrace.services.broker.embedded import EmbeddedBroker
+from headrace.services.broker.kraft import Endpoint, Listener
+from headrace.services.broker.ports import LOOPBACK, free_ports
 from headrace.services.settings import Settings
 from tests.kafka.clients import Clients
 from tests.kafka.fixtures import OwnKafka
@@ -18,6 +20,7 @@ PASSWORD = "correct horse battery=staple"  # noqa: S105
 _MODULES = "org.apache.kafka.common.security"
 SCRAM = f"{_MODULES}.scram.ScramLoginModule required;"
 USERS = dict.fromkeys(("ada", "bob", "carol"), PASSWORD)
+NO_LOGIN: dict[str, Any] = dict.fromkeys(("sasl_mechanism", "sasl_username", "sasl_password"))
 
 
 class Secured(NamedTuple):
@@ -95,6 +98,56 @@ def keystore(authority: Authority, name: str, days: int = 2) -> dict[str, str]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(authority.file),
     }
+
+
+class Doors(NamedTuple):
+    """A broker with a way in for each kind of login."""
+
+    secured: Secured
+    """The way in for PLAIN, SCRAM-SHA-512 and tokens."""
+    scram: str
+    """Where it takes SCRAM-SHA-256 alone."""
+    mutual: str
+    """Where both sides show a certificate."""
+    old: str
+    """Where its own certificate has expired."""
+    trusted: Path
+    """The authority that signs for clients of `mutual`."""
+    folder: Path
+
+    def by_certificate(self, file: Path | None, servers: str = "") -> Settings:
+        """How the owner of a certificate connects."""
+        shown = {} if file is None else {"ssl_certificate_file": file, "ssl_key_file": file}
+        return self.secured.settings(
+            bootstrap_servers=servers or self.mutual, security_protocol="SSL", **NO_LOGIN, **shown
+        )
+
+
+def open_doors(make: OwnKafka, folder: Path) -> Doors:
+    """Start a broker with a door for each login."""
+    authority, stranger = Authority(folder, "authority"), Authority(folder, "stranger")
+    addresses = [f"{LOOPBACK}:{port}" for port in free_ports(3)]
+    trusted = folder / "trusted.pem"
+    trusted.write_text(authority.file.read_text())
+    expired = keystore(authority, "old", days=-1)
+    properties = {
+        **secured_properties(authority),
+        "listener.name.scram.sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "listener.name.scram.scram-sha-256.sasl.jaas.config": SCRAM,
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.mutual.ssl.truststore.type": "PEM",
+        "listener.name.mutual.ssl.truststore.location": str(trusted),
+        **{f"listener.name.old.{name}": value for name, value in expired.items()},
+    }
+    properties["super.users"] += ";User:CN=clicks"
+    protocols = {"SCRAM": "SASL_SSL", "MUTUAL": "SSL", "OLD": "SSL"}
+    listeners = {
+        name: Listener(protocol, Endpoint(address, address))
+        for (name, protocol), address in zip(protocols.items(), addresses, strict=True)
+    }
+    broker = make(properties, clients_protocol="SASL_SSL", users=USERS, listeners=listeners)
+    scram, mutual, old = addresses
+    return Doors(Secured(broker, authority, stranger), scram, mutual, old, trusted, folder)
 
 
 def as_given(settings: Settings) -> dict[str, str]:

@@ -23,13 +23,18 @@ from headrace.services.kafka.security import (
 from headrace.services.settings import Settings
 from tests.kafka.fixtures import OwnKafka
 from tests.runtime.certificates import Authority
-from tests.runtime.secured import PASSWORD, Secured, keystore, secured_broker
+from tests.runtime.secured import NO_LOGIN, PASSWORD, Doors, Secured, open_doors
 from tests.runtime.token_server import TokenServer, token_server
 
 
 @pytest.fixture(scope="module")
-def secured(kafka_own_of_module: OwnKafka, tmp_path_factory: pytest.TempPathFactory) -> Secured:
-    return secured_broker(kafka_own_of_module, tmp_path_factory.mktemp("certificates"))
+def doors(kafka_own_of_module: OwnKafka, tmp_path_factory: pytest.TempPathFactory) -> Doors:
+    return open_doors(kafka_own_of_module, tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def secured(doors: Doors) -> Secured:
+    return doors.secured
 
 
 @pytest.fixture
@@ -51,7 +56,6 @@ def one_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.services.kafka.reach._PAUSE_S", 3_600.0)
 
 
-NO_LOGIN: dict[str, Any] = dict.fromkeys(("sasl_mechanism", "sasl_username", "sasl_password"))
 WRONG = "wrong-4711"
 
 
@@ -98,16 +102,9 @@ def test_a_host_that_the_certificate_does_not_name_is_one_sentence(secured: Secu
     asyncio.run(reachable(careless))
 
 
-def test_a_certificate_of_ours_is_shown_and_may_be_refused(
-    kafka_own: OwnKafka, secured: Secured
-) -> None:
-    strict = kafka_own(
-        {**keystore(secured.authority, "strict"), "ssl.client.auth": "required"},
-        clients_protocol="SSL",
-    )
-
+def test_a_certificate_of_ours_is_shown_and_may_be_refused(doors: Doors, secured: Secured) -> None:
     def settings(**changes: Any) -> Settings:
-        servers = strict.bootstrap_servers
+        servers = doors.mutual
         return secured.settings(
             bootstrap_servers=servers, security_protocol="SSL", **NO_LOGIN, **changes
         )
