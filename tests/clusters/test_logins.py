@@ -31,6 +31,7 @@ from tests.runtime.token_server import SECRET, TokenServer, token_server
 
 REORDER = "reorder: {grace: 1s}"
 OTHER_CLIENTS = pytest.mark.long("clusters", why="each client alone connects by such a password")
+TOLD = pytest.mark.long("clusters", why="`test_reach.py` has the sentence, and others the one line")
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +181,7 @@ def login(doors: Doors, how: str, server: TokenServer) -> Settings:
 @pytest.mark.parametrize(
     "how",
     [
-        "PLAIN",
+        pytest.param("PLAIN", marks=OTHER_CLIENTS),
         pytest.param("SCRAM-SHA-256", marks=OTHER_CLIENTS),
         pytest.param("SCRAM-SHA-512", marks=OTHER_CLIENTS),
         "OAUTHBEARER",
@@ -229,10 +230,10 @@ def turned_away(doors: Doors, why: str, server: TokenServer) -> tuple[Settings, 
 @pytest.mark.parametrize(
     "why",
     [
-        "a wrong password",
-        "a mechanism that it lacks",
-        "a token that is refused",
-        "an authority that we do not know",
+        pytest.param("a wrong password", marks=TOLD),
+        pytest.param("a mechanism that it lacks", marks=TOLD),
+        pytest.param("a token that is refused", marks=TOLD),
+        pytest.param("an authority that we do not know", marks=TOLD),
         "its certificate has expired",
         "our certificate has expired",
         "an authority that it does not know",
