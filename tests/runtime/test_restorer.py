@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.errors import StateCorrupt, StateTruncated
@@ -22,8 +21,8 @@ from headrace.services.settings import Settings
 from headrace.services.state.changelog import POSITION, Restoration
 from headrace.services.state.partition import PartitionState
 from headrace.services.state.rocks import RocksMemory
-from tests.kafka.clients import Clients, fresh_name
-from tests.kafka.fixtures import OwnKafka, SharedKafka
+from tests.kafka.clients import fresh_name
+from tests.kafka.fixtures import SharedKafka
 from tests.runtime.sidecar import record
 
 PATIENCE_S = 120.0
@@ -211,38 +210,6 @@ def test_an_end_far_behind_its_rows_is_looked_for_and_not_waited_for(
     with_restorer(kafka, act)
     # The most that may wait, and one fetch on top.
     assert max(waited) < 20 << 20
-
-
-def test_a_stop_is_heard_while_the_end_of_a_commit_is_looked_for_on_a_silent_broker(
-    kafka_own: OwnKafka,
-) -> None:
-    broker = kafka_own()
-    clients = Clients(broker.bootstrap_servers)
-    clients.make_topic("changelog")
-    clients.produce("changelog", [_row(number, b"torn") for number in range(25_000)])
-
-    def take(_records: list[Record], _counts_before: int) -> int:
-        broker.pause()
-        return 5 << 20
-
-    async def live() -> None:
-        failures: list[BaseException] = []
-        settings = Settings(bootstrap_servers=broker.bootstrap_servers)
-        restorer = Restorer(client_options(settings, "restore"), failures.append)
-        await restorer.start()
-        place = TopicPartition("changelog", 0)
-        restored = asyncio.ensure_future(restorer.restore(place, 0, take, is_last=True))
-        while restorer.lag(place) != 15_000:  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.01)
-        await asyncio.wait_for(restorer.stop(), PATIENCE_S)
-        with pytest.raises(KafkaError, match="the restorer was stopped"):
-            await restored
-        assert failures == []
-
-    try:
-        asyncio.run(live())
-    finally:
-        broker.resume()
 
 
 def _row(number: int, row: bytes) -> Record:
