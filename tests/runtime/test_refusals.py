@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -80,26 +81,25 @@ def test_a_changelog_that_lost_records_is_refused_where_no_state_has_them(
     )
 
 
-def test_a_changelog_that_was_made_anew_is_refused(make_pipeline: MakePipeline) -> None:
+def test_a_changelog_that_was_made_anew_is_refused_with_the_folder_and_without(
+    make_pipeline: MakePipeline,
+) -> None:
     pipeline = used(make_pipeline)
     changelog = f"{pipeline.name}-state-changelog"
-    administer(pipeline, lambda cluster: cluster.delete([changelog]))
-    # The state on disk is of the one that is gone, and is put aside.
-    assert refusal(pipeline) == (
+    state = pipeline.folder_of()
+    kept = shutil.copytree(state, pipeline.folder / "kept")
+    sentence = (
         f"this pipeline has reached offset 200 of {pipeline.source}/0, and its changelog is empty:"
         " it was deleted; bring it back, or begin anew with `headrace reset`"
     )
-
-
-def test_a_changelog_that_is_gone_with_the_folder_is_refused(make_pipeline: MakePipeline) -> None:
-    pipeline = used(make_pipeline)
-    changelog = f"{pipeline.name}-state-changelog"
     administer(pipeline, lambda cluster: cluster.delete([changelog]))
     pipeline.lose_state()
-    assert refusal(pipeline) == (
-        f"this pipeline has reached offset 200 of {pipeline.source}/0, and its changelog is empty:"
-        " it was deleted; bring it back, or begin anew with `headrace reset`"
-    )
+    assert refusal(pipeline) == sentence
+    # The state on disk is of the one that is gone, and is put aside.
+    administer(pipeline, lambda cluster: cluster.delete([changelog]))
+    shutil.rmtree(state, ignore_errors=True)
+    kept.rename(state)
+    assert refusal(pipeline) == sentence
 
 
 def test_a_source_that_was_made_anew_is_refused(make_pipeline: MakePipeline) -> None:
