@@ -21,14 +21,13 @@ from aiokafka.client import AIOKafkaClient, CoordinationType
 from aiokafka.errors import (
     CoordinatorLoadInProgressError,
     GroupCoordinatorNotAvailableError,
-    InvalidReplicationFactorError,
     NotCoordinatorForGroupError,
     for_code,
 )
-from aiokafka.protocol.metadata import MetadataRequest
 
 from headrace.contracts.record import Record
 from headrace.services.kafka.requests import UNSTABLE, OffsetsUnstableError, StableOffsets
+from tests.kafka.making import client_of, described_in, make, wait_for_leaders
 
 FOREVER = {"retention.ms": "-1"}
 """For topics whose records tell of long ago: Kafka deletes by the records' own time."""
@@ -68,13 +67,19 @@ class Clients:
         self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None
     ) -> str:
         """Make a topic, and return its name once every broker knows each partition's leader."""
-        # Replicas as the broker has it; aiokafka takes that only with assignments, empty ones too.
-        asyncio.run(self._make_topic(name, partitions, dict(settings or {}), {}))
+        self.make_topics([name], partitions, settings)
         return name
+
+    def make_topics(
+        self, names: Iterable[str], partitions: int = 1, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Make topics alike, by one request."""
+        # Replicas as the broker has it; aiokafka takes that only with assignments, empty ones too.
+        asyncio.run(self._make_topics(names, partitions, dict(settings or {}), {}))
 
     def make_topic_on(self, broker: int, name: str, settings: Mapping[str, str]) -> str:
         """Make a topic of one partition that one broker alone has."""
-        asyncio.run(self._make_topic(name, 1, dict(settings), {0: [broker]}))
+        asyncio.run(self._make_topics([name], 1, dict(settings), {0: [broker]}))
         return name
 
     def produce(self, topic: str, records: Iterable[Record]) -> None:
@@ -127,17 +132,24 @@ class Clients:
         """The topics that there are, Kafka's own left out."""
         return asyncio.run(self._topics())
 
-    async def _make_topic(
-        self, name: str, partitions: int, settings: dict[str, str], replicas: dict[int, list[int]]
+    async def _make_topics(
+        self,
+        names: Iterable[str],
+        partitions: int,
+        settings: dict[str, str],
+        replicas: dict[int, list[int]],
     ) -> None:
         count = -1 if replicas else partitions
-        wanted = NewTopic(name, count, -1, replica_assignments=replicas, topic_configs=settings)
+        wanted = {
+            name: NewTopic(name, count, -1, replica_assignments=replicas, topic_configs=settings)
+            for name in names
+        }
         async with AsyncExitStack() as stack:
             admin = await self._admin(stack)
             async with asyncio.timeout(WITHIN_S):
-                while not await _made(admin, wanted):  # noqa: ASYNC110
-                    await asyncio.sleep(_ASK_AGAIN_S)
-            await wait_for_leaders(client_of(admin), name, partitions)
+                await make(admin, wanted)
+                for name in wanted:
+                    await wait_for_leaders(client_of(admin), name, partitions)
 
     async def _topics(self) -> set[str]:
         async with AsyncExitStack() as stack:
@@ -239,17 +251,12 @@ class Clients:
         stack.push_async_callback(consumer.stop)
         await consumer.start()
         client = client_of(consumer)
-        described = await _described(client, client.get_random_node(), topic)
+        described = await described_in(client, client.get_random_node(), topic)
         if described["error_code"]:
             raise for_code(described["error_code"])(topic)
         places = [TopicPartition(topic, one["partition"]) for one in described["partitions"]]
         consumer.assign(places)
         return consumer, places
-
-
-def client_of(user: AIOKafkaAdminClient | AIOKafkaConsumer) -> AIOKafkaClient:
-    """Return the client that it asks by; one of our own would connect once more."""
-    return user._client  # noqa: SLF001
 
 
 async def coordinator_of(client: AIOKafkaClient, group: str) -> int:
@@ -286,39 +293,6 @@ async def _wait_until_closed(
             message = f"a transaction in {topic} is still open after {WITHIN_S} s"
             raise AssertionError(message)
         await asyncio.sleep(_ASK_AGAIN_S)
-
-
-async def _made(admin: AIOKafkaAdminClient, wanted: NewTopic) -> bool:
-    """Ask for a topic; False where no broker counts yet, or counts again after a stall."""
-    answer = await admin.create_topics([wanted])
-    for _, code, message in answer.topic_errors:
-        error = for_code(code)
-        if error is InvalidReplicationFactorError:
-            return False
-        if code:
-            raise error(message)
-    return True
-
-
-async def wait_for_leaders(client: AIOKafkaClient, topic: str, partitions: int) -> None:
-    """Wait until each broker tells of so many partitions; one may answer before it does."""
-    async with asyncio.timeout(WITHIN_S):
-        for broker in client.cluster.brokers():
-            # Brokers send no event when they learn of partitions, so there is only asking again.
-            while not await _has_leaders(client, broker.nodeId, topic, partitions):  # noqa: ASYNC110
-                await asyncio.sleep(_ASK_AGAIN_S)
-
-
-async def _has_leaders(client: AIOKafkaClient, broker: int, topic: str, partitions: int) -> bool:
-    leaders = [one["leader"] for one in (await _described(client, broker, topic))["partitions"]]
-    return len(leaders) == partitions and min(leaders) >= 0
-
-
-async def _described(client: AIOKafkaClient, broker: int, topic: str) -> dict[str, Any]:
-    answer = await client.send(broker, MetadataRequest([topic], allow_auto_topic_creation=False))
-    described: dict[str, Any]
-    (described,) = answer.to_object()["topics"]
-    return described
 
 
 async def _send(producer: AIOKafkaProducer, topic: str, records: Sequence[Record]) -> None:

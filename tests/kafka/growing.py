@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
-from tests.kafka.clients import client_of, wait_for_leaders
+from tests.kafka.making import client_of, wait_for_leaders
 
 
 async def grow(servers: str, topics: Collection[str], count: int) -> None:
