@@ -11,7 +11,6 @@ from threading import Event
 from typing import Any, NamedTuple
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.client import ConnectionGroup
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -34,7 +33,7 @@ from headrace.services.kafka.cluster import Ends, connected
 from headrace.services.runtime.output.outbox import Outbox
 from headrace.services.settings import Settings
 from tests.kafka.clients import Clients, fresh_name
-from tests.kafka.fixtures import OwnKafka, SharedKafka
+from tests.kafka.fixtures import SharedKafka
 from tests.observe.conftest import logging_as_it_was
 from tests.runtime.sidecar import MakePipeline, contents, record
 from tests.runtime.test_outbox import cut_off
@@ -248,29 +247,6 @@ def test_a_second_replay_stops_the_first_and_each_letter_goes_back_once(dying: D
             first.result()
     assert Counter(int(one.key or b"") for one in dying.back(10_000)) == Counter(range(10_000))
     assert dying.replay() == {}
-
-
-def test_a_replays_transaction_that_an_outage_left_open_is_ended(
-    kafka_own: OwnKafka, tmp_path: Path
-) -> None:
-    # Such a broker does not ask whether a transaction has a partition, and never tells it the end.
-    broker = kafka_own({"transaction.partition.verification.enable": "false"})
-    dying = dying_on(SharedKafka(broker.bootstrap_servers), tmp_path)
-
-    async def forget_a_partition() -> None:
-        name = f"{dying.spec.pipeline}.replay-dead"
-        producer = AIOKafkaProducer(
-            bootstrap_servers=broker.bootstrap_servers, transactional_id=name
-        )
-        async with producer, producer.transaction():
-            await producer.send_and_wait(dying.source, b"told", partition=0)
-            forgotten = TopicPartition(dying.source, 1)
-            producer._txn_manager._txn_partitions.add(forgotten)  # noqa: SLF001
-            await producer.send_and_wait(dying.source, b"forgotten", partition=1)
-
-    asyncio.run(forget_a_partition())
-    assert dying.replay() == {}
-    assert [one.value for one in dying.clients.consume_all(dying.source)] == [b"told", b"forgotten"]
 
 
 def test_a_replay_that_is_interrupted_is_taken_up_again(dying: Dying) -> None:

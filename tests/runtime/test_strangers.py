@@ -1,7 +1,4 @@
-"""A successor ends what others have open where its partition writes, though its state names nobody.
-
-The brokers are made to forget, as in `test_unfinished.py`.
-"""
+"""A successor ends what is open where its partition writes, though its state names nobody."""
 
 from __future__ import annotations
 
@@ -9,12 +6,10 @@ import asyncio
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.structs import TopicPartition
 
 from headrace.contracts.hops import transactional_prefix
 from headrace.services.kafka.cluster import connected
 from headrace.services.settings import Settings
-from tests.kafka.fixtures import OwnKafka
 from tests.runtime.expected import (
     REORDER_AND_DEDUPLICATE,
     assert_cleaned,
@@ -25,17 +20,6 @@ from tests.runtime.sidecar import SHORT_SESSION, MakePipeline, Pipeline
 
 FOR_EVER = "10m"
 """A transaction that nobody ends is open until the test has failed."""
-BY_ID = ("deduplicate: {by: id, id: header.id, interval: 20s}",)
-SHORT = pytest.mark.long("outages", why="two hops have one more way on which a transaction is open")
-
-
-@pytest.fixture(scope="module")
-def forgetful(kafka_own_of_module: OwnKafka) -> str:
-    """A broker that does not ask whether a transaction has a partition."""
-    servers: str = kafka_own_of_module(
-        {"transaction.partition.verification.enable": "false"}
-    ).bootstrap_servers
-    return servers
 
 
 def stranger(pipeline: Pipeline) -> AIOKafkaProducer:
@@ -79,39 +63,6 @@ def test_a_successor_does_not_wait_for_an_owner_that_died_before_it_said_whose_i
     assert two.stop() == 0
     assert not is_open(pipeline, changelog)
     assert_cleaned(pipeline)
-
-
-@pytest.mark.parametrize(
-    "operators",
-    [pytest.param(REORDER_AND_DEDUPLICATE, marks=SHORT), BY_ID],
-    ids=["one hop", "two"],
-)
-def test_a_successor_ends_what_a_broker_forgot_as_an_owner_left_in_peace(
-    make_pipeline: MakePipeline, forgetful: str, operators: tuple[str, ...]
-) -> None:
-    pipeline = make_pipeline(*operators, servers=forgetful)
-    dead = f"{pipeline.sink}.dead"
-    pipeline.produce(some_records(100, 1))
-    one = pipeline.start("one", instance_id="")
-    pipeline.wait_until_done()
-    assert one.stop() == 0
-
-    async def forget() -> None:
-        async with stranger(pipeline) as producer, producer.transaction():
-            await producer.send_and_wait(f"{pipeline.sink}.progress", b"told", b"told", partition=0)
-            place = TopicPartition(dead, 0)
-            producer._txn_manager._txn_partitions.add(place)  # noqa: SLF001
-            await producer.send_and_wait(dead, b"forgotten", partition=0)
-
-    asyncio.run(forget())
-    assert is_open(pipeline, dead)
-    two = pipeline.start("two")
-    two.wait_for("] running")
-    pipeline.produce(some_records(100, 2, start_ms=8_000))
-    pipeline.wait_until_done()
-    assert two.stop() == 0
-    assert not is_open(pipeline, dead)
-    assert [one.value for one in pipeline.beside("dead")] == [b"forgotten"]
 
 
 @pytest.mark.long("outages", why="it waits until a session is over, twice")

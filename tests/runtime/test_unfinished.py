@@ -7,45 +7,49 @@ that its coordinator was not told of are told of no end.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.client import AIOKafkaClient
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from headrace.services.broker.embedded import EmbeddedBroker
 from headrace.services.kafka.limits import Limits
-from headrace.services.kafka.requests import Identity
 from headrace.services.kafka.unfinished import Ended, Known, Takeover
 from headrace.services.runtime.output.outbox import Outbox
 from headrace.services.runtime.output.producer import Name, Producer
 from headrace.services.state.changelog import POSITION
 from tests.kafka.clients import FOREVER, Clients, fresh_name
-from tests.kafka.fixtures import OwnKafka
-from tests.runtime.sidecar import record
+from tests.kafka.fixtures import OwnKafka, SharedKafka
+from tests.runtime.expected import REORDER_AND_DEDUPLICATE, some_records
+from tests.runtime.sidecar import MakePipeline, record
+from tests.runtime.test_replay_dead import dying_on
+from tests.runtime.test_strangers import is_open, stranger
+from tests.runtime.torn import TIMEOUT_MS, Case, Stage, places, stage
 
 PRODUCERS = 4
 TOPICS = ("one", "two")
-TIMEOUT_MS = 120_000
-SOON_MS = 3_000
-"""The time that a transaction has which is to end by its timeout, on a busy machine as well."""
-WITHIN_S = 60.0
-# Soon enough that a transaction times out while a broker that starts leads no partition yet.
-FORGETFUL = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
-_BEFORE = b"before"
-REACHED = 7
-"""The source offset that the transactions here reach."""
+BY_ID = ("deduplicate: {by: id, id: header.id, interval: 20s}",)
+TRUSTING = {"transaction.partition.verification.enable": "false"}
+SHORT = pytest.mark.long("outages", why="two hops have one more way on which a transaction is open")
+
+
+@pytest.fixture(scope="module")
+def forgetful(kafka_own_of_module: OwnKafka) -> EmbeddedBroker:
+    """A broker that does not ask whether a transaction has a partition."""
+    return kafka_own_of_module(TRUSTING)
+
+
+@pytest.fixture
+def clients(forgetful: EmbeddedBroker) -> Clients:
+    return Clients(forgetful.bootstrap_servers)
 
 
 def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_written(
-    kafka_own: OwnKafka,
+    forgetful: EmbeddedBroker, clients: Clients
 ) -> None:
-    broker = kafka_own(FORGETFUL)
-    clients = Clients(broker.bootstrap_servers)
     for topic in TOPICS:
         clients.make_topic(topic, PRODUCERS, FOREVER)
 
@@ -72,8 +76,8 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
     async def outlive_the_broker() -> None:
         await each(commit, b"before")
         left_open = await each(write, b"never committed")
-        broker.kill()
-        broker.start()
+        forgetful.kill()
+        forgetful.start()
         for outbox in left_open:
             assert isinstance(outbox, Outbox)
             await outbox.stop()
@@ -83,30 +87,6 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
     for topic in TOPICS:
         counts = Counter(one.value for one in clients.consume_all(topic))
         assert counts == {b"before": PRODUCERS, b"after": PRODUCERS}
-
-
-@pytest.fixture(scope="module")
-def clients(kafka_own_of_module: OwnKafka) -> Clients:
-    trusting = {"transaction.partition.verification.enable": "false"}
-    return Clients(kafka_own_of_module(trusting).bootstrap_servers)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A transaction, what its coordinator was told of, and how it ends there."""
-
-    told: tuple[str, ...]
-    """Of changelog, progress, late: topics that hear how it ends."""
-    end: str
-    """commit, abort; or as it ends by itself: timeout, takeover."""
-    given_away: int = 0
-    """So many producers had the id since then, and ended before they had looked."""
-    writes: tuple[str, ...] = ("changelog", "progress", "late")
-    """Where it writes."""
-    in_group: bool = True
-    """Whether it tells the group its offset."""
-    is_first: bool = True
-    """Whether none of the same producer was committed before it."""
 
 
 COMMITTED = {
@@ -136,128 +116,6 @@ ABORTED = {
 }
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Topics and names of one case."""
-
-    clients: Clients
-    name: str
-
-    @property
-    def transactional_id(self) -> str:
-        """The id of its transaction."""
-        return f"{self.name}-id"
-
-    def place(self, topic: str) -> TopicPartition:
-        """The partition of a topic of this case."""
-        return TopicPartition(f"{self.name}-{topic}", 0)
-
-    @property
-    def known(self) -> Known:
-        """The knowledge of a successor that takes the id over."""
-        changelog, progress, late = (self.place(topic) for topic in Case.writes)
-        written = {place.topic: [place.partition] for place in (changelog, progress, late)}
-        return Known(written, [changelog, progress], self.place("source"), self.name)
-
-    def untold(self, case: Case) -> list[TopicPartition]:
-        """Where it stands open."""
-        return sorted(self.place(topic) for topic in case.writes if topic not in case.told)
-
-    def read(self, topic: str) -> list[bytes | None]:
-        """The keys of what counts there, and was not written before."""
-        there = self.clients.consume_all(self.place(topic).topic)
-        return [one.key for one in there if one.key != _BEFORE]
-
-    async def write(self, case: Case) -> AIOKafkaProducer:
-        """Begin the transaction, and write all of it."""
-        producer = await self.producer(SOON_MS if case.end == "timeout" else TIMEOUT_MS)
-        if not case.is_first:
-            async with producer.transaction():
-                for topic in Case.writes:
-                    await producer.send_and_wait(self.place(topic).topic, b"", _BEFORE)
-        await producer.begin_transaction()
-        await producer.send_and_wait(self.place("elsewhere").topic, b"so that there is a part")
-        for topic in case.writes:
-            if topic not in case.told:
-                producer._txn_manager._txn_partitions.add(self.place(topic))  # noqa: SLF001
-            value = REACHED.to_bytes(8) + bytes(8)
-            await producer.send_and_wait(self.place(topic).topic, value, POSITION)
-        if case.in_group:
-            await producer.send_offsets_to_transaction(
-                {self.place("source"): OffsetAndMetadata(REACHED, "")}, self.name
-            )
-        return producer
-
-    async def producer(self, timeout_ms: int = TIMEOUT_MS) -> AIOKafkaProducer:
-        """Return a producer that takes the id and looks for no open transaction."""
-        producer = AIOKafkaProducer(
-            bootstrap_servers=self.clients.servers,
-            transactional_id=self.transactional_id,
-            transaction_timeout_ms=timeout_ms,
-        )
-        await producer.start()
-        return producer
-
-    async def run(self, case: Case) -> None:
-        """The transaction, as the brokers see it until somebody takes its id over in earnest."""
-        producer = await self.write(case)
-        if case.end == "commit":
-            await producer.commit_transaction()
-        if case.end == "abort":
-            await producer.abort_transaction()
-        await producer.stop()
-        if case.end == "timeout":
-            await self.until("CompleteAbort")
-        for _ in range(case.given_away):
-            await (await self.producer()).stop()
-
-    async def until(self, state: str) -> None:
-        """Wait until the coordinator says so."""
-        give_up_at = time.monotonic() + WITHIN_S
-        async with self.client() as client:
-            takeover = Takeover(client, self.transactional_id, TIMEOUT_MS, self.known)
-            while (told := await takeover.told()) is None or told.state != state:
-                assert time.monotonic() < give_up_at, told
-                await asyncio.sleep(0.05)
-
-    def client(self) -> Any:
-        """A client in a context."""
-        return _Bootstrapped(self.clients.servers)
-
-    async def take(self) -> tuple[Identity, list[Ended]]:
-        """Take the id over, as an outbox does."""
-        async with self.client() as client:
-            takeover = Takeover(client, self.transactional_id, TIMEOUT_MS, self.known)
-            return await takeover.take(), takeover.ended
-
-    async def give(self) -> tuple[Identity, list[Ended]]:
-        """Give the id a new epoch, as a producer does, which many partitions write in."""
-        async with self.client() as client:
-            everywhere = Known(dict.fromkeys(self.known.written))
-            takeover = Takeover(client, self.transactional_id, TIMEOUT_MS, everywhere)
-            return (await takeover.give())[0], takeover.ended
-
-
-class _Bootstrapped:
-    def __init__(self, servers: str) -> None:
-        self._servers = servers
-
-    async def __aenter__(self) -> AIOKafkaClient:
-        self._client = AIOKafkaClient(bootstrap_servers=self._servers)
-        await self._client.bootstrap()
-        return self._client
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.close()
-
-
-def stage(clients: Clients) -> Stage:
-    made = Stage(clients, fresh_name("torn"))
-    for topic in (*Case.writes, "elsewhere", "source"):
-        clients.make_topic(made.place(topic).topic, 1, FOREVER)
-    return made
-
-
 @pytest.mark.parametrize("case", COMMITTED.values(), ids=COMMITTED)
 def test_a_committed_transaction_is_committed_everywhere(clients: Clients, case: Case) -> None:
     made = stage(clients)
@@ -280,10 +138,6 @@ def test_an_aborted_transaction_counts_nowhere(clients: Clients, case: Case) -> 
     for topic in case.writes:
         assert made.read(topic) == []
     assert asyncio.run(made.take())[1] == []
-
-
-def places(ended: Iterable[Ended], *, commits: bool) -> list[TopicPartition]:
-    return sorted(one.place for one in ended if one.commits == commits)
 
 
 @pytest.mark.parametrize(
@@ -347,10 +201,61 @@ def test_no_end_is_decided_while_a_partition_cannot_be_asked(clients: Clients) -
     assert len(places(ended, commits=True)) == len(Case.writes)
 
 
+@pytest.mark.parametrize(
+    "operators",
+    [pytest.param(REORDER_AND_DEDUPLICATE, marks=SHORT), BY_ID],
+    ids=["one hop", "two"],
+)
+def test_a_successor_ends_what_a_broker_forgot_as_an_owner_left_in_peace(
+    make_pipeline: MakePipeline, forgetful: EmbeddedBroker, operators: tuple[str, ...]
+) -> None:
+    pipeline = make_pipeline(*operators, servers=forgetful.bootstrap_servers)
+    dead = f"{pipeline.sink}.dead"
+    pipeline.produce(some_records(100, 1))
+    one = pipeline.start("one", instance_id="")
+    pipeline.wait_until_done()
+    assert one.stop() == 0
+
+    async def forget() -> None:
+        async with stranger(pipeline) as producer, producer.transaction():
+            await producer.send_and_wait(f"{pipeline.sink}.progress", b"told", b"told", partition=0)
+            place = TopicPartition(dead, 0)
+            producer._txn_manager._txn_partitions.add(place)  # noqa: SLF001
+            await producer.send_and_wait(dead, b"forgotten", partition=0)
+
+    asyncio.run(forget())
+    assert is_open(pipeline, dead)
+    two = pipeline.start("two")
+    two.wait_for("] running")
+    pipeline.produce(some_records(100, 2, start_ms=8_000))
+    pipeline.wait_until_done()
+    assert two.stop() == 0
+    assert not is_open(pipeline, dead)
+    assert [one.value for one in pipeline.beside("dead")] == [b"forgotten"]
+
+
+def test_a_replays_transaction_that_an_outage_left_open_is_ended(
+    clients: Clients, tmp_path: Path
+) -> None:
+    dying = dying_on(SharedKafka(clients.servers), tmp_path)
+
+    async def forget_a_partition() -> None:
+        name = f"{dying.spec.pipeline}.replay-dead"
+        producer = AIOKafkaProducer(bootstrap_servers=clients.servers, transactional_id=name)
+        async with producer, producer.transaction():
+            await producer.send_and_wait(dying.source, b"told", partition=0)
+            forgotten = TopicPartition(dying.source, 1)
+            producer._txn_manager._txn_partitions.add(forgotten)  # noqa: SLF001
+            await producer.send_and_wait(dying.source, b"forgotten", partition=1)
+
+    asyncio.run(forget_a_partition())
+    assert dying.replay() == {}
+    assert [one.value for one in dying.clients.consume_all(dying.source)] == [b"told", b"forgotten"]
+
+
 @pytest.mark.long("outages", why="a broker of two is away")
 def test_no_end_is_decided_while_a_partition_has_no_leader(kafka_own: OwnKafka) -> None:
-    trusting = {"transaction.partition.verification.enable": "false"}
-    cluster = kafka_own(trusting, brokers=3)
+    cluster = kafka_own(TRUSTING, brokers=3)
     clients = Clients(cluster.bootstrap_servers)
     made = Stage(clients, fresh_name("torn"))
     for topic in (*Case.writes, "elsewhere", "source"):
