@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.client import AIOKafkaClient, CoordinationType
+from aiokafka.consumer.fetcher import READ_COMMITTED
 from aiokafka.errors import (
     CoordinatorLoadInProgressError,
     GroupCoordinatorNotAvailableError,
@@ -203,6 +204,7 @@ class Clients:
         give_up_at = time.monotonic() + within_s
         async with AsyncExitStack() as stack:
             consumer, places = await self._consumer(stack, topic, isolation_level)
+            consumer.assign(places)
             while sum(map(len, read.values())) < count:
                 await _read_on(consumer, read)
                 so_far = sum(map(len, read.values()))
@@ -216,9 +218,11 @@ class Clients:
     async def _consume_closed(self, topic: str) -> list[Record]:
         read: dict[TopicPartition, list[Any]] = defaultdict(list)
         async with AsyncExitStack() as stack:
-            every, places = await self._consumer(stack, topic, _UNCOMMITTED)
-            ends = await every.end_offsets(places)
-            consumer, _ = await self._consumer(stack, topic, _COMMITTED)
+            consumer, places = await self._consumer(stack, topic, _UNCOMMITTED)
+            ends = await consumer.end_offsets(places)
+            # It has fetched nothing yet. Another consumer would connect once more.
+            consumer._fetcher._isolation_level = READ_COMMITTED  # noqa: SLF001
+            consumer.assign(places)
             await _wait_until_closed(consumer, topic, ends)
             await _read_to(consumer, await consumer.end_offsets(places), read, committed=True)
         return _sorted(read)
@@ -240,6 +244,7 @@ class Clients:
     async def _consumer(
         self, stack: AsyncExitStack, topic: str, isolation_level: str
     ) -> tuple[AIOKafkaConsumer, list[TopicPartition]]:
+        """A consumer that fetches nothing yet, and what there is to be fetched."""
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self.servers,
             enable_auto_commit=False,
@@ -254,9 +259,11 @@ class Clients:
         described = await described_in(client, client.get_random_node(), topic)
         if described["error_code"]:
             raise for_code(described["error_code"])(topic)
-        places = [TopicPartition(topic, one["partition"]) for one in described["partitions"]]
-        consumer.assign(places)
-        return consumer, places
+        # Else its first question would find no leader, and come again in a tenth of a second.
+        await client.set_topics([topic])
+        return consumer, [
+            TopicPartition(topic, one["partition"]) for one in described["partitions"]
+        ]
 
 
 async def coordinator_of(client: AIOKafkaClient, group: str) -> int:
