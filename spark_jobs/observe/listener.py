@@ -17,6 +17,8 @@ from pyspark.sql.streaming.listener import (
 from headrace.spark_jobs.seams import JStreamingQueryListener, java_listener
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from headrace.spark_jobs.observe.metrics import Metrics
 
 _MS = 1_000
@@ -32,22 +34,27 @@ class Listener(StreamingQueryListener):
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self._run: UUID | None = None
+        """The run of the query that began last."""
 
     @cached_property
     def _jlistener(self) -> Any:
         """Return the listener that Java calls."""
         return java_listener(FromJava(self))
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: ARG002, N802
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Show that the query runs."""
+        self._run = event.runId
         self._metrics.set("up", "Whether the query runs.", 1)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Ignore that no record came in."""
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: ARG002, N802
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Show that the query does not run."""
-        self._metrics.set("up", "Whether the query runs.", 0)
+        # Spark tells of a start at once, and of the end before it at some later time.
+        if event.runId == self._run:
+            self._metrics.set("up", "Whether the query runs.", 0)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Take the figures of a micro-batch."""

@@ -6,8 +6,10 @@ import json
 import logging
 import socket
 import urllib.request
+from uuid import UUID
 
 import pytest
+from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEvent
 
 from headrace.contracts.errors import PortTaken, SettingsInvalid
 from headrace.services.broker.ports import free_ports
@@ -20,6 +22,7 @@ from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
 from headrace.spark_jobs.write.kafka import Written
 from headrace.spark_jobs.write.transaction import Note
 
+QUERY = UUID(int=7)
 PLACES = ("prices.cleaned:3", "orders.cleaned:0", "input 1")
 PROGRESS = {
     "inputRowsPerSecond": 120.0,
@@ -72,6 +75,19 @@ class _Event:
 def test_progress_comes_as_json_alone(metrics: Metrics) -> None:
     FromJava(Listener(metrics)).onQueryProgress(_Event())
     assert "headrace_spark_rows_per_second" in metrics.page()
+
+
+def test_a_query_that_was_started_again_runs_though_its_first_end_is_told_later(
+    metrics: Metrics,
+) -> None:
+    listener = Listener(metrics)
+    first, second = UUID(int=1), UUID(int=2)
+    listener.onQueryStarted(QueryStartedEvent(QUERY, first, "priced", "now"))
+    listener.onQueryStarted(QueryStartedEvent(QUERY, second, "priced", "now"))
+    listener.onQueryTerminated(QueryTerminatedEvent(QUERY, first, "not started", None))
+    assert 'headrace_spark_up{query="priced"} 1.0' in metrics.page()
+    listener.onQueryTerminated(QueryTerminatedEvent(QUERY, second, None, None))
+    assert 'headrace_spark_up{query="priced"} 0.0' in metrics.page()
 
 
 def test_a_micro_batch_shows_rates_lag_and_state(metrics: Metrics) -> None:
