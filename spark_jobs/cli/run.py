@@ -20,6 +20,7 @@ from headrace.spark_jobs.cli.failure import error_of
 from headrace.spark_jobs.cli.log import started_into
 from headrace.spark_jobs.connectors import connectors_for
 from headrace.spark_jobs.folder import Folder
+from headrace.spark_jobs.jobs.again import has_ended
 from headrace.spark_jobs.jobs.config import JobConfig
 from headrace.spark_jobs.jobs.run import Job, awaited_by, place_of, prepare, queries
 from headrace.spark_jobs.observe.listener import Listener
@@ -130,9 +131,9 @@ def _wait_for_sidecars(spark: SparkSession, config: JobConfig, stops: Event) -> 
 
 
 def _wait(query: StreamingQuery, stops: Event, metrics: Metrics) -> None:
-    """Wait until the query ends or is stops to stop; the next start repeats uncommitted work."""
+    """Wait until the query ends or is asked to stop; the next start repeats uncommitted work."""
     # The handler only sets a flag: it cannot interrupt the call to Spark that is under way.
-    while not query.awaitTermination(_LOOK_EVERY_S):
+    while not has_ended(query, _LOOK_EVERY_S):
         metrics.say_who_is_waited_for()
         if stops.is_set():
             query.stop()

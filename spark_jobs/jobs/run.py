@@ -29,6 +29,7 @@ from headrace.spark_jobs.jobs import (
     orders_prices,
     revenue_by_segment,
 )
+from headrace.spark_jobs.jobs.again import Attempts, running
 from headrace.spark_jobs.jobs.cold import ColdHistory, FallsBack
 from headrace.spark_jobs.jobs.config import (
     InputTopics,
@@ -176,7 +177,7 @@ def prepare(spark: SparkSession, job: Job, config: JobConfig) -> None:
 def queries(
     spark: SparkSession, job: Job, config: JobConfig, *, once: bool, note: Note
 ) -> Iterator[StreamingQuery]:
-    """Start the queries of a job one by one; the caller waits for each. Usually it is one."""
+    """Start the queries of a job one by one; the caller waits for each by `has_ended`."""
     stamp, options = Stamp(spark, config.checkpoint), options_of(config)
     moves = Moves(spark, config.checkpoint)
     moves.stay()
@@ -211,14 +212,12 @@ def _to_finish_as(
 def _running(
     spark: SparkSession, job: Job, config: JobConfig, trigger: Mapping[str, Any], note: Note
 ) -> Iterator[StreamingQuery]:
-    """Start a query, and close its output once the caller has waited for its end."""
-    output = make_output(job, config, note)
-    query = _start(spark, job, config, trigger, output.write)
-    try:
-        yield query
-    finally:
-        if not query.isActive:
-            output.close()
+    """Start a query; its output is closed once the caller has waited for its end."""
+    return running(
+        Attempts(config.name, Stamp(spark, config.checkpoint).finished),
+        lambda: make_output(job, config, note),
+        lambda output: _start(spark, job, config, trigger, output.write),
+    )
 
 
 def _start(

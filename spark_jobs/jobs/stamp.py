@@ -55,9 +55,13 @@ class Stamp:
     def begun(self) -> Begun | None:
         """Return the micro-batch that the last driver did not finish, None if it finished all."""
         last = max(_numbers(self._folder.names("offsets")), default=None)
-        if last is None or last <= max(_numbers(self._folder.names("commits")), default=-1):
+        if last is None or last <= self.finished():
             return None
         return Begun(json.loads(self._folder.read("metadata"))["id"], last)
+
+    def finished(self) -> int:
+        """Return the last micro-batch that was finished, -1 if there is none."""
+        return max(_numbers(self._folder.names("commits")), default=-1)
 
     def options(self) -> Options | None:
         """Return the last options, None if no version of this job has noted any."""
@@ -69,8 +73,7 @@ class Stamp:
         if self.options() == options:
             return
         begun = self.begun()
-        finished = max(_numbers(self._folder.names("commits")), default=-1)
-        batch = finished + 1 if begun is None else begun.batch
+        batch = self.finished() + 1 if begun is None else begun.batch
         self._note(_OPTIONS, {"batch": batch, "options": options})
 
     def know(self, ids: Mapping[str, str]) -> None:
@@ -90,8 +93,8 @@ class Stamp:
 
     def last(self) -> int:
         """Return the last micro-batch that was finished; refuse a checkpoint without any."""
-        last = max(_numbers(self._folder.names("commits")), default=None)
-        if last is None:
+        last = self.finished()
+        if last < 0:
             message = (
                 f"{self._folder.url} is no checkpoint of a job that has finished a micro-batch"
             )

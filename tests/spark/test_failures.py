@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
@@ -24,6 +25,7 @@ from headrace.contracts.errors import (
 )
 from headrace.services.broker.embedded import EmbeddedBroker
 from headrace.spark_jobs.cli.failure import error_of
+from headrace.spark_jobs.jobs.again import ATTEMPTS
 from tests.architecture.source import ROOT
 from tests.kafka.clients import Clients
 from tests.kafka.fixtures import OwnKafka
@@ -31,6 +33,7 @@ from tests.pages import installed, write_files
 from tests.runtime.conftest import free_port
 from tests.runtime.sidecar import wait_until
 from tests.spark.driver import QUICK_JAVA
+from tests.spark.test_again import HANGS_UP
 from tests.spark.test_own_job import told
 
 __all__ = ["free_port"]
@@ -57,8 +60,10 @@ class StockJob:
         servers: str,
         python: tuple[str, str] = ("", ""),
         more: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Write its files, with a piece of its Python replaced, and more in its YAML."""
+        self._environment = environment or {}
         write_files("spark_jobs/OWN_JOBS.md", folder)
         self._folder = folder
         self._replace("stock.yaml", "127.0.0.1:9092", servers, more=IMPATIENT + more)
@@ -77,7 +82,7 @@ class StockJob:
             Popen(
                 command,
                 cwd=self._folder,
-                env={**installed(), "JDK_JAVA_OPTIONS": QUICK_JAVA},
+                env={**installed(), "JDK_JAVA_OPTIONS": QUICK_JAVA, **self._environment},
                 stdout=log,
                 stderr=log,
             ) as job,
@@ -215,6 +220,48 @@ def test_a_topic_that_was_made_anew(tmp_path: Path, broker: EmbeddedBroker) -> N
     code, sentence = job.run()
     assert code == 4
     assert sentence.startswith("the topic `stock.cleaned` was made anew since this checkpoint was")
+
+
+def hung_up(folder: Path, times: int) -> dict[str, str]:
+    """Return an environment whose Python hangs up on Spark's driver, so many times."""
+    python = folder / "python"
+    python.write_text(f"""\
+#!/bin/sh
+# It takes the next file, and with it the right to hang up.
+case "$*" in *transform_with_state_driver_worker*)
+    for turn in "{folder}"/turn-*; do
+        if rm "$turn" 2>/dev/null; then exec "{folder}/hangs-up"; fi
+    done
+esac
+exec "{sys.executable}" "$@"
+""")
+    (folder / "hangs-up").write_text(HANGS_UP)
+    for file in (python, folder / "hangs-up"):
+        file.chmod(0o755)
+    for turn in range(times):
+        (folder / f"turn-{turn}").touch()
+    return {"PYSPARK_PYTHON": str(python)}
+
+
+@pytest.mark.long("spark", why="it runs a job twice; test_again.py starts a query again")
+def test_a_python_that_does_not_connect_is_started_again_a_few_times(
+    tmp_path: Path, broker: EmbeddedBroker
+) -> None:
+    never = hung_up(tmp_path, ATTEMPTS)
+    job = StockJob(tmp_path, servers=broker.bootstrap_servers, environment=never)
+    code, sentence = job.run()
+    assert code == 7
+    assert sentence.startswith("the Python process of `stock` did not connect to Spark, ")
+    assert not any("Traceback" in line for line in job.said())
+    assert not job.has_committed()
+
+    hung_up(tmp_path, 2)
+    code, _ = job.run()
+    assert code == 0
+    again = [line for line in job.said() if "the query is started again" in line]
+    assert len(again) == 2
+    totals = Clients(broker.bootstrap_servers).consume_all("stock.total")
+    assert [(one.key, one.value) for one in totals] == [(b"bolt", b'{"pieces":1}')]
 
 
 def test_an_error_of_ours_is_found_inside_of_sparks() -> None:
