@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from threading import Event, Thread
 
@@ -25,6 +26,7 @@ import yaml
 from headrace.contracts.record import Record
 from headrace.services.broker.embedded import EmbeddedBroker
 from headrace.spark_jobs.cli.job_file import load_job
+from headrace.spark_jobs.jobs.again import has_ended
 from headrace.spark_jobs.jobs.run import queries
 from headrace.spark_jobs.session import open_session
 from headrace.spark_jobs.write.kafka import Written
@@ -151,10 +153,12 @@ def run_jobs(files: list[Path], *, once: bool) -> None:
         shuffle_partitions=config.shuffle_partitions,
         settings=config.spark,
     )
-    running = [query for each in loaded for query in queries(spark, *each, once=once, note=_tell)]
+    jobs = [queries(spark, *each, once=once, note=_tell) for each in loaded]
+    begun = [next(job) for job in jobs]
     print(_STARTED, flush=True)
-    for query in running:
-        query.awaitTermination()
+    for first, job in zip(begun, jobs, strict=True):
+        for query in chain([first], job):
+            has_ended(query)
     spark.stop()
 
 

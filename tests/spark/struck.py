@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.connectors import connectors_for
 from headrace.spark_jobs.jobs import orders_prices, run
+from headrace.spark_jobs.jobs.again import has_ended
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.orders_prices import VALUES, Config, Row
 from headrace.spark_jobs.session import open_session
@@ -81,7 +82,7 @@ def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool =
         connectors=connectors_for(iceberg=config.sink.iceberg is not None),
     )
     for query in run.queries(spark, job, config, once=True, note=_tell):
-        query.awaitTermination()
+        has_ended(query)
     spark.stop()
 
 
