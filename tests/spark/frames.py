@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.connectors import ICEBERG
+from headrace.spark_jobs.jobs.again import Attempts, has_ended, running
 from headrace.spark_jobs.read.decode import Format, checked, checked_alone
 from headrace.spark_jobs.session import open_session
 from tests.spark.driver import QUICK_JAVA
@@ -94,9 +97,17 @@ def collect_stream(results: DataFrame, checkpoint: Path, *columns: str) -> list[
             for row in rows.select(*columns).collect()
         )
 
-    writer = results.writeStream.foreachBatch(take).trigger(availableNow=True)
-    writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+    run_to_end(results.writeStream.foreachBatch(take), checkpoint)
     return found
+
+
+def run_to_end(writer: DataStreamWriter, checkpoint: Path) -> None:
+    """Run a query over all that is there; a busy machine may have to start it again, as a job's."""
+    writer = writer.trigger(availableNow=True).option("checkpointLocation", str(checkpoint))
+    attempts = Attempts("test", lambda: -1)
+    # The writer's function has nothing to close; a file in memory stands for its output.
+    for query in running(attempts, BytesIO, lambda _output: writer.start()):
+        has_ended(query)
 
 
 def _headers(record: Record) -> list[dict[str, object]]:

@@ -28,7 +28,7 @@ from headrace.spark_jobs.read.written_by import CleanedTopic
 from headrace.spark_jobs.session import open_session
 from headrace.spark_jobs.versioned.tables import Versioned
 from tests.kafka.clients import Clients, fresh_name
-from tests.spark.frames import SCHEMA
+from tests.spark.frames import SCHEMA, run_to_end
 
 MASTER = "local-cluster[2,1,1024]"
 PRICES = Topic("prices", 0, Versioned(100))
@@ -129,9 +129,8 @@ class _Proposal:
                 for row in rows
             )
 
-        writer = results.writeStream.foreachBatch(take).trigger(availableNow=True)
-        checkpoint = str(self._folder / f"checkpoint of {name}")
-        writer.option("checkpointLocation", checkpoint).start().awaitTermination()
+        checkpoint = self._folder / f"checkpoint of {name}"
+        run_to_end(results.writeStream.foreachBatch(take), checkpoint)
         return told
 
     def _topics(self, prices: str | None, orders: str | None) -> list[CleanedTopic]:

@@ -18,7 +18,7 @@ from headrace.spark_jobs.operators.frames import InputProgress
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.shapes import CHANGED, FIELDS
 from headrace.spark_jobs.write.output import columns
-from tests.spark.frames import Row, apart, stream_rows, write_rows
+from tests.spark.frames import Row, apart, run_to_end, stream_rows, write_rows
 
 Leaves = list[tuple[str, str | None, Any]]
 """Verdict, key and value of what leaves."""
@@ -78,8 +78,7 @@ def _collected(results: DataFrame, schema: StructType | None, checkpoint: Path) 
                 table += [row.asDict(recursive=True) for row in columns(form, schema).collect()]
         frame.unpersist()
 
-    writer = results.writeStream.foreachBatch(take).trigger(availableNow=True)
-    writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+    run_to_end(results.writeStream.foreachBatch(take), checkpoint)
     return ran
 
 

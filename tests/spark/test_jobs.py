@@ -37,6 +37,7 @@ from tests.spark.frames import (
     apart,
     collect_stream,
     read_rows,
+    run_to_end,
     stream_rows,
     write_rows,
 )
@@ -211,8 +212,8 @@ def test_a_count_that_goes_elsewhere_has_its_whole_key(spark: SparkSession, tmp_
         elsewhere = frame.where("verdict IN ('dead', 'late')").select("verdict", "key").collect()
         found.extend((row["verdict"], bytes(row["key"])) for row in elsewhere)
 
-    writer = job.transform(inputs, config).writeStream.foreachBatch(take).trigger(availableNow=True)
-    writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    results = job.transform(inputs, config)
+    run_to_end(results.writeStream.foreachBatch(take), tmp_path / "checkpoint")
     whole = {one.key for _, one in sent}
     assert {key for _, key in found} <= whole, found
     assert ("dead", sent[1][1].key) in found

@@ -31,7 +31,7 @@ from headrace.spark_jobs.operators.topology import (
 from headrace.spark_jobs.read.decode import JsonValue, checked, decoded
 from headrace.spark_jobs.versioned.aggregation import read_long, sum_of
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
-from tests.spark.frames import Row, stream_rows, write_rows
+from tests.spark.frames import Row, run_to_end, stream_rows, write_rows
 from tests.spark.pointing import (
     JOIN,
     LEFT,
@@ -54,8 +54,7 @@ def _told(results: DataFrame, checkpoint: Path) -> list[dict[str, Any]]:
     def take(frame: DataFrame, _: int) -> None:
         told.extend(frame.orderBy("task", "sequence").toArrow().to_pylist())
 
-    writer = results.writeStream.foreachBatch(take).trigger(availableNow=True)
-    writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+    run_to_end(results.writeStream.foreachBatch(take), checkpoint)
     return told
 
 
