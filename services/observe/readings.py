@@ -30,6 +30,7 @@ _INTAKE_REASONS = (
     Reason.NEGATIVE_TIMESTAMP,
     Reason.FUTURE_TIMESTAMP,
 )
+_UNSENT_REASONS = (Reason.TOO_LARGE, Reason.UNDECODABLE, Reason.FAILED)
 _DROP_REASONS: Mapping[OperatorKind, tuple[Reason, ...]] = {
     "reorder": (Reason.PAST_GRACE,),
     "deduplicate": (Reason.DUPLICATE, Reason.PAST_INTERVAL),
@@ -98,6 +99,11 @@ def of_memory(read: Callable[[StateMemory], int]) -> Callable[[WorkerSnapshot], 
 def intake_dead(task: TaskSnapshot) -> dict[Reason, int]:
     """Records that could not be read, by reason."""
     return _by_reason(_INTAKE_REASONS, task.intake_dead)
+
+
+def unsent(task: TaskSnapshot) -> dict[Reason, int]:
+    """Records that could not be sent, by reason."""
+    return _by_reason(_UNSENT_REASONS, task.unsent)
 
 
 def dropped(operator: OperatorSnapshot) -> dict[Reason, int]:

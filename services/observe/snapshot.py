@@ -99,6 +99,8 @@ class TaskSnapshot:
     """Taken, and turned away because they could not be read."""
     intake_ahead: int
     """Given to the operators, though far ahead of the clock."""
+    unsent: Mapping[Reason, int]
+    """They left the operators and are dead, since they could not be sent."""
     lateness: Lateness
     """A copy of the chain's."""
     operators: tuple[OperatorSnapshot, ...]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.record import Record
 from headrace.services.runtime.input.survey import Surveyed
 from tests.kafka.clients import fresh_name
+from tests.runtime.scraped import scraped
 from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
 from tests.runtime.test_tally import Running
 from tests.runtime.working import working
@@ -57,11 +57,8 @@ def test_a_silence_of_ours_is_not_one_of_the_source(make_pipeline: MakePipeline)
 
 def hidden_records(port: int) -> dict[str, int]:
     """How many offsets nobody may read yet, by partition, as a sidecar says."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    name = "headrace_open_transaction_records{"
-    found = [line for line in lines if line.startswith(name)]
-    return {line.split('partition="')[1][0]: int(line.split()[-1]) for line in found}
+    found = scraped(port, "headrace_open_transaction_records")
+    return {labels.split('partition="')[1][0]: int(value) for labels, value in found.items()}
 
 
 async def meanwhile_open(pipeline: Pipeline, one: Record, do: Callable[[], object]) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import urllib.request
-
 import pytest
 
 from headrace.contracts.progress import Progress
+from tests.runtime.scraped import scraped
 from tests.runtime.sidecar import MakePipeline, Pipeline, record
 
 DEDUPLICATE = "deduplicate: {by: key, interval: 10m}"
@@ -79,10 +78,7 @@ def test_readers_of_another_sink_wait_for_no_record_of_the_one_before(
 
 def behind_s(port: int) -> float | None:
     """How far a sidecar with one partition says that it is behind the clock."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    name = "headrace_progress_behind_seconds{"
-    return next((float(line.split()[-1]) for line in lines if line.startswith(name)), None)
+    return next(iter(scraped(port, "headrace_progress_behind_seconds").values()), None)
 
 
 def test_a_partition_that_holds_records_is_idle_as_well_and_says_no_more_than_left(

@@ -13,6 +13,7 @@ from headrace.contracts.dead_letter import read_dead
 from headrace.contracts.decision import Reason
 from headrace.contracts.record import Record
 from tests.runtime.administration import administer
+from tests.runtime.scraped import scraped
 from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
 
 REORDER = "reorder: {grace: 0s}"
@@ -104,7 +105,9 @@ def test_records_that_were_deleted_unread_are_said_to_be_missing(
     assert contents(pipeline.cleaned()) == numbered(0, 1, 2, 5, 6)
 
 
-def test_a_record_that_its_topic_does_not_take_is_dead(make_pipeline: MakePipeline) -> None:
+def test_a_record_that_its_topic_does_not_take_is_dead_and_counted(
+    make_pipeline: MakePipeline, free_port: int
+) -> None:
     pipeline = make_pipeline(REORDER)
     pipeline.clients.make_topic(
         pipeline.sink,
@@ -113,8 +116,10 @@ def test_a_record_that_its_topic_does_not_take_is_dead(make_pipeline: MakePipeli
     )
     large = record(b"k", b"x" * 20_000, 1_000)
     pipeline.produce([*records(0), large, *records(2)])
-    sidecar = pipeline.start()
+    sidecar = pipeline.start(http_port=str(free_port))
     pipeline.wait_until_done()
+    counted = scraped(free_port, "headrace_unsent_dead_records_total")
+    assert [count for labels, count in counted.items() if '"too-large"' in labels] == [1]
     assert sidecar.stop() == 0, sidecar.log
     assert "one larger record would be dead" in sidecar.log
     assert contents(pipeline.cleaned()) == numbered(0, 2)

@@ -40,6 +40,12 @@ TASK: tuple[Metric[TaskSnapshot], ...] = (
         lambda task: task.intake_ahead,
     ),
     Metric(
+        "headrace_unsent_dead_records_total", "counter",
+        "Records that left the operators and went to the dead-letter topic: larger than what their"
+        " topic takes, or without a readable id where records go on by id.",
+        readings.unsent, by="reason",
+    ),
+    Metric(
         "headrace_waiting_records", "gauge",
         "Records that were fetched and are not decided yet.",
         lambda task: task.waiting_records,

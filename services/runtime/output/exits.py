@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.dead_letter import cut
+from headrace.contracts.decision import Reason
 from headrace.contracts.errors import RecordTooLarge, TopicRefused
 from headrace.contracts.hops import Hop
 from headrace.contracts.origin import AWAKE, IDLE
@@ -65,6 +67,8 @@ class Exits:
         """Send through this outbox; to the cleaned topic, or as a spread says."""
         self.source_state = AWAKE
         """The source's state for readers: AWAKE, IDLE or AT_END."""
+        self.unsent: Counter[Reason] = Counter()
+        """How many records are dead because they could not be sent."""
         self._spec = spec
         self._failures = failures
         self._hop = hop
@@ -89,15 +93,18 @@ class Exits:
             return
         send, partition = self._outbox.send, self._partition
         topic, cleaned, without_id = await self._led(step.forwarded)
-        dead = [*dead, *without_id, *step.dead]
+        too_much: list[Aside] = []
         for to, part in cleaned.items():
             for index in await send(topic, to, part.records, part.origins):
                 takes_bytes = self._takes_bytes(topic)
-                dead.append(too_large(step.forwarded, part.places[index], topic, takes_bytes))
+                too_much.append(too_large(step.forwarded, part.places[index], topic, takes_bytes))
         if step.late:
             topic, late = self._spec.late.topic, list(late_records(step.late))
             for place in await send(topic, partition, late):
-                dead.append(too_large_and_late(step.late[place], topic, self._takes_bytes(topic)))
+                takes_bytes = self._takes_bytes(topic)
+                too_much.append(too_large_and_late(step.late[place], topic, takes_bytes))
+        self.unsent.update(aside.reason for aside in (*without_id, *too_much))
+        dead = [*dead, *without_id, *step.dead, *too_much]
         self._failures.take(dead, records)
         if dead:
             await self._bury(list(dead_records(dead, records)))

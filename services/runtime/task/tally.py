@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Protocol
 
 from aiokafka.errors import IllegalOperation, KafkaError
 from aiokafka.structs import TopicPartition
 
+from headrace.contracts.decision import Reason
 from headrace.contracts.hops import Hop
 from headrace.contracts.origin import IDLE
 from headrace.contracts.record import NO_TIME_MS
@@ -38,6 +40,8 @@ class Tally:
         self.taken_records = self.taken_bytes = self.guarded_records = 0
         self.repeated_records = 0
         self.restored_records = 0
+        self.unsent: Mapping[Reason, int] = {}
+        """The count of the exits, once there are any."""
         self.commits = self.failed_commits = 0
         self._commit_seconds = Histogram(COMMIT_SECONDS)
         self._commit_records = Histogram(COMMIT_RECORDS)
@@ -105,6 +109,7 @@ class Tally:
             repeated_records=self.repeated_records,
             intake_dead={} if task.timestamps is None else dict(task.timestamps.dead),
             intake_ahead=0 if task.timestamps is None else task.timestamps.ahead,
+            unsent=dict(self.unsent),
             lateness=Lateness() if chain is None else lateness_snapshot(chain.lateness),
             operators=() if chain is None else tuple(map(operator_snapshot, chain.operators)),
             progress_ms=task.progress_ms,

@@ -152,6 +152,7 @@ class Task:
         )
         spread = Spread(hop, self.partition, chain, work, spread_over) if spread_over else None
         self._exits = Exits(work.spec, hop, self.partition, outbox, work.failures, spread)
+        self.tally.unsent = self._exits.unsent
         self.timestamps = work.timestamps(hop)
         start = await work.start_position(self.source, state.position, self._changelog)
         self.position = self._committed_position = start.position
