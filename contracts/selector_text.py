@@ -28,8 +28,6 @@ _EXAMPLES = '`value.amount >= 3` or `header.type == "click"`'
 _IN_QUOTES = re.compile(r'"[^"]*(?:"|$)')
 _OF_OTHER_LANGUAGES = (
     (r"<>", "`<>` is no sign; write `!=`"),
-    (r"\sis\s+not\s+(null|none)\b", "write `!= null`"),
-    (r"\sis\s+(null|none)\b", "write `== null`"),
     (
         r"\s(and|or|in|like|between)\s|^\s*not\s|&&|\|\|",
         (
@@ -37,9 +35,13 @@ _OF_OTHER_LANGUAGES = (
             " `module:function`"
         ),
     ),
+    (r"\sis\s+not\s+(null|none)\b", "write `!= null`"),
+    (r"\sis\s+(null|none)\b", "write `== null`"),
     (r"^[^<>=!]*=[^<>=!]*$", "`=` is no sign; write `==`"),
 )
 """Words and signs of SQL and Python in a comparison that cannot be read, and what to write."""
+_SECOND = re.compile(r"\s(and|or)\s+(not\s+)?(key\s|value\.|header\.)", re.IGNORECASE)
+"""Fields may have blanks in their names. None has another selector in it."""
 
 Sign = Literal["==", "!=", "<", "<=", ">", ">="]
 Literals = str | int | float | bool | None
@@ -101,6 +103,9 @@ def _parse_where(text: str) -> Comparison | Selector:
         message = f"`{text}`: `={parts[2]}` is no sign; write `{meant}`"
         raise SelectorInvalid(message)
     left, sign, right = parse_selector(parts[1]), parts[2], _parse_literal(parts[3])
+    if _SECOND.search(f"{left.text} "):
+        message = f"`{text}` compares twice"
+        raise SelectorInvalid(message)
     if left.place == "function":
         message = (
             f"`{text}` compares what a function returns; let `{left.text}` itself say yes or no"
