@@ -343,7 +343,6 @@ def test_values_without_an_order_are_undecodable() -> None:
         ("value.n > 3 || value.n < 1", "makes one comparison"),
         ("value.n is not null and value.m == 1", "makes one comparison"),
         ("value.n is null or not header.m == 1", "makes one comparison"),
-        ("value.n and key == 1", "makes one comparison"),
         ("not value.n == 3", "makes one comparison"),
         ("value.in == three", "`three` is not a JSON literal"),
         ('value.n == "a and b', "is not a JSON literal"),
