@@ -67,6 +67,9 @@ class Comparison(NamedTuple):
 
 def parse_selector(text: str) -> Selector:
     """Parse a selector."""
+    if _SECOND.search(f"{text} "):
+        message = f"`{text}` names two places in a record; {_FORMS}"
+        raise SelectorInvalid(message)
     place, _, rest = text.partition(".")
     if text in {"key", "value"}:
         return Selector(text, "key" if text == "key" else "value", ())
@@ -103,9 +106,6 @@ def _parse_where(text: str) -> Comparison | Selector:
         message = f"`{text}`: `={parts[2]}` is no sign; write `{meant}`"
         raise SelectorInvalid(message)
     left, sign, right = parse_selector(parts[1]), parts[2], _parse_literal(parts[3])
-    if _SECOND.search(f"{left.text} "):
-        message = f"`{text}` compares twice"
-        raise SelectorInvalid(message)
     if left.place == "function":
         message = (
             f"`{text}` compares what a function returns; let `{left.text}` itself say yes or no"

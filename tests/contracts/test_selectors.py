@@ -1,4 +1,4 @@
-"""Selectors, comparisons and the user's own functions."""
+"""What selectors, comparisons and the user's own functions make of a record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from headrace.contracts.errors import RecordFailed, RecordUndecodable, SelectorInvalid
 from headrace.contracts.record import Headers, Record
-from headrace.contracts.selector_text import parse_selector, parse_where
 from headrace.contracts.selectors import (
     load_function,
     load_object,
@@ -146,18 +145,6 @@ def test_a_function_that_returns_a_list_that_is_not_json_makes_a_record_dead(nam
 def test_an_object_that_answers_later_is_refused() -> None:
     with pytest.raises(SelectorInvalid, match="answers later"):
         load_function("mine:later")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "keys", "value.", "value..a", "header", "header.", "id", "module:", ":function",
-        "a b:c", "key ",
-    ],
-)  # fmt: skip
-def test_not_selectors(text: str) -> None:
-    with pytest.raises(SelectorInvalid, match="selects nothing"):
-        parse_selector(text)
 
 
 @pytest.mark.parametrize(
@@ -327,43 +314,6 @@ def test_numbers_compare_as_numbers(found: float, literal: int) -> None:
 def test_values_without_an_order_are_undecodable() -> None:
     with pytest.raises(RecordUndecodable, match=r"`value.n` is text, and 3 is a number"):
         predicate("value.n < 3")(record(b'{"n": "secret"}'))
-
-
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        ("", "is not a comparison"),
-        ("value.n", "is not a comparison"),
-        ("value.n = 3", "`value.n = 3`: `=` is no sign; write `==`"),
-        ('value.n = "a > b"', "`=` is no sign; write `==`"),
-        ("value.n <> 3", "`value.n <> 3`: `<>` is no sign; write `!=`"),
-        ("value.n is not null", "`value.n is not null`: write `!= null`"),
-        ("value is None", "`value is None`: write `== null`"),
-        ("value.n > 3 AND value.n < 5", "makes one comparison; write a filter for each that must"),
-        ("value.n > 3 || value.n < 1", "makes one comparison"),
-        ("value.n is not null and value.m == 1", "makes one comparison"),
-        ("value.n is null or not header.m == 1", "makes one comparison"),
-        ("not value.n == 3", "makes one comparison"),
-        ("value.in == three", "`three` is not a JSON literal"),
-        ('value.n == "a and b', "is not a JSON literal"),
-        ("value.n == three", "is not a JSON literal"),
-        ("value.n == 'three'", "is not a JSON literal"),
-        ("value.n == NaN", "is not a JSON literal"),
-        ("value.n == [1]", "is a list or an object"),
-        ("value.n == 1e999", "is not a JSON literal"),
-        ("value.n =< 3", "`=<` is no sign; write `<=`"),
-        ("value.n => 3", "`=>` is no sign; write `>=`"),
-        ("value.n = == 3", "`===` is no sign; write `==`"),
-        ("value.n < null", "has no order"),
-        ("value.n >= true", "has no order"),
-        ("header.h == true", "in double quotes"),
-        ("module:function == 3", "say yes or no"),
-        ("amount >= 3", "selects nothing"),
-    ],
-)
-def test_not_comparisons(where: str, message: str) -> None:
-    with pytest.raises(SelectorInvalid, match=message):
-        parse_where(where)
 
 
 @pytest.mark.parametrize(
