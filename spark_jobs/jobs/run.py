@@ -184,10 +184,12 @@ def queries(
     first = moves.origin().batch
     stamp.know(topic_ids(spark, *_read_from(config)))
     while (before := _to_finish_as(spark, job, config, stamp, first)) is not None:
-        yield from _running(spark, job, before, {"once": True}, note)
+        yield from _running(spark, job, before, {"once": True}, stamp, note)
     stamp.put(options)
-    often = {"processingTime": f"{config.every_ms} milliseconds"}
-    yield from _running(spark, job, config, {"availableNow": True} if once else often, note)
+    trigger = (
+        {"availableNow": True} if once else {"processingTime": f"{config.every_ms} milliseconds"}
+    )
+    yield from _running(spark, job, config, trigger, stamp, note)
 
 
 def _to_finish_as(
@@ -210,11 +212,16 @@ def _to_finish_as(
 
 
 def _running(
-    spark: SparkSession, job: Job, config: JobConfig, trigger: Mapping[str, Any], note: Note
+    spark: SparkSession,
+    job: Job,
+    config: JobConfig,
+    trigger: Mapping[str, Any],
+    stamp: Stamp,
+    note: Note,
 ) -> Iterator[StreamingQuery]:
     """Start a query; its output is closed once the caller has waited for its end."""
     return running(
-        Attempts(config.name, Stamp(spark, config.checkpoint).finished),
+        Attempts(config.name, stamp.finished),
         lambda: make_output(job, config, note),
         lambda output: _start(spark, job, config, trigger, output.write),
     )
