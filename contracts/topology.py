@@ -10,7 +10,9 @@ from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
     BufferPolicy,
+    FilterPolicy,
     ReorderPolicy,
+    SamplePolicy,
     SuppressPolicy,
     Tumbling,
     Unlimited,
@@ -123,6 +125,9 @@ def without_effect(policy: AnyOperator) -> Iterator[tuple[str, str]]:
             " remove `window`"
         )
         yield "window", sentence
+    keeps_none = isinstance(policy, FilterPolicy | SamplePolicy)
+    if keeps_none and policy.store not in {None, policy.name, policy.kind}:
+        yield "store", f"`{policy.kind}` keeps no state, so it has no store; remove `store`"
     if not isinstance(policy, AggregatePolicy):
         return
     if policy.of is not None and policy.function not in AGGREGATE_FUNCTIONS:

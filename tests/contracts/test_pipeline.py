@@ -16,6 +16,7 @@ from headrace.contracts.policies import (
     ReorderPolicy,
     Session,
     SuppressPolicy,
+    TablePolicy,
     Tumbling,
     Unlimited,
 )
@@ -94,10 +95,10 @@ def test_names_come_from_kinds_and_stores_from_names() -> None:
     operators = spec(
         ReorderPolicy(grace_ms=1),
         DeduplicatePolicy(interval_ms=1, name="once"),
-        FilterPolicy(where="m:f", store="s"),
+        TablePolicy(store="s"),
     ).operators
     names = [(policy.name, policy.store) for policy in operators]
-    assert names == [("reorder", "reorder"), ("once", "once"), ("filter", "s")]
+    assert names == [("reorder", "reorder"), ("once", "once"), ("table", "s")]
 
 
 def test_names_do_not_depend_on_the_place() -> None:
@@ -218,6 +219,14 @@ def test_a_suppress_may_repeat_the_window_of_its_aggregate() -> None:
         (
             written({"suppress": {"until": "time-limit", "limit": "1s", "window": HOURLY}}),
             "counts from a record's own time, in whatever window it is; remove `window`",
+        ),
+        (
+            written({"filter": {"where": "value.n == 1", "store": "kept"}}),
+            "`filter` keeps no state, so it has no store; remove `store`",
+        ),
+        (
+            written({"sample": {"every": 2, "store": "kept"}}),
+            "`sample` keeps no state, so it has no store; remove `store`",
         ),
         (
             written({"aggregate": {"function": "count", "late": "topic"}}),
