@@ -27,12 +27,14 @@ from tests.runtime.expected import REORDER_AND_DEDUPLICATE, some_records
 from tests.runtime.sidecar import MakePipeline, record
 from tests.runtime.test_replay_dead import dying_on
 from tests.runtime.test_strangers import is_open, stranger
-from tests.runtime.torn import TIMEOUT_MS, Case, Stage, places, stage
+from tests.runtime.torn import SOON_MS, TIMEOUT_MS, Case, Stage, places, stage
 
 PRODUCERS = 4
 TOPICS = ("one", "two")
 BY_ID = ("deduplicate: {by: id, id: header.id, interval: 20s}",)
 TRUSTING = {"transaction.partition.verification.enable": "false"}
+# Soon enough that a transaction times out while a broker that starts leads no partition yet.
+HASTY = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 SHORT = pytest.mark.long("outages", why="two hops have one more way on which a transaction is open")
 
 
@@ -47,15 +49,20 @@ def clients(forgetful: EmbeddedBroker) -> Clients:
     return Clients(forgetful.bootstrap_servers)
 
 
+@pytest.mark.long(
+    "outages", why="a transaction has three seconds; staged ones end by their timeout"
+)
 def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_written(
-    forgetful: EmbeddedBroker, clients: Clients
+    kafka_own: OwnKafka,
 ) -> None:
+    hasty = kafka_own(HASTY)
+    clients = Clients(hasty.bootstrap_servers)
     for topic in TOPICS:
         clients.make_topic(topic, PRODUCERS, FOREVER)
 
-    async def write(number: int, value: bytes) -> Outbox:
+    async def write(number: int, value: bytes, timeout_ms: int = SOON_MS) -> Outbox:
         client = {"bootstrap_servers": clients.servers}
-        name = Name(f"producer-{number}", TIMEOUT_MS, Known(dict.fromkeys(TOPICS)))
+        name = Name(f"producer-{number}", timeout_ms, Known(dict.fromkeys(TOPICS)))
         outbox = Outbox(Producer(client, "group", name), Limits({}))
         await outbox.start()
         await outbox.begin()
@@ -65,7 +72,7 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
         return outbox
 
     async def commit(number: int, value: bytes) -> None:
-        outbox = await write(number, value)
+        outbox = await write(number, value, TIMEOUT_MS)
         await outbox.tell_offsets({TopicPartition(TOPICS[0], number): OffsetAndMetadata(1, "")})
         await outbox.commit()
         await outbox.stop()
@@ -76,8 +83,8 @@ def test_records_that_a_broker_forgot_to_abort_are_aborted_before_anything_is_wr
     async def outlive_the_broker() -> None:
         await each(commit, b"before")
         left_open = await each(write, b"never committed")
-        forgetful.kill()
-        forgetful.start()
+        hasty.kill()
+        hasty.start()
         for outbox in left_open:
             assert isinstance(outbox, Outbox)
             await outbox.stop()
