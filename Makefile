@@ -66,8 +66,7 @@ $(LOCKED):
 		echo "$(PYTHON) is not Python 3.11, 3.12 or 3.13 with its venv module." >&2; exit 1; }
 	@echo "Setting up $(VENV) with $$("$(PYTHON)" --version); the first time takes a minute or two."
 	@"$(PYTHON)" -m venv --clear $(VENV)
-	@$(call twice,$(BIN)/python -m pip install --disable-pip-version-check --require-hashes \
-		--requirement $(LOCK))
+	@$(call twice,$(BIN)/python tests/machines/packages.py $(LOCK))
 	@touch $@
 
 # Who changes how Spark is prepared has it prepared again.
