@@ -177,19 +177,28 @@ def prepare(spark: SparkSession, job: Job, config: JobConfig) -> None:
 def queries(
     spark: SparkSession, job: Job, config: JobConfig, *, once: bool, note: Note
 ) -> Iterator[StreamingQuery]:
-    """Start the queries of a job one by one; the caller waits for each by `has_ended`."""
+    """Start the queries of a job one by one; the caller waits for each by `has_ended`.
+
+    A query's output is closed once the caller has waited for its end.
+    """
     stamp, options = Stamp(spark, config.checkpoint), options_of(config)
     moves = Moves(spark, config.checkpoint)
     moves.stay()
     first = moves.origin().batch
     stamp.know(topic_ids(spark, *_read_from(config)))
+    often = {"processingTime": f"{config.every_ms} milliseconds"}
+
+    def started(config: JobConfig, trigger: Mapping[str, Any]) -> Iterator[StreamingQuery]:
+        return running(
+            Attempts(config.name, stamp.finished),
+            lambda: make_output(job, config, note),
+            lambda output: _start(spark, job, config, trigger, output.write),
+        )
+
     while (before := _to_finish_as(spark, job, config, stamp, first)) is not None:
-        yield from _running(spark, job, before, {"once": True}, stamp, note)
+        yield from started(before, {"once": True})
     stamp.put(options)
-    trigger = (
-        {"availableNow": True} if once else {"processingTime": f"{config.every_ms} milliseconds"}
-    )
-    yield from _running(spark, job, config, trigger, stamp, note)
+    yield from started(config, {"availableNow": True} if once else often)
 
 
 def _to_finish_as(
@@ -209,22 +218,6 @@ def _to_finish_as(
         *(config.name, begun.batch, changes(noted, now)),
     )
     return before
-
-
-def _running(
-    spark: SparkSession,
-    job: Job,
-    config: JobConfig,
-    trigger: Mapping[str, Any],
-    stamp: Stamp,
-    note: Note,
-) -> Iterator[StreamingQuery]:
-    """Start a query; its output is closed once the caller has waited for its end."""
-    return running(
-        Attempts(config.name, stamp.finished),
-        lambda: make_output(job, config, note),
-        lambda output: _start(spark, job, config, trigger, output.write),
-    )
 
 
 def _start(

@@ -17,22 +17,22 @@ _EVERY = 20
 def main(lock: str) -> int:
     """Return pip's exit code."""
     packages = sum("==" in line for line in Path(lock).read_text().splitlines())
-    pip = subprocess.Popen(
+    with subprocess.Popen(
         [*_PIP, "--requirement", lock],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-    )
-    assert pip.stdout is not None
-    said = list(_watched(pip.stdout, packages))
-    code = pip.wait()
-    if code != 0:
+    ) as pip:
+        assert pip.stdout is not None
+        said = list(watched(pip.stdout, packages))
+    if pip.returncode != 0:
         sys.stderr.writelines(said)
-    return code
+    return pip.returncode
 
 
-def _watched(lines: Iterable[str], packages: int) -> Iterable[str]:
+def watched(lines: Iterable[str], packages: int) -> Iterable[str]:
+    """Pass on what pip says, and print how far it is."""
     there = 0
     for line in lines:
         if line.startswith(("Collecting ", "Ignoring ")):

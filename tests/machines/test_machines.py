@@ -10,6 +10,7 @@ import pytest
 from tests.architecture.source import project
 from tests.machines.interpreters import Interpreter, in_order, interpreters, missing
 from tests.machines.libraries import lowest
+from tests.machines.packages import main, watched
 from tests.machines.steps import run
 
 
@@ -53,3 +54,23 @@ def test_a_step_that_fails_is_told_by_its_last_words(
     step = run([sys.executable, "-c", program], tmp_path / "log")
     assert step.cell == "**failed:** Java is missing"
     assert "Java is missing" in capsys.readouterr().out
+
+
+def test_pips_hundred_lines_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    said = [*(f"Collecting package-{number}\n" for number in range(45)), "Installing collected\n"]
+    assert list(watched(said, 45)) == said
+    assert capsys.readouterr().out.splitlines() == [
+        "  20 of 45 packages are here",
+        "  40 of 45 packages are here",
+        "  installing them",
+    ]
+
+
+def test_a_package_that_is_not_there_is_told_by_pip(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / "lock"
+    lock.write_text(f"nothing-of-this-name==1.0 --hash=sha256:{'0' * 64}\n")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    assert main(str(lock)) == 1
+    assert "No matching distribution found for nothing-of-this-name" in capsys.readouterr().err
