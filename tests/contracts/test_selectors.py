@@ -1,4 +1,4 @@
-"""What selectors, comparisons and the user's own functions make of a record."""
+"""Selectors, comparisons and the user's own functions read records."""
 
 from __future__ import annotations
 
