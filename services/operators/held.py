@@ -171,6 +171,14 @@ class Held(Generic[Item]):
         self.released_through_ms = max(self.released_through_ms, time_ms)
         return list(map(_item_of, released))
 
+    def release_all(self) -> list[Item]:
+        """Release every item; the time of the latest is over from now on."""
+        released = self._release(self._end, NEVER_MS)
+        if released:
+            latest_ms = self._time_at(released[-1][0])
+            self.released_through_ms = max(self.released_through_ms, latest_ms)
+        return list(map(_item_of, released))
+
     def release_before(self, place: bytes) -> list[Entry[Item]]:
         """Release every item whose row key is before this place, which is over from now on.
 

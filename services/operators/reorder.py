@@ -353,12 +353,13 @@ class Reorder:
     def release_idle(self) -> Step:
         """Release everything, because the source was silent for as long as the policy allows.
 
-        Stream time moves as if a record had come a grace later than the latest, so that the
-        released records stay before all that still come.
+        Stream time moves as if a record had come a grace later than the latest that was held, so
+        that the released records stay before all that still come.
         """
         step = Step(Batch([], []))
-        self._time_ms += self._policy.grace_ms
-        released = self._held.release_through(self._time_ms - self._policy.grace_ms)
+        released = self._held.release_all()
+        for record in released[-1:]:
+            self._time_ms = max(self._time_ms, record[2] + self._policy.grace_ms)
         self._weight, self._arrivals = 0, 0
         self._forward(step, released, [NO_CAUSE] * len(released))
         if self._explain:

@@ -68,6 +68,17 @@ def test_it_lets_go_of_what_came_since_the_last_time() -> None:
     assert left(reorder_of(service).release_idle()) == [record(40)]
 
 
+def test_records_of_a_slow_source_are_on_time_however_often_it_was_silent() -> None:
+    service = Service(POLICY)
+    slow = [record(10 * number) for number in range(1, 9)]
+    for one in slow:
+        assert service.take(one).late == []
+        assert left(reorder_of(service).release_idle()) == [one]
+        service.commit()
+    # Time is a grace behind the last one that was released, and no further.
+    assert reorder_of(service).stream_time_ms == 80 + POLICY.grace_ms
+
+
 def test_it_survives_a_restart() -> None:
     first = Service(POLICY)
     first.take(A, B)
