@@ -7,7 +7,8 @@
 Each stage is a processor of its own. Left rows travel with their asks, so that no stage runs twice,
 and in each batch they come before the answers. An answer to a row that was replaced in the same
 batch has another mark than the row, and is dropped, as in Kafka Streams. So of two changes of a key
-within one batch, the result may show only the last one.
+within one batch, the result may show only the last one. By `inner` an answer without a right row
+deletes the result even so, since the last change gets no answer if it has no right row either.
 """
 
 from __future__ import annotations
@@ -173,6 +174,7 @@ class _Answered(StoredTable):
             assert record.key is not None
             (value,) = received(record).parts
             self._rows.put(record.key, value, record.timestamp_ms)
+            self._resolving.changed(record.key)
         elif number == -ANSWER:
             assert record.key is not None
             (mark, foreign_value), origin = received(record)

@@ -190,17 +190,26 @@ class Resolving:
         self._name = name
         self._joiner = of_step(name, joiner, as_value)
         self._left = join == "left"
+        self._unanswered: set[bytes] = set()
+
+    def changed(self, key: bytes) -> None:
+        """Note that a left row changed, of which the answers are still to come."""
+        self._unanswered.add(key)
 
     def resolve(self, answer: Answer, left: Readable) -> Change | None:
         """Return the result, None where the answer is stale."""
         cause, key, mark, foreign_value, time_ms, record = answer
         version = left.latest(key)
         value = None if version is None else version.value
-        if mark != (None if value is None else mark_of(value)):
+        is_stale = mark != (None if value is None else mark_of(value))
+        # The latest value gets no answer if it has no right row. Then its result goes by this one.
+        deletes = foreign_value is None and not self._left and key in self._unanswered
+        if is_stale and not deletes:
             self._state.count(f"{self._name}:answers:dropped:stale")
             return None
+        self._unanswered.discard(key)
         missing = value is None or (foreign_value is None and not self._left)
-        new = None if missing else self._joiner(value, foreign_value)
+        new = None if missing or is_stale else self._joiner(value, foreign_value)
         return Change(cause, key, new, None, time_ms, is_latest=True, record=record)
 
 
