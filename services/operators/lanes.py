@@ -112,8 +112,12 @@ class Lanes:
 
     @property
     def are_all_idle(self) -> bool:
-        """Whether every lane is idle, so that the bound waits for none."""
-        return bool(self.states) and all(state == IDLE for state in self.states.values())
+        """Whether every lane is idle, so that the bound waits for none.
+
+        Nobody sends the state of an unknown source partition, so it would be awake for ever.
+        """
+        known = [state for lane, state in self.states.items() if lane != UNKNOWN_PARTITION]
+        return bool(known) and all(state == IDLE for state in known)
 
     def skip(self, records: Sequence[Record]) -> None:
         """Pass over records that state has already; what they say of later ones counts."""

@@ -108,3 +108,15 @@ def test_a_reader_that_begins_within_a_run_has_skipped_what_was_said_of_it(
     came = sum(record.key is not None for record in place[:at])
     later.skip(place[:at])
     assert [origin for origin, *_ in _hear(later, place[at:])] == expected[came:]
+
+
+def test_lanes_that_are_all_idle_stay_so_behind_a_record_that_says_no_origin() -> None:
+    """`headrace replay-dead` puts such records back into a repartition topic."""
+    lanes = _lanes(2)
+    put_back = Record(b"k", b"v", 3, (("headrace.replays", b"1"),), PLACE, 0, None)
+    lanes.take(Batch.of([put_back, says([(0, 5)], state=IDLE)]))
+    assert not lanes.are_all_idle
+    lanes.take(Batch.of([says([(1, 7)], state=IDLE)]))
+    assert lanes.are_all_idle
+    lanes.take(Batch.of([put_back]))
+    assert lanes.are_all_idle
