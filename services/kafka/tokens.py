@@ -11,7 +11,6 @@ import json
 import logging
 import re
 import ssl
-import time
 from email.message import Message
 from http import HTTPStatus
 from http.client import HTTPException
@@ -24,6 +23,7 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 from aiokafka.abc import AbstractTokenProvider
 
 from headrace.contracts.errors import TokenRefused, TokenUnavailable
+from headrace.services.kafka.fenced import now_s
 
 _TIMEOUT_S = 10.0
 _LIFE_USED = 0.8
@@ -57,26 +57,26 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
     async def token(self) -> str:
         """A token that is valid now, or TokenRefused, or TokenUnavailable."""
         token = self._token
-        if token is None or time.monotonic() >= token.renewed_at_s:
+        if token is None or now_s() >= token.renewed_at_s:
             token = await asyncio.to_thread(self._renewed)
         return token.text
 
     def _renewed(self) -> _Token:
         with self._lock:
-            token, now_s = self._token, time.monotonic()
+            token, asked_at_s = self._token, now_s()
             # Another client may have fetched one while this one waited.
-            if token is not None and now_s < token.renewed_at_s:
+            if token is not None and asked_at_s < token.renewed_at_s:
                 return token
             try:
-                self._token = self._fetch(now_s)
+                self._token = self._fetch(asked_at_s)
             except OSError as error:
-                if token is None or now_s >= token.ends_at_s:
+                if token is None or asked_at_s >= token.ends_at_s:
                     raise
                 _logger.warning("%s; the token at hand is used as long as it is valid", error)
                 return token
             return self._token
 
-    def _fetch(self, now_s: float) -> _Token:
+    def _fetch(self, asked_at_s: float) -> _Token:
         try:
             with self._opener.open(self._request, timeout=_TIMEOUT_S) as response:
                 answer = _fields(response.read(_ANSWER_BYTES_MAX))
@@ -96,7 +96,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
                 " check that HEADRACE_OAUTH_TOKEN_URL is its token endpoint"
             )
             raise TokenRefused(message)
-        return _Token(text, now_s + _LIFE_USED * life_s, now_s + life_s)
+        return _Token(text, asked_at_s + _LIFE_USED * life_s, asked_at_s + life_s)
 
     def _refusal(self, error: HTTPError) -> OSError:
         # Busy and broken servers say 429 and 5xx; asking again later may help, with the rest not.

@@ -7,9 +7,9 @@ import logging
 import socket
 import ssl
 import threading
+import time
 import traceback
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_one_token_serves_all_clients_of_all_threads(server: TokenServer) -> Non
 
 def test_it_is_renewed_before_it_ends(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1_000.0
-    monkeypatch.setattr(tokens, "time", SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setattr(tokens, "now_s", lambda: now_s)
     server.life_s = 20
     provider = _provider(server.url)
     first = _ask(provider)
@@ -70,6 +70,23 @@ def test_it_is_renewed_before_it_ends(server: TokenServer, monkeypatch: pytest.M
     now_s += 4.9
     assert _ask(provider) != first
     assert len(server.tokens) == 2
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="no clock counts while it sleeps")
+def test_a_token_ends_while_the_machine_sleeps(
+    server: TokenServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept_s, clock_gettime = 0.0, time.clock_gettime
+
+    def clock_s(clock: int) -> float:
+        return clock_gettime(clock) + (slept_s if clock == time.CLOCK_BOOTTIME else 0.0)
+
+    monkeypatch.setattr(time, "clock_gettime", clock_s)
+    server.life_s = 86_400
+    provider = _provider(server.url)
+    first = _ask(provider)
+    slept_s = 86_400.0
+    assert _ask(provider) == server.tokens[-1] != first
 
 
 def test_a_token_whose_life_nobody_states_is_used_once(server: TokenServer) -> None:
@@ -83,7 +100,7 @@ def test_while_the_server_is_away_the_token_at_hand_is_used_until_it_ends(
     server: TokenServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now_s = 1_000.0
-    monkeypatch.setattr(tokens, "time", SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setattr(tokens, "now_s", lambda: now_s)
     server.life_s = 20
     provider = _provider(server.url)
     first = _ask(provider)
