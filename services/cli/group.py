@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Column, Table
+from rich.text import Text
 
 from headrace.contracts.errors import MemberForeign
 from headrace.contracts.hops import Hop
@@ -59,11 +60,11 @@ def group(
         print(json.dumps({"group": spec.pipeline, "state": now.state, **shown}))
         return
     console = Console(highlight=False)
-    console.print(f"{spec.pipeline}: {now.state.lower()}, members: {len(now.members)}")
+    console.print(Text(f"{spec.pipeline}: {now.state.lower()}, members: {len(now.members)}"))
     if view.rebalanced_at_ms is not None:
         at = datetime.fromtimestamp(view.rebalanced_at_ms / 1000, UTC).isoformat(" ", "seconds")
         why = "; ".join(view.reasons) or "a member left, or was counted out"
-        console.print(f"last rebalance: {at}, because: {why}", soft_wrap=True)
+        console.print(Text(f"last rebalance: {at}, because: {why}"), soft_wrap=True)
         print_members(view, spec.hops(), lags, console)
 
 
@@ -72,7 +73,8 @@ def print_members(
 ) -> None:
     """Print who does what; a name that a line has no room for goes on in the next."""
     for member in view.members:
-        console.print(f"\n{member.name} on {member.host}", soft_wrap=True)
+        # In bare text rich would draw a picture for what stands between two colons of IPv6.
+        console.print(Text(f"\n{member.name} on {member.host}"), soft_wrap=True)
         whole = [Column(no_wrap=True) for _ in range(2)]
         lines = Table.grid(Column(overflow="fold"), *whole, padding=(0, 2))
         for topic, partition, role, lag in _rows(member, hops, source_lags):
