@@ -23,6 +23,7 @@ def check_servers(text: str) -> str:
     for address in servers(text):
         host, _, port = address.rpartition(":")
         bare = (host.startswith("[") and host.endswith("]")) or not set(host) & set(":/[]@ ")
+        bare = bare and is_resolvable(host)
         number = port.isascii() and port.isdecimal() and len(port) <= len(str(PORT_MAX))
         if not (host and bare and number and 0 < int(port) <= PORT_MAX):
             message = f"{show(address)} is not an address; write host:port, several with commas"
@@ -30,10 +31,29 @@ def check_servers(text: str) -> str:
     return text
 
 
+def is_resolvable(host: str) -> bool:
+    """Return whether Python can look a name up: it takes none with a part that is empty or long."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
+def check_host(text: str) -> str:
+    """Return the text itself, if it can be looked up."""
+    if not is_resolvable(text):
+        message = f"{show(text)} is no name of a host; write one, or an address such as 0.0.0.0"
+        raise ValueError(message)
+    return text
+
+
 def check_url(text: str) -> str:
     """Return the text itself, if its host and port can be read."""
     try:
-        _ = urlsplit(text).port
+        split = urlsplit(text)
+        _ = split.port
+        (split.hostname or "").encode("idna")
     except ValueError:
         # A password may stand in the text, so what reads the error decides what is shown.
         kind = "string_pattern_mismatch"

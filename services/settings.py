@@ -25,7 +25,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from headrace.contracts.errors import SettingsInvalid
 from headrace.contracts.policies import Name
 from headrace.contracts.problem_text import show
-from headrace.contracts.servers import PORT_MAX, Servers, check_url
+from headrace.contracts.servers import PORT_MAX, Servers, check_host, check_url
 from headrace.contracts.time import DurationMs, SizeBytes, format_duration_ms
 
 PREFIX = "HEADRACE_"
@@ -84,7 +84,7 @@ class Settings(BaseSettings):
     """Of the topics that headrace makes; the broker's default if absent."""
     http_port: _Port | None = None
     """The port of /live, /ready and /metrics; none by default."""
-    http_host: _Text = "127.0.0.1"
+    http_host: Annotated[_Text, AfterValidator(check_host)] = "127.0.0.1"
     """The address they answer at."""
     instance_id: Name | None = None
     """A name that survives restarts (Kafka's `group.instance.id`): a short one moves nothing."""
