@@ -8,9 +8,10 @@ Records before an offset may go if each store vouches for that offset: of no row
 counts is the newest record before the offset. A store vouches
 
     by time     The rows that an operator wrote up to a commit are over once its own stream time has
-                moved on by its lifespan. So this remembers a few commits, each with the stream time
-                of every operator, and picks one that lies back far enough. The source's time would
-                not do: behind a filter, time may stand still while it moves on for the source.
+                moved on by its lifespan, and what was due by then has left. So this remembers a few
+                commits, each with the stream time of every operator, and picks one that lies back
+                far enough. The source's time would not do: behind a filter, time may stand still
+                while it moves on for the source.
     by walking  Its rows are put again, a few at every commit, from the first to the last. After the
                 walk every row that counts has a record behind the offset at which the walk began.
                 This is for rows that stay for ever (a table, windows that never close), for rows
@@ -44,6 +45,8 @@ from headrace.contracts.policies import AnyOperator
 from headrace.contracts.record import NO_TIME_MS
 from headrace.services.operators.lifespan import clock_ms, latest_ms, lifespans, row_life_ms
 from headrace.services.operators.operator import Operator, View
+from headrace.services.operators.reorder import Reorder
+from headrace.services.operators.suppress import Suppress
 from headrace.services.state.changelog import ABOUT, put_purged, read_purged
 from headrace.services.state.layout import end_of
 from headrace.services.state.overlay import Overlay
@@ -145,7 +148,15 @@ class Purging:
         return max(by_walking, over[-1] if over else 0)
 
     def _clock_ms(self, index: int) -> int:
-        return clock_ms(self._operators[self._lives[index].position])
+        """Return an operator's time; no later than when the first that it holds is due.
+
+        Behind a restart with a shorter wait, rows are held that leave with the next record.
+        """
+        operator = self._operators[self._lives[index].position]
+        time_ms = clock_ms(operator)
+        if isinstance(operator, Reorder | Suppress) and operator.held_from_ms is not None:
+            return min(time_ms, operator.held_from_ms + operator.wait_ms)
+        return time_ms
 
     def _wanted(self) -> int:
         """Return the offset that every store should vouch for by now, by the source's time."""

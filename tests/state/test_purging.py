@@ -198,6 +198,11 @@ class Purged(Drive):
         super()._start()
         assert self.subject.purging.purged >= self.changelog.first
 
+    def reopen(self, policies: Sequence[AnyOperator]) -> None:
+        """Go on with other policies, over what the changelog has."""
+        self._policies = policies
+        self._start()
+
     def commit(self) -> None:
         """As a task does it."""
         subject, overlay = self.subject, self._overlay
@@ -283,6 +288,45 @@ def test_rows_about_the_whole_state_and_header_rows_stay() -> None:
     run(chain_of(shorter), records[:500], store=never_purged)
     expected = run(chain_of(longer), records[500:], store=never_purged)
     assert run(chain_of(longer), records[500:], store=store) == expected
+
+
+@pytest.mark.parametrize(
+    ("longer", "shorter"),
+    [
+        (ReorderPolicy(grace_ms=20_000), ReorderPolicy(grace_ms=5_000)),
+        (
+            SuppressPolicy(until="time-limit", limit_ms=20_000),
+            SuppressPolicy(until="time-limit", limit_ms=5_000),
+        ),
+        (
+            AggregatePolicy(function="count", window=Tumbling(size_ms=1_000, grace_ms=20_000)),
+            AggregatePolicy(function="count", window=Tumbling(size_ms=1_000, grace_ms=5_000)),
+        ),
+    ],
+    ids=lambda policy: policy.kind,
+)
+def test_records_that_are_due_by_a_shorter_wait_stay_until_they_have_left(
+    longer: AnyOperator, shorter: AnyOperator
+) -> None:
+    records = [Record(b"%d" % at, b"1", at * 1_000, (), TOPIC, 0, at) for at in range(40)]
+    last = Record(b"last", b"1", 100_000, (), TOPIC, 0, 40)
+    drive = Purged(_with_final(longer), records)
+    drive.run([Stop(1, "commit")] * len(records))
+    held = drive.subject.held()
+    assert drive.changelog.first > 0
+    # As at the start of a task, which commits its name before there is a record.
+    drive.reopen(_with_final(shorter))
+    drive.commit()
+    overlay = Overlay(drive.changelog.restored(), PIPELINE)
+    step = Subject(_with_final(shorter), overlay).process(Batch.of([last]))
+    assert len(step.forwarded.records) == held
+
+
+def _with_final(policy: AnyOperator) -> tuple[AnyOperator, ...]:
+    """The operator, and behind windows one that holds their results."""
+    if isinstance(policy, AggregatePolicy) and isinstance(policy.window, Tumbling):
+        return with_names((policy, _final(policy.window)))
+    return with_names((policy,))
 
 
 def test_a_history_that_cannot_be_read_is_damage() -> None:
