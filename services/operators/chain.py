@@ -273,6 +273,8 @@ class Chain:
             operator = self.operators[index]
             if isinstance(operator, Reorder | Suppress | Timed):
                 released = operator.advance(reached_ms)
+                if not _makes_updates(self._policies[: index + 1]):
+                    released.forwarded.olds = None
                 if released.forwarded.records or released.decisions:
                     whole = self._joined_by(whole, index, released, carefully=carefully)
                     if whole.failure is not None:
@@ -319,6 +321,19 @@ class Chain:
             for operator in self.operators
             if (balance := operator.counts.balance()) != 0
         }
+
+
+def _makes_updates(policies: Sequence[AnyOperator]) -> bool:
+    """Return whether the last of these operators emits updates of a table, and not events."""
+    makes_updates = False
+    for policy in policies:
+        if isinstance(policy, TablePolicy | AggregatePolicy):
+            makes_updates = True
+        elif isinstance(policy, SuppressPolicy):
+            makes_updates = makes_updates and policy.until == "time-limit"
+        elif not isinstance(policy, FilterPolicy | SamplePolicy):
+            makes_updates = False
+    return makes_updates
 
 
 def _until_ordered(policies: Sequence[AnyOperator], lanes: Lanes | None) -> Iterator[Lanes | None]:

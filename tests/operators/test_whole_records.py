@@ -131,3 +131,13 @@ def test_the_last_header_of_a_name_is_the_one_that_counts() -> None:
     one, other = record(10, headers=TWICE), record(11, headers=(("id", b"2"), ("id", b"1")))
     different = record(12, headers=(("id", b"1"), ("id", b"2")))
     assert left(Service(policy).take(one, other, different)) == [one, different]
+
+
+def test_an_event_without_a_value_passes_a_filter_whoever_released_it() -> None:
+    limited = SuppressPolicy(until="time-limit", limit_ms=10)
+    service = Service(limited, FilterPolicy(where='key == "k"'))
+    held = record(5, value=None)
+    service.take(held)
+    step = service.chain.advance(100)
+    assert step is not None
+    assert left(step) == [held]
