@@ -76,6 +76,13 @@ async def put_back(
     """Put dead letters back, or only count them; `tell` hears how many of how many are read."""
     async with connected(settings) as cluster:
         partitions = await cluster.partitions([hop.topic for hop in spec.hops()])
+        if spec.source.topic not in partitions and await cluster.ends(spec.dead.topic):
+            # All letters would count as dealt with, and go back no more once it is there.
+            message = (
+                f"the source `{spec.source.topic}` does not exist, so no letter can go back; make"
+                " it, or correct `source.topic`"
+            )
+            raise TopicRefused(message)
         group = f"{spec.pipeline}.replay-dead"
         judge = Judge(spec, choice, partitions)
         if not really:
