@@ -114,7 +114,7 @@ class Lanes:
     def are_all_idle(self) -> bool:
         """Whether every lane is idle, so that the bound waits for none.
 
-        Nobody sends the state of an unknown source partition, so it would be awake for ever.
+        An unknown source partition does not count: no row tells its state, so it never falls idle.
         """
         known = [state for lane, state in self.states.items() if lane != UNKNOWN_PARTITION]
         return bool(known) and all(state == IDLE for state in known)
