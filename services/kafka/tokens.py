@@ -14,6 +14,7 @@ import ssl
 from email.message import Message
 from http import HTTPStatus
 from http.client import HTTPException
+from math import isfinite
 from threading import Lock
 from typing import IO, NamedTuple
 from urllib.error import HTTPError
@@ -143,6 +144,8 @@ def _fields(answer: bytes) -> dict[str, object]:
 
 def _seconds(life: object) -> int:
     """A token's life; over at once where the server does not state it, to be on the safe side."""
+    if isinstance(life, float) and isfinite(life):
+        return max(0, int(life))
     return int(life) if isinstance(life, int | str) and str(life).isdecimal() else 0
 
 

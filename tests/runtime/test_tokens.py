@@ -96,6 +96,16 @@ def test_a_token_whose_life_nobody_states_is_used_once(server: TokenServer) -> N
     assert len(server.tokens) == 2
 
 
+@pytest.mark.parametrize("kind", [float, str])
+def test_a_life_may_be_a_fraction_or_text(
+    server: TokenServer, kind: type[int | float | str]
+) -> None:
+    server.says_life_as = kind
+    provider = _provider(server.url)
+    assert _ask(provider) == _ask(provider)
+    assert len(server.tokens) == 1
+
+
 def test_while_the_server_is_away_the_token_at_hand_is_used_until_it_ends(
     server: TokenServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

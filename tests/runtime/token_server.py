@@ -26,6 +26,7 @@ class TokenServer(ThreadingHTTPServer):
         self.answer: tuple[int, dict[str, str], bytes] | None = None
         """Said instead of a token."""
         self.says_life = True
+        self.says_life_as: type[int | float | str] = int
         self.subject = CLIENT
         self.tokens: list[str] = []
         self.scopes: list[str] = []
@@ -43,7 +44,7 @@ class TokenServer(ThreadingHTTPServer):
         self.tokens.append(text)
         fields: dict[str, Any] = {"access_token": text, "token_type": "bearer"}
         if self.says_life:
-            fields["expires_in"] = int(self.life_s)
+            fields["expires_in"] = self.says_life_as(int(self.life_s))
         return json.dumps(fields).encode()
 
 
