@@ -114,7 +114,7 @@ async def _replay(
     async with aclosing(_letters(settings, dead, places, tell)) as parts:
         async for number, letters, next_offset in parts:
             back = judge.divide(letters, places[number], tally)
-            places[number].advance(next_offset, choice.reason)
+            places[number].advance(next_offset, *choice)
             if outbox is not None:
                 done = {TopicPartition(dead, number): places[number].written()}
                 await _commit(outbox, back, done)
@@ -143,11 +143,14 @@ class Judge(NamedTuple):
             reason = None if letter is None else letter.reason
             if letter is None or reason is None:
                 tally[Fate.FOREIGN, ""] += 1
-            elif self.choice.reason in {None, reason} and place.is_due(dead.offset, reason):
+                continue
+            record = letter.record
+            is_due = place.is_due(dead.offset, reason, replays(record))
+            if is_due and self.choice.reason in {None, reason}:
                 fate = self._fate(letter)
                 tally[fate, reason] += 1
+                place.leaves_out |= fate is Fate.OFTEN
                 if fate is Fate.BACK:
-                    record = letter.record
                     to = TopicPartition(record.topic, record.partition)
                     back[to].append(record._replace(headers=replay_headers(record)))
         return back

@@ -1,19 +1,26 @@
 """How far replays have come in one partition of a dead-letter topic.
 
 That is the committed offset of a group of their own. But a replay of one reason leaves the letters
-of other reasons for later; so with the offset, as its metadata, stands how far beyond it single
-reasons have come: `{"undecodable": 812}`.
+of other reasons for later, and any replay those that were put back often enough. So with the
+offset, as its metadata, stands how far beyond it replays have come by kind of letter, in JSON:
+
+undecodable      812   letters of this reason are done before this offset
+<1               900   letters that were put back less often than once are
+undecodable<2    950   letters of this reason that were put back less often than twice are
 """
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 from aiokafka.structs import OffsetAndMetadata
 
 from headrace.contracts.decision import Reason
 from headrace.services.kafka.cluster import Ends
+
+_KIND = re.compile(r"[a-z-]+|[a-z-]*<[0-9]{1,9}")
 
 
 @dataclass(slots=True)
@@ -25,7 +32,9 @@ class Place:
     end: int
     """Where the partition ended when the replay began."""
     done: dict[str, int]
-    """Letters of a reason are done before this offset."""
+    """Letters of a kind are done before this offset."""
+    leaves_out: bool = False
+    """Whether this replay left out a letter, which may go back in one that allows more."""
 
     @classmethod
     def read(cls, committed: OffsetAndMetadata | None, ends: Ends) -> Place:
@@ -36,14 +45,18 @@ class Place:
             return cls(ends.first, ends.end, {})
         return cls(max(committed.offset, ends.first), ends.end, done)
 
-    def is_due(self, offset: int | None, reason: Reason) -> bool:
-        """Whether a letter was left for later."""
-        return offset is not None and offset >= self.done.get(reason, self.start)
+    def is_due(self, offset: int | None, reason: Reason, replays: int) -> bool:
+        """Whether a letter, which was put back so often, was left for later."""
+        if offset is None or offset < self.start:
+            return False
+        passed = (until for kind, until in self.done.items() if _is_of(kind, reason, replays))
+        return offset >= max(passed, default=self.start)
 
-    def advance(self, offset: int, reason: Reason | None) -> None:
-        """All letters before an offset are done, or those of one reason."""
-        if reason is not None:
-            self.done[reason] = max(offset, self.done.get(reason, 0))
+    def advance(self, offset: int, reason: Reason | None, replays_max: int) -> None:
+        """Count letters before an offset as done, or those of a kind if others are left."""
+        kind = (reason or "") + (f"<{replays_max}" if self.leaves_out else "")
+        if kind:
+            self.done[kind] = max(offset, self.done.get(kind, 0))
             return
         self.start = offset
         self.done = {other: until for other, until in self.done.items() if until > offset}
@@ -61,4 +74,13 @@ def _done(metadata: str) -> dict[str, int]:
         return {}
     if not isinstance(found, dict):
         return {}
-    return {reason: until for reason, until in found.items() if isinstance(until, int)}
+    return {
+        kind: until
+        for kind, until in found.items()
+        if _KIND.fullmatch(kind) and isinstance(until, int)
+    }
+
+
+def _is_of(kind: str, reason: Reason, replays: int) -> bool:
+    named, _, replays_max = kind.partition("<")
+    return named in {"", reason} and (not replays_max or replays < int(replays_max))

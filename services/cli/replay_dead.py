@@ -43,8 +43,7 @@ def replay_dead(
         pipeline: The pipeline's YAML file.
         yes: Do it.
         reason: Put back only letters with this reason.
-        max_replays: Leave out letters that were put back so often already. Later runs begin behind
-            them.
+        max_replays: Leave out letters that were put back so often already.
         bootstrap_servers: The addresses of brokers: `host:port`, with commas between.
     """
     spec = load_pipeline(pipeline)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -15,15 +13,11 @@ import pytest
 
 from headrace.contracts.dead_letter import DeadLetter, dead_headers
 from headrace.contracts.decision import Reason
-from headrace.contracts.errors import TopicRefused
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.record import Record
-from headrace.services.admin import replay_dead as replaying
-from headrace.services.admin.replay_dead import Choice, Fate, Judge, Tally, put_back
+from headrace.services.admin.replay_dead import Choice, Fate, Judge, Tally
 from headrace.services.admin.replay_place import Place
 from headrace.services.cli import main, replay_dead
-from headrace.services.kafka.cluster import Ends
-from headrace.services.settings import Settings
 
 SERVICES = Path(replay_dead.__file__).parent.parent
 OF_LATE_RECORDS = {Reason.PAST_GRACE}
@@ -114,40 +108,3 @@ def test_a_record_with_a_window_in_its_key_is_not_put_back(
     tally: Tally = Counter()
     judge.divide([dead], Place(0, 1, {}), tally)
     assert tally == {(fate, "undecodable"): 1}
-
-
-class WithoutSource:
-    """A cluster that has a dead-letter topic, and no topic that the pipeline reads."""
-
-    async def partitions(self, _names: Collection[str]) -> dict[str, int]:
-        """Tell of no topic."""
-        return {}
-
-    async def ends(self, _topic: str) -> dict[int, Ends]:
-        """Tell of one partition, all of whose letters are purged."""
-        return {0: Ends(1, 1)}
-
-    async def committed(self, _group: str, _places: object) -> dict[object, object]:
-        """Tell of no replay before."""
-        return {}
-
-
-def test_a_replay_without_a_source_is_refused_before_letters_count_as_dealt_with(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    @asynccontextmanager
-    async def connected(_settings: Settings) -> AsyncIterator[WithoutSource]:
-        yield WithoutSource()
-
-    monkeypatch.setattr(replaying, "connected", connected)
-    spec = PipelineSpec.model_validate(
-        {
-            "pipeline": "clicks",
-            "source": {"topic": "clicks.raw"},
-            "operators": [{"reorder": {"grace": "30s"}}],
-            "sink": {"topic": "clicks.cleaned"},
-        }
-    )
-    replay = put_back(spec, Settings(), Choice(None, 1), lambda *_: None, really=False)
-    with pytest.raises(TopicRefused, match="does not exist, so no letter can go back"):
-        asyncio.run(replay)

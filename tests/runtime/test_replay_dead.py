@@ -22,7 +22,7 @@ from headrace.contracts.dead_letter import (
     replay_headers,
 )
 from headrace.contracts.decision import Reason
-from headrace.contracts.errors import GroupBusy, KafkaUnreachable
+from headrace.contracts.errors import GroupBusy, KafkaUnreachable, TopicRefused
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.record import Record
 from headrace.services.admin.replay_dead import Choice, Fate, Tally, put_back
@@ -186,11 +186,13 @@ def test_a_record_that_dies_again_and_again_does_not_go_round_for_ever(dying: Dy
         (Fate.OFTEN, "undecodable"): 3,
         (Fate.BACK, "undecodable"): 1,
     }
+    assert dying.replay() == {(Fate.OFTEN, "undecodable"): 3, (Fate.BACK, "undecodable"): 1}
+    assert dying.replay() == {(Fate.OFTEN, "undecodable"): 3}
     twice = Choice(reason=None, replays_max=2)
-    assert dying.replay(twice) == {(Fate.BACK, "undecodable"): 4}
-    assert [one.headers[-1] for one in dying.back(4)] == [(REPLAYS_HEADER, b"2")] * 3 + [
-        (REPLAYS_HEADER, b"1")
-    ]
+    assert dying.replay(twice) == {(Fate.BACK, "undecodable"): 3}
+    assert dying.replay(twice) == {}
+    headers = [(REPLAYS_HEADER, b"1"), *[(REPLAYS_HEADER, b"2")] * 3]
+    assert [one.headers[-1] for one in dying.back(4)] == headers
 
 
 def test_letters_that_are_not_ours_or_have_no_source_are_left_alone(dying: Dying) -> None:
@@ -301,6 +303,10 @@ def test_the_command_says_what_it_did(dying: Dying, capsys: pytest.CaptureFixtur
     replay_dead(dying.file, yes=True, bootstrap_servers=servers)
     assert capsys.readouterr().out.splitlines() == [back, often]
     replay_dead(dying.file, yes=True, bootstrap_servers=servers)
+    assert capsys.readouterr().out.splitlines() == [often]
+    replay_dead(dying.file, yes=True, max_replays=2, bootstrap_servers=servers)
+    assert capsys.readouterr().out.splitlines() == ["put back: 1 (1 undecodable)"]
+    replay_dead(dying.file, yes=True, bootstrap_servers=servers)
     dead = dying.spec.dead.topic
     assert capsys.readouterr().out == f"there are no letters in {dead} that were not dealt with\n"
 
@@ -336,6 +342,20 @@ def test_a_dead_letter_topic_that_nobody_made_has_no_letters(
     assert Dying(file, load_pipeline(file), kafka).replay() == {}
 
 
+def test_a_replay_without_a_source_is_refused_before_letters_count_as_dealt_with(
+    kafka: SharedKafka, tmp_path: Path
+) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(PIPELINE.format(name=fresh_name("astray")))
+    astray = Dying(file, load_pipeline(file), kafka)
+    kafka.clients.make_topic(astray.spec.dead.topic, 1, FOREVER)
+    astray.die(_records(astray, 1))
+    with pytest.raises(TopicRefused, match="does not exist, so no letter can go back"):
+        astray.replay()
+    kafka.clients.make_topic(astray.source, 1, FOREVER)
+    assert astray.replay() == {(Fate.BACK, "undecodable"): 1}
+
+
 def test_the_place_is_kept_with_the_groups_offsets(dying: Dying) -> None:
     dying.die(_records(dying, 3))
     dying.replay(Choice(Reason.UNDECODABLE, replays_max=1))
@@ -350,6 +370,9 @@ def test_the_place_is_kept_with_the_groups_offsets(dying: Dying) -> None:
     assert asyncio.run(committed()) == [OffsetAndMetadata(0, '{"undecodable": 3}')]
 
 
+BY_REPLAYS = {"<2": 8, "failed<1": 9}
+
+
 @pytest.mark.parametrize(
     ("committed", "place"),
     [
@@ -361,6 +384,7 @@ def test_the_place_is_kept_with_the_groups_offsets(dying: Dying) -> None:
         (OffsetAndMetadata(6, '{"undecodable": 12}'), Place(4, 9, {})),
         (OffsetAndMetadata(6, "set by hand"), Place(6, 9, {})),
         (OffsetAndMetadata(6, "[1]"), Place(6, 9, {})),
+        (OffsetAndMetadata(6, '{"<2": 8, "failed<1": 9, "<": 7}'), Place(6, 9, BY_REPLAYS)),
     ],
 )
 def test_a_place_is_read_from_a_commit(committed: OffsetAndMetadata | None, place: Place) -> None:
@@ -369,7 +393,7 @@ def test_a_place_is_read_from_a_commit(committed: OffsetAndMetadata | None, plac
 
 def test_a_place_that_all_reasons_have_passed_is_one_number() -> None:
     place = Place(4, 9, {"undecodable": 6, "no-window": 9})
-    place.advance(7, None)
+    place.advance(7, *ALL)
     assert place.written() == OffsetAndMetadata(7, '{"no-window": 9}')
-    place.advance(9, None)
+    place.advance(9, *ALL)
     assert place.written() == OffsetAndMetadata(9, "")

@@ -1,0 +1,82 @@
+"""Each dead letter goes back once, in the first replay that takes it, wherever replays end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.contracts.dead_letter import REPLAYS_HEADER, DeadLetter, dead_headers
+from headrace.contracts.decision import Reason
+from headrace.contracts.pipeline import PipelineSpec
+from headrace.contracts.record import Record
+from headrace.services.admin.replay_dead import Choice, Judge
+from headrace.services.admin.replay_place import Place
+from headrace.services.kafka.cluster import Ends
+
+SPEC = PipelineSpec.model_validate(
+    {
+        "pipeline": "clicks",
+        "source": {"topic": "clicks.raw"},
+        "operators": [{"reorder": {"grace": "30s"}}],
+        "sink": {"topic": "clicks.cleaned"},
+    }
+)
+REASONS = (Reason.UNDECODABLE, Reason.FAILED)
+
+
+class Run(NamedTuple):
+    """One replay, and after how many parts it is killed."""
+
+    choice: Choice
+    letters_a_part: int
+    parts: int
+
+
+LETTERS = st.lists(st.tuples(st.sampled_from(REASONS), st.integers(0, 3)), max_size=8)
+RUNS = st.lists(
+    st.builds(
+        Run,
+        st.builds(Choice, st.sampled_from([None, *REASONS]), st.integers(1, 4)),
+        st.integers(1, 4),
+        st.integers(1, 8),
+    ),
+    max_size=6,
+)
+
+
+def _dead(offset: int, reason: Reason, replays: int) -> Record:
+    headers = ((REPLAYS_HEADER, b"%d" % replays),) if replays else ()
+    record = Record(b"%d" % offset, b"{", 1, headers, "clicks.raw", 0, offset)
+    letter = DeadLetter(record, "intake", reason, "why")
+    return record._replace(headers=dead_headers(letter), topic=SPEC.dead.topic, offset=offset)
+
+
+@given(LETTERS, RUNS)
+def test_each_letter_goes_back_in_the_first_replay_that_takes_it(
+    letters: list[tuple[Reason, int]], runs: list[Run]
+) -> None:
+    dead = [_dead(offset, *letter) for offset, letter in enumerate(letters)]
+    left = set(range(len(dead)))
+    committed = None
+    for choice, size, parts in runs:
+        place = Place.read(committed, Ends(0, len(dead)))
+        judge = Judge(SPEC, choice, {"clicks.raw": 1})
+        first = place.start
+        for start in range(first, min(first + size * parts, len(dead)), size):
+            part = dead[start : start + size]
+            back = judge.divide(part, place, Counter())
+            due = {
+                offset
+                for offset in left & set(range(start, start + size))
+                if choice.reason in {None, letters[offset][0]}
+                and letters[offset][1] < choice.replays_max
+            }
+            assert {int(one.key or b"") for records in back.values() for one in records} == due
+            left -= due
+            place.advance(start + len(part), *choice)
+            committed = place.written()
+            # No letter that is left lies where no later replay reads.
+            assert all(offset >= place.start for offset in left)
