@@ -20,7 +20,7 @@ from aiokafka.structs import OffsetAndMetadata
 from headrace.contracts.decision import Reason
 from headrace.services.kafka.cluster import Ends
 
-_KIND = re.compile(r"[a-z-]+|[a-z-]*<[0-9]{1,9}")
+_KIND = re.compile(r"[a-z-]+|[a-z-]*<[0-9]+")
 
 
 @dataclass(slots=True)

@@ -35,11 +35,14 @@ class Run(NamedTuple):
     parts: int
 
 
-LETTERS = st.lists(st.tuples(st.sampled_from(REASONS), st.integers(0, 3)), max_size=8)
+BILLION = 1_000_000_000
+REPLAYS = st.integers(0, 3) | st.integers(BILLION - 1, BILLION)
+
+LETTERS = st.lists(st.tuples(st.sampled_from(REASONS), REPLAYS), max_size=8)
 RUNS = st.lists(
     st.builds(
         Run,
-        st.builds(Choice, st.sampled_from([None, *REASONS]), st.integers(1, 4)),
+        st.builds(Choice, st.sampled_from([None, *REASONS]), REPLAYS.map(lambda count: count + 1)),
         st.integers(1, 4),
         st.integers(1, 8),
     ),
