@@ -137,6 +137,7 @@ class Chain:
         self.lanes = lanes
         self._lanes_of = list(_until_ordered(policies, lanes))
         *self._reads_of, self.read_behind = _until_aggregated(policies, read)
+        self._are_updates = list(_updates(policies))
         self.operators = self._built(slice(None), explain=explain)
         self._explain = explain
         self.lateness = Lateness()
@@ -273,7 +274,7 @@ class Chain:
             operator = self.operators[index]
             if isinstance(operator, Reorder | Suppress | Timed):
                 released = operator.advance(reached_ms)
-                if not _makes_updates(self._policies[: index + 1]):
+                if not self._are_updates[index]:
                     released.forwarded.olds = None
                 if released.forwarded.records or released.decisions:
                     whole = self._joined_by(whole, index, released, carefully=carefully)
@@ -323,17 +324,17 @@ class Chain:
         }
 
 
-def _makes_updates(policies: Sequence[AnyOperator]) -> bool:
-    """Return whether the last of these operators emits updates of a table, and not events."""
-    makes_updates = False
+def _updates(policies: Sequence[AnyOperator]) -> Iterator[bool]:
+    """Yield for each operator whether it emits updates of a table, and not events."""
+    are_updates = False
     for policy in policies:
         if isinstance(policy, TablePolicy | AggregatePolicy):
-            makes_updates = True
+            are_updates = True
         elif isinstance(policy, SuppressPolicy):
-            makes_updates = makes_updates and policy.until == "time-limit"
+            are_updates = are_updates and policy.until == "time-limit"
         elif not isinstance(policy, FilterPolicy | SamplePolicy):
-            makes_updates = False
-    return makes_updates
+            are_updates = False
+        yield are_updates
 
 
 def _until_ordered(policies: Sequence[AnyOperator], lanes: Lanes | None) -> Iterator[Lanes | None]:
