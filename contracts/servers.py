@@ -50,15 +50,20 @@ def check_host(text: str) -> str:
 
 def check_url(text: str) -> str:
     """Return the text itself, if its host and port can be read."""
-    try:
-        split = urlsplit(text)
-        _ = split.port
-        (split.hostname or "").encode("idna")
-    except ValueError:
+    if not _has_host_and_port(text):
         # A password may stand in the text, so what reads the error decides what is shown.
         kind = "string_pattern_mismatch"
-        raise PydanticCustomError(kind, "no host and port") from None
+        raise PydanticCustomError(kind, "no host and port")
     return text
+
+
+def _has_host_and_port(url: str) -> bool:
+    try:
+        split = urlsplit(url)
+        _ = split.port
+    except ValueError:
+        return False
+    return is_resolvable(split.hostname or "")
 
 
 Servers = Annotated[str, AfterValidator(check_servers)]
