@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from ipaddress import ip_address
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -27,12 +25,13 @@ from headrace.contracts.policies import Name
 from headrace.contracts.problem_text import show
 from headrace.contracts.servers import PORT_MAX, Servers, check_host, check_url
 from headrace.contracts.time import DurationMs, SizeBytes, format_duration_ms
-
-PREFIX = "HEADRACE_"
-_FILE_SUFFIX = "_FILE"
-_UNITS = ("_ms", "_bytes")
-_NEAR = 0.85
-"""Likeness from which a name is a misspelling; below it, it is likely another program's."""
+from headrace.services.variables import (
+    FILE_SUFFIX,
+    PREFIX,
+    Environment,
+    environment_problems,
+    variable,
+)
 
 
 def _check_file(file: Path) -> Path:
@@ -165,7 +164,7 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags go before the environment."""
         del env_settings, dotenv_settings, file_secret_settings
-        return init_settings, _Environment(settings_cls)
+        return init_settings, Environment(settings_cls)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Settings:
@@ -189,7 +188,7 @@ def read_settings(**flags: object) -> Settings:
     The error has a line for each problem, and never a value that is secret.
     """
     given = {field: value for field, value in flags.items() if value is not None}
-    if problems := list(_environment_problems()):
+    if problems := list(environment_problems(Settings.model_fields)):
         raise SettingsInvalid("\n".join(problems))
     try:
         return Settings(**given)  # type: ignore[arg-type]  # wrong ones are what is caught here
@@ -197,13 +196,6 @@ def read_settings(**flags: object) -> Settings:
         lines = [_line(details, given) for details in error.errors(include_url=False)]
     # The cause would carry what was written, and that may be secret.
     raise SettingsInvalid("\n".join(lines))
-
-
-def variable(field: str) -> str:
-    """The environment variable of a setting."""
-    for unit in _UNITS:
-        field = field.removesuffix(unit)
-    return PREFIX + field.upper()
 
 
 def _security_problems(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -288,52 +280,6 @@ def _timing_problems(settings: Settings) -> Iterator[tuple[str, str]]:
             yield field, f"must be shorter than {part}{written}"
 
 
-class _Environment(PydanticBaseSettingsSource):
-    """Variables, and files that variables name."""
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """A setting's text, None where there is none."""
-        del field
-        text = os.environ.get(variable(field_name))
-        file = os.environ.get(variable(field_name) + _FILE_SUFFIX)
-        if file:
-            text = Path(file).read_text("utf-8").rstrip("\r\n")
-        return text or None, field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        """The settings that somebody set."""
-        fields = self.settings_cls.model_fields
-        texts = {name: self.get_field_value(field, name)[0] for name, field in fields.items()}
-        return {name: text for name, text in texts.items() if text is not None}
-
-
-def _environment_problems() -> Iterator[str]:
-    """Yield problems of the variables' names, before their values are read."""
-    known = {variable(field): field for field in Settings.model_fields}
-    files = {name + _FILE_SUFFIX: name for name in known}
-    for name in sorted(os.environ):
-        if name in files and os.environ[name]:
-            yield from _file_problems(name, files[name])
-        elif name.startswith(PREFIX) and name not in known and name not in files:
-            names = [known_name.removeprefix(PREFIX) for known_name in (*known, *files)]
-            near = get_close_matches(name.removeprefix(PREFIX), names, n=1, cutoff=_NEAR)
-            if near:
-                yield f"{name}: is not known; did you mean {PREFIX}{near[0]}?"
-
-
-def _file_problems(name: str, plain: str) -> Iterator[str]:
-    if os.environ.get(plain):
-        yield f"{name}: {plain} is set as well; remove one of the two"
-        return
-    file = Path(os.environ[name])
-    try:
-        file.read_text("utf-8")
-    except OSError as error:
-        yield f"{name}: `{file}` cannot be read ({error.strerror}); check path and permissions"
-    except UnicodeDecodeError:
-        yield f"{name}: `{file}` is not UTF-8; save it as UTF-8"
-
-
 def _line(details: ErrorDetails, flags: dict[str, object]) -> str:
     """One problem, with the name under which the user knows the setting."""
     field = str(details["loc"][0])
@@ -342,8 +288,8 @@ def _line(details: ErrorDetails, flags: dict[str, object]) -> str:
     name = variable(field)
     if field in flags:
         name = "--" + name.removeprefix(PREFIX).lower().replace("_", "-")
-    if name not in os.environ and os.environ.get(name + _FILE_SUFFIX):
-        name += _FILE_SUFFIX
+    if name not in os.environ and os.environ.get(name + FILE_SUFFIX):
+        name += FILE_SUFFIX
     write = _SENTENCES.get(details["type"])
     sentence = f"{show(details['input'])} cannot stand here" if write is None else write(details)
     return f"{name}: {sentence}"

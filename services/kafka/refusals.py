@@ -10,7 +10,8 @@ from headrace.contracts.errors import KafkaRefused, KafkaUnreachable, SettingsIn
 from headrace.contracts.time import format_duration_ms
 from headrace.services.kafka.rights import DENIALS
 from headrace.services.kafka.security import user_of
-from headrace.services.settings import Settings, variable
+from headrace.services.settings import Settings
+from headrace.services.variables import variable
 
 _SETTINGS = {
     InvalidTransactionTimeout: ("transaction_timeout_ms", "transaction.max.timeout.ms"),

@@ -28,7 +28,8 @@ from headrace.services.kafka.registry_client import (
 )
 from headrace.services.kafka.security import trusting
 from headrace.services.observe.logs import logger as logger_of
-from headrace.services.settings import Settings, variable
+from headrace.services.settings import Settings
+from headrace.services.variables import variable
 
 _PAUSE_S = 0.1, 2.0
 """Between two questions: at first, and at most, for a task that closes waits so long."""

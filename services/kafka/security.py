@@ -18,7 +18,8 @@ from headrace.contracts.errors import SettingsInvalid
 from headrace.contracts.servers import servers
 from headrace.services.kafka.tls import FollowingContext
 from headrace.services.kafka.tokens import TokenProvider
-from headrace.services.settings import Settings, variable
+from headrace.services.settings import Settings
+from headrace.services.variables import variable
 
 _OAUTH = "OAUTHBEARER"
 

@@ -43,6 +43,7 @@ LIBRARIES: dict[str, set[str]] = {
     "headrace.services.kafka": {"aiokafka", "cramjam", "faust", "stamina"},
     "headrace.services.runtime": {"aiokafka", "faust", "mode", "structlog"},
     "headrace.services.settings": PYDANTIC | {"pydantic_settings"},
+    "headrace.services.variables": {"pydantic", "pydantic_settings"},
     "headrace.services.state.rocks": {"rocksdict"},
     "headrace.spark_jobs": {"delta", "numpy", "pandas", "pyarrow", "pyspark"},
     "headrace.spark_jobs.cli": COMMAND_LINE | {"py4j", "pyspark"},

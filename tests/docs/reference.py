@@ -13,7 +13,8 @@ from headrace.contracts.errors import HeadraceError
 from headrace.contracts.policies import OPERATOR_KINDS, WINDOW_KINDS
 from headrace.contracts.schemas import pipeline_schema
 from headrace.services.observe.metrics_page import page as metrics_page
-from headrace.services.settings import Settings, variable
+from headrace.services.settings import Settings
+from headrace.services.variables import variable
 from headrace.spark_jobs.jobs.config import JobConfig
 from headrace.spark_jobs.jobs.run import JOBS
 from headrace.spark_jobs.queries.file import QueryFile

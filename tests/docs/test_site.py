@@ -12,7 +12,8 @@ import yaml
 
 from headrace.contracts import errors
 from headrace.contracts.policies import OPERATOR_KINDS
-from headrace.services.settings import Settings, variable
+from headrace.services.settings import Settings
+from headrace.services.variables import variable
 from headrace.spark_jobs.jobs.run import JOBS
 from tests.architecture.source import ROOT
 from tests.docs.site import PAGES, SEMANTICS, gather

@@ -8,7 +8,8 @@ from pathlib import Path
 from headrace.contracts.time import format_duration_ms
 from headrace.services.observe.names.of_task import TASK
 from headrace.services.observe.names.of_worker import WORKER
-from headrace.services.settings import Settings, variable
+from headrace.services.settings import Settings
+from headrace.services.variables import variable
 
 PAGE = Path(__file__).parents[2] / "contracts/semantics/rebalancing.md"
 _SETTING = re.compile(r"^\| `(HEADRACE_\w+)` \| (\w+) \|", re.MULTILINE)

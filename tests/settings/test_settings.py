@@ -12,7 +12,8 @@ from aiokafka.protocol.types import Int32
 
 from headrace.contracts.errors import SettingsInvalid
 from headrace.contracts.servers import servers
-from headrace.services.settings import Settings, read_settings, variable
+from headrace.services.settings import Settings, read_settings
+from headrace.services.variables import variable
 
 SECRET = "rosebud-4711"  # noqa: S105  # the secret that must never come out
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.services.cli import main
-from headrace.services.settings import PREFIX
+from headrace.services.variables import PREFIX
 
 _ENDS_WITHIN_S = 180.0
 _SHOWN_CHARACTERS_MAX = 400
