@@ -123,7 +123,8 @@ class Settings(BaseSettings):
     sasl_password: SecretStr | None = None
     """The password of that name."""
     ssl_ca_file: _ReadableFile | None = None
-    """The authorities that sign the brokers' certificates, as PEM; the system's if absent."""
+    """The authorities that sign the brokers' certificates, as PEM; the system's if absent. The
+    token server's certificate is checked with both."""
     ssl_certificate_file: _ReadableFile | None = None
     """Our own certificate, as PEM, for brokers that ask for one."""
     ssl_key_file: _ReadableFile | None = None
@@ -202,7 +203,11 @@ def _security_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield the settings that would have no effect, and those that are missing."""
     sasl = settings.security_protocol.startswith("SASL_")
     tls = settings.security_protocol.endswith("SSL")
+    takes_tokens = sasl and settings.sasl_mechanism == "OAUTHBEARER"
+    by_https = takes_tokens and (settings.oauth_token_url or "").startswith("https://")
     for name in sorted(settings.model_fields_set):
+        if name == "ssl_ca_file" and by_https:
+            continue
         if name.startswith("ssl_") and not tls:
             yield name, f"does nothing without TLS; set {_PROTOCOL} to SSL or SASL_SSL"
         if name.startswith(("sasl_", "oauth_")) and not sasl:

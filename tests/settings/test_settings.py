@@ -356,6 +356,17 @@ def test_a_token_server_in_clear_is_on_this_machine_or_allowed_by_name(
     assert read_settings().oauth_token_url == url
 
 
+def test_the_token_server_has_an_authority_though_the_brokers_have_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    protocol = {"SECURITY_PROTOCOL": "SASL_PLAINTEXT", "SSL_CA_FILE": __file__}
+    for name, value in {**OAUTH, **CLIENT, **protocol}.items():
+        monkeypatch.setenv(f"HEADRACE_{name}", value)
+    assert read_settings().ssl_ca_file == Path(__file__)
+    monkeypatch.setenv("HEADRACE_OAUTH_TOKEN_URL", "http://127.0.0.1/token")
+    assert _wrong(monkeypatch) == [f"HEADRACE_SSL_CA_FILE: {WITHOUT_TLS}"]
+
+
 def test_secrets_come_out_nowhere(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
