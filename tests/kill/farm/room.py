@@ -37,6 +37,7 @@ class Room:
         # A worker may write meanwhile, and no filesystem shrinks below what is there.
         while not self._resize(used_bytes + left_bytes):
             used_bytes += 1 << 20
+            assert used_bytes < _ROOM_BYTES, f"{self.folder} cannot be filled"
 
     def make_room(self) -> None:
         """Let there be enough."""
