@@ -40,7 +40,7 @@ def watched(lines: Iterable[str], packages: int) -> Iterable[str]:
             if there % _EVERY == 0:
                 print(f"  {there} of {packages} packages are here", flush=True)
         if line.startswith("Installing "):
-            print("  installing them", flush=True)
+            print("  installing them, which may take a minute", flush=True)
         yield line
 
 

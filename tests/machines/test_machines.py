@@ -62,7 +62,7 @@ def test_pips_hundred_lines_are_counted(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.splitlines() == [
         "  20 of 45 packages are here",
         "  40 of 45 packages are here",
-        "  installing them",
+        "  installing them, which may take a minute",
     ]
 
 
