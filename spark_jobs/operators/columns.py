@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from headrace.spark_jobs.operators.results import Results
 
-RECORD, PROGRESS, ROW, ASK, ANSWER, PART, TASK_PROGRESS = range(7)
+RECORD, PROGRESS, ROW, ASK, ANSWER, PART, TASK_PROGRESS, LEFT_ROW = range(8)
 """Kinds of rows: of an input, of its progress, and from one stage to the next, with what a task has
-passed."""
+passed. A left row is one until the stage of the right rows has handed it on as a row."""
 NO_INPUT = -1
 """The input of a row that belongs to none."""
 
@@ -112,7 +112,7 @@ def _order_of(columns: dict[str, NDArray[Any]]) -> NDArray[np.intp]:
         return order
     highest = np.concatenate([np.maximum.accumulate(lane) for lane in np.split(times, starts)])
     highest[lanes[0] == PROGRESS] = np.iinfo(np.int64).max
-    highest[lanes[0] == ROW] = np.iinfo(np.int64).min
+    highest[np.isin(lanes[0], (ROW, LEFT_ROW))] = np.iinfo(np.int64).min
     return order[np.argsort(highest, kind="stable")]
 
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.errors import TopologyRefused
-from headrace.spark_jobs.operators.columns import ANSWER, ASK, NO_INPUT, PART, RECORD, ROW
+from headrace.spark_jobs.operators.columns import (
+    ANSWER,
+    ASK,
+    LEFT_ROW,
+    NO_INPUT,
+    PART,
+    RECORD,
+    ROW,
+)
 from headrace.spark_jobs.operators.frames import (
     InputProgress,
     Spread,
@@ -26,6 +34,7 @@ from headrace.spark_jobs.operators.packed import progress_bundles
 from headrace.spark_jobs.operators.stages import (
     ANSWER_SENT,
     ASK_SENT,
+    LEFT_ROW_SENT,
     PART_SENT,
     ROW_SENT,
     AnsweredStep,
@@ -49,7 +58,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
-_KINDS = {ROW_SENT: ROW, ASK_SENT: ASK, ANSWER_SENT: ANSWER, PART_SENT: PART}
+_KINDS = {
+    LEFT_ROW_SENT: LEFT_ROW,
+    ROW_SENT: ROW,
+    ASK_SENT: ASK,
+    ANSWER_SENT: ANSWER,
+    PART_SENT: PART,
+}
 
 OfTask = Callable[[int], Topology]
 """Returns the topology of a task; all have the same foreign-key joins and aggregations."""

@@ -1,14 +1,16 @@
 """Operators whose rows live in one task and meet in another: foreign-key joins, aggregations.
 
-    foreign key    left -> Ask --asks, rows--> Answer --answers, rows--> Answered -> result
-                                     right ----^
+    foreign key    left -> Ask --asks, left rows--> Answer --answers, rows--> Answered -> result
+                                          right ----^
     aggregation    table -> Part --parts--> Folded -> result
 
 Each stage is a processor of its own. Left rows travel with their asks, so that no stage runs twice,
-and in each batch they come before the answers. An answer to a row that was replaced in the same
-batch has another mark than the row, and is dropped, as in Kafka Streams. So of two changes of a key
-within one batch, the result may show only the last one. By `inner` an answer without a right row
-deletes the result even so, since the last change gets no answer if it has no right row either.
+and in each batch they come before the answers. They have a kind of their own on the first way: the
+right table may be the result of another such join, which takes its own rows there. An answer to a
+row that was replaced in the same batch has another mark than the row, and is dropped, as in Kafka
+Streams. So of two changes of a key within one batch, the result may show only the last one. By
+`inner` an answer without a right row deletes the result even so, since the last change gets no
+answer if it has no right row either.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.spark_jobs.operators.columns import ANSWER, ASK, PART, ROW
+from headrace.spark_jobs.operators.columns import ANSWER, ASK, LEFT_ROW, PART, ROW
 from headrace.spark_jobs.operators.messages import received, sent
 from headrace.spark_jobs.operators.results import Collected, Results
 from headrace.spark_jobs.operators.running import Running
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.aggregation import Aggregation
     from headrace.spark_jobs.versioned.state import TaskState
 
-ROW_SENT, ASK_SENT, ANSWER_SENT, PART_SENT = "row", "ask", "answer", "part"
+LEFT_ROW_SENT, ROW_SENT, ASK_SENT = "left-row", "row", "ask"
+ANSWER_SENT, PART_SENT = "answer", "part"
 """Verdicts of the messages from one stage to the next."""
 _LATEST, _EARLIER = b"1", b"0"
 
@@ -73,7 +76,7 @@ class _Asks(Running):
 
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
-        rows, asks = Collected(ROW_SENT), Collected(ASK_SENT)
+        rows, asks = Collected(LEFT_ROW_SENT), Collected(ASK_SENT)
         with in_order(enumerate(arrivals)) as numbered:
             for cause, arrival in numbered:
                 for change in self._left.take(cause, arrival):
@@ -115,7 +118,7 @@ class _Answers(Running):
         rows, answers = Collected(ROW_SENT), Collected(ANSWER_SENT)
         with in_order(enumerate(arrivals)) as numbered:
             for cause, arrival in numbered:
-                if arrival.input == -ROW:
+                if arrival.input == -LEFT_ROW:
                     record = arrival.record
                     rows.add(cause, record, record.key, record.value)
                     continue

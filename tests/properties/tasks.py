@@ -18,6 +18,7 @@ from headrace.spark_jobs.operators.bundles import ROWS_SCHEMA
 from headrace.spark_jobs.operators.columns import (
     ANSWER,
     ASK,
+    LEFT_ROW,
     NO_INPUT,
     PART,
     PROGRESS,
@@ -30,6 +31,7 @@ from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.stages import (
     ANSWER_SENT,
     ASK_SENT,
+    LEFT_ROW_SENT,
     PART_SENT,
     ROW_SENT,
     AnsweredStep,
@@ -54,7 +56,14 @@ from headrace.spark_jobs.versioned.spread import task_of
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows
 
 BUCKETS = 3
-_SENT = {ROW_SENT: ROW, ASK_SENT: ASK, ANSWER_SENT: ANSWER, PART_SENT: PART}
+_SENT = {
+    LEFT_ROW_SENT: LEFT_ROW,
+    ROW_SENT: ROW,
+    ASK_SENT: ASK,
+    ANSWER_SENT: ANSWER,
+    PART_SENT: PART,
+}
+_ENDS = {*_SENT, JOINED, PASSED}
 _COLUMNS = [column.split()[0] for column in ROWS_SCHEMA.split(", ")]
 Rows = list[dict[str, Any]]
 
@@ -151,27 +160,30 @@ class Query:
         progress = InputProgress(partitions=counts, topics=topics)
         self.tasks = tasks
         self._topics = topics
-        self.operators = [Operator(one, progress, tasks) for one in stages_of(topology)]
+        stages = stages_of(topology)
+        self.operators = [Operator(one, progress, tasks) for one, _ in stages]
+        self._hears = [hears for _, hears in stages]
         self._made = None
         if behind is not None:
             windows, self._made = behind
             self.operators.append(Operator(windows, None, tasks))
+            self._hears.append([len(stages) - 1])
         self.waits = waits(topology)
 
     def take(self, records: Sequence[tuple[int, Record]], told: Iterable[Told] = ()) -> Rows:
         """Take a micro-batch; return all that leaves."""
-        results: Rows = []
-        for number, operator in enumerate(self.operators):
+        left: list[Rows] = []
+        for operator, hears in zip(self.operators, self._hears, strict=True):
+            heard = [row for number in hears for row in left[number]]
             if operator.is_behind:
-                rows = self._behind(results)
+                rows = self._behind(heard)
             else:
-                sent = [self._sent(row) for row in results]
+                sent = [self._sent(row) for row in heard]
                 rows = [row for row in sent if row is not None]
                 rows += self._read(operator, records, told)
-            passed = [row for row in results if row["verdict"] not in {*_SENT, JOINED, PASSED}]
-            kept = [] if number == 0 else passed
-            results = kept + operator.take(rows)
-        return results
+            left.append(operator.take(rows))
+        passed = [row for each in left[:-1] for row in each if row["verdict"] not in _ENDS]
+        return passed + left[-1]
 
     def move(self, tasks: int) -> None:
         """Move the state of all operators."""
@@ -241,19 +253,25 @@ class Query:
         return rows
 
 
-def stages_of(topology: Topology) -> list[Topology]:
-    """Return the stages of a topology whose rows meet in other tasks, else itself."""
+def stages_of(topology: Topology) -> list[tuple[Topology, list[int]]]:
+    """Return the stages of a topology whose rows meet in other tasks, else itself.
+
+    Beside each stage stand the numbers of those whose messages it gets.
+    """
     if isinstance(topology, ForeignKeyStep):
-        name = topology.name
-        return [
-            AskStep(name, topology.left, topology),
-            AnswerStep(name, topology.right),
-            AnsweredStep(name, topology),
-        ]
+        name, right = topology.name, topology.right
+        stages: list[tuple[Topology, list[int]]] = [(AskStep(name, topology.left, topology), [])]
+        if isinstance(right, ForeignKeyStep):
+            *above, (right, hears) = stages_of(right)
+            stages += [(one, [number + 1 for number in heard]) for one, heard in above]
+            stages.append((AnswerStep(name, right), [0, *(number + 1 for number in hears)]))
+        else:
+            stages.append((AnswerStep(name, right), [0]))
+        return [*stages, (AnsweredStep(name, topology), [len(stages) - 1])]
     if isinstance(topology, AggregateStep):
         name = topology.name
-        return [PartStep(name, topology.parent, topology), FoldedStep(name, topology)]
-    return [topology]
+        return [(PartStep(name, topology.parent, topology), []), (FoldedStep(name, topology), [0])]
+    return [(topology, [])]
 
 
 def record_of(row: Mapping[str, Any]) -> Record:

@@ -63,3 +63,33 @@ def test_a_row_that_changes_twice_in_a_micro_batch_has_the_result_of_the_last_ch
         if row["verdict"] == CHANGED
     ]
     assert results[-1] == (inner if join == "inner" else left)
+
+
+@pytest.mark.parametrize("tasks", [2, 5])
+@pytest.mark.parametrize("join", ["inner", "left"])
+def test_a_row_meets_the_result_of_another_foreign_key_join(
+    join: Literal["inner", "left"], tasks: int
+) -> None:
+    topics = {0: "orders", 1: "customers", 2: "regions"}
+    orders, customers, regions = (Topic(name, at, Plain()) for at, name in topics.items())
+    located = ForeignKeyStep("located", customers, regions, _points_at, _joined, join)
+    query = Query(ForeignKeyStep("join", orders, located, _points_at, _joined, join), tasks, topics)
+    batches = [
+        [(2, b"r", b"north"), (1, b"c", b"r-carla"), (0, b"o", b"c-order")],
+        [(2, b"r", b"south")],
+        [(0, b"o", b"c-again"), (1, b"c", b"r-clara")],
+    ]
+    ends = []
+    for start, batch in enumerate(batches):
+        records = [
+            (side, Record(key, value, 10 * start + at, (), topics[side], 0, 10 * start + at))
+            for at, (side, key, value) in enumerate(batch)
+        ]
+        results = [row for row in query.take(records) if row["verdict"] == CHANGED]
+        assert {row["key"] for row in results} == {b"o"}
+        ends.append(results[-1]["value"])
+    assert ends == [
+        b"c-order+r-carla+north",
+        b"c-order+r-carla+south",
+        b"c-again+r-clara+south",
+    ]
