@@ -163,15 +163,16 @@ class TaskBatch:
     def _process_in_pieces(
         self, start: int, arrivals: Arrivals, error: Exception
     ) -> Iterator[tuple[int, Results]]:
-        rows = self._processor.rows
+        rows, notes = self._processor.rows, self._now.state.notes
         open_over = partial(self._processor.open, self._task)
-        for piece in in_pieces(arrivals, error, rows, open_over):
+        for piece in in_pieces(arrivals, error, rows, open_over, notes):
+            notes = piece.notes
             if piece.failed is not None:
                 self._fail(_origin_of(arrivals[piece.start]), piece.failed)
             self._note_failed(piece.running)
             for results in piece.results:
                 yield start + piece.start, results
-        self._now = open_over(rows)
+        self._now = open_over(rows, notes)
 
     def _note_failed(self, running: Running) -> None:
         for record, failed in running.failed():

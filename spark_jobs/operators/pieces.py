@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.operators.results import Results
     from headrace.spark_jobs.operators.running import OpenTask, Running
     from headrace.spark_jobs.versioned.arrival import Arrivals
-    from headrace.spark_jobs.versioned.state import Rows
+    from headrace.spark_jobs.versioned.state import Notes, Rows
 
 _SIZE_MIN = 64
 BLAMELESS = (StateRefused, StateCorrupt, OSError, MemoryError)
@@ -33,6 +33,8 @@ class Taken(NamedTuple):
     """The index of its first arrival."""
     running: Running
     results: list[Results]
+    notes: Notes
+    """What steps have noted up to here in the batch."""
     failed: Exception | None = None
     """Why its one arrival was left out."""
 
@@ -41,18 +43,24 @@ def in_pieces(
     arrivals: Arrivals,
     failed: Exception,
     rows: Rows,
-    open_over: Callable[[Rows], OpenTask],
+    open_over: Callable[[Rows, Notes], OpenTask],
+    notes: Notes,
 ) -> Iterator[Taken]:
-    """Take arrivals that failed as a whole, and write their changes into the rows."""
+    """Take arrivals that failed as a whole, and write their changes into the rows.
+
+    `notes` are those of the batch before them.
+    """
     kept = Changes(rows)
     start, failed_last = 0, -1
     size, suspect = _smaller(failed, len(arrivals))
     while start < len(arrivals):
         end = start + 1 if start == suspect else min(start + size, len(arrivals))
         changes = Changes(kept)
-        task = open_over(changes)
+        task = open_over(changes, notes)
+        failure: Exception | None = None
+        results: list[Results] = []
         try:
-            taken = Taken(start, task.running, task.running.process(arrivals[start:end]))
+            results = task.running.process(arrivals[start:end])
             size *= 2
         except BLAMELESS:
             raise
@@ -61,16 +69,16 @@ def in_pieces(
                 size, at = _smaller(error, end - start)
                 suspect = None if at is None else start + at
                 continue
-            changes = Changes(kept)
-            task = open_over(changes)
+            changes, failure = Changes(kept), error
+            task = open_over(changes, notes)
             task.state.forgo(arrivals[start])
-            taken = Taken(start, task.running, [], error)
             # The distance to the last failure; if all records fail, larger pieces would only be
             # repeated.
             size, failed_last = max(_SIZE_MIN, start - failed_last), start
         task.state.save()
         changes.hand_over()
-        yield taken
+        notes = task.state.notes
+        yield Taken(start, task.running, results, notes, failure)
         start = end
     kept.hand_over()
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from headrace.spark_jobs.operators.topology import Topology
     from headrace.spark_jobs.versioned.progress import Expected
-    from headrace.spark_jobs.versioned.state import Rows
+    from headrace.spark_jobs.versioned.state import Notes, Rows
 
 ROWS = "rows"
 """The name, in a checkpoint, of the map of a task's rows."""
@@ -94,9 +94,12 @@ class TaskProcessor(StatefulProcessor):
     def close(self) -> None:
         """Do nothing, since nothing is open."""
 
-    def open(self, task: int, rows: Rows) -> OpenTask:
-        """Open a task over its rows, or over changes on top of them."""
-        state = TaskState(rows, self._buckets)
+    def open(self, task: int, rows: Rows, notes: Notes | None = None) -> OpenTask:
+        """Open a task over its rows, or over changes on top of them.
+
+        `notes` are those of the batch, if a part of it was taken before.
+        """
+        state = TaskState(rows, self._buckets, notes)
         before = dict(state.numbers)
         topology = self._topology_of(task)
         said = keep_options(state.numbers, self._options | options_of(topology))

@@ -190,7 +190,8 @@ class Resolving:
         self._name = name
         self._joiner = of_step(name, joiner, as_value)
         self._left = join == "left"
-        self._unanswered: set[bytes] = set()
+        self._unanswered = set(state.notes.get(name, ()))
+        state.add(self)
 
     def changed(self, key: bytes) -> None:
         """Note that a left row changed, of which the answers are still to come."""
@@ -211,6 +212,10 @@ class Resolving:
         missing = value is None or (foreign_value is None and not self._left)
         new = None if missing or is_stale else self._joiner(value, foreign_value)
         return Change(cause, key, new, None, time_ms, is_latest=True, record=record)
+
+    def save(self) -> None:
+        """Note which rows of this batch wait for an answer; no later batch has one for them."""
+        self._state.notes[self._name] = frozenset(self._unanswered)
 
 
 class ForeignKeyJoin(StoredTable):

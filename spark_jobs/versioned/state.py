@@ -8,11 +8,13 @@ from zlib import crc32
 from headrace.spark_jobs.versioned.layout import decode_numbers, encode_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.spark_jobs.versioned.arrival import Arrival
 
 Entry = TypeVar("Entry")
+Notes = dict[str, frozenset[bytes]]
+"""Keys that steps remember within one batch, by the name of the step."""
 
 HEADER = "header"
 BUCKETS_DEFAULT = 64
@@ -118,11 +120,19 @@ class TaskState:
     it. A later state ignores another `buckets`.
     """
 
-    def __init__(self, rows: Rows, buckets: int = BUCKETS_DEFAULT) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        buckets: int = BUCKETS_DEFAULT,
+        notes: Mapping[str, frozenset[bytes]] | None = None,
+    ) -> None:
+        """Open the rows; `notes` are those of an earlier piece of the same batch."""
         header = rows.get(HEADER)
         self.rows = rows
         self.numbers = {"buckets": buckets} if header is None else decode_numbers(header)
         self.buckets = self.numbers["buckets"]
+        self.notes: Notes = dict(notes or {})
+        """What steps noted when they were last saved. No row has it."""
         self._parts: list[Part] = []
         self._forgoing: list[Callable[[Arrival], None]] = []
 

@@ -93,3 +93,37 @@ def test_a_row_meets_the_result_of_another_foreign_key_join(
         b"c-order+r-carla+south",
         b"c-again+r-clara+south",
     ]
+
+
+@pytest.mark.parametrize(
+    "together",
+    [
+        [(LEFT, b"p", None), (LEFT, b"p", b"b2")],
+        [(LEFT, b"p", b"b1"), (LEFT, b"p", b"b2")],
+        [(LEFT, b"p", b"-"), (LEFT, b"p", None)],
+    ],
+)
+def test_a_result_is_deleted_although_other_rows_of_the_micro_batch_fail(
+    together: list[Change],
+) -> None:
+    def joined(left: bytes | None, right: bytes | None) -> bytes:
+        if left is not None and left.endswith(b"!"):
+            raise ValueError(left)
+        return _joined(left, right)
+
+    sides = Topic("left", LEFT, Plain()), Topic("right", RIGHT, Plain())
+    query = Query(ForeignKeyStep("join", *sides, _points_at, joined, "inner"), 2, TOPICS)
+    # Of so many keys some are in the task of `p`.
+    failing: list[Change] = [(LEFT, b"failing%d" % at, b"a!") for at in range(8)]
+    results = [
+        row["value"]
+        for start, batch in ((0, BEFORE), (len(BEFORE), failing + together))
+        for row in query.take(
+            [
+                (side, Record(key, value, offset, (), TOPICS[side], 0, offset))
+                for offset, (side, key, value) in enumerate(batch, start)
+            ]
+        )
+        if row["verdict"] == CHANGED and row["key"] == b"p"
+    ]
+    assert results[-1] is None
