@@ -64,12 +64,14 @@ class Expected:
     """Whether a task is a partition, and gets the progress of no other."""
 
     def places(self, task: int) -> set[str]:
-        """Return all places that a task waits for."""
+        """Return all places that a task waits for.
+
+        A task that is a partition waits for it, even if the topics got it later.
+        """
         places = {
             place_of(self.topics[number], partition)
             for number, count in self.partitions.items()
-            for partition in range(count)
-            if not self.by_partition or partition == task
+            for partition in ([task] if self.by_partition and count else range(count))
         }
         return places | {silent_place(number) for number in self.silent()}
 

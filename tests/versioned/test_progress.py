@@ -117,6 +117,15 @@ def test_by_partition_a_task_waits_for_its_own() -> None:
     assert Expected({0: 2}, {0: "a"}).places(3) == {"a:0", "a:1"}
 
 
+def test_by_partition_a_task_of_a_partition_that_the_topics_got_later_releases_too() -> None:
+    expected = Expected({0: 2, 1: 2}, {0: "a", 1: "b"}, by_partition=True)
+    one, other = place_of("a", 2), place_of("b", 2)
+    task = Task()
+    task.expected = tuple(expected.places(2))
+    assert task.batch({one: 4}, [(one, 10, 4)]) is None
+    assert task.batch({other: 0}, [(other, 7, 0)]) == 7
+
+
 def test_an_idle_partition_is_left_out_until_it_speaks_again() -> None:
     one, other = PLACES
     task = Task(one, other)
