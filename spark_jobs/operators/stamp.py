@@ -16,6 +16,8 @@ INPUT = "option:input "
 """Begins the name of each input of a topology that reads topics."""
 _MAY_CHANGE = ("grace_ms", "retention_ms", "inner", "left")
 """New values of grace and retention hold from now on, and so does the kind of a look-up."""
+_REGROUPS = ":regroups"
+"""Ends the name of an option that checkpoints of earlier versions lack, whatever the job was."""
 
 
 def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
@@ -31,7 +33,8 @@ def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
     if known:
         for name in sorted(_but_inputs(known) | _but_inputs(wanted)):
             before, now = known.get(name), wanted.get(name)
-            if before != now:
+            is_noted_first = before is None and name.endswith(_REGROUPS)
+            if before != now and not is_noted_first:
                 said.append(_change(name, before, now, wanted))
                 _note_forgotten(numbers, name, before, now)
     for name in known:

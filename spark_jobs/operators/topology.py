@@ -378,16 +378,16 @@ def options_of(topology: Topology) -> dict[str, int]:
 
 
 def _options_of(step: Topology) -> Iterator[tuple[str, int]]:
-    storage = getattr(step, "storage", None)
-    if isinstance(storage, Versioned):
+    if isinstance(storage := getattr(step, "storage", None), Versioned):
         yield "retention_ms", storage.retention_ms
     elif isinstance(storage, Plain):
         yield "plain", 1
-    join = getattr(step, "join", None)
-    if join is not None:
+    if (join := getattr(step, "join", None)) is not None:
         yield join, 1
     if isinstance(step, WindowStep):
         yield "size_ms", step.size_ms
+        # Of groups with other keys than their records, nobody knows into which task they go.
+        yield from getattr(step.regroup, "options", {}).items()
     if isinstance(step, StreamJoin):
         yield "within_ms", step.within_ms
         if step.grace_ms:

@@ -10,12 +10,12 @@ A group is kept as one JSON object:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from functools import partial
 from math import isnan
-from typing import Any, Literal, NoReturn
+from typing import Any, ClassVar, Literal, NoReturn
 
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.queries.names import name_of
@@ -117,6 +117,8 @@ class Regrouped:
 
     by: tuple[Path, ...]
     taken: tuple[Path | None, ...]
+    options: ClassVar[Mapping[str, int]] = {"regroups": 1}
+    """Note in a checkpoint that a group has another key than its rows, by which they are spread."""
 
     def __call__(self, key: bytes, value: bytes) -> tuple[bytes, bytes] | None:
         """Return the group as a key, and the texts of group and aggregates as a value."""

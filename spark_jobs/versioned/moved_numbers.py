@@ -34,6 +34,7 @@ _RETENTION = ":retention_ms"
 _IN_ONE_TASK = ("ForeignKeyStep", "AggregateStep")
 """The steps that send rows to other tasks, in a state of one task, which has no stages."""
 _STAGES = ("AskStep", "AnswerStep", "AnsweredStep", "PartStep", "FoldedStep")
+_REGROUPS = ":regroups"
 _ALIKE = ("progress_ms", "first-open")
 _STANDING, _FORGONE = ":standing", "forgone"
 _HIGHEST = ("time_ms", "forgotten_ms")
@@ -68,7 +69,10 @@ def tasks_before(headers: Collection[Numbers]) -> int:
 
 
 def refuse_other_stages(headers: Collection[Numbers], tasks: int) -> None:
-    """Refuse to move into one task, or out of it, what has other stages there."""
+    """Refuse to move into one task, or out of it, what has other stages there.
+
+    Refuse groups in windows whose records have other keys, by which they are spread.
+    """
     kinds = _STAGES if tasks == 1 else _IN_ONE_TASK
     for numbers in headers:
         for name in numbers:
@@ -78,6 +82,13 @@ def refuse_other_stages(headers: Collection[Numbers], tasks: int) -> None:
                     f"`{name.split(':')[1]}` sends rows to other tasks, and a job with one task"
                     " keeps its state otherwise; choose two tasks or more, or start the job with a"
                     " new checkpoint"
+                )
+                raise StateOfOtherOptions(message)
+            if name.startswith(_OPTION) and name.endswith(_REGROUPS):
+                message = (
+                    f"`{name.split(':')[1]}` folds records into groups that do not tell the keys by"
+                    " which its records go to tasks, so it is not known to which tasks its groups"
+                    " go; start the job with a new checkpoint"
                 )
                 raise StateOfOtherOptions(message)
 

@@ -259,14 +259,14 @@ def stages_of(topology: Topology) -> list[tuple[Topology, list[int]]]:
     Beside each stage stand the numbers of those whose messages it gets.
     """
     if isinstance(topology, ForeignKeyStep):
-        name, right = topology.name, topology.right
+        name = topology.name
         stages: list[tuple[Topology, list[int]]] = [(AskStep(name, topology.left, topology), [])]
+        right, hears = topology.right, [0]
         if isinstance(right, ForeignKeyStep):
-            *above, (right, hears) = stages_of(right)
-            stages += [(one, [number + 1 for number in heard]) for one, heard in above]
-            stages.append((AnswerStep(name, right), [0, *(number + 1 for number in hears)]))
-        else:
-            stages.append((AnswerStep(name, right), [0]))
+            above = [(one, [n + 1 for n in heard]) for one, heard in stages_of(right)]
+            stages += above[:-1]
+            right, hears = AnsweredStep(right.name, right), [0, *above[-1][1]]
+        stages.append((AnswerStep(name, right), hears))
         return [*stages, (AnsweredStep(name, topology), [len(stages) - 1])]
     if isinstance(topology, AggregateStep):
         name = topology.name

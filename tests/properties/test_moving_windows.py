@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.contracts.errors import StateCorrupt, StateOfOtherOptions
 from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.topology import LookUp, Topic, WindowStep
+from headrace.spark_jobs.queries.aggregates import Regrouped
 from headrace.spark_jobs.shapes import JOINED
 from headrace.spark_jobs.versioned.layout import decode_numbers, encode_numbers
 from headrace.spark_jobs.versioned.state import HEADER
@@ -152,6 +153,19 @@ def test_a_window_whose_rows_are_gone_is_refused() -> None:
     state = {task: {HEADER: rows[HEADER]} for task, rows in query.operators[0].state.items()}
     with pytest.raises(StateCorrupt, match="rows of the window `window:windows:1` of this state"):
         moved_state(state, 2)
+
+
+@pytest.mark.parametrize("before", [1, 3])
+def test_windows_of_a_query_are_refused_since_their_groups_do_not_tell_their_keys(
+    before: int,
+) -> None:
+    regroup = Regrouped((("account",),), (None,))
+    step = WindowStep("windows", RIGHT, SIZE_MS, regroup, Numbered(), "r")
+    query = Query(step, before, {RIGHT: "r"})
+    accounts = [b'{"account":"%d"}' % number for number in range(20)]
+    _put(query, [(n, one._replace(value=one.key)) for n, one in _at(0, (30, accounts))], SIZE_MS)
+    with pytest.raises(StateOfOtherOptions, match="`windows` folds records into groups"):
+        moved_state(query.operators[0].state, 4)
 
 
 @pytest.mark.parametrize("first_open", [2, None])

@@ -14,9 +14,11 @@ from headrace.spark_jobs.operators.topology import (
     MapStep,
     Topic,
     Topology,
+    WindowStep,
     options_of,
     verify,
 )
+from headrace.spark_jobs.queries.aggregates import Folded, Folds, Regrouped
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
 
 PRICES = Topic("prices", 0, Versioned(60_000))
@@ -68,6 +70,16 @@ def test_another_topic_is_refused_and_one_that_was_not_written_down_is_taken() -
     assert keep_options(older, options_of(PRICED) | inputs) == []
     with pytest.raises(StateOfOtherOptions, match="input 1 of this job was the topic `orders`"):
         keep_options(older, options_of(PRICED) | renamed)
+
+
+def test_windows_of_a_query_that_were_not_noted_as_such_are_taken() -> None:
+    folds = Folds(1, (Folded("count", "number", counts_rows=True),))
+    regroup = Regrouped((("account",),), (None,))
+    windows = options_of(WindowStep("windows", 0, 10, regroup, folds, "payments"))
+    older = {name: number for name, number in windows.items() if name != "option:windows:regroups"}
+    numbers = dict(older)
+    assert keep_options(numbers, windows) == []
+    assert numbers == windows != older
 
 
 def test_another_join_of_a_stream_is_taken() -> None:
