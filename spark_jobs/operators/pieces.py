@@ -34,7 +34,7 @@ class Taken(NamedTuple):
     running: Running
     results: list[Results]
     notes: Notes
-    """What steps have noted up to here in the batch."""
+    """The notes of steps up to here in the batch."""
     failed: Exception | None = None
     """Why its one arrival was left out."""
 

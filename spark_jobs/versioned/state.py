@@ -132,7 +132,7 @@ class TaskState:
         self.numbers = {"buckets": buckets} if header is None else decode_numbers(header)
         self.buckets = self.numbers["buckets"]
         self.notes: Notes = dict(notes or {})
-        """What steps noted when they were last saved. No row has it."""
+        """The notes of steps as they were last saved; they are in no row."""
         self._parts: list[Part] = []
         self._forgoing: list[Callable[[Arrival], None]] = []
 
