@@ -26,6 +26,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 _ReadFrom = Callable[[BytesIO, Any], Any]
 _EMPTY_ITEMS_MAX = 10_000
 """A value may have so many items that take no bytes; a few bytes may claim billions of them."""
+_FIELD = "value"
 _AS_WRITTEN = frozenset({"timestamp-millis", "uuid"})
 """Logical types that are read as the plain number or text beneath them."""
 
@@ -35,7 +36,7 @@ def avro_reader(text: str, referred: Sequence[str] = ()) -> Callable[[bytes], Js
     named: dict[str, Any] = {}
     for one in referred:
         parse_schema(_plainer(json.loads(one)), named_schemas=named)
-    schema = parse_schema(_plainer(json.loads(text)), named_schemas=named)
+    schema = parse_schema(_field_of(_plainer(json.loads(text))), named_schemas=named)
     # The fast reader puts records in one another on the stack of the process, which ends if there
     # are thousands of them. The other one raises RecursionError.
     read_from: _ReadFrom
@@ -50,9 +51,18 @@ def avro_reader(text: str, referred: Sequence[str] = ()) -> Callable[[bytes], Js
         if left:
             message = f"{left} bytes are left behind it"
             raise ValueError(message)
-        return _json(found)
+        return _json(found[_FIELD])
 
     return read
+
+
+def _field_of(schema: Any) -> dict[str, Any]:
+    """Return the record of a schema's value alone, which has the same bytes as the value.
+
+    The reader finds referred types from a record, and from no union, array, map or name.
+    """
+    field = {"name": _FIELD, "type": schema}
+    return {"type": "record", "name": "headrace_value", "fields": [field]}
 
 
 def _is_recursive(schema: Any, named: Mapping[str, Any]) -> bool:

@@ -202,6 +202,26 @@ def test_schemas_may_refer_to_others() -> None:
     assert known.read_field(value, ("first", "id")) == "7"
 
 
+USER = {"type": "record", "name": "User", "namespace": "a", "fields": [
+    {"name": "id", "type": "string"}]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("schema", "body", "found"),
+    [
+        (["null", "a.User"], b"\x02\x06bob", {"id": "bob"}),
+        ("a.User", b"\x06bob", {"id": "bob"}),
+        ({"type": "array", "items": "a.User"}, b"\x02\x06bob\0", [{"id": "bob"}]),
+        ({"type": "map", "values": "a.User"}, b"\x02\x02k\x06bob\0", {"k": {"id": "bob"}}),
+    ],
+    ids=["union", "name", "array", "map"],
+)
+def test_a_schema_of_references_alone_is_read(schema: Any, body: bytes, found: Any) -> None:
+    reference = Named("a.User", json.dumps(USER))
+    known = schemas(Schema("AVRO", json.dumps(schema), (reference,)))
+    assert known.read_field(framed(1, body), ()) == found
+
+
 @pytest.mark.parametrize(
     ("schema", "value", "sentence"),
     [
