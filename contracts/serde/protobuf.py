@@ -13,17 +13,43 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence
 from typing import Any
 
-from google.protobuf import descriptor_pb2, duration_pb2, timestamp_pb2, wrappers_pb2
+from google.protobuf import (
+    any_pb2,
+    api_pb2,
+    descriptor_pb2,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    source_context_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    type_pb2,
+    wrappers_pb2,
+)
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from headrace.contracts.serde.json import Json
 
-_WELL_KNOWN = (timestamp_pb2, wrappers_pb2, duration_pb2)
+_WELL_KNOWN = (
+    any_pb2,
+    source_context_pb2,
+    type_pb2,
+    api_pb2,
+    descriptor_pb2,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    struct_pb2,
+    timestamp_pb2,
+    wrappers_pb2,
+)
+"""Any program has these files, so no schema refers to them; each stands behind its imports."""
 _TIMESTAMP = "google.protobuf.Timestamp"
 _WRAPPED = frozenset(wrappers_pb2.DESCRIPTOR.message_types_by_name)
 _PACKAGE = "google.protobuf"
 _CONTINUES, _SEVEN_BITS = 0x80, 0x7F
+_NUMBER_BITS = 64
 
 
 def protobuf_reader(text: str, referred: Mapping[str, str]) -> Callable[[bytes], Json]:
@@ -70,13 +96,15 @@ def _message_indexes(body: bytes) -> tuple[tuple[int, ...], int]:
 def _zigzag(body: bytes, place: int) -> tuple[int, int]:
     """Read a number as Avro and Kafka's clients write it; return it and the place behind it."""
     number = shift = 0
-    while True:
+    while shift < _NUMBER_BITS:
         byte = body[place]
         place += 1
         number |= (byte & _SEVEN_BITS) << shift
         if not byte & _CONTINUES:
             return (number >> 1) ^ -(number & 1), place
         shift += 7
+    message = "the number of its message is too long"
+    raise ValueError(message)
 
 
 def _chosen(top: list[Any], indexes: tuple[int, ...]) -> Any:
@@ -107,10 +135,15 @@ def _field(message: Any, field: Any) -> Json:
     found = getattr(message, field.name)
     if isinstance(found, MutableMapping):
         value = field.message_type.fields_by_name["value"]
-        return {str(key): _one(value, found[key]) for key in found}
+        return {_name(key): _one(value, found[key]) for key in found}
     if isinstance(found, MutableSequence):
         return [_one(field, one) for one in found]
     return _one(field, found)
+
+
+def _name(key: Any) -> str:
+    """Return a key of a map as Protobuf's JSON has it."""
+    return str(key).lower() if isinstance(key, bool) else str(key)
 
 
 def _one(field: Any, found: Any) -> Json:
