@@ -65,7 +65,7 @@ def parse_yaml(
 ) -> tuple[dict[str, object], dict[KeyPath, tuple[int, int]]]:
     """Parse a mapping out of YAML, with line and column of every key and item."""
     try:
-        node = yaml.compose(text, _Loader)
+        node = _composed(text)
     except yaml.YAMLError as error:
         raise form.refuse(_not_yaml(error, text, file)) from error
     if node is None:
@@ -101,6 +101,19 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
+
+
+def _composed(text: str) -> yaml.Node | None:
+    loader = _Loader(text)
+    try:
+        node: yaml.Node | None = loader.get_single_node()  # type: ignore[no-untyped-call]  # as PyYAML has it
+    except (ValueError, OverflowError) as error:
+        # The parser asks Python for the character of any number, and for a version of any length.
+        mark = loader.get_mark()  # type: ignore[no-untyped-call]  # as PyYAML has it
+        raise yaml.MarkedYAMLError(problem=_TOO_LARGE, problem_mark=mark) from error
+    finally:
+        loader.dispose()
+    return node
 
 
 for _kind, _pattern, _first in (
@@ -278,4 +291,5 @@ _WORDS = (
 _IN_QUOTES = "while scanning a quoted scalar"
 _ENDS = {"found unexpected end of stream", "found unexpected document separator"}
 _SECOND_DOCUMENT = "but found another document"
+_TOO_LARGE = "the number of a character, or of a version, is too large"
 _YAML_HINT = "check quotes, brackets and indentation here and just above"

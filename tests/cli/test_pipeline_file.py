@@ -56,6 +56,18 @@ def test_a_whole_file(tmp_path: Path) -> None:
             "clicks.yaml:1:4: this is not YAML: a quote opens here and does not close",
         ),
         ("a: 1\nb: \x07\n", "clicks.yaml:2:4: this is not YAML: it has a control character;"),
+        (
+            'a: 1\nb: "\\UFFFFFFFF"\n',
+            "clicks.yaml:2:7: this is not YAML: the number of a character, or of a version, is too",
+        ),
+        (
+            'a: 1\nb: "\\U00110000"\n',
+            "clicks.yaml:2:7: this is not YAML: the number of a character, or of a version, is too",
+        ),
+        (
+            f"%YAML 1.{'9' * 5000}\n---\na: 1\n",
+            "clicks.yaml:1:9: this is not YAML: the number of a character, or of a version, is too",
+        ),
         ("a: *b\n", "clicks.yaml:1:4: this is not YAML: found undefined alias 'b'"),
         ("a: &b [*b]\n", "clicks.yaml:1:4: this alias stands inside of what it repeats;"),
         ("a: !!python/object:os.system x\n", "clicks.yaml:1:4: the tag `!!python/object:os."),
