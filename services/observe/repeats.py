@@ -12,6 +12,8 @@ from collections.abc import Callable
 from copy import copy
 from threading import Lock, Timer
 
+from headrace.services.observe.redaction import plain
+
 AGAIN_AFTER_S = 10.0
 _KNOWN_MAX = 500
 
@@ -91,4 +93,6 @@ class Repeats(logging.Filter):
 
 
 def _counted(record: logging.LogRecord, times: int) -> str:
-    return f"{record.msg} (and {times} times since the last line)"
+    """Return the message with a count in its first line, which is the one that is shown."""
+    first, newline, rest = str(plain(record.msg)).partition("\n")
+    return f"{first} (and {times} times since the last line){newline}{rest}"

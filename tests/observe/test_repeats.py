@@ -80,3 +80,25 @@ def test_a_handler_that_is_replaced_tells_of_no_repetition_later() -> None:
     configure("json", "info", StringIO())
     timer.join()
     assert stream.getvalue().count("Gone.") == 1
+
+
+def repeated(message: object) -> str:
+    """What is logged of a message that comes three times, and once again after a while."""
+    now_s = [0.0]
+    repeats, _ = filtering(now_s)
+    for _ in range(3):
+        repeats.filter(logging.LogRecord("aiokafka", logging.WARNING, "", 0, message, (), None))
+    now_s[0] = AGAIN_AFTER_S
+    again = logging.LogRecord("aiokafka", logging.WARNING, "", 0, message, (), None)
+    assert repeats.filter(again)
+    return again.getMessage()
+
+
+def test_a_repeated_exception_is_counted_without_what_it_says_of_a_record() -> None:
+    found = repeated(KeyError("customer-7"))
+    assert found == "KeyError (and 2 times since the last line)"
+
+
+def test_a_count_stands_in_the_first_line_which_alone_is_shown() -> None:
+    found = repeated("no way\nto customer-7")
+    assert found.partition("\n")[0] == "no way (and 2 times since the last line)"
