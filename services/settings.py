@@ -133,11 +133,10 @@ class Settings(BaseSettings):
     """The password of that key."""
     ssl_check_hostname: bool = True
     """Whether a broker's certificate must name the host that we called."""
-    oauth_token_url: Annotated[str, Field(pattern=r"^https?://[^/]+"), _Url] | None = None
+    oauth_token_url: Annotated[str, Field(pattern=r"^https?://[^/@\s]+(?:/|$)"), _Url] | None = None
     """Where tokens come from, by OAuth's client credentials."""
     oauth_plain_http: bool = False
-    """Whether that may be an `http://` address of another machine, to which the secret goes in
-    clear."""
+    """Whether that may be an `http://` address elsewhere, to which the secret goes in clear."""
     oauth_client_id: _Text | None = None
     """The client that asks for a token."""
     oauth_client_secret: SecretStr | None = None
@@ -326,10 +325,11 @@ def _too_large(details: ErrorDetails) -> str:
 
 
 def _not_matching(details: ErrorDetails) -> str:
+    # A secret may stand in an address before its `@`, so such a one is not shown.
     if details["loc"][0] == "oauth_token_url":
-        return f"{show(details['input'])} is not an address; write https://host/path"
+        shown = "" if "@" in details["input"] else f"{show(details['input'])} "
+        return f"{shown}is not an address; write https://host/path, without a user"
     if details["loc"][0] == "schema_registry_url":
-        # A password may stand in it, so it is not shown.
         return "is not the address of one registry, such as https://host:8081, without its user"
     return (
         f"{show(details['input'])} is not a name that Kafka accepts;"

@@ -382,3 +382,17 @@ def test_secrets_come_out_nowhere(
         read_settings(sasl_password=SECRET)
     shown.append("".join(traceback.format_exception(caught.value)))
     assert [text for text in shown if SECRET in text] == []
+
+
+@pytest.mark.parametrize("host", ["tokens.example.org", "tokens.example.org:port", "[::1"])
+def test_a_secret_in_the_address_of_a_token_server_is_refused_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    url = f"https://client:{SECRET}@{host}/token"
+    for name, value in {**OAUTH, **CLIENT, "OAUTH_TOKEN_URL": url}.items():
+        monkeypatch.setenv(f"HEADRACE_{name}", value)
+    with pytest.raises(SettingsInvalid) as caught:
+        read_settings()
+    assert str(caught.value) == (
+        "HEADRACE_OAUTH_TOKEN_URL: is not an address; write https://host/path, without a user"
+    )
