@@ -206,6 +206,8 @@ def _too_large(details: ErrorDetails) -> str:
 def _not_number(details: ErrorDetails) -> str:
     found = details["input"]
     if isinstance(found, str) and found.isdecimal():
+        if found.startswith("0") and found != "0":
+            return f"{show(found)} is text, since it begins with a zero; write it without"
         return f"{show(found)} is text; write the number without quotes"
     return f"{show(found)} is not a whole number; write one, such as 1000"
 

@@ -106,10 +106,10 @@ class _Loader(yaml.SafeLoader):
 def _composed(text: str) -> yaml.Node | None:
     loader = _Loader(text)
     try:
-        node: yaml.Node | None = loader.get_single_node()  # type: ignore[no-untyped-call]  # as PyYAML has it
+        node: yaml.Node | None = loader.get_single_node()
     except (ValueError, OverflowError) as error:
         # The parser asks Python for the character of any number, and for a version of any length.
-        mark = loader.get_mark()  # type: ignore[no-untyped-call]  # as PyYAML has it
+        mark = loader.get_mark()
         raise yaml.MarkedYAMLError(problem=_TOO_LARGE, problem_mark=mark) from error
     finally:
         loader.dispose()

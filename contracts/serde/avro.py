@@ -46,7 +46,7 @@ def avro_reader(text: str, referred: Sequence[str] = ()) -> Callable[[bytes], Js
 
     def read(body: bytes) -> Json:
         stream = BytesIO(body)
-        found = read_from(stream, schema)
+        found: Any = read_from(stream, schema)
         left = len(body) - stream.tell()
         if left:
             message = f"{left} bytes are left behind it"

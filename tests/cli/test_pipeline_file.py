@@ -90,6 +90,10 @@ def test_a_whole_file(tmp_path: Path) -> None:
             "clicks.yaml:4:15: operators[0].reorder.grace: `1:30` is not a duration;",
         ),
         (
+            WHOLE.replace("30s", "30s, buffer: {records: 010, when-full: spill}"),
+            "clicks.yaml:4:36: operators[0].reorder.buffer.records: `010` is text, since it begins",
+        ),
+        (
             WHOLE.replace("topic: clicks.raw", "timestamp: absent:when, topic: clicks.raw"),
             "clicks.yaml:2:10: source.timestamp: `absent:when`: there is no module `absent`",
         ),
