@@ -5,6 +5,7 @@ Consumers are shown neither, so this reads whole batches.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -48,9 +49,9 @@ async def last_marker(client: Any, place: TopicPartition, producer_id: int) -> M
         found = None
         async for batch in _batches(client, place, start, end_of_part):
             if batch.is_control_batch and batch.producer_id == producer_id:
-                found = batch
+                found = _marker_in(batch) or found
         if found is not None:
-            return Marker(found.producer_epoch, _commits(found))
+            return found
         back *= _FURTHER
     return None
 
@@ -68,8 +69,11 @@ async def last_value(
     return value
 
 
-def _commits(batch: Any) -> bool:
-    return bool(ControlRecord.parse(next(iter(batch)).key) == COMMIT_MARKER)
+def _marker_in(batch: Any) -> Marker | None:
+    """The end that a batch tells; None where compaction has left the empty batch alone."""
+    for record in batch:
+        return Marker(batch.producer_epoch, ControlRecord.parse(record.key) == COMMIT_MARKER)
+    return None
 
 
 async def _offset(client: Any, place: TopicPartition, when: int) -> int:
@@ -89,10 +93,16 @@ async def _batches(client: Any, place: TopicPartition, start: int, end: int) -> 
         asked = [(place.topic, [(place.partition, start, _FETCH_BYTES)])]
         request = FetchRequest(_WAIT_MS, 1, _FETCH_BYTES, _READ_UNCOMMITTED, asked)
         answer = await client.send(leader_of(client, place), request)
-        ((_, ((_, code, *_, data),)),) = answer.topics
+        if not answer.topics:  # A quota is used up: the broker tells nothing until it may again.
+            await asyncio.sleep(answer.throttle_time_ms / 1000)
+            continue
+        ((_, ((_, code, high_watermark, *_, data),)),) = answer.topics
         _check(code, place)
         records = MemoryRecords(data)
         if not records.has_next():
+            # A new leader shows the last records once it knows that its predecessor has shown them.
+            if high_watermark < end:
+                raise LeaderNotAvailableError(str(place))
             return
         while records.has_next():
             batch: Any = records.next_batch()
