@@ -24,6 +24,8 @@ from headrace.contracts.serde.protobuf import protobuf_reader
 
 MAGIC = b"\x00"
 FRAME_BYTES = 5
+_NUMBER_MAX = (1 << 31) - 1
+"""Registries count in Java's int. They take a larger number for an address that they lack."""
 Read = Callable[[bytes], Json]
 
 
@@ -78,6 +80,9 @@ class Schemas:
             raise RecordUndecodable(message)
         number = int.from_bytes(data[1:FRAME_BYTES])
         read = self._readers.get(number)
+        if read is None and number > _NUMBER_MAX:
+            message = f"the value names the schema {number}, and no registry counts so far"
+            raise RecordUndecodable(message)
         if read is None:
             raise SchemaAwaited(number)
         try:
@@ -95,9 +100,10 @@ class Schemas:
 
 
 def numbers_in(values: Iterable[bytes | None]) -> set[int]:
-    """Return the numbers of the schemas that values name."""
+    """Return the numbers of the schemas that values name, as far as registries count."""
     frames = {value[1:FRAME_BYTES] for value in values if value and value[:1] == MAGIC}
-    return {int.from_bytes(frame) for frame in frames if len(frame) == FRAME_BYTES - len(MAGIC)}
+    whole = (frame for frame in frames if len(frame) == FRAME_BYTES - len(MAGIC))
+    return {number for number in map(int.from_bytes, whole) if number <= _NUMBER_MAX}
 
 
 def _reader(number: int, schema: Schema) -> Read:

@@ -303,6 +303,16 @@ def test_the_numbers_that_values_name() -> None:
     assert numbers_in(values) == {3, 258}
 
 
+def test_a_number_that_registries_cannot_count_to_names_no_schema_and_is_not_asked_for() -> None:
+    """They count in Java's int, and refuse a larger one as an address that they do not have."""
+    largest, larger = framed((1 << 31) - 1, b""), framed(1 << 31, b"")
+    assert numbers_in([largest, larger]) == {(1 << 31) - 1}
+    with pytest.raises(SchemaAwaited):
+        Schemas().read_field(largest, ())
+    with pytest.raises(RecordUndecodable, match="2147483648, and no registry counts so far"):
+        Schemas().read_field(larger, ())
+
+
 TREE = {"type": "record", "name": "Tree", "namespace": "wood", "fields": []}
 LEAVES = [{"name": "leaves", "type": {"type": "array", "items": ["null", "Tree"]}}]
 AGAIN = [{"name": "next", "type": ["null", {"type": "map", "values": "wood.Tree"}]}]
