@@ -52,6 +52,7 @@ from headrace.services.kafka.heartbeats import (
     FENCED_INSTANCE_ID,
     OF_A_MEMBER,
     NamedHeartbeat,
+    check_kept,
     counts,
     is_alive,
 )
@@ -345,6 +346,7 @@ class CooperativeCoordinator(GroupCoordinator):  # type: ignore[misc]
             request = self._heartbeat()
         answer = await super()._send_req(request)
         self._look_for_another(known_as, answer)
+        check_kept(request, answer)
         if known_as == self.member_id and not self._is_replaced:
             self._hear_that_it_counts(request, answer, sent_at_s)
         if self._is_replaced and isinstance(request, NamedHeartbeat):

@@ -1,10 +1,12 @@
-"""Heartbeats, and what their answers say; a member that has a name hears whether it is another's.
+"""Heartbeats, and what answers say; a member that has a name hears whether it is another's.
 
 A broker that knows a name gives it to whoever joined with it last. The one before is refused, and
 only a request that says the name hears why; aiokafka's heartbeats do not say it.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from aiokafka.errors import (
     GroupLoadInProgressError,
@@ -15,6 +17,7 @@ from aiokafka.errors import (
     for_code,
 )
 from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.group import JoinGroupRequest
 from aiokafka.protocol.types import Int16, Int32, Schema, String
 
 FENCED_INSTANCE_ID = 82
@@ -71,3 +74,13 @@ def counts(error_code: int) -> bool:
     if error not in OF_A_MEMBER:
         raise error
     return True
+
+
+def check_kept(request: Any, answer: Any) -> None:
+    """Raise where brokers could not write down in time that a member with a name has joined.
+
+    It joins again then. aiokafka would take the answer for the end.
+    """
+    is_unkept = getattr(answer, "error_code", None) == RebalanceInProgressError.errno
+    if is_unkept and isinstance(request, JoinGroupRequest):
+        raise RebalanceInProgressError

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, GroupCoordinator
 from aiokafka.errors import (
     CommitFailedError,
     GroupLoadInProgressError,
     IllegalGenerationError,
     NoError,
     NotCoordinatorForGroupError,
+    RebalanceInProgressError,
     UnknownMemberIdError,
 )
 from aiokafka.protocol.commit import OffsetCommitRequest
-from aiokafka.protocol.group import JoinGroupRequest, LeaveGroupRequest
+from aiokafka.protocol.group import JoinGroupRequest, JoinGroupResponse_v5, LeaveGroupRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headrace.contracts.hops import Hop
@@ -27,7 +30,7 @@ from headrace.services.group.member import Rules
 from headrace.services.group.round import Heard, Instance, describe, hear, lead
 from headrace.services.group.term import NEVER_S
 from headrace.services.kafka import seams
-from headrace.services.kafka.coordinator import GroupConsumer
+from headrace.services.kafka.coordinator import CooperativeCoordinator, GroupConsumer
 from headrace.services.kafka.heartbeats import counts
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
@@ -293,3 +296,33 @@ def test_the_word_of_a_coordinator_that_still_reads_its_groups_says_nothing() ->
         counts(NoError.errno)
     with pytest.raises(NotCoordinatorForGroupError):
         counts(NotCoordinatorForGroupError.errno)
+
+
+def test_a_join_that_brokers_could_not_keep_in_time_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that has a name is written down before it is answered (Kafka 3)."""
+    answers = [RebalanceInProgressError.errno, GroupLoadInProgressError.errno]
+
+    async def answer(_self: Any, _request: Any) -> Any:
+        return JoinGroupResponse_v5(0, answers.pop(0), -1, "", "", "", [])
+
+    async def join_twice() -> list[Any]:
+        joining = CoordinatorGroupRebalance(coordinator, "clicks", 1, topics, [assignor], 1, 1)
+        return [await joining.perform_group_join(), await joining.perform_group_join()]
+
+    monkeypatch.setattr(GroupCoordinator, "_send_req", answer)
+    coordinator = CooperativeCoordinator.__new__(CooperativeCoordinator)
+    state = {
+        "group_id": "clicks",
+        "member_id": "",
+        "generation": -1,
+        "_group_instance_id": "one",
+        "_is_replaced": False,
+        "_rebalance_timeout_ms": 1,
+    }
+    for name, value in state.items():
+        setattr(coordinator, name, value)
+    topics = SimpleNamespace(topics=["raw"], active=True)
+    assignor = SimpleNamespace(name="headrace", metadata=lambda _: b"")
+    assert asyncio.run(join_twice()) == [None, None]
