@@ -24,7 +24,9 @@ ACCEPTED = f"{SENT}, application/json"
 _NOT_FOUND = frozenset({40401, 40402, 40403})
 """Subject, version and schema, as the protocol counts them; a 404 of anybody else has none."""
 _SERIALIZED = "format=serialized"
-_OK, _UNAUTHORIZED, _FORBIDDEN, _TOO_MANY_REQUESTS, _BROKEN = 200, 401, 403, 429, 500
+_OK, _UNAUTHORIZED, _FORBIDDEN, _BROKEN = 200, 401, 403, 500
+_LATER = frozenset({408, 429})
+"""It, or a proxy before it, had no time to listen, or was asked too often."""
 _UNFIT = frozenset({409, 422})
 
 
@@ -93,7 +95,7 @@ def schema_of(number: int, ask: Ask) -> Schema:
 
 def answered(status: int, answer: bytes, *, is_cut: bool) -> dict[str, Any]:
     """Return the fields of an answer; raise what a refusal means."""
-    if status == _TOO_MANY_REQUESTS or status >= _BROKEN:
+    if status in _LATER or status >= _BROKEN:
         message = f"it answers {status}"
         raise NoAnswer(message)
     if is_cut:

@@ -30,6 +30,7 @@ _TIMEOUT_S = 10.0
 _LIFE_USED = 0.8
 """How much of a token's life may pass before the next is fetched; Kafka's own clients' figure."""
 _ANSWER_BYTES_MAX = 1 << 20
+_LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """The tokens that RFC 6750 allows; nothing else may get into the login message."""
 
@@ -100,11 +101,8 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
         return _Token(text, asked_at_s + _LIFE_USED * life_s, asked_at_s + life_s)
 
     def _refusal(self, error: HTTPError) -> OSError:
-        # Busy and broken servers say 429 and 5xx; asking again later may help, with the rest not.
-        if (
-            error.code == HTTPStatus.TOO_MANY_REQUESTS
-            or error.code >= HTTPStatus.INTERNAL_SERVER_ERROR
-        ):
+        # Busy and broken servers say so; asking again later may help, with the rest not.
+        if error.code in _LATER or error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return TokenUnavailable(f"the token server {self._url} answers {error.code}")
         reason = _fields(error.read(_ANSWER_BYTES_MAX)).get("error", error.reason)
         message = (

@@ -24,6 +24,7 @@ def test_an_answer_is_its_fields_and_none_if_it_is_of_another_protocol() -> None
     [
         (200, SCHEMA, True, NoAnswer, "its answer ends too early"),
         (404, NO_SCHEMA, True, NoAnswer, "its answer ends too early"),
+        (408, b"", False, NoAnswer, "it answers 408"),
         (429, b"", False, NoAnswer, "it answers 429"),
         (500, NO_SCHEMA, False, NoAnswer, "it answers 500"),
         (503, b"", True, NoAnswer, "it answers 503"),

@@ -126,6 +126,14 @@ def test_while_the_server_is_away_the_token_at_hand_is_used_until_it_ends(
     assert _ask(provider) == server.tokens[-1] != first
 
 
+@pytest.mark.parametrize("status", [408, 429, 500])
+def test_a_server_that_may_answer_later_refuses_nobody(server: TokenServer, status: int) -> None:
+    server.answer = (status, {}, b"")
+    error = _error(_provider(server.url))
+    assert isinstance(error, TokenUnavailable)
+    assert str(error) == f"the token server {server.url} answers {status}"
+
+
 def test_a_wrong_secret_is_a_sentence(server: TokenServer) -> None:
     error = _error(_provider(server.url, secret="wrong"))  # noqa: S106
     assert isinstance(error, TokenRefused)
