@@ -96,12 +96,12 @@ async def _batches(client: Any, place: TopicPartition, start: int, end: int) -> 
         if not answer.topics:  # A quota is used up: the broker tells nothing until it may again.
             await asyncio.sleep(answer.throttle_time_ms / 1000)
             continue
-        ((_, ((_, code, high_watermark, *_, data),)),) = answer.topics
+        ((_, ((_, code, shown_to, *_, data),)),) = answer.topics
         _check(code, place)
         records = MemoryRecords(data)
         if not records.has_next():
             # A new leader shows the last records once it knows that its predecessor has shown them.
-            if high_watermark < end:
+            if shown_to < end:
                 raise LeaderNotAvailableError(str(place))
             return
         while records.has_next():

@@ -64,9 +64,9 @@ class Log:
         return OffsetResponse_v3(0, [(topic, [(number, 0, -1, offset)])])
 
 
-def read(high_watermark: int, *batches: bytes) -> FetchResponse_v11:
+def read(shown_to: int, *batches: bytes) -> FetchResponse_v11:
     """The answer of a leader that knows so many records to be on all replicas."""
-    row: tuple[Any, ...] = 0, 0, high_watermark, high_watermark, 0, [], -1, b"".join(batches)
+    row: tuple[Any, ...] = 0, 0, shown_to, shown_to, 0, [], -1, b"".join(batches)
     return FetchResponse_v11(0, 0, 0, [(PLACE.topic, [row])])
 
 
