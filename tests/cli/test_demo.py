@@ -36,6 +36,9 @@ def called(page: Path) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         env={
             **os.environ,
+            # The demo has a broker of its own, whatever the user's installation has.
+            "HEADRACE_SECURITY_PROTOCOL": "SSL",
+            "HEADRACE_HTTP_PORT": "8080",
             "COLUMNS": str(COLUMNS),
             "PYTHONIOENCODING": "utf-8",
             "NO_COLOR": "1",

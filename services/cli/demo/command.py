@@ -24,7 +24,14 @@ from headrace.services.cli.demo.report import (
     sum_table,
     totals_table,
 )
-from headrace.services.cli.demo.running import broker, has_spark, run_jobs, sidecar, wait_until
+from headrace.services.cli.demo.running import (
+    broker,
+    forget_settings,
+    has_spark,
+    run_jobs,
+    sidecar,
+    wait_until,
+)
 from headrace.services.kafka.records import (
     committed_offsets,
     make_topic,
@@ -50,6 +57,7 @@ def demo(*, page_file: Path = PAGE) -> None:
     Args:
         page_file: The file for the page with the plots.
     """
+    forget_settings()
     console = Console(highlight=False)
     streams = made_streams()
     with TemporaryDirectory(prefix="headrace-demo-") as name:

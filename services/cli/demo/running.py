@@ -17,12 +17,20 @@ from headrace.contracts.errors import DemoFailed
 from headrace.services.broker.embedded import EmbeddedBroker
 from headrace.services.broker.prepare import prepare
 from headrace.services.settings import Settings, read_settings
+from headrace.services.variables import FILE_SUFFIX, variable
 
 _WITHIN_S = 300.0
 _JOB_WITHIN_S = 600.0
 """The first one may fetch Spark's connectors."""
 _LOOK_EVERY_S = 0.1
 _CORES = "local[2]"
+
+
+def forget_settings() -> None:
+    """Take settings out of the environment: those of an installation name its brokers and ports."""
+    for field in Settings.model_fields:
+        for name in (variable(field), variable(field) + FILE_SUFFIX):
+            os.environ.pop(name, None)
 
 
 @contextmanager
