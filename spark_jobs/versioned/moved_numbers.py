@@ -86,7 +86,7 @@ def refuse_other_stages(headers: Collection[Numbers], tasks: int) -> None:
                 raise StateOfOtherOptions(message)
             if name.startswith(_OPTION) and name.endswith(_REGROUPS):
                 message = (
-                    f"`{name.split(':')[1]}` folds records into groups that do not tell the keys by"
+                    f"`{name.split(':')[1]}` folds records into groups that do not have the keys by"
                     " which its records go to tasks, so it is not known to which tasks its groups"
                     " go; start the job with a new checkpoint"
                 )

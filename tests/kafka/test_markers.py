@@ -39,7 +39,7 @@ def marker(offset: int, *, epoch: int, commits: bool) -> bytes:
 
 
 def emptied(whole: bytes) -> bytes:
-    """What compaction leaves of a batch, where it is the last that its producer wrote."""
+    """Return a batch as compaction leaves the last one of a producer: without records."""
     made = bytearray(whole[:_HEADER])
     pack_into(">i", made, 8, _HEADER - 12)
     pack_into(">i", made, _COUNT, 0)

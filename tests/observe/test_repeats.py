@@ -83,7 +83,7 @@ def test_a_handler_that_is_replaced_tells_of_no_repetition_later() -> None:
 
 
 def repeated(message: object) -> str:
-    """What is logged of a message that comes three times, and once again after a while."""
+    """Return the log line of a message that comes three times, and once again after a while."""
     now_s = [0.0]
     repeats, _ = filtering(now_s)
     for _ in range(3):
