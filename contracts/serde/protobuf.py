@@ -45,6 +45,34 @@ _WELL_KNOWN = (
     wrappers_pb2,
 )
 """Any program has these files, so no schema refers to them; each stands behind its imports."""
+_TEXT, _BYTES, _DOUBLE, _INT32, _INT64, _UINT32 = (
+    getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{kind}")
+    for kind in ("STRING", "BYTES", "DOUBLE", "INT32", "INT64", "UINT32")
+)
+_UNREFERRED = {
+    "confluent/type/decimal.proto": (
+        "confluent.type.Decimal",
+        {"value": _BYTES, "precision": _UINT32, "scale": _INT32},
+    ),
+    "google/type/date.proto": (
+        "google.type.Date",
+        {"year": _INT32, "month": _INT32, "day": _INT32},
+    ),
+    "google/type/decimal.proto": ("google.type.Decimal", {"value": _TEXT}),
+    "google/type/latlng.proto": (
+        "google.type.LatLng",
+        {"latitude": _DOUBLE, "longitude": _DOUBLE},
+    ),
+    "google/type/money.proto": (
+        "google.type.Money",
+        {"currency_code": _TEXT, "units": _INT64, "nanos": _INT32},
+    ),
+    "google/type/timeofday.proto": (
+        "google.type.TimeOfDay",
+        {"hours": _INT32, "minutes": _INT32, "seconds": _INT32, "nanos": _INT32},
+    ),
+}
+"""Confluent's serializers refer to no file of confluent/ and google/type/; these are in use."""
 _TIMESTAMP = "google.protobuf.Timestamp"
 _WRAPPED = frozenset(wrappers_pb2.DESCRIPTOR.message_types_by_name)
 _PACKAGE = "google.protobuf"
@@ -58,11 +86,14 @@ def protobuf_reader(text: str, referred: Mapping[str, str]) -> Callable[[bytes],
     for module in _WELL_KNOWN:
         pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
     known = {module.DESCRIPTOR.name for module in _WELL_KNOWN}
-    for name, one in referred.items():
-        if name not in known:
-            pool.Add(_file(one, name))
+    files = [_file(one, name) for name, one in referred.items() if name not in known]
     file = _file(text, "headrace.registered.proto")
-    pool.Add(file)
+    known |= {one.name for one in files}
+    imported = {name for one in (*files, file) for name in one.dependency}
+    for name in sorted(imported - known):
+        pool.Add(_unreferred(name))
+    for one in (*files, file):
+        pool.Add(one)
     messages = pool.FindFileByName(file.name).message_types_by_name
     top = [messages[one.name] for one in file.message_type]
     classes: dict[tuple[int, ...], Any] = {}
@@ -80,6 +111,26 @@ def _file(text: str, name: str) -> Any:
     # A registry calls the file "default"; an import calls it by the name of the reference.
     file = descriptor_pb2.FileDescriptorProto.FromString(b64decode(text, validate=True))
     file.name = name
+    return file
+
+
+def _unreferred(name: str) -> Any:
+    """Return an imported file that no schema refers to.
+
+    It is empty unless it is known: options are not read, so a file that only they need may be.
+    """
+    file = descriptor_pb2.FileDescriptorProto(name=name, syntax="proto3")
+    if name in _UNREFERRED:
+        full_name, fields = _UNREFERRED[name]
+        file.package, _, short = full_name.rpartition(".")
+        message = file.message_type.add(name=short)
+        for number, (field, kind) in enumerate(fields.items(), start=1):
+            message.field.add(
+                name=field,
+                number=number,
+                type=kind,
+                label=descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL,
+            )
     return file
 
 
