@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from io import BytesIO
+from math import floor, log10
 from typing import Any
 
 from fastavro import parse_schema, schemaless_reader
@@ -136,12 +137,25 @@ def _counting_reader(named: Mapping[str, Any]) -> _ReadFrom:
 
 
 def _plainer(schema: Any) -> Any:
-    """Return the schema without the logical types that are read as plain numbers and texts."""
+    """Return the schema without logical types that are invalid, or are read as what they are in."""
     if isinstance(schema, dict):
-        left_out = "logicalType" if schema.get("logicalType") in _AS_WRITTEN else None
+        left_out = None if _is_logical(schema) else "logicalType"
         kept = {key: one for key, one in schema.items() if key != left_out}
         return {key: one if key == "default" else _plainer(one) for key, one in kept.items()}
     return [_plainer(one) for one in schema] if isinstance(schema, list) else schema
+
+
+def _is_logical(schema: Mapping[str, Any]) -> bool:
+    """Return whether the logical type counts; Avro has readers ignore those that are invalid."""
+    logical = schema.get("logicalType")
+    if logical != "decimal":
+        return isinstance(logical, str) and logical not in _AS_WRITTEN
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if type(precision) is not int or type(scale) is not int:
+        return False
+    size = schema.get("size") if schema.get("type") == "fixed" else None
+    most = precision if size is None else floor(log10(2) * (8 * size - 1))
+    return 0 <= scale <= precision <= most and precision > 0
 
 
 def _json(found: Any) -> Json:
