@@ -5,8 +5,9 @@ The caller passes the function that reads a value: JSON, or a value whose schema
 An id is bytes. A key, a header and a whole value are taken as they are. A text field of a JSON
 value gives its UTF-8 bytes. So the text "1" and the number 1 are the same id, and so are a header
 `1` and a field "1". Any other field gives its canonical JSON (sorted keys, no spaces). Whole
-numbers are exact at any length. A number with a fraction counts as the nearest double, and 1.0 is
-not 1. A missing field, a null and a null value give no id.
+numbers are exact as far as doubles reach, so with 308 digits at least; beyond that a JSON value
+cannot be read. A number with a fraction counts as the nearest double, and 1.0 is not 1. A missing
+field, a null and a null value give no id.
 
 Bytes that cannot be read raise RecordUndecodable, which names the place and never shows the
 content. A user's function that raises, or returns an unusable answer, raises RecordFailed. Either

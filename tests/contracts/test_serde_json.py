@@ -88,6 +88,13 @@ def test_exact_reading_never_ends_in_a_crash() -> None:
         assert json.dumps(found) == data.decode()
 
 
+def test_a_whole_number_is_exact_as_far_as_doubles_reach_and_undecodable_beyond() -> None:
+    assert decode_json_field(b'{"id": %b}' % (b"9" * 308), ("id",)) == int("9" * 308)
+    for digits in (309, 5_000):
+        with pytest.raises(RecordUndecodable, match="infinity"):
+            decode_json_field(b'{"id": %b}' % (b"9" * digits), ("id",))
+
+
 def test_very_deep_nesting_is_undecodable() -> None:
     document: Json = []
     for _ in range(100_000):
