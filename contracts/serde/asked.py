@@ -84,7 +84,7 @@ def schema_of(number: int, ask: Ask) -> Schema:
     """Return the schema of a number, with all that it refers to; NoSchema if an answer has none."""
     path = f"/schemas/ids/{number}"
     found = ask(path)
-    kind = str(found.get("schemaType", "AVRO"))
+    kind = str(found.get("schemaType") or "AVRO")
     if kind == "PROTOBUF":
         found = ask(f"{path}?{_SERIALIZED}")
     referred: dict[str, str] = {}

@@ -6,7 +6,15 @@ import json
 
 import pytest
 
-from headrace.contracts.serde.asked import Denied, Foreign, Missing, NoAnswer, answered
+from headrace.contracts.serde.asked import (
+    Denied,
+    Foreign,
+    Missing,
+    NoAnswer,
+    answered,
+    schema_of,
+)
+from headrace.contracts.serde.registered import Schema
 
 SCHEMA = b'{"schema": "\\"string\\""}'
 NO_SCHEMA = json.dumps({"error_code": 40403, "message": "Schema 7 not found"}).encode()
@@ -47,3 +55,9 @@ def test_a_refusal_says_whether_asking_again_may_help(
     with pytest.raises(raised) as refusal:
         answered(status, answer, is_cut=is_cut)
     assert str(refusal.value) == why
+
+
+@pytest.mark.parametrize("kind", [{}, {"schemaType": None}, {"schemaType": "AVRO"}])
+def test_a_schema_without_a_type_is_avro(kind: dict[str, str | None]) -> None:
+    answer = {"schema": '"string"'} | kind
+    assert schema_of(7, lambda _: answer) == Schema("AVRO", '"string"')
