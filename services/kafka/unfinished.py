@@ -35,6 +35,7 @@ from aiokafka.errors import (
     LeaderNotAvailableError,
     ProducerFenced,
     TransactionalIdAuthorizationFailed,
+    TransactionCoordinatorFenced,
     for_code,
 )
 from aiokafka.protocol.commit import OffsetFetchRequest
@@ -92,6 +93,12 @@ class Told(NamedTuple):
     timeout_ms: int
     producer_id: int
     producer_epoch: int
+
+
+class _EndedMeanwhileError(TransactionCoordinatorFenced):  # type: ignore[misc]
+    """A later coordinator has ended a part since we looked; look again."""
+
+    retriable = True
 
 
 class Takeover:
@@ -315,6 +322,8 @@ class Takeover:
         error = for_code(code)
         if error is ClusterAuthorizationFailedError:
             raise KafkaRefused(_refusal(part, commits=commits))
+        if error is TransactionCoordinatorFenced:
+            raise _EndedMeanwhileError(str(part.place))
         # A later producer of the id has ended it, and writes there already.
         if code and error is not InvalidProducerEpoch:
             raise error(str(part.place))
