@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
-from aiokafka.errors import LeaderNotAvailableError, for_code
+from aiokafka.errors import LeaderNotAvailableError, OffsetOutOfRangeError, for_code
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.record.control_record import COMMIT_MARKER, ControlRecord
@@ -23,6 +23,12 @@ _FETCH_BYTES = 1 << 20
 _BACK_OFFSETS = 200
 """How far behind its end a log is searched at first: a marker of its only writer is near."""
 _FURTHER = 10
+
+
+class _CutError(OffsetOutOfRangeError):  # type: ignore[misc]
+    """The log begins or ends elsewhere since its bounds were asked for; ask again."""
+
+    retriable = True
 
 
 class Marker(NamedTuple):
@@ -111,5 +117,8 @@ async def _batches(client: Any, place: TopicPartition, start: int, end: int) -> 
 
 
 def _check(code: int, place: TopicPartition) -> None:
+    error = for_code(code)
+    if error is OffsetOutOfRangeError:
+        raise _CutError(str(place))
     if code:
-        raise for_code(code)(str(place))
+        raise error(str(place))

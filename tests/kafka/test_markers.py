@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.protocol.fetch import FetchRequest, FetchResponse_v11
 from aiokafka.protocol.offset import OffsetResponse_v3
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -100,3 +100,11 @@ def test_a_marker_that_compaction_emptied_says_nothing() -> None:
         4, commits=True
     )
     assert last_end(Log(3, read(3, empty))) is None
+
+
+def test_a_log_that_begins_later_by_now_is_asked_again() -> None:
+    row: tuple[Any, ...] = 0, OffsetOutOfRangeError.errno, -1, -1, -1, [], -1, b""
+    cut = FetchResponse_v11(0, 0, 0, [(PLACE.topic, [row])])
+    with pytest.raises(OffsetOutOfRangeError) as raised:
+        last_end(Log(2, cut))
+    assert raised.value.retriable
