@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -13,8 +14,15 @@ if TYPE_CHECKING:
 
 UNFINISHED = ".unfinished"
 """Ends the name of a file that is being written."""
+_IN_PATTERNS = re.compile(r"[\\\[\]{}*?]")
+"""The characters by which Hadoop takes a path for a pattern of many."""
 _MISSING = "java.io.FileNotFoundException"
 """The exception of some file systems, where others answer that a file was not there."""
+
+
+def literal(path: str) -> str:
+    """Return a path as Spark's readers of files take it, which look for patterns in it."""
+    return _IN_PATTERNS.sub(r"\\\g<0>", path)
 
 
 class Folder:

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.errors import StateOfOtherOptions
+from headrace.spark_jobs.folder import literal
 from headrace.spark_jobs.headers import packed_headers, unpacked_headers
 from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA, bundles_of, bundles_of_rows
 from headrace.spark_jobs.operators.columns import RECORD, RESULTS_SCHEMA
@@ -232,7 +233,7 @@ def operator_of(names: Iterable[str]) -> str:
 def rows_moved_to(spark: SparkSession, folder: str, topology: Topology) -> GroupedData:
     """Return the rows of an operator that were moved, by task; refuse one without any."""
     operator = operator_of(options_of(topology))
-    moved = spark.read.schema(MOVED_SCHEMA).parquet(folder)
+    moved = spark.read.schema(MOVED_SCHEMA).parquet(literal(folder))
     own = moved.where(F.col("operator") == operator)
     if own.isEmpty():
         message = f"the checkpoint that was moved has no state of `{topology.name}`; {_AS_IT_WAS}"
@@ -245,7 +246,7 @@ def rows_moved_to(spark: SparkSession, folder: str, topology: Topology) -> Group
 def refuse_rows_left(spark: SparkSession, folder: str) -> None:
     """Refuse rows that were moved and that no operator has begun with: they would be lost."""
     taken = json.loads(spark.conf.get(TAKEN, None) or "[]")
-    moved = spark.read.schema(MOVED_SCHEMA).parquet(folder)
+    moved = spark.read.schema(MOVED_SCHEMA).parquet(literal(folder))
     left = moved.where(~F.col("operator").isin(taken)).select("operator").distinct().collect()
     if left:
         operator = min(row.operator for row in left)

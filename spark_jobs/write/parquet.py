@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.contracts.errors import SinkOfAnotherQuery
-from headrace.spark_jobs.folder import Folder
+from headrace.spark_jobs.folder import Folder, literal
 from headrace.spark_jobs.write.batch import query_id_of
 from headrace.spark_jobs.write.claims import refuse_older_copy
 
@@ -46,7 +46,7 @@ class ParquetSink:
     def _refuse_others(self, spark: SparkSession, query_id: str) -> None:
         """Refuse a folder with rows of another checkpoint, since all would be there twice."""
         try:
-            rows = spark.read.schema(_PLACES).parquet(self._folder)
+            rows = spark.read.schema(_PLACES).parquet(literal(self._folder))
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise

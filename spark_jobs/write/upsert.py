@@ -16,7 +16,7 @@ _ALWAYS = "TRUE"
 _NTH = "_headrace_nth"
 """A column for the while; no row has such a name."""
 _MERGE = """
-    MERGE INTO {table} AS kept USING {{new}} AS new ON kept.key = new.key
+    MERGE INTO {table} AS kept USING {new} AS new ON kept.key = new.key
     WHEN MATCHED AND new.deleted AND {replaces} THEN DELETE
     WHEN MATCHED AND {replaces} THEN UPDATE SET *
     WHEN NOT MATCHED AND NOT new.deleted THEN INSERT *
@@ -29,9 +29,16 @@ def merge_lasts(frame: DataFrame, table: str, *, of_one_task: bool) -> None:
     With `of_one_task`, all rows of a key are of one task. It has another number once its state was
     moved.
     """
-    replaces = _ALWAYS if of_one_task else _REPLACES
-    merge = _MERGE.format(table=table, replaces=replaces)
+    merge = merge_of(table, of_one_task=of_one_task)
     frame.sparkSession.sql(merge, new=_last_of_keys(frame))
+
+
+def merge_of(table: str, *, of_one_task: bool) -> str:
+    """Return the text of the merge, in which Spark puts its name for the new rows at `{new}`."""
+    replaces = _ALWAYS if of_one_task else _REPLACES
+    # Spark formats the text, and a folder may have braces in its name.
+    in_text = table.replace("{", "{{").replace("}", "}}")
+    return _MERGE.format(table=in_text, replaces=replaces, new="{new}")
 
 
 def _last_of_keys(frame: DataFrame) -> DataFrame:
