@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from math import isfinite, isnan
 from typing import Any
 
@@ -21,9 +21,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*")
 _INTEGER = re.compile(r"\s*[+-]?\d+\s*")
 _TIME = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(Z|[+-]\d\d:\d\d)?"
+    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?"
+    r"(Z|[+-](?:0\d|1[0-7]):[0-5]\d|[+-]18:00)?",
+    re.ASCII,
 )
-_DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
+_DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 _PLAIN_FROM, _PLAIN_TO = 1e-3, 1e7
 Cast = Callable[[Any], Any]
 
@@ -67,8 +69,16 @@ def cast_of(source: spark.DataType, target: spark.DataType) -> Cast | None:
             return micros_of
         return day_of if isinstance(target, spark.DateType) else None
     if isinstance(source, spark.TimestampType) and isinstance(target, spark.DateType):
-        return lambda micros: (_EPOCH + timedelta(microseconds=micros)).date()
+        return _day_at
     return None
+
+
+def _day_at(micros: int) -> date:
+    try:
+        return (_EPOCH + timedelta(microseconds=micros)).date()
+    except OverflowError as error:
+        message = f"only Spark knows on which day {micros} microseconds after 1970 are"
+        raise SparkNeeded(message) from error
 
 
 def _to_number(source: spark.DataType, target: spark.DataType) -> Cast | None:
@@ -131,7 +141,11 @@ _BEHIND_BIGINT = 1 << 63
 def _parsed(text: str, form: re.Pattern[str], parse: Callable[[str], Any]) -> Any:
     """Parse a number; one in a form that is not certain to be none for Spark is refused."""
     if form.fullmatch(text) and text.isascii():
-        return parse(text.strip())
+        try:
+            return parse(text.strip())
+        except InvalidOperation as error:
+            message = f"{text!r} has too large an exponent"
+            raise NoAnswer(message) from error
     if text.strip() and not _NUMBER.fullmatch(text):
         word = text.strip().lower().lstrip("+-")
         if word in {"nan", "inf", "infinity"} or word[-1:] in {"d", "f"} or not text.isascii():

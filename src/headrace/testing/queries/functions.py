@@ -162,7 +162,10 @@ def _is_digit(node: Any) -> bool:
 def _near(number: float, digits: int) -> float:
     if not isfinite(number):
         return number
-    rounded = Decimal(repr(number)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, EXACT)
+    written = Decimal(repr(number))
+    if int(written.as_tuple().exponent) >= -digits:
+        return number or 0.0
+    rounded = written.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, EXACT)
     # Java's decimals have no zero below zero.
     return float(rounded or 0)
 

@@ -1,0 +1,49 @@
+"""Values at the edges of a type, in tests of queries: Spark's answer, or a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import types as spark
+
+from headrace.contracts.errors import SparkNeeded
+from headrace.testing.queries.casts import NoAnswer
+from headrace.testing.queries.expressions import Compiler
+
+_COLUMNS = {"s": spark.StringType(), "t": spark.TimestampType(), "d": spark.DoubleType()}
+
+
+def _answer(text: str, **row: Any) -> Any:
+    return Compiler(_COLUMNS, "select").named(f"{text} AS x").typed.run(row)
+
+
+def test_an_exponent_that_no_decimal_has_gives_no_answer() -> None:
+    with pytest.raises(NoAnswer, match="exponent"):
+        _answer("CAST(s AS DECIMAL(5, 2))", s="1e9999999999999999999")
+    assert _answer("TRY_CAST(s AS DECIMAL(5, 2))", s="1e9999999999999999999") is None
+
+
+@pytest.mark.parametrize(("number", "digits"), [(1.5, 400), (1e308, 100), (5e-324, 400)])
+def test_a_double_keeps_its_digits_where_fewer_are_rounded_to_more(
+    number: float, digits: int
+) -> None:
+    assert _answer(f"round(d, {digits})", d=number) == number
+
+
+def test_a_day_of_digits_of_another_script_is_left_to_spark() -> None:
+    for kind, text in ("DATE", "２０26-01-31"), ("TIMESTAMP", "２０26-01-31T12:00:00Z"):  # noqa: RUF001
+        with pytest.raises(SparkNeeded, match="only Spark knows which"):
+            _answer(f"CAST(s AS {kind})", s=text)
+
+
+@pytest.mark.parametrize("zone", ["+18:01", "+19:00", "-00:60", "-99:00"])
+def test_a_zone_that_nobody_has_is_left_to_spark(zone: str) -> None:
+    assert _answer("CAST(s AS TIMESTAMP)", s="1970-01-01T18:00:00+18:00") == 0
+    with pytest.raises(SparkNeeded, match="only Spark knows which time"):
+        _answer("CAST(s AS TIMESTAMP)", s=f"2026-01-31T12:00:00{zone}")
+
+
+def test_a_time_beyond_the_days_of_python_is_left_to_spark() -> None:
+    with pytest.raises(SparkNeeded, match="only Spark knows on which day"):
+        _answer("CAST(t AS DATE)", t=10**18)
