@@ -8,6 +8,7 @@ from __future__ import annotations
 from headrace.contracts.errors import StateOfOtherOptions
 from headrace.contracts.record import NO_TIME_MS
 from headrace.spark_jobs.versioned.history import forgotten_name
+from headrace.spark_jobs.versioned.spread import REGROUPS
 
 STEP = "step:"
 """Begins the name of each step of a topology."""
@@ -16,8 +17,6 @@ INPUT = "option:input "
 """Begins the name of each input of a topology that reads topics."""
 _MAY_CHANGE = ("grace_ms", "retention_ms", "inner", "left")
 """New values of grace and retention hold from now on, and so does the kind of a look-up."""
-_REGROUPS = ":regroups"
-"""Ends the name of an option that checkpoints of earlier versions lack, whatever the job was."""
 
 
 def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
@@ -33,7 +32,7 @@ def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
     if known:
         for name in sorted(_but_inputs(known) | _but_inputs(wanted)):
             before, now = known.get(name), wanted.get(name)
-            is_noted_first = before is None and name.endswith(_REGROUPS)
+            is_noted_first = before is None and name.endswith(REGROUPS)
             if before != now and not is_noted_first:
                 said.append(_change(name, before, now, wanted))
                 _note_forgotten(numbers, name, before, now)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from headrace.contracts.errors import StateCorrupt, StateLayoutNewer, StateOfOtherOptions
 from headrace.spark_jobs.versioned.history import forgotten_name
 from headrace.spark_jobs.versioned.progress import STORED_KINDS
-from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY
+from headrace.spark_jobs.versioned.spread import REGROUPS, TASKS_BY_KEY
 from headrace.spark_jobs.versioned.state import VERDICTS
 from headrace.spark_jobs.versioned.window_fold import is_of_one_window
 
@@ -34,7 +34,6 @@ _RETENTION = ":retention_ms"
 _IN_ONE_TASK = ("ForeignKeyStep", "AggregateStep")
 """The steps that send rows to other tasks, in a state of one task, which has no stages."""
 _STAGES = ("AskStep", "AnswerStep", "AnsweredStep", "PartStep", "FoldedStep")
-_REGROUPS = ":regroups"
 _ALIKE = ("progress_ms", "first-open")
 _STANDING, _FORGONE = ":standing", "forgone"
 _HIGHEST = ("time_ms", "forgotten_ms")
@@ -84,7 +83,7 @@ def refuse_other_stages(headers: Collection[Numbers], tasks: int) -> None:
                     " new checkpoint"
                 )
                 raise StateOfOtherOptions(message)
-            if name.startswith(_OPTION) and name.endswith(_REGROUPS):
+            if name.startswith(_OPTION) and name.endswith(REGROUPS):
                 message = (
                     f"`{name.split(':')[1]}` folds records into groups that do not have the keys by"
                     " which its records go to tasks, so it is not known to which tasks its groups"

@@ -10,6 +10,11 @@ from struct import Struct
 
 TASKS_BY_KEY = "option:tasks:by-key"
 """The number in a task's header that says over how many tasks keys are spread."""
+REGROUPS = ":regroups"
+"""Ends the name of an option of windows whose groups have other keys than their records.
+
+Checkpoints of earlier versions lack it.
+"""
 _SEED = 42
 _MASK = (1 << 64) - 1
 _SIGN = 1 << 63
