@@ -30,6 +30,25 @@ def importing(name: str, kind: str = "") -> Schema:
     return Schema("PROTOBUF", serialized(visit))
 
 
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("any", "Any"),
+        ("api", "Api"),
+        ("descriptor", "FieldOptions"),
+        ("duration", "Duration"),
+        ("empty", "Empty"),
+        ("field_mask", "FieldMask"),
+        ("source_context", "SourceContext"),
+        ("struct", "Struct"),
+        ("type", "Type"),
+    ],
+)
+def test_a_message_may_have_what_every_program_knows(file: str, kind: str) -> None:
+    known = schemas(importing(f"google/protobuf/{file}.proto", f"google.protobuf.{kind}"))
+    assert known.read_field(framed(1, b"\x00\x0a\x017"), ("id",)) == "7"
+
+
 def test_an_import_for_options_alone_needs_no_reference() -> None:
     known = schemas(importing("confluent/meta.proto"))
     assert known.read_field(framed(1, b"\x00\x0a\x017"), ("id",)) == "7"

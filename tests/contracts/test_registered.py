@@ -223,36 +223,6 @@ def test_a_schema_of_references_alone_is_read(schema: Any, body: bytes, found: A
     assert known.read_field(framed(1, body), ()) == found
 
 
-@pytest.mark.parametrize(
-    ("file", "kind"),
-    [
-        ("any", "Any"),
-        ("api", "Api"),
-        ("descriptor", "FieldOptions"),
-        ("duration", "Duration"),
-        ("empty", "Empty"),
-        ("field_mask", "FieldMask"),
-        ("source_context", "SourceContext"),
-        ("struct", "Struct"),
-        ("type", "Type"),
-    ],
-)
-def test_a_message_may_have_what_every_program_knows(file: str, kind: str) -> None:
-    visit = descriptor_pb2.FileDescriptorProto(name="default", syntax="proto3")
-    visit.dependency.append(f"google/protobuf/{file}.proto")
-    message = visit.message_type.add(name="Visit")
-    message.field.add(name="id", number=1, type=Field.TYPE_STRING, label=Field.LABEL_OPTIONAL)
-    message.field.add(
-        name="more",
-        number=2,
-        type=Field.TYPE_MESSAGE,
-        type_name=f".google.protobuf.{kind}",
-        label=Field.LABEL_OPTIONAL,
-    )
-    known = schemas(Schema("PROTOBUF", serialized(visit)))
-    assert known.read_field(framed(1, b"\x00\x0a\x017"), ("id",)) == "7"
-
-
 def test_a_number_without_an_end_is_not_read_to_the_end_of_the_value() -> None:
     known = schemas(Schema("PROTOBUF", serialized(click_file())))
     with pytest.raises(RecordUndecodable, match="the number of its message is too long"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.protocol.fetch import FetchRequest, FetchResponse_v11
-from aiokafka.protocol.offset import OffsetResponse_v3
+from aiokafka.protocol.offset import OffsetRequest_v3, OffsetResponse_v3
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 
@@ -59,7 +59,7 @@ class Log:
         """Answer."""
         if isinstance(request, FetchRequest):
             return next(self._fetched)
-        ((topic, ((number, when),)),) = request._topics  # noqa: SLF001 (it has no other name)
+        ((topic, ((number, when),)),) = request.build(OffsetRequest_v3).topics
         offset = self._end if when == -1 else 0
         return OffsetResponse_v3(0, [(topic, [(number, 0, -1, offset)])])
 
