@@ -23,6 +23,8 @@ def main() -> int:
     parser.add_argument("--results", type=Path, help="a folder for soak.md and its picture")
     options = parser.parse_args()
     plan = Plan(options.minutes, options.records_per_second, options.factor, options.kill_each)
+    if options.results is not None:
+        options.results.mkdir(parents=True, exist_ok=True)
     # Clients whose group is rebalanced have much to say, and nothing that is news.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="soak-"))

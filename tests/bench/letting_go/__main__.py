@@ -128,6 +128,7 @@ def _write_down(options: argparse.Namespace, seen: Sequence[Seen]) -> None:
     table, chart = drawn(seen, options.records, options.rows, options.records_per_batch)
     _say(table)
     if options.results is not None:
+        options.results.mkdir(parents=True, exist_ok=True)
         (options.results / "letting-go.md").write_text(table)
         (options.results / "letting-go.svg").write_text(chart)
 

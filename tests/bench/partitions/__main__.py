@@ -54,6 +54,7 @@ def main() -> None:
             print(line, flush=True)
             lines.append(line)
     if options.results is not None:
+        options.results.mkdir(parents=True, exist_ok=True)
         (options.results / "partitions.md").write_text("\n".join([*lines, ""]), "utf-8")
 
 
