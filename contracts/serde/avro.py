@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, datetime, time
 from decimal import Decimal
 from io import BytesIO
 from math import floor, log10
@@ -21,6 +20,7 @@ from fastavro._read_py import read_data
 from fastavro._read_py import schemaless_reader as careful_reader
 from fastavro.io.binary_decoder import BinaryDecoder
 
+from headrace.contracts.serde.avro_logical import our_name
 from headrace.contracts.serde.json import Json
 
 _PLAIN = frozenset({type(None), bool, int, float, str})
@@ -137,16 +137,24 @@ def _counting_reader(named: Mapping[str, Any]) -> _ReadFrom:
 
 
 def _plainer(schema: Any) -> Any:
-    """Return the schema without logical types that are invalid, or are read as what they are in."""
+    """Return the schema with our readers of logical types, and without those that do not count."""
     if isinstance(schema, dict):
-        left_out = None if _is_logical(schema) else "logicalType"
-        kept = {key: one for key, one in schema.items() if key != left_out}
-        return {key: one if key == "default" else _plainer(one) for key, one in kept.items()}
+        kept = {
+            key: one if key == "default" else _plainer(one)
+            for key, one in schema.items()
+            if key != "logicalType"
+        }
+        if _is_logical(schema):
+            kept["logicalType"] = our_name(schema["logicalType"])
+        return kept
     return [_plainer(one) for one in schema] if isinstance(schema, list) else schema
 
 
 def _is_logical(schema: Mapping[str, Any]) -> bool:
-    """Return whether the logical type counts; Avro has readers ignore those that are invalid."""
+    """Return whether the logical type counts.
+
+    Avro has readers ignore those that are invalid; others are read as what they are in.
+    """
     logical = schema.get("logicalType")
     if logical != "decimal":
         return isinstance(logical, str) and logical not in _AS_WRITTEN
@@ -169,8 +177,6 @@ def _json(found: Any) -> Json:
             return [_json(one) for one in found]
         case bytes():
             return b64encode(found).decode()
-        case datetime() | date() | time():
-            return found.isoformat()
         case Decimal():
             return str(found)
         case _:
