@@ -134,6 +134,12 @@ def times_headers(times: Iterable[SourceTime]) -> Headers:
     return ((TIMES_HEADER, b"".join(_time.pack(*time) for time in times)),)
 
 
+def times_row(topic: str, to: int, times: Sequence[SourceTime]) -> Record:
+    """Return the row by which a partition of a repartition topic is told of times."""
+    latest_ms = max(time.time_ms for time in times)
+    return Record(None, None, max(0, latest_ms), times_headers(times), topic, to, None)
+
+
 def read_times(record: Record) -> list[SourceTime] | None:
     """Return the times in a row, None if it is an ordinary record."""
     if record.key is not None or record.value is not None or len(record.headers) != 1:

@@ -32,6 +32,7 @@ from headrace.contracts.origin import (
     NO_OFFSET,
     UNKNOWN_PARTITION,
     Origin,
+    SourceTime,
     read_origin,
     read_run_times,
     read_times,
@@ -166,8 +167,7 @@ class Lanes:
             self._run_lane, self._run_times_ms = run
             return
         elif (times := read_times(record)) is not None:
-            for lane, time_ms, state in times:
-                self._hear(lane, time_ms, state, cause)
+            self._hear_row(times, cause)
             return
         else:
             origin = self._of_an_older_version(record)
@@ -183,20 +183,33 @@ class Lanes:
 
     def _hear(self, lane: int, time_ms: int, state: int, cause: int) -> None:
         """Take in the time of a lane; the bound may move, if it waited for that lane."""
+        if self._note(lane, time_ms, state, cause):
+            self._move(cause)
+
+    def _hear_row(self, times: Iterable[SourceTime], cause: int) -> None:
+        """Take in the times of several lanes at once; the bound moves once."""
+        may_move = [self._note(*time, cause) for time in times]
+        if any(may_move):
+            self._move(cause)
+
+    def _note(self, lane: int, time_ms: int, state: int, cause: int) -> bool:
+        """Put the time of a lane; return whether the bound may have waited for it."""
         bound = self.bound
         if time_ms <= bound[0] and (time_ms, lane) < bound:
             self.behind.add(cause)
         before_ms = self.times_ms.get(lane, NO_TIME_MS)
         said_as_much = self.states.get(lane) == state
         if said_as_much and time_ms <= before_ms:
-            return
+            return False
         self._put(lane, max(before_ms, time_ms), state)
         self.latest_ms = max(self.latest_ms, time_ms)
-        if said_as_much and self._slowest not in {lane, PARTITION_MAX}:
-            # The others did not wait for this lane.
-            return
+        # Else the others did not wait for this lane.
+        return not said_as_much or self._slowest in {lane, PARTITION_MAX}
+
+    def _move(self, cause: int) -> None:
+        """Move the bound to where the lanes are now, if that is later."""
         least = self._least()
-        if least > bound:
+        if least > self.bound:
             self.bound = least
             self._step_causes.append(cause)
             self._steps.append(least)

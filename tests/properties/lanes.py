@@ -57,7 +57,7 @@ def _in_order(records: list[Record]) -> list[Record]:
 
 
 def read_at_random(partitions: dict[int, list[Record]], luck: Random) -> Iterator[Record]:
-    """Long runs of one partition and short ones; a partition says its time between its records."""
+    """Long runs of one partition and short ones; partitions say their times between records."""
     for offset, record in enumerate(_at_random(partitions, luck)):
         yield record._replace(topic=PLACE, offset=offset)
 
@@ -81,7 +81,8 @@ def _at_random(partitions: dict[int, list[Record]], luck: Random) -> Iterator[Re
             for record, origin in zip(records, origins, strict=True):
                 yield record._replace(headers=(*record.headers, origin_header(*origin)))
         if luck.random() < 1 / 4:
-            yield says([(number, times_ms[number])])
+            speak = luck.choice(([number], list(partitions)))
+            yield says([(each, times_ms[each]) for each in speak])
     yield says(times_ms.items())
 
 

@@ -9,7 +9,15 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.contracts.origin import AT_END, AWAKE, IDLE, origin_header, run_headers
+from headrace.contracts.origin import (
+    AT_END,
+    AWAKE,
+    IDLE,
+    SourceTime,
+    origin_header,
+    run_headers,
+    times_headers,
+)
 from headrace.contracts.record import Record
 from headrace.services.operators.lanes import Bound, Lanes
 from headrace.services.operators.operator import Batch
@@ -108,6 +116,31 @@ def test_a_reader_that_begins_within_a_run_has_skipped_what_was_said_of_it(
     came = sum(record.key is not None for record in place[:at])
     later.skip(place[:at])
     assert [origin for origin, *_ in _hear(later, place[at:])] == expected[came:]
+
+
+@MORE
+@given(words(), st.integers(0, 3), seeds)
+def test_a_row_says_of_several_partitions_what_rows_of_each_would(
+    before: list[Said], expected: int, seed: int
+) -> None:
+    together, each, luck = _lanes(expected), _lanes(expected), chance(seed)
+    for lanes in (together, each):
+        list(_hear(lanes, list(_place(before, by_runs=True))))
+    times = [
+        SourceTime(lane, luck.randrange(12), luck.choice((AWAKE, IDLE, AT_END)))
+        for lane in luck.sample(range(4), luck.randint(1, 4))
+    ]
+    together.take(Batch.of([row_of(times)]))
+    each.take(Batch.of([row_of([time]) for time in times]))
+    for name in ("times_ms", "states", "latest_ms"):
+        assert getattr(together, name) == getattr(each, name), name
+    # A bound never goes back, so one that moved in between is at least as far.
+    assert together.bound <= each.bound
+    assert together.bound >= together.bound_before(0)
+
+
+def row_of(times: list[SourceTime]) -> Record:
+    return Record(None, None, 0, times_headers(times), PLACE, 0, None)
 
 
 def test_lanes_that_are_all_idle_stay_so_behind_a_record_that_says_no_origin() -> None:

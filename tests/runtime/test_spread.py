@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from random import Random
 
 import pytest
@@ -9,7 +10,7 @@ from aiokafka.partitioner import murmur2 as theirs
 
 from headrace.contracts.decision import Reason
 from headrace.contracts.hops import Hop, Repartition
-from headrace.contracts.origin import AWAKE, IDLE, SourceTime, read_origin, read_times
+from headrace.contracts.origin import AWAKE, IDLE, SourceTime, read_origin
 from headrace.contracts.record import Record
 from headrace.contracts.topics import changelog_topic, repartition_topic
 from headrace.services.operators.chain import Chain
@@ -151,10 +152,11 @@ def test_a_place_that_was_given_no_record_is_told_the_time_once_a_second() -> No
     clock = Clock()
     chain, spread = spread_by("header.id", 3, clock=clock)
 
-    def told(state: int = AWAKE, *, urgent_before_ms: int = -1) -> dict[int, SourceTime]:
-        said = spread.rows(3, state, urgent_before_ms=urgent_before_ms)
-        rows = {to: read_times(row) for to, row in said}
-        return {to: times[0] for to, times in rows.items() if times}
+    def told(
+        state: int = AWAKE, *, urgent_before_ms: int = -1, by_others: Container[int] = ()
+    ) -> dict[int, SourceTime]:
+        said = spread.times(3, state, urgent_before_ms=urgent_before_ms, told=by_others)
+        return dict(said)
 
     def read(at_ms: int) -> None:
         batch = Batch.of([of_id(b"1")._replace(timestamp_ms=at_ms)])
@@ -174,7 +176,10 @@ def test_a_place_that_was_given_no_record_is_told_the_time_once_a_second() -> No
     read(70)
     assert told(urgent_before_ms=60) == {}
     assert told(urgent_before_ms=61) == dict.fromkeys((1, 2), SourceTime(HOME, 70, AWAKE))
-    assert told(IDLE) == dict.fromkeys((0, 1, 2), SourceTime(HOME, 70, IDLE))
+    read(80)
+    assert told(by_others={0, 2}) == {2: SourceTime(HOME, 80, AWAKE)}
+    assert told(by_others={0, 2}) == {}
+    assert told(IDLE) == dict.fromkeys((0, 1, 2), SourceTime(HOME, 80, IDLE))
     assert told(IDLE) == {}
 
 
@@ -186,6 +191,6 @@ def test_places_are_told_nothing_that_an_older_version_would_pass_on() -> None:
     chain.process(batch)
     (part,) = spread.by_partition(batch, 2)[0].values()
     assert (part.records, part.origins) == (batch.records, ())
-    assert list(spread.rows(2, IDLE, urgent_before_ms=99)) == []
+    assert list(spread.times(2, IDLE, urgent_before_ms=99)) == []
     readers.says_origins = True
     assert spread.owes(urgent_before_ms=-1)

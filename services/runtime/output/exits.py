@@ -12,7 +12,7 @@ from headrace.contracts.dead_letter import cut
 from headrace.contracts.decision import Reason
 from headrace.contracts.errors import RecordTooLarge, TopicRefused
 from headrace.contracts.hops import Hop
-from headrace.contracts.origin import AWAKE, IDLE
+from headrace.contracts.origin import AWAKE, IDLE, times_row
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.progress import (
     LAYOUT,
@@ -151,14 +151,20 @@ class Exits:
 
     async def say(self, together: Together) -> None:
         """Tell those behind a repartition how far this partition is, and in what state."""
-        if self._spread is not None:
-            topic = self._spread.topic
-            partitions = await self._outbox.partitions(topic)
-            urgent_before_ms = together.urgent_before_ms
-            for to, row in self._spread.rows(
-                partitions, self.source_state, urgent_before_ms=urgent_before_ms
-            ):
-                await self._send_whole(topic, row, to)
+        spread, times = self._spread, self._outbox.times
+        if spread is None:
+            return
+        topic, state = spread.topic, self.source_state
+        partitions = await self._outbox.partitions(topic)
+        told = None if times is None else times.of(topic)
+        urgent_before_ms = together.urgent_before_ms
+        for to, time in spread.times(
+            partitions, state, urgent_before_ms=urgent_before_ms, told=told or ()
+        ):
+            if told is None:
+                await self._send_whole(topic, times_row(topic, to, [time]), to)
+            else:
+                told[to].append(time)
 
     def owes(self, together: Together) -> bool:
         """Whether those behind a repartition are to be told now how far this partition is."""

@@ -21,6 +21,7 @@ from headrace.services.kafka import filling
 from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.transactions import announce
 from headrace.services.runtime.output.producer import Way
+from headrace.services.runtime.output.times import Times
 
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 
@@ -60,6 +61,11 @@ class Outbox:
     def is_transactional(self) -> bool:
         """Whether what is sent counts only once it is committed."""
         return self._way.is_transactional
+
+    @property
+    def times(self) -> Times | None:
+        """What is told when all that commit together have sent; None for one that does so alone."""
+        return self._way.times
 
     @property
     def is_awaited(self) -> bool:

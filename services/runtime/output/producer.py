@@ -23,6 +23,7 @@ from headrace.services.kafka.limits import BATCH_BYTES
 from headrace.services.kafka.requests import Identity
 from headrace.services.kafka.unfinished import Ended, Known, Takeover
 from headrace.services.observe.logs import logger as logger_of
+from headrace.services.runtime.output.times import Times
 
 _REQUEST_BYTES_MAX = 64 << 20
 _RETRY_MS = 50
@@ -53,6 +54,11 @@ class Way(Protocol):
     @property
     def producer(self) -> Any:
         """The producer that carries it."""
+        ...
+
+    @property
+    def times(self) -> Times | None:
+        """What is told when all that commit together have sent; None for one that does so alone."""
         ...
 
     @property
@@ -101,6 +107,7 @@ class Producer:
     """One producer, and who it is to the brokers; a `Way` of one outbox alone."""
 
     is_transactional = True
+    times = None
 
     def __init__(self, client: Mapping[str, Any], group: str, name: Name) -> None:
         """Offsets are this group's."""

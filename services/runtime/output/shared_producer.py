@@ -34,6 +34,7 @@ from headrace.services.runtime.output.producer import (
     telling_failures,
     whole,
 )
+from headrace.services.runtime.output.times import Times
 
 logger = logger_of(__name__)
 
@@ -120,6 +121,7 @@ class SharedProducer:
         self.name = name
         self.common = common
         self.seats = 0
+        self.times = Times()
         self._rules: rules.SharedTransaction[Seat, Offsets] = rules.SharedTransaction()
         self._rules.broke()
         self._life: _Life | None = None
@@ -174,6 +176,7 @@ class SharedProducer:
         self._life = None
         discarded = [*self._rules.partitions]
         self._rules.broke()
+        self.times.forget()
         life.breaks(problem)
         if life.ending is not None:
             # Its producer answers no more, and would be waited for and kept for ever.
@@ -246,6 +249,7 @@ class SharedProducer:
         producer = life.producer
         try:
             with telling_failures(producer):
+                await self.times.send(producer)
                 await producer.send_offsets_to_transaction(offsets, self.common.group)
                 await producer.commit_transaction()
         except (KafkaError, *transactions.OUT_OF_STATE) as problem:
@@ -303,6 +307,7 @@ class Seat:
         self._life: _Life | None = None
         self._offsets: Offsets = {}
         self.wake = ours.wake
+        self.times = shared.times
         shared.seats += 1
 
     async def start(self) -> None:

@@ -4,14 +4,14 @@ Records of one id meet in one partition, by the hash that Kafka's own clients us
 an id has no duplicates to meet: it stays in the partition it came from. A partition is told of each
 record where it came from and how far its partition was by then (`headrace.contracts.origin`). One
 that was given no record is told the time all the same: with a commit, or soon behind it, so that a
-time which moves all the while costs a row a second and not a row a commit.
+time which moves all the while is told once a second and not with each commit.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeVar
@@ -24,7 +24,6 @@ from headrace.contracts.origin import (
     Origin,
     SourceTime,
     origin_header,
-    times_headers,
 )
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.contracts.selectors import select
@@ -158,22 +157,28 @@ class Spread:
         offsets = [NO_OFFSET if record[6] is None else record[6] for record in batch.records]
         return list(zip(repeat(self._home), offsets, times_ms))
 
-    def rows(
-        self, partitions: int, state: int, *, urgent_before_ms: int
-    ) -> Iterator[tuple[int, Record]]:
-        """Yield the rows that a commit tells partitions which do not know it from records.
+    def times(
+        self,
+        partitions: int,
+        state: int,
+        *,
+        urgent_before_ms: int,
+        told: Container[int] = (),
+    ) -> Iterator[tuple[int, SourceTime]]:
+        """Yield what a commit tells partitions which do not know it from records.
 
         One that was told of a time before the urgent one does not wait for the second to be over.
+        Neither does one that is `told` something by others.
         """
         if not self._group.says_origins:
             return
         time_ms, now_s = self.time_ms, self._clock_s()
-        headers = times_headers([SourceTime(self._home, time_ms, state)])
         for to in range(partitions):
             said = self._said.get(to, _NOTHING)
-            if said.state != state or said.is_due(time_ms, now_s, urgent_before_ms):
+            is_due = said.is_due(time_ms, now_s, urgent_before_ms)
+            if said.state != state or is_due or (said.time_ms < time_ms and to in told):
                 self._said[to] = _Said(time_ms, state, now_s)
-                yield to, Record(None, None, max(0, time_ms), headers, self.topic, to, None)
+                yield to, SourceTime(self._home, time_ms, state)
 
     def owes(self, *, urgent_before_ms: int) -> bool:
         """Whether anybody is to be told now of a later time than before."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from headrace.contracts.hops import Hop
-from headrace.contracts.origin import AT_END, AWAKE, IDLE
+from headrace.contracts.origin import AT_END, AWAKE, IDLE, times_row
 from headrace.contracts.pipeline import IDLE_MS, PipelineSpec
 from headrace.contracts.policies import ReorderPolicy
 from headrace.contracts.progress import Progress
@@ -216,11 +216,11 @@ class Place:
         """Return the rows of time for the places behind a repartition, each with its partition."""
         if self.spread is None:
             return []
-        return list(
-            self.spread.rows(
-                self._world.partitions, self.source_state, urgent_before_ms=self.spread.time_ms
-            )
+        topic, partitions = self.spread.topic, self._world.partitions
+        times = self.spread.times(
+            partitions, self.source_state, urgent_before_ms=self.spread.time_ms
         )
+        return [(to, times_row(topic, to, [time])) for to, time in times]
 
     def progress(self, cleaned_offset: int | None) -> Progress | None:
         """Return the progress for readers of the cleaned topic; None if there is none yet."""

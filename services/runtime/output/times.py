@@ -1,0 +1,57 @@
+"""The rows by which source partitions that commit together tell places how far they are.
+
+A place is told of all of them in one row. With a row each there would be as many rows a second as
+source partitions times places: 4,096 with 64 of each. A row speaks of records that stand before it.
+So it is sent when all of these are acknowledged, and part of the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import partial
+from typing import Any
+
+from headrace.contracts.origin import SourceTime, times_row
+from headrace.services.kafka.filling import fill, new_batch
+from headrace.services.kafka.limits import BATCH_BYTES
+
+ByPlace = defaultdict[int, list[SourceTime]]
+ROW_TIMES_MAX = 50
+"""A row stays below a kilobyte: a topic may take little at once."""
+
+
+class Times:
+    """What the partitions of a transaction tell each place."""
+
+    def __init__(self) -> None:
+        """Nobody has said anything."""
+        self._by_topic: defaultdict[str, ByPlace] = defaultdict(partial(defaultdict, list))
+
+    def of(self, topic: str) -> ByPlace:
+        """Return what the places of a topic will be told, to add to it."""
+        return self._by_topic[topic]
+
+    def forget(self) -> None:
+        """Tell nothing of a transaction that was discarded."""
+        self._by_topic.clear()
+
+    async def send(self, producer: Any) -> None:
+        """Send the rows, and wait until they are acknowledged."""
+        told = [
+            (topic, to, times)
+            for topic, by_place in self._by_topic.items()
+            for to, times in by_place.items()
+        ]
+        self.forget()
+        sent = []
+        for topic, to, times in told:
+            rows = [
+                times_row(topic, to, times[first : first + ROW_TIMES_MAX])
+                for first in range(0, len(times), ROW_TIMES_MAX)
+            ]
+            batch = new_batch(BATCH_BYTES, is_transactional=True)
+            fill(batch, rows, 0)
+            batch.close()
+            sent.append(await producer.send_batch(batch, topic, partition=to))
+        for acknowledged in sent:
+            await acknowledged
