@@ -1,4 +1,4 @@
-"""The addresses of brokers and of servers beside them, as people write them."""
+"""The addresses of brokers and of servers beside them, as people write them, and their answers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from pydantic_core import PydanticCustomError
 from headrace.contracts.problem_text import show
 
 PORT_MAX = 65_535
+_BROKEN = 500
+_LATER = frozenset({408, 429})
+"""It, or a proxy before it, had no time to listen, or was asked too often."""
 
 
 def servers(text: str) -> list[str]:
@@ -55,6 +58,11 @@ def check_url(text: str) -> str:
         kind = "string_pattern_mismatch"
         raise PydanticCustomError(kind, "no host and port")
     return text
+
+
+def may_answer_later(status: int) -> bool:
+    """Return whether a server, by the status of its answer, is only busy or broken now."""
+    return status in _LATER or status >= _BROKEN
 
 
 def _has_host_and_port(url: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from headrace.contracts.serde.registered import Named, Schema
+from headrace.contracts.servers import may_answer_later
 
 Ask = Callable[[str], dict[str, Any]]
 """Returns the fields of the answer to a path."""
@@ -24,9 +25,7 @@ ACCEPTED = f"{SENT}, application/json"
 _NOT_FOUND = frozenset({40401, 40402, 40403})
 """Subject, version and schema, as the protocol counts them; a 404 of anybody else has none."""
 _SERIALIZED = "format=serialized"
-_OK, _UNAUTHORIZED, _FORBIDDEN, _BROKEN = 200, 401, 403, 500
-_LATER = frozenset({408, 429})
-"""It, or a proxy before it, had no time to listen, or was asked too often."""
+_OK, _UNAUTHORIZED, _FORBIDDEN = 200, 401, 403
 _UNFIT = frozenset({409, 422})
 
 
@@ -95,7 +94,7 @@ def schema_of(number: int, ask: Ask) -> Schema:
 
 def answered(status: int, answer: bytes, *, is_cut: bool) -> dict[str, Any]:
     """Return the fields of an answer; raise what a refusal means."""
-    if status in _LATER or status >= _BROKEN:
+    if may_answer_later(status):
         message = f"it answers {status}"
         raise NoAnswer(message)
     if is_cut:

@@ -12,7 +12,6 @@ import logging
 import re
 import ssl
 from email.message import Message
-from http import HTTPStatus
 from http.client import HTTPException
 from math import isfinite
 from threading import Lock
@@ -24,13 +23,13 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 from aiokafka.abc import AbstractTokenProvider
 
 from headrace.contracts.errors import TokenRefused, TokenUnavailable
+from headrace.contracts.servers import may_answer_later
 from headrace.services.kafka.fenced import now_s
 
 _TIMEOUT_S = 10.0
 _LIFE_USED = 0.8
 """How much of a token's life may pass before the next is fetched; Kafka's own clients' figure."""
 _ANSWER_BYTES_MAX = 1 << 20
-_LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """The tokens that RFC 6750 allows; nothing else may get into the login message."""
 
@@ -102,7 +101,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
 
     def _refusal(self, error: HTTPError) -> OSError:
         # Busy and broken servers say so; asking again later may help, with the rest not.
-        if error.code in _LATER or error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        if may_answer_later(error.code):
             return TokenUnavailable(f"the token server {self._url} answers {error.code}")
         reason = _fields(error.read(_ANSWER_BYTES_MAX)).get("error", error.reason)
         message = (
