@@ -267,7 +267,7 @@ def _not_yaml(error: yaml.YAMLError, text: str, file: str) -> str:
         )
         return f"{place}: {sentence}"
     problem = _in_words(problem)
-    hint = "indent with spaces" if "\\t" in problem else _YAML_HINT
+    hint = "indent with spaces" if "\\t" in problem else _HINTS.get(problem, _YAML_HINT)
     return f"{place}: this is not YAML: {problem}; {hint}"
 
 
@@ -279,6 +279,8 @@ def _in_words(problem: str) -> str:
     return problem
 
 
+_TOO_LARGE = "the number of a character, or of a version, is too large"
+_UNKNOWN_VERSION = "its version is not known"
 _WORDS = (
     (r"expected <block end>", "this does not go on what stands above it"),
     (r"expected ',' or '\]'", "a list is not closed by `]`"),
@@ -286,10 +288,13 @@ _WORDS = (
     (r"expected '<document start>'", "the document has ended before this"),
     (r"expected the node content", "a value is missing"),
     (r"could not find expected ':'", "a key has no `:` behind it"),
-    (r"incompatible YAML document|unknown directive", "its version is not known"),
+    (r"incompatible YAML document|unknown directive", _UNKNOWN_VERSION),
 )
 _IN_QUOTES = "while scanning a quoted scalar"
 _ENDS = {"found unexpected end of stream", "found unexpected document separator"}
 _SECOND_DOCUMENT = "but found another document"
-_TOO_LARGE = "the number of a character, or of a version, is too large"
+_HINTS = {
+    _TOO_LARGE: "write a smaller one, `\\U0010FFFF` at most for a character",
+    _UNKNOWN_VERSION: "write `%YAML 1.2`, or remove the line",
+}
 _YAML_HINT = "check quotes, brackets and indentation here and just above"

@@ -117,6 +117,21 @@ def test_each_mistake_has_its_place_and_sentence(
     assert problem(tmp_path, content).startswith(expected)
 
 
+@pytest.mark.parametrize(
+    ("content", "advice"),
+    [
+        ('a: "\\U00110000"\n', "write a smaller one, `\\U0010FFFF` at most for a character"),
+        (f"%YAML 1.{'9' * 5000}\n---\na: 1\n", "write a smaller one, `\\U0010FFFF` at most"),
+        ("%YAML 3.0\n---\na: 1\n", "write `%YAML 1.2`, or remove the line"),
+        ("a: [1,\n", "check quotes, brackets and indentation here and just above"),
+    ],
+)
+def test_advice_about_yaml_helps_with_the_mistake_at_hand(
+    tmp_path: Path, content: str, advice: str
+) -> None:
+    assert f"; {advice}" in problem(tmp_path, content)
+
+
 @given(st.lists(st.sampled_from([*"abn10:,-[]{}&*!|>'\"%@?#~. \n\t", "\n  ", "- ", ": ", "!!"])))
 def test_any_text_is_a_mapping_or_a_sentence(parts: list[str]) -> None:
     try:
