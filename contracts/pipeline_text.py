@@ -75,7 +75,21 @@ _MAPPINGS: Mapping[str, type[Policy]] = {
 }
 _NAMED_AFTER_SINK = {"late": late_topic_name, "dead": dead_topic_name}
 _OF_A_JOB = {"job", "query"}
-_SERVERS = {"servers", "brokers", "bootstrap.servers", "bootstrap-servers", "bootstrap_servers"}
+SETTINGS: Mapping[str, str] = {
+    **dict.fromkeys(("servers", "brokers", "bootstrap_servers"), "HEADRACE_BOOTSTRAP_SERVERS"),
+    **dict.fromkeys(("guarantee", "processing_guarantee"), "HEADRACE_GUARANTEE"),
+    **dict.fromkeys(("state_folder", "state_dir"), "HEADRACE_STATE_FOLDER"),
+    **dict.fromkeys(("standbys", "num_standby_replicas"), "HEADRACE_STANDBYS"),
+    **dict.fromkeys(("commit_interval", "commit_interval_ms"), "HEADRACE_COMMIT_INTERVAL"),
+    "memory": "HEADRACE_MEMORY",
+    "replication_factor": "HEADRACE_REPLICATION_FACTOR",
+    "schema_registry_url": "HEADRACE_SCHEMA_REGISTRY_URL",
+    "decisions": "HEADRACE_DECISIONS",
+}
+"""The variables of settings that people look for among the options of a pipeline.
+
+The names are ours and Kafka's; in a file they may have `-` or `.` in place of `_`.
+"""
 
 
 def read_pipeline(document: object, file: str, places: Places) -> PipelineSpec:
@@ -200,8 +214,9 @@ def _sentence(details: ErrorDetails) -> str:
     name = details["loc"][-1] if details["loc"] else ""
     if is_unknown and name in OPERATOR_KINDS:
         return f"`{name}` is an operator; write it as an item of `operators`, `- {name}: {{...}}`"
-    if is_unknown and name in _SERVERS:
-        return f"`{name}` is a setting; put it into the variable HEADRACE_BOOTSTRAP_SERVERS"
+    variable = SETTINGS.get(str(name).replace("-", "_").replace(".", "_"))
+    if is_unknown and variable is not None:
+        return f"`{name}` is a setting; put it into the variable {variable}"
     known = _known(details) if is_unknown else []
     sentence = sentence_of(details, known, EXAMPLES, _elsewhere(details["loc"]))
     return sentence or f"{show(details['input'])} cannot stand here"

@@ -123,6 +123,14 @@ def test_junk_in_an_option_is_told_in_words(option: str, junk: object) -> None:
             "`bootstrap.servers` is a setting; put it into the variable HEADRACE_BOOTSTRAP_SERVERS",
         ),
         (
+            whole(guarantee="at-least-once"),
+            "guarantee: `guarantee` is a setting; put it into the variable HEADRACE_GUARANTEE",
+        ),
+        (
+            whole(source={"topic": "a", "commit.interval.ms": 100}),
+            "`commit.interval.ms` is a setting; put it into the variable HEADRACE_COMMIT_INTERVAL",
+        ),
+        (
             in_operator("reorder", grace="1s", **{"max-delay": "1m"}),
             "reorder.max-delay: `max-delay` is not known here; it is an option of `source`",
         ),

@@ -11,6 +11,7 @@ import pytest
 from aiokafka.protocol.types import Int32
 
 from headrace.contracts.errors import SettingsInvalid
+from headrace.contracts.pipeline_text import SETTINGS
 from headrace.contracts.servers import servers
 from headrace.services.settings import Settings, read_settings
 from headrace.services.variables import variable
@@ -40,6 +41,10 @@ def test_an_empty_environment_is_the_defaults() -> None:
     assert settings.guarantee == "exactly-once"
     assert settings.http_port is None
     assert settings.memory_bytes is None
+
+
+def test_every_variable_that_a_pipeline_is_told_of_is_a_setting() -> None:
+    assert {*SETTINGS.values()} <= {*map(variable, Settings.model_fields)}
 
 
 def test_a_variable_is_written_as_in_a_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
