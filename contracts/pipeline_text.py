@@ -104,16 +104,22 @@ def read_pipeline(document: object, file: str, places: Places) -> PipelineSpec:
         sentence = f"none of this is of a pipeline; begin it with `{EXAMPLES['pipeline']}`"
         raise PipelineInvalid(problem_line((), sentence, file, places))
     try:
-        return PipelineSpec.model_validate(document, by_alias=True, by_name=False)
+        spec = PipelineSpec.model_validate(document, by_alias=True, by_name=False)
     except ValidationError as error:
-        raise PipelineInvalid(together(sentences(error, document, file, places))) from error
+        found = error.errors(include_url=False)
+        raise PipelineInvalid(together(sentences(found, document, file, places))) from error
+    if lines := sentences([], document, file, places):
+        raise PipelineInvalid(together(lines))
+    return spec
 
 
-def sentences(error: ValidationError, document: object, file: str, places: Places) -> list[str]:
-    """Return one line for each problem that pydantic found, in the order of the file."""
+def sentences(
+    found: Sequence[ErrorDetails], document: object, file: str, places: Places
+) -> list[str]:
+    """Return one line for each problem of a document, in the order of the file."""
     lines = [
         (place_of(path, places), problem_line(path, sentence, file, places))
-        for path, sentence in problems(error.errors(include_url=False), document)
+        for path, sentence in problems(found, document)
     ]
     return [line for _, line in sorted(lines)]
 
@@ -131,7 +137,20 @@ def problems(found: Sequence[ErrorDetails], document: object) -> list[tuple[Path
         if not (details["type"] == "missing" and details["loc"] in misspelt)
         and not _follows_from_another(details)
     ]
-    return [*said, *_useless_options(found, document), *_topic_problems(found, document)]
+    return [
+        *said,
+        *_unsaid(document),
+        *_useless_options(found, document),
+        *_topic_problems(found, document),
+    ]
+
+
+def _unsaid(document: object) -> Iterator[tuple[Path, str]]:
+    """Yield an `idle` of the source that says nothing: a default stands for it, and not `never`."""
+    source = document.get("source") if isinstance(document, dict) else None
+    if isinstance(source, dict) and source.get("idle", "never") is None:
+        sentence = "nothing stands here; write a duration, such as `10s`, or `never`"
+        yield ("source", "idle"), sentence
 
 
 def _useless_options(found: Sequence[ErrorDetails], document: object) -> Iterator[tuple[Path, str]]:

@@ -76,6 +76,8 @@ class Pipeline:
             source = Source.model_validate(written, by_alias=True, by_name=False)
         except ValidationError as error:
             self._refuse(_moved(error, ("source",)), {"source": written})
+        if problems([], {"source": written}):
+            self._refuse([], {"source": written})
         return replace(self, _source=source)
 
     def reorder(self, **options: Unpack[ReorderOptions]) -> Pipeline:

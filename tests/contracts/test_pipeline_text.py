@@ -145,6 +145,10 @@ def test_junk_in_an_option_is_told_in_words(option: str, junk: object) -> None:
         (whole(source=None), "source: `null` is not a mapping of options; write `source:"),
         (whole(source={"topic": 5}), "source.topic: `5` is not text; if it is meant as text,"),
         (whole(source={"topic": None}), "source.topic: nothing stands here; write text,"),
+        (
+            whole(source={"topic": "a", "idle": None}),
+            "source.idle: nothing stands here; write a duration, such as `10s`, or `never`",
+        ),
         (whole(source={"topic": ["x"]}), 'source.topic: `["x"]` is not text; write one text in'),
         (whole(source={"topic": "a b"}), "source.topic: `a b` is not a topic name that Kafka"),
         (whole(source={"topic": ".."}), "source.topic: `..` is not a topic name that Kafka"),

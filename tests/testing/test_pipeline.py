@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import pytest
 import yaml
@@ -320,6 +320,10 @@ elsewhere.__module__ = is_wanted.__module__
                 ".filter(where): `tests.testing.functions:elsewhere` names something else; "
                 "pass what stands at the top of a module under its own name"
             ),
+        ),
+        (
+            lambda _: Pipeline("clicks").source("clicks.raw", **cast("Any", {"idle": None})),
+            ".source(idle): nothing stands here; write a duration, such as `10s`, or `never`",
         ),
         (
             lambda begun: begun.source("views.raw"),
