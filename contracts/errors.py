@@ -38,6 +38,7 @@
     |  |- StateOfOtherOptions        written with options that these cannot go on from
     |  |- StateTruncated             a changelog that lost records which the state needs
     |  `- StateUnavailable           the disk is full, gone, or not ours to write
+    |- OutputLost                    what a command prints cannot be written; exit code 4
     |- StateCorrupt                  damaged bytes; rebuilt from the changelog
     |- InstanceFenced                another program took over; exit code 6
     |- DemoFailed                    the demo's sidecar did not do what it was started for
@@ -239,6 +240,12 @@ class StateTruncated(StateRefused):
 
 class StateUnavailable(StateRefused):
     """The disk under the state does not answer. **Do:** free space, or fix permissions."""
+
+
+class OutputLost(HeadraceError):
+    """What a command prints cannot be written. **Do:** make room, or write it elsewhere."""
+
+    exit_code = 4
 
 
 class StateCorrupt(HeadraceError):

@@ -12,6 +12,7 @@ from cyclopts import App
 
 from headrace.contracts.errors import HeadraceError
 from headrace.services.cli.app import make_app
+from headrace.services.cli.output import printing
 
 _FIRST = 1
 """The process of a container: the system ends it by no signal that it does not handle itself."""
@@ -23,7 +24,8 @@ def main() -> None:
     if os.getpid() == _FIRST:
         signal.signal(signal.SIGTERM, _end)
     try:
-        _load(words)(words)
+        with printing():
+            _load(words)(words)
     except HeadraceError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
