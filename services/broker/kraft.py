@@ -118,8 +118,15 @@ def as_file(told: Mapping[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    # A backslash escapes what follows it, and a certificate has lines.
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
+    # A backslash escapes what follows it, a certificate has lines, and Java reads Latin-1.
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
+    return "".join(each if each.isascii() else _by_number(each) for each in escaped)
+
+
+def _by_number(character: str) -> str:
+    """Return a character as Java writes it: the numbers of one or two units of UTF-16."""
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def as_environment(told: Mapping[str, str]) -> dict[str, str]:

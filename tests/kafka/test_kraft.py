@@ -47,6 +47,11 @@ def test_a_file_escapes_what_its_format_would_swallow() -> None:
     assert as_file({"a.b": "C:\\x", "c": "two\nlines"}) == "a.b=C:\\\\x\nc=two\\nlines\n"
 
 
+def test_a_file_has_the_letters_of_a_folder_as_java_reads_them() -> None:
+    written = as_file({"log.dirs": "/home/j\u00fcrgen/\u672c/\U0001f30a"})
+    assert written == "log.dirs=/home/j\\u00fcrgen/\\u672c/\\ud83c\\udf0a\n"
+
+
 def test_the_official_image_finds_the_same_names_in_its_environment() -> None:
     assert as_environment({"log.dirs": "x", "a_b": "y", "c-d": "z"}) == {
         "CLUSTER_ID": CLUSTER_ID,
