@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copyfile
@@ -19,6 +20,9 @@ _ARCHIVED_WITHIN_S = 180.0
 def prepare(tell: Callable[[str], None], version: KafkaVersion | None = None) -> None:
     """Fetch the jars, and keep what each broker begins with; quick where that was done."""
     java, jars = find_java(), kafka_jars(tell, version=version)
+    if not os.access(jars.parent, os.W_OK):
+        # Somebody else prepared it, and a start takes longer without the rest.
+        return
     checkpoint = kept_checkpoint(jars)
     if not checkpoint.exists():
         tell("first records of a broker")

@@ -33,6 +33,17 @@ class SlowBroker:
         return self.goes
 
 
+def test_a_cache_that_cannot_be_written_to_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparing, "find_java", lambda: Java("java", "17"))
+    monkeypatch.setattr(preparing, "kafka_jars", lambda *_, **__: tmp_path / "absent" / "jars")
+    monkeypatch.setattr(preparing, "EmbeddedBroker", SlowBroker)
+    told: list[str] = []
+    preparing.prepare(told.append)
+    assert told == []
+
+
 def test_an_archive_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jars, java = tmp_path / "jars", Java("java", "17")
     archive, checkpoint = class_archive(java, jars), kept_checkpoint(jars)
