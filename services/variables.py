@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class Environment(PydanticBaseSettingsSource):
         text = os.environ.get(variable(field_name))
         file = os.environ.get(variable(field_name) + FILE_SUFFIX)
         if file:
-            text = Path(file).read_text("utf-8").rstrip("\r\n")
+            text = _content(Path(file)).rstrip("\r\n")
         return text or None, field_name, False
 
     def __call__(self) -> dict[str, Any]:
@@ -42,6 +43,16 @@ class Environment(PydanticBaseSettingsSource):
         fields = self.settings_cls.model_fields
         texts = {name: self.get_field_value(field, name)[0] for name, field in fields.items()}
         return {name: text for name, text in texts.items() if text is not None}
+
+
+def _content(file: Path) -> str:
+    return file.read_text("utf-8") if file.is_file() else _piped(file)
+
+
+@cache
+def _piped(file: Path) -> str:
+    """Return what a pipe brings, as `<(pass kafka)` makes one; it brings that once."""
+    return file.read_text("utf-8")
 
 
 def environment_problems(fields: Iterable[str]) -> Iterator[str]:
@@ -64,7 +75,7 @@ def _file_problems(name: str, plain: str) -> Iterator[str]:
         return
     file = Path(os.environ[name])
     try:
-        file.read_text("utf-8")
+        _content(file)
     except OSError as error:
         yield f"{name}: `{file}` cannot be read ({error.strerror}); check path and permissions"
     except UnicodeDecodeError:

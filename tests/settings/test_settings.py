@@ -107,6 +107,19 @@ def test_every_setting_can_come_from_a_file(
     assert settings.sasl_password.get_secret_value() == SECRET
 
 
+def test_a_setting_can_come_from_a_pipe_which_brings_it_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"pipe:9092\n")
+    os.close(writer)
+    monkeypatch.setenv("HEADRACE_BOOTSTRAP_SERVERS_FILE", f"/dev/fd/{reader}")
+    try:
+        assert read_settings().bootstrap_servers == "pipe:9092"
+    finally:
+        os.close(reader)
+
+
 def test_no_variable_means_two_things() -> None:
     plain = [variable(field) for field in Settings.model_fields]
     assert len({*plain, *(f"{name}_FILE" for name in plain)}) == 2 * len(Settings.model_fields)
