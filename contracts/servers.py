@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -11,6 +12,8 @@ from pydantic_core import PydanticCustomError
 from headrace.contracts.problem_text import show
 
 PORT_MAX = 65_535
+REGISTRY_PATTERN = r"^https?://[^/@,\s]+[^@,\s]*$"
+"""How the address of a schema registry looks: of one, and without a user."""
 _BROKEN = 500
 _LATER = frozenset({408, 429})
 """It, or a proxy before it, had no time to listen, or was asked too often."""
@@ -57,6 +60,16 @@ def check_url(text: str) -> str:
         # A password may stand in the text, so what reads the error decides what is shown.
         kind = "string_pattern_mismatch"
         raise PydanticCustomError(kind, "no host and port")
+    return text
+
+
+def check_registry(text: str) -> str:
+    """Return the text itself, if it is the address of a registry; a password in it is not shown."""
+    if not re.match(REGISTRY_PATTERN, text) or not _has_host_and_port(text):
+        message = (
+            "this is not the address of one registry; write it as https://host:8081, without a user"
+        )
+        raise ValueError(message)
     return text
 
 

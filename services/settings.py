@@ -23,7 +23,13 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from headrace.contracts.errors import SettingsInvalid
 from headrace.contracts.policies import Name
 from headrace.contracts.problem_text import show
-from headrace.contracts.servers import PORT_MAX, Servers, check_host, check_url
+from headrace.contracts.servers import (
+    PORT_MAX,
+    REGISTRY_PATTERN,
+    Servers,
+    check_host,
+    check_url,
+)
 from headrace.contracts.time import DurationMs, SizeBytes, format_duration_ms
 from headrace.services.variables import (
     FILE_SUFFIX,
@@ -51,7 +57,7 @@ _Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
 _ReadableFile = Annotated[Path, AfterValidator(_check_file)]
 _Text = Annotated[str, Field(min_length=1)]
 _Url = AfterValidator(check_url)
-_RegistryUrl = Annotated[str, Field(pattern=r"^https?://[^/@,\s]+[^@,\s]*$"), _Url]
+_RegistryUrl = Annotated[str, Field(pattern=REGISTRY_PATTERN), _Url]
 
 
 class Settings(BaseSettings):

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, NamedTuple, Self, TypeVar
 from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from headrace.contracts.errors import (
     RecordUndecodable,
@@ -41,6 +41,7 @@ from headrace.contracts.serde.asked import (
     schema_of,
 )
 from headrace.contracts.serde.registered import Schemas
+from headrace.contracts.servers import REGISTRY_PATTERN, check_registry
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -56,7 +57,9 @@ Found = TypeVar("Found")
 class RegistryAccess(Policy):
     """A schema registry that speaks Confluent's protocol."""
 
-    url: Annotated[str, Field(pattern=r"^https?://[^/@,\s]+[^@,\s]*$")]
+    url: Annotated[
+        str, AfterValidator(check_registry), Field(json_schema_extra={"pattern": REGISTRY_PATTERN})
+    ]
     """Its address, such as `http://127.0.0.1:8081`, without a user in it."""
     username: _Text | None = None
     """The job's name there, for a registry with logins."""

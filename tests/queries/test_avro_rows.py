@@ -140,7 +140,9 @@ def test_a_file_says_what_python_says(tmp_path: Path) -> None:
         ),
         ("value: avro, ", "", "`registry` does nothing for rows in JSON; add `value: avro`"),
         ("value: avro", "value: orc", "sink.kafka.value: `orc` is none of the choices; write"),
-        ("{url: http", "{url: ftp", "sink.kafka.registry.url: "),
+        ("{url: http", "{url: ftp", "sink.kafka.registry.url: this is not the address of one"),
+        (URL, "http://a..b:8081", "registry.url: this is not the address of one registry; write"),
+        (URL, "'http://[::1'", "registry.url: this is not the address of one registry; write it"),
     ],
 )
 def test_options_that_do_not_fit_are_told(
@@ -150,6 +152,14 @@ def test_options_that_do_not_fit_are_told(
     with pytest.raises(JobInvalid) as refused:
         load_job(written(tmp_path, IN_AVRO.replace(old, new)))
     assert sentence in str(refused.value)
+
+
+def test_a_password_in_the_address_of_a_registry_is_refused_and_not_shown(tmp_path: Path) -> None:
+    said = IN_AVRO.replace("{url: http://", "{url: http://ada:rosebud@")
+    with pytest.raises(JobInvalid) as refused:
+        load_job(written(tmp_path, said))
+    assert "this is not the address of one registry; write it as https://" in str(refused.value)
+    assert "rosebud" not in str(refused.value)
 
 
 def test_a_checkpoint_notes_the_form_of_rows_but_no_registry(tmp_path: Path) -> None:
