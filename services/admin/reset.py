@@ -39,6 +39,7 @@ async def find_remains(spec: PipelineSpec, settings: Settings, *, cleaned: bool)
     """
     roles = _INTERNAL + (_CLEANED if cleaned else ())
     names = [topic.name for topic in spec.topics() if topic.role in roles]
+    folder = folder_of(spec, settings)
     async with connected(settings) as cluster:
         members = await cluster.members(spec.pipeline)
         if members:
@@ -52,8 +53,17 @@ async def find_remains(spec: PipelineSpec, settings: Settings, *, cleaned: bool)
         for name in await cluster.partitions(names):
             topics[name] = sum(one.end - one.first for one in (await cluster.ends(name)).values())
         offsets = await cluster.offsets_count(spec.pipeline)
+    return Remains(spec.pipeline, offsets, topics, folder)
+
+
+def folder_of(spec: PipelineSpec, settings: Settings) -> Path | None:
+    """Return the folder of a pipeline's state on this machine, None if there is none."""
     folder = settings.state_folder / spec.pipeline
-    return Remains(spec.pipeline, offsets, topics, folder if folder.exists() else None)
+    try:
+        return folder if folder.exists() else None
+    except OSError as problem:
+        message = f"the state folder {folder} cannot be read ({problem.strerror}); check it"
+        raise StateUnavailable(message) from problem
 
 
 async def forget(remains: Remains, settings: Settings) -> None:

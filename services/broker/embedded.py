@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from headrace.contracts.errors import BrokerFailed
+from headrace.contracts.errors import BrokerFailed, SettingsInvalid
 from headrace.services.broker.archive import class_archive
 from headrace.services.broker.jars import KafkaVersion, kafka_jars
 from headrace.services.broker.java import find_java
@@ -96,6 +96,23 @@ class EmbeddedBroker:
 
     def prepare(self) -> None:
         """Prepare the folders for a first start; those that hold data keep them."""
+        for broker in self.brokers:
+            if "," in str(broker.data):
+                message = (
+                    f"{broker.data} has a comma, at which Kafka would split it into two folders;"
+                    " name another folder with --data"
+                )
+                raise SettingsInvalid(message)
+        try:
+            self._prepare()
+        except OSError as error:
+            message = (
+                f"{error.filename or self.brokers[0].folder} cannot be written to"
+                f" ({error.strerror}); name another folder with --data"
+            )
+            raise SettingsInvalid(message) from error
+
+    def _prepare(self) -> None:
         for broker, node in zip(self.brokers, self._nodes, strict=True):
             told = properties(node, self._nodes, str(broker.data), self._clients_protocol)
             plain, others = [node.brokers], []

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 
-from headrace.contracts.errors import SettingsInvalid
+from headrace.contracts.errors import SettingsInvalid, StateUnavailable
 from headrace.contracts.hops import Hop
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.policies import read_operator
@@ -133,9 +133,14 @@ class _Look:
 
 def _databases(folder: Path) -> Iterator[tuple[int, Path]]:
     """The partitions of a hop that have a database here."""
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name.isdecimal() and path.is_dir():
-            yield int(path.name), path
+    try:
+        paths = [*folder.iterdir()] if folder.is_dir() else []
+        found = [path for path in paths if path.name.isdecimal() and path.is_dir()]
+    except OSError as problem:
+        message = f"the state folder {folder} cannot be read ({problem.strerror}); check it"
+        raise StateUnavailable(message) from problem
+    for path in found:
+        yield int(path.name), path
 
 
 def _size_bytes(folder: Path) -> int:

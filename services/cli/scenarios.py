@@ -18,7 +18,7 @@ def run_scenarios(folder: Path = Path()) -> None:
     Args:
         folder: The folder, with all folders in it; or one file.
     """
-    files = sorted(folder.rglob(f"*{SUFFIX}")) if folder.is_dir() else [folder]
+    files = sorted(folder.rglob(f"*{SUFFIX}")) if _is_folder(folder) else [folder]
     if not files:
         message = f"{folder}: there is no scenario here; write one into `clicks{SUFFIX}`"
         raise ScenarioInvalid(message)
@@ -36,6 +36,14 @@ def run_scenarios(folder: Path = Path()) -> None:
         raise ScenarioInvalid(together(wrong))
     if false:
         sys.exit(1)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        # Who reads it as a file says why it cannot be read.
+        return False
 
 
 def _is_true(scenario: Scenario) -> bool:

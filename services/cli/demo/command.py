@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
+from headrace.contracts.errors import SettingsInvalid
 from headrace.contracts.record import Record
 from headrace.services.cli.demo import clicks, orders
 from headrace.services.cli.demo.counted import Journeys, counts, fate, read_journeys
@@ -57,6 +58,7 @@ def demo(*, page_file: Path = PAGE) -> None:
     Args:
         page_file: The file for the page with the plots.
     """
+    _check_writable(page_file)
     forget_settings()
     console = Console(highlight=False)
     streams = made_streams()
@@ -88,6 +90,21 @@ def demo(*, page_file: Path = PAGE) -> None:
     console.print(alerts_table(shown.alerts))
     page_file.write_text(page(shown), "utf-8")
     console.print(f"All of it as a page: {page_file.absolute().as_uri()}", soft_wrap=True)
+
+
+def _check_writable(page_file: Path) -> None:
+    """Refuse a file that could not be written behind all the work."""
+    try:
+        is_new = not page_file.exists()
+        page_file.open("ab").close()
+        if is_new:
+            page_file.unlink()
+    except OSError as error:
+        message = (
+            f"`{page_file}` cannot be written ({error.strerror}); name another file with"
+            " --page-file"
+        )
+        raise SettingsInvalid(message) from error
 
 
 def made_streams() -> Streams:
