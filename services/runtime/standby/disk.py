@@ -19,6 +19,7 @@ from aiokafka.structs import TopicPartition
 
 from headrace.contracts.errors import HeadraceError
 from headrace.services.group.member import TaskId
+from headrace.services.kafka.identities import Identity
 from headrace.services.observe.logs import logger as logger_of
 from headrace.services.runtime.task.work import Work
 from headrace.services.state.changelog import reached
@@ -38,6 +39,10 @@ class Copy(NamedTuple):
     """In its changelog."""
     changelog_id: str | None
 
+    def is_among(self, changelogs: Identity) -> bool:
+        """Whether its partition is there; made anew elsewhere, a topic may have fewer."""
+        return self.task.partition < changelogs.partitions
+
 
 async def lags_on_disk(work: Work) -> dict[TaskId, int]:
     """How many changelog records each copy lacks; nothing where the broker does not say."""
@@ -45,10 +50,12 @@ async def lags_on_disk(work: Work) -> dict[TaskId, int]:
     if not copies:
         return {}
     names = [hop.changelog.name for hop in work.spec.hops()]
-    changelogs = [TopicPartition(names[task.hop], task.partition) for task, *_ in copies]
     try:
         async with asyncio.timeout(_WITHIN_S):
             topics = await work.identities.now()
+            # Of a partition that is gone nobody ever tells the end, and the others would wait.
+            copies = [copy for copy in copies if copy.is_among(topics[names[copy.task.hop]])]
+            changelogs = [TopicPartition(names[task.hop], task.partition) for task, *_ in copies]
             ends = await work.restorer.ends(changelogs)
     except (KafkaError, TimeoutError) as problem:
         logger.warning("how far the copies on disk are is not known", why=repr(problem))
