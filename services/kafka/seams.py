@@ -220,6 +220,12 @@ async def end_of_log(consumer: Any, partition: TopicPartition) -> int:
     return (await ends_of_logs(consumer, [partition]))[partition]
 
 
+def led(consumer: Any, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Those of some partitions that have a leader, as far as is known; others answer nothing."""
+    leaders = {one: consumer._client.cluster.leader_for_partition(one) for one in partitions}
+    return {one for one, leader in leaders.items() if leader is not None and leader >= 0}
+
+
 async def ends_of_logs(
     consumer: Any, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int]:

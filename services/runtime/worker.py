@@ -239,8 +239,11 @@ class Worker:
         return "restoring" if restoring else "running"
 
     async def survey(self) -> None:
-        """Hear from the broker how far everything is."""
-        self.work.survey = await self._the_thread().survey()
+        """Hear from brokers how far everything is; a partition that nobody leads is as it was."""
+        told = await self._the_thread().survey()
+        self.work.survey = {
+            source: told.get(source, self.work.surveyed(source)) for source in self.tasks
+        }
 
     def _is_replaced(self) -> bool:
         """Whether another process has all of this by now."""

@@ -243,12 +243,13 @@ class BatchThread(driver.AIOKafkaConsumerThread):  # type: ignore[misc]
         await self._ensure_consumer().commit({partition: found})
 
     async def survey(self) -> dict[TopicPartition, Surveyed]:
-        """Every partition of ours: where the consumer is, and where it ends."""
+        """Every partition of ours that has a leader: where the consumer is, and where it ends."""
         return await self._there(self._survey())
 
     async def _survey(self) -> dict[TopicPartition, Surveyed]:
         consumer = self._ensure_consumer()
-        partitions, at_s = consumer.assignment(), time.monotonic()
+        # The others would wait for the leader of one, and count as behind or awake meanwhile.
+        partitions, at_s = seams.led(consumer, consumer.assignment()), time.monotonic()
         at_ms = self.app.worker.work.now_ms()
         # A consumer knows both of its last fetch, and what stopped fetching hears of nothing new.
         stable = await consumer.end_offsets(partitions) if partitions else {}
