@@ -8,12 +8,22 @@ from itertools import pairwise
 
 import pytest
 
-from headrace.contracts.origin import AT_END, AWAKE, IDLE
+from headrace.contracts.origin import (
+    AT_END,
+    AWAKE,
+    IDLE,
+    SourceTime,
+    origin_header,
+    times_headers,
+)
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.services.operators.chain import Chain
+from headrace.services.operators.lanes import Lanes
 from headrace.services.operators.operator import Batch
 from headrace.services.runtime.input.survey import UNSEEN, Surveyed
 from headrace.services.runtime.time.clock import Clock
+from headrace.services.runtime.time.silence import Silence
+from headrace.services.state.changelog import ABOUT
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
 from tests.runtime.sidecar import MakePipeline, Pipeline, contents, record
@@ -127,13 +137,15 @@ def test_a_partition_that_is_idle_as_well_says_no_more(make_pipeline: MakePipeli
     assert len(of_partition(pipeline, 0)) == len(by_the_clock) + 2
 
 
-def spec_of(source: dict[str, object]) -> PipelineSpec:
+def spec_of(
+    source: dict[str, object], operators: list[dict[str, object]] | None = None
+) -> PipelineSpec:
     """A pipeline with this source."""
     return PipelineSpec.model_validate(
         {
             "pipeline": "p",
             "source": {"topic": "raw", **source},
-            "operators": [{"deduplicate": {"by": "key", "interval": "10m"}}],
+            "operators": operators or [{"deduplicate": {"by": "key", "interval": "10m"}}],
             "sink": {"topic": "cleaned"},
         }
     )
@@ -194,3 +206,45 @@ def test_records_that_break_the_promise_are_counted() -> None:
     chain.advance(5_000)
     chain.process(Batch.of([record(b"a", b"1", 4_000)]))
     assert (chain.lateness.max_ms, chain.time_ms) == (1_000, 5_000)
+
+
+HOLDING: dict[str, list[dict[str, object]]] = {
+    "reorder": [{"reorder": {"grace": "1h"}}],
+    "windows": [
+        {
+            "aggregate": {
+                "function": "count",
+                "window": {"kind": "tumbling", "size": "1h", "grace": "0s"},
+            }
+        },
+        {"suppress": {"until": "window-closes"}},
+    ],
+}
+
+
+@pytest.mark.parametrize("behind", sorted(HOLDING))
+def test_a_place_whose_sources_are_idle_is_idle_though_it_holds_what_no_clock_lets_go(
+    behind: str,
+) -> None:
+    spec = spec_of(
+        {"max-delay": "1m", "idle": "10m"},
+        [{"deduplicate": {"by": "id", "id": "key", "interval": "10m"}}, *HOLDING[behind]],
+    )
+    hop = spec.hops()[1]
+    view_of = Overlay(MemoryStore(), "p").view
+    chain = Chain(hop.operators, view_of, lanes=Lanes(view_of(ABOUT), [0]))
+    silence = Silence(spec, hop, lambda _: True)
+    came = record(b"a", b"1", 5_000)._replace(headers=(origin_header(0, 7, 5_000),))
+    chain.process(Batch.of([came]))
+    assert silence.state(chain) == AWAKE
+    says_idle = times_headers([SourceTime(0, 70_000, IDLE)])
+    chain.process(Batch.of([came._replace(key=None, value=None, headers=says_idle)]))
+    assert sum(operator.counts.held for operator in chain.operators) == 1
+    # Its sources write no row until they wake, so the clock gets no further here.
+    assert moves_place_to_ms(spec, chain) is None
+    assert silence.state(chain) == IDLE
+
+
+def moves_place_to_ms(spec: PipelineSpec, chain: Chain) -> int | None:
+    """How far a place behind a repartition is by the clock, where nothing waits."""
+    return Clock(spec, surveyed).moves_to_ms(chain, END, AWAKE)

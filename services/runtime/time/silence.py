@@ -6,7 +6,8 @@ repartition nobody looks at the clock: a place is idle when all source partition
 
 Operators may hold records for ever, and readers need not wait with them: such a partition is idle
 as well. But if the clock releases those records (`idle` of a reorder, `max-delay`), the partition
-becomes idle behind them, so that they are on time for readers of the cleaned topic.
+becomes idle behind them, so that they are on time for readers of the cleaned topic. Behind a
+repartition the clock is over once all source partitions are idle: they say no more how far it is.
 
 With `idle: never` readers of the cleaned topic are told nothing. Behind a repartition it is said
 that the partition is at its end: it holds back whatever is held, and is not waited for by those
@@ -31,7 +32,7 @@ class Silence:
         """`was_at_end` says whether the broker, asked behind a time, had nothing left."""
         idle_ms = spec.source.idle_ms
         self._says = AT_END if idle_ms is None else IDLE
-        self._goes_by_clock = spec.source.max_delay_ms is not None
+        self._goes_by_clock = spec.source.max_delay_ms is not None and hop.is_first
         self._is_last = hop.end is None
         self._is_told = idle_ms is not None or hop.end is not None
         self._idle_s = (IDLE_MS if idle_ms is None else idle_ms) / 1000
