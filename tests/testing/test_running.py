@@ -210,6 +210,13 @@ def test_records_that_the_clock_lets_go_leave_before_their_partition_is_idle() -
     assert run(trusted.to("cleaned"), by_clock).progress[0].is_idle
 
 
+def test_a_place_whose_sources_are_idle_waits_for_no_clock() -> None:
+    trusted = Pipeline("trusted").source("raw", max_delay="1m", idle="10s")
+    by_id = trusted.deduplicate(by="id", id="value.id", interval="1h").reorder(grace="1h")
+    done = run(by_id.to("cleaned"), [{"time": "40s", "value": {"id": 1}}, Event("wait", 10_000)])
+    assert (done.counts["held"], done.progress[0].is_idle) == (1, True)
+
+
 @given(streams(partitions=2))
 def test_the_output_depends_on_no_cut_and_no_crash(records: list[Record]) -> None:
     for pipeline in (CLICKS, BY_ID.to("ids.cleaned"), ORDERED_BY_ID):

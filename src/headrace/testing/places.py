@@ -199,7 +199,7 @@ class Place:
     def falls_silent(self) -> None:
         """Note that the source is idle or at its end, if it has been silent for long enough."""
         idle_ms, is_last = self._world.spec.source.idle_ms, self.hop.end is None
-        by_clock = self._world.spec.source.max_delay_ms is not None
+        by_clock = self._world.spec.source.max_delay_ms is not None and self.hop.is_first
         if is_last and (idle_ms is None or self.chain.lets_go(by_clock=by_clock)):
             return
         lanes = self.chain.lanes
