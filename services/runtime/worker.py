@@ -241,9 +241,9 @@ class Worker:
     async def survey(self) -> None:
         """Hear from brokers how far everything is; a partition that nobody leads is as it was."""
         told = await self._the_thread().survey()
-        self.work.survey = {
-            source: told.get(source, self.work.surveyed(source)) for source in self.tasks
-        }
+        running = [source for source, task in self.tasks.items() if task.state == "running"]
+        before = {source: self.work.surveyed(source) for source in running}
+        self.work.survey = before | told
 
     def _is_replaced(self) -> bool:
         """Whether another process has all of this by now."""

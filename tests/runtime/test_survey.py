@@ -55,15 +55,19 @@ def test_a_partition_without_a_leader_hides_nothing_of_the_others() -> None:
 
 
 def test_a_partition_without_a_leader_is_as_it_was_and_not_unseen() -> None:
-    before = {place: Surveyed(10, 10, 10, at_s=1.0) for place in (LED, LEADERLESS)}
+    before = {place: Surveyed(10, 10, 10, at_s=1.0) for place in (LED, LEADERLESS, UNKNOWN)}
     led_now = Surveyed(20, 20, 20, at_s=3.0)
 
     async def survey() -> dict[TopicPartition, Surveyed]:
         return {LED: led_now}
 
     work = SimpleNamespace(survey=before, surveyed=before.get)
+    # One that is opened again begins elsewhere, and what was said of it before tells nothing.
+    states = {LED: "running", LEADERLESS: "running", UNKNOWN: "restoring"}
     worker = SimpleNamespace(
-        work=work, tasks=[LED, LEADERLESS], _the_thread=lambda: SimpleNamespace(survey=survey)
+        work=work,
+        tasks={place: SimpleNamespace(state=state) for place, state in states.items()},
+        _the_thread=lambda: SimpleNamespace(survey=survey),
     )
     asyncio.run(Worker.survey(cast("Worker", worker)))
     # A watchdog ends a worker that does not hear where it is for minutes.
