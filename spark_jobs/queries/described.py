@@ -23,7 +23,7 @@ from headrace.spark_jobs.queries.names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -89,6 +89,20 @@ class Select:
             else:
                 return None
         return tuple(columns)
+
+    def refuse_other_own(self, before: Sequence[str], names: Sequence[str]) -> None:
+        """Refuse a name of the record's own for another column; `names` are those of all it makes.
+
+        `before` are the columns that `*` has.
+        """
+        texts = [
+            text
+            for each in self.expressions
+            for text in (before if each.text == ALL else [each.text])
+        ]
+        for name, text in zip(names, texts, strict=True):
+            if name.lower() in OWN and text.strip("`").lower() != name.lower():
+                refuse_own(name, str(self))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 )
 
 from headrace.contracts.errors import JobInvalid, SchemaRefused
-from headrace.spark_jobs.queries.described import Expression, Filter, Select, refuse_own
+from headrace.spark_jobs.queries.described import Expression, Filter, Select
 from headrace.spark_jobs.queries.names import OWN, column_of, twice
 from headrace.spark_jobs.queries.types import KeptText
 from headrace.spark_jobs.read.decode import JsonValue
@@ -76,8 +76,9 @@ class Visible:
         # This is a column of its own, or Spark would parse it anew for each field.
         parsed = f"{_PARSED}_{value}"
         read = F.when(F.col(_ALIVE), JsonValue(schema).parse(F.col(_INNER)[value]))
-        taken = columns or {column_of(name): (name,) for name in schema.names}
-        found = {name: _at(F.col(parsed), each) for name, each in taken.items()}
+        if columns is None:
+            columns = {column_of(name): (name,) for name in schema.names}
+        found = {name: _at(F.col(parsed), each) for name, each in columns.items()}
         return Visible(
             self.frame.withColumn(parsed, read).withColumns(found).drop(parsed),
             (*self.names, *found),
@@ -210,9 +211,7 @@ class Visible:
         if doubled is not None:
             message = f"`{step}` has two columns `{doubled}`; give one another name by `AS`"
             raise JobInvalid(message)
-        for name, each in zip(names, step.expressions, strict=False):
-            if name.lower() in OWN and each.text not in {name, _ALL}:
-                refuse_own(name, str(step))
+        step.refuse_other_own(self.names, names)
         _refuse_random(selected, step)
         return list(names)
 

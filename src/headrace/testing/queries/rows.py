@@ -52,7 +52,9 @@ class Seen:
 
     def decoded(self, part: str, schema: spark.StructType, columns: Columns | None = None) -> Seen:
         """Add the columns of a part of a row, such as its value."""
-        places = columns or {column_of(name): (name,) for name in schema.names}
+        places = columns
+        if places is None:
+            places = {column_of(name): (name,) for name in schema.names}
         found = {name: kind_at(schema, place) for name, place in places.items()}
         return Seen({**self.kinds, **found}, (*self.steps, (part, places, schema)))
 
@@ -85,6 +87,7 @@ class Seen:
         if doubled is not None:
             message = f"`{step}` has two columns `{doubled}`; give one another name by `AS`"
             raise JobInvalid(message)
+        step.refuse_other_own([*self.kinds], names)
         kinds = {name: typed.kind for name, typed in columns.items()}
         return Seen(kinds, (*self.steps, _Selected(columns, str(step))))
 
