@@ -10,6 +10,7 @@ from pyspark.sql import types as spark
 from headrace.contracts.errors import SparkNeeded
 from headrace.testing.queries.casts import NoAnswer
 from headrace.testing.queries.expressions import Compiler
+from headrace.testing.queries.json_values import Unreadable, read, write
 
 _COLUMNS = {"s": spark.StringType(), "t": spark.TimestampType(), "d": spark.DoubleType()}
 
@@ -47,3 +48,31 @@ def test_a_zone_that_nobody_has_is_left_to_spark(zone: str) -> None:
 def test_a_time_beyond_the_days_of_python_is_left_to_spark() -> None:
     with pytest.raises(SparkNeeded, match="only Spark knows on which day"):
         _answer("CAST(t AS DATE)", t=10**18)
+
+
+def _read(kind: str, value: str) -> Any:
+    schema = spark.StructType().add("x", kind)
+    return read(f'{{"x":{value}}}'.encode(), schema)["x"]
+
+
+def test_half_a_character_is_a_question_mark_as_in_spark() -> None:
+    assert _read("string", r'"a\ud83d"') == "a?"
+    assert _read("string", r'"\ude00\ud83d\ude00"') == "?\U0001f600"
+
+
+@pytest.mark.parametrize("kind", ["byte", "long", "timestamp"])
+def test_a_number_of_thousands_of_digits_is_unreadable(kind: str) -> None:
+    with pytest.raises(Unreadable):
+        _read(kind, "9" * 5_000)
+
+
+def test_a_decimal_of_a_huge_exponent_is_left_to_spark() -> None:
+    with pytest.raises(SparkNeeded, match="smaller exponent"):
+        _read("decimal(10,2)", "1e99999999999999999999")
+
+
+@pytest.mark.parametrize("seconds", ["1700000000000", "-62135596801"])
+def test_a_time_that_python_cannot_write_is_left_to_spark(seconds: str) -> None:
+    micros = _read("timestamp", seconds)
+    with pytest.raises(SparkNeeded, match="read milliseconds as a BIGINT"):
+        write({"at": (micros, spark.TimestampType())})

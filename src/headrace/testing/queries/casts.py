@@ -187,7 +187,14 @@ def day_of(text: str) -> date:
 
 def time_text(micros: int) -> str:
     """Write a time as Spark writes it into JSON."""
-    at = _EPOCH + timedelta(microseconds=micros)
+    try:
+        at = _EPOCH + timedelta(microseconds=micros)
+    except OverflowError as error:
+        message = (
+            f"only Spark writes the time {micros} microseconds after 1970; a number in a TIMESTAMP"
+            " is of seconds: read milliseconds as a BIGINT"
+        )
+        raise SparkNeeded(message) from error
     return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond:06}Z".rjust(27, "0")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import date
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from math import isfinite
 from typing import Any
 
@@ -26,10 +26,12 @@ from headrace.testing.queries.casts import (
     micros_of,
     time_text,
 )
-from headrace.testing.queries.kinds import STRING, is_whole
+from headrace.testing.queries.kinds import BIGINT, STRING, is_whole
 
 _SECOND = 1_000_000
 _MINUS_ZERO = "-0"
+_DIGITS_MAX = 20
+"""The digits of a whole number of 64 bits, and its sign."""
 Parse = Callable[[Any, Any], Any]
 
 
@@ -91,7 +93,15 @@ def _boolean(found: Any, _kind: spark.DataType) -> bool:
 def _whole(found: Any, kind: spark.DataType) -> int:
     if not isinstance(found, Whole):
         raise Unreadable
-    return fitting_whole(int(found), kind)
+    return fitting_whole(_whole_of(found), kind)
+
+
+def _whole_of(found: str) -> int:
+    """Return a whole number of 64 bits at most; Python reads none of thousands of digits."""
+    if len(found) > _DIGITS_MAX:
+        message = f"{found[:_DIGITS_MAX]}... has too many digits"
+        raise NoAnswer(message)
+    return fitting_whole(int(found), BIGINT)
 
 
 def _double(found: Any, _kind: spark.DataType) -> float:
@@ -105,7 +115,11 @@ def _double(found: Any, _kind: spark.DataType) -> float:
 
 def _decimal(found: Any, kind: spark.DecimalType) -> Decimal:
     if isinstance(found, (Whole, Fraction)):
-        return fitting_decimal(Decimal(found), kind)
+        try:
+            return fitting_decimal(Decimal(found), kind)
+        except InvalidOperation as error:
+            message = f"only Spark knows which number {found} is; write one with a smaller exponent"
+            raise SparkNeeded(message) from error
     if isinstance(found, str):
         message = f"only Spark knows which number the text {found!r} is; write it without quotes"
         raise SparkNeeded(message)
@@ -118,7 +132,8 @@ def _text(found: Any, _kind: spark.DataType) -> str:
     if isinstance(found, Fraction) or not isinstance(found, str) or _is_minus_zero(found):
         message = f"only Spark knows the text of {json.dumps(found)}; write it in quotes"
         raise SparkNeeded(message)
-    return str(found)
+    # Half of a character that takes two is a question mark in Spark's texts.
+    return str(found).encode(errors="replace").decode()
 
 
 def _is_minus_zero(found: str) -> bool:
@@ -127,7 +142,7 @@ def _is_minus_zero(found: str) -> bool:
 
 def _time(found: Any, _kind: spark.DataType) -> int:
     if isinstance(found, Whole):
-        return int(found) * _SECOND
+        return _whole_of(found) * _SECOND
     if isinstance(found, str) and not isinstance(found, Fraction):
         return micros_of(found)
     raise Unreadable
