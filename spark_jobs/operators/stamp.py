@@ -8,7 +8,7 @@ from __future__ import annotations
 from headrace.contracts.errors import StateOfOtherOptions
 from headrace.contracts.record import NO_TIME_MS
 from headrace.spark_jobs.versioned.history import forgotten_name
-from headrace.spark_jobs.versioned.spread import REGROUPS
+from headrace.spark_jobs.versioned.spread import MEETS_BY, REGROUPS
 
 STEP = "step:"
 """Begins the name of each step of a topology."""
@@ -17,6 +17,9 @@ INPUT = "option:input "
 """Begins the name of each input of a topology that reads topics."""
 _MAY_CHANGE = ("grace_ms", "retention_ms", "inner", "left")
 """New values of grace and retention hold from now on, and so does the kind of a look-up."""
+
+_NOTED_LATER = (REGROUPS, f":{MEETS_BY}")
+"""Ends the names of options that older checkpoints lack."""
 
 
 def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
@@ -32,7 +35,7 @@ def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
     if known:
         for name in sorted(_but_inputs(known) | _but_inputs(wanted)):
             before, now = known.get(name), wanted.get(name)
-            is_noted_first = before is None and name.endswith(REGROUPS)
+            is_noted_first = before is None and name.endswith(_NOTED_LATER)
             if before != now and not is_noted_first:
                 said.append(_change(name, before, now, wanted))
                 _note_forgotten(numbers, name, before, now)
@@ -88,6 +91,13 @@ def _change(name: str, before: int | None, now: int | None, wanted: dict[str, in
             f"this checkpoint {had} the step `{step}` ({option}), and the job"
             f" {'has' if before is None else 'does not have'} it; run the job as it was, or start"
             " it with a new checkpoint"
+        )
+        raise StateOfOtherOptions(message)
+    if option == MEETS_BY:
+        message = (
+            f"the records that `{step}` holds met by another column when this checkpoint was"
+            " written, and have that one as their keys; run the job as it was, or start it with a"
+            " new checkpoint"
         )
         raise StateOfOtherOptions(message)
     looks_up = f"step:{step}:LookUp" in wanted

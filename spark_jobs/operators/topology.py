@@ -194,6 +194,8 @@ class LookUp:
     """Whether records older than the table's history leave as `COLD`, to be looked up elsewhere."""
     says_progress: bool = False
     """Whether a task says, behind the rows that it releases, how far it is."""
+    meets_by: int | None = None
+    """A number for the column that its records have as their keys; other ones cannot go on."""
 
     def open(self, state: TaskState) -> StreamTableJoin:
         """Open the join behind its table."""
@@ -295,9 +297,8 @@ def inputs_of(topology: Topology) -> set[int]:
     inputs = {step.input for step in steps_of(topology) if isinstance(step, Topic)}
     if isinstance(topology, LookUp | WindowStep):
         inputs.add(topology.stream)
-    if isinstance(topology, StreamJoin):
-        inputs |= {*topology.streams}
-    return inputs
+    streams = topology.streams if isinstance(topology, StreamJoin) else ()
+    return inputs | {*streams}
 
 
 def steps_of(topology: Topology) -> Iterator[Topology]:
@@ -394,7 +395,6 @@ def _options_of(step: Topology) -> Iterator[tuple[str, int]]:
             yield "grace_ms", step.grace_ms
     if isinstance(step, LookUp):
         yield step.release, 1
-        if step.corrects:
-            yield "corrects", 1
-        if step.grace_ms is not None:
-            yield "grace_ms", step.grace_ms
+        for name in ("corrects", "grace_ms", "meets_by"):
+            if (number := getattr(step, name)) is not None and number is not False:
+                yield name, int(number)

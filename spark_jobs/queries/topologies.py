@@ -124,6 +124,7 @@ class Plan:
             corrects=query.corrections,
             asks_cold=query.history is not None,
             says_progress=self.folds_join,
+            meets_by=_number_of((query.on or "key").lower()),
         )
 
     def windows(self, rows: StructType) -> Windows:
@@ -349,6 +350,10 @@ def kind_at(schema: StructType, place: Place) -> spark.DataType:
 def _with_digest(step: str, *what: object) -> str:
     """Name a step with a digest, since a step that does something else cannot use its state."""
     return f"{step}#{blake2b(repr(what).encode(), digest_size=4).hexdigest()}"
+
+
+def _number_of(column: str) -> int:
+    return int.from_bytes(blake2b(column.encode(), digest_size=6).digest())
 
 
 def _behind(side: str, columns: Columns) -> dict[str, Place]:

@@ -15,6 +15,8 @@ REGROUPS = ":regroups"
 
 Checkpoints of earlier versions lack it.
 """
+MEETS_BY = "meets_by"
+"""The option of a look-up that tells by which column it meets; earlier versions lack it too."""
 _SEED = 42
 _MASK = (1 << 64) - 1
 _SIGN = 1 << 63

@@ -8,10 +8,12 @@ import pytest
 from pyspark.sql.types import StructType
 
 import headrace as hr
-from headrace.contracts.errors import JobInvalid
+from headrace.contracts.errors import JobInvalid, StateOfOtherOptions
 from headrace.contracts.record import Record
 from headrace.spark_jobs.jobs.config import Mode
 from headrace.spark_jobs.operators.running import open_topology
+from headrace.spark_jobs.operators.stamp import keep_options
+from headrace.spark_jobs.operators.topology import options_of
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.topologies import Plan, inputs_of
@@ -102,3 +104,26 @@ def test_a_query_that_reads_a_topic_twice_is_refused_wherever_it_runs() -> None:
         QueryJob(twice)
     with pytest.raises(JobInvalid, match=sentence):
         run(twice, [])
+
+
+def _options(query: Query) -> dict[str, int]:
+    schema = StructType().add("city", "string").add("place", "string")
+    sources = inputs_of(query)
+    plan = Plan(query, sources, dict.fromkeys(sources, schema), dict.fromkeys(sources, CITY))
+    return options_of(plan.topology())
+
+
+@pytest.mark.parametrize(("before", "now"), [("city", "place"), ("city", None), (None, "city")])
+def test_records_that_wait_by_one_column_are_not_met_by_another(
+    before: str | None, now: str | None
+) -> None:
+    stream = hr.stream("sent.cleaned", "city STRING, place STRING")
+    table = hr.table("places.cleaned", "name STRING", retention="30d")
+    numbers: dict[str, int] = {}
+    keep_options(numbers, _options(stream.join_as_of(table, on=before)))
+    same = before and before.upper()
+    assert keep_options(numbers, _options(stream.join_as_of(table, on=same))) == []
+    with pytest.raises(StateOfOtherOptions, match="met by another column when this checkpoint"):
+        keep_options(numbers, _options(stream.join_as_of(table, on=now)))
+    older = {name: one for name, one in numbers.items() if not name.endswith(":meets_by")}
+    assert keep_options(older, _options(stream.join_as_of(table, on=now))) == []
