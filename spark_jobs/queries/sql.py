@@ -277,10 +277,10 @@ class _Selection:
             field = column.name.lower()
             is_of_row = self._is_of_alias(column) and len(column.parts) == 2  # noqa: PLR2004 (a dot)
             is_folded = column.find_ancestor(exp.AggFunc) is not None
-            if is_of_row and field in OWN and field not in by and not is_folded:
+            if is_of_row and field in OWN and not is_folded and not by == {field} == {"key"}:
                 _refuse(
                     f"`{column.sql(_DIALECT)}` is of one row, and a group has many; write `{field}`"
-                    " for the group's own"
+                    " for the group's own, or group by it under another name"
                 )
 
     def _window(self, words: Words, found: Any) -> Window | None:

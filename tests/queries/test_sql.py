@@ -265,6 +265,11 @@ def test_a_row_of_two_streams_has_one_time(query: str) -> None:
         ("SELECT customer FROM bought HAVING cents > 1", "HAVING need a GROUP BY"),
         ("SELECT b.key, count(*) FROM bought b GROUP BY customer", "`b.key` is of one row"),
         ("SELECT count(*) FROM bought b GROUP BY customer HAVING b.time > 1", "`b.time` is of one"),
+        ("SELECT b.key, count(*) FROM bought b GROUP BY b.key, customer", "`b.key` is of one row"),
+        (
+            "SELECT o.time, count(*) FROM orders o GROUP BY o.time, window(o.time, '1 hour')",
+            "`o.time` is of one row, and a group has many; write `time` for the group's own, or",
+        ),
         ("SELECT * FROM other.bought", "write `bought`"),
         ("SELECT * FROM bought TABLESAMPLE (10 PERCENT)", "write `bought`"),
         ("SELECT * FROM bought VERSION AS OF 3", "write `bought`"),
