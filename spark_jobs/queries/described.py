@@ -175,8 +175,14 @@ class Query:
                 columns = step.columns_of(columns)
         return columns
 
-    def refuse_missing(self, name: str, step: str) -> None:
+    def refuse_missing(self, name: object, step: str) -> None:
         """Refuse a name that is none of its columns, if they are known."""
+        if not isinstance(name, str):
+            message = (
+                f"`{step}` of {self.title} takes the name of a column, not {name!r}; `select`"
+                " computes one"
+            )
+            raise JobInvalid(message)
         columns = self.columns
         known = {each.lower() for each in (*(columns or ()), *OWN)}
         if columns is not None and name.lower() not in known:

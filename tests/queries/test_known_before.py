@@ -157,6 +157,15 @@ def test_an_expression_names_columns_that_are_there(make: object, said: str) -> 
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("on", [("order_id", "key"), 7])
+def test_a_join_by_what_is_no_name_is_a_sentence(on: Any) -> None:
+    said = "of the (table|stream) `.*` takes the name of a column, not .*; `select` computes one"
+    with pytest.raises(JobInvalid, match=f"^`join_as_of` {said}"):
+        hr.stream("o", "order_id STRING").join_as_of(PRICES, on=on)
+    with pytest.raises(JobInvalid, match=f"^`join_on` {said}"):
+        hr.table("o", "order_id STRING").join_on(PRICES, on)
+
+
 @pytest.mark.parametrize(
     "expression",
     [
