@@ -8,7 +8,7 @@ from __future__ import annotations
 from headrace.contracts.errors import StateOfOtherOptions
 from headrace.contracts.record import NO_TIME_MS
 from headrace.spark_jobs.versioned.history import forgotten_name
-from headrace.spark_jobs.versioned.spread import MEETS_BY, REGROUPS
+from headrace.spark_jobs.versioned.spread import KINDS, MEETS_BY, REGROUPS
 
 STEP = "step:"
 """Begins the name of each step of a topology."""
@@ -18,8 +18,12 @@ INPUT = "option:input "
 _MAY_CHANGE = ("grace_ms", "retention_ms", "inner", "left")
 """New values of grace and retention hold from now on, and so does the kind of a look-up."""
 
-_NOTED_LATER = (REGROUPS, f":{MEETS_BY}")
+_NOTED_LATER = (REGROUPS, f":{MEETS_BY}", f":{KINDS}")
 """Ends the names of options that older checkpoints lack."""
+_WAS_OTHERWISE = {
+    MEETS_BY: "met by another column, which the records that it holds have as their keys",
+    KINDS: "had columns of other types, of which its open windows are",
+}
 
 
 def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
@@ -93,11 +97,10 @@ def _change(name: str, before: int | None, now: int | None, wanted: dict[str, in
             " it with a new checkpoint"
         )
         raise StateOfOtherOptions(message)
-    if option == MEETS_BY:
+    if option in _WAS_OTHERWISE:
         message = (
-            f"the records that `{step}` holds met by another column when this checkpoint was"
-            " written, and have that one as their keys; run the job as it was, or start it with a"
-            " new checkpoint"
+            f"when this checkpoint was written, `{step}` {_WAS_OTHERWISE[option]}; run the job as"
+            " it was, or start it with a new checkpoint"
         )
         raise StateOfOtherOptions(message)
     looks_up = f"step:{step}:LookUp" in wanted

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from functools import partial
 from math import isnan
-from typing import Any, ClassVar, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.queries.names import name_of
@@ -117,8 +117,16 @@ class Regrouped:
 
     by: tuple[Path, ...]
     taken: tuple[Path | None, ...]
-    options: ClassVar[Mapping[str, int]] = {"regroups": 1}
-    """Note in a checkpoint that a group has another key than its rows, by which they are spread."""
+    kinds: int | None = None
+    """A number for the kinds of their columns; texts of other kinds cannot be folded together."""
+
+    @property
+    def options(self) -> Mapping[str, int]:
+        """Note in a checkpoint the kinds, and that a group has another key than its rows.
+
+        Rows are spread by the key that they have.
+        """
+        return {"regroups": 1} | ({} if self.kinds is None else {"kinds": self.kinds})
 
     def __call__(self, key: bytes, value: bytes) -> tuple[bytes, bytes] | None:
         """Return the group as a key, and the texts of group and aggregates as a value."""

@@ -29,7 +29,14 @@ from headrace.spark_jobs.queries.described import refuse_doubled
 from headrace.spark_jobs.queries.names import OWN, column_of
 from headrace.spark_jobs.queries.streams import JoinedStream, PairedStream, Stream
 from headrace.spark_jobs.queries.tables import GroupedTable, JoinedTable, Table
-from headrace.spark_jobs.queries.types import KeptText, folded, read_as, result_of, type_of
+from headrace.spark_jobs.queries.types import (
+    KeptText,
+    folded,
+    kinds_of,
+    read_as,
+    result_of,
+    type_of,
+)
 from headrace.spark_jobs.queries.windows import BOUNDS, MadeStream, WindowedStream
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
 
@@ -143,7 +150,7 @@ class Plan:
             _with_digest(f"windows({made})", query.by, query.aggregates),
             0,
             query.window.size_ms,
-            Regrouped(by, taken),
+            Regrouped(by, taken, _number_of(kinds_of(types, query.aggregates, rows))),
             Folds(len(by), numbers),
             query.sources[-1].topic,
             query.stream.lag_ms,
@@ -352,8 +359,8 @@ def _with_digest(step: str, *what: object) -> str:
     return f"{step}#{blake2b(repr(what).encode(), digest_size=4).hexdigest()}"
 
 
-def _number_of(column: str) -> int:
-    return int.from_bytes(blake2b(column.encode(), digest_size=6).digest())
+def _number_of(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=6).digest())
 
 
 def _behind(side: str, columns: Columns) -> dict[str, Place]:

@@ -77,6 +77,20 @@ def folded(aggregate: Aggregate, schema: StructType) -> Folded:
     return Folded(aggregate.kind, "number" if is_number else "text", counts_rows=False)
 
 
+def kinds_of(
+    by: Sequence[spark.DataType], aggregates: Sequence[Aggregate], schema: StructType
+) -> str:
+    """Name the kinds of texts that a group keeps; smaller and larger numbers are of one kind."""
+    folds = [each for each in aggregates if each.column is not None and each.kind != "count"]
+    return " ".join(map(_kept_kind, (*by, *(_column_type(each, schema) for each in folds))))
+
+
+def _kept_kind(kind: spark.DataType) -> str:
+    if isinstance(kind, (*_WHOLE, *_FLOATING)):
+        return "whole" if isinstance(kind, _WHOLE) else "floating"
+    return "decimal" if isinstance(kind, spark.DecimalType) else kind.simpleString()
+
+
 def _column_type(aggregate: Aggregate, schema: StructType) -> spark.DataType:
     column = (aggregate.column or "").lower()
     found = [field.dataType for field in schema.fields if field.name.lower() == column]

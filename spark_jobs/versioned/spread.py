@@ -15,8 +15,11 @@ REGROUPS = ":regroups"
 
 Checkpoints of earlier versions lack it.
 """
-MEETS_BY = "meets_by"
-"""The option of a look-up that tells by which column it meets; earlier versions lack it too."""
+MEETS_BY, KINDS = "meets_by", "kinds"
+"""Options that tell by which column a look-up meets, and of which kinds are what windows fold.
+
+Checkpoints of earlier versions lack them too.
+"""
 _SEED = 42
 _MASK = (1 << 64) - 1
 _SIGN = 1 << 63

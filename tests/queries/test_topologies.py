@@ -123,7 +123,26 @@ def test_records_that_wait_by_one_column_are_not_met_by_another(
     keep_options(numbers, _options(stream.join_as_of(table, on=before)))
     same = before and before.upper()
     assert keep_options(numbers, _options(stream.join_as_of(table, on=same))) == []
-    with pytest.raises(StateOfOtherOptions, match="met by another column when this checkpoint"):
+    with pytest.raises(StateOfOtherOptions, match="met by another column, which the records"):
         keep_options(numbers, _options(stream.join_as_of(table, on=now)))
     older = {name: one for name, one in numbers.items() if not name.endswith(":meets_by")}
     assert keep_options(older, _options(stream.join_as_of(table, on=now))) == []
+
+
+def _window_options(kind: str) -> dict[str, int]:
+    sent = hr.stream("sent.cleaned", f"city STRING, weight {kind}")
+    query = sent.group_by("city", hr.window("1h")).agg(hr.max("weight"), hr.count("weight"))
+    sources = inputs_of(query)
+    weights = StructType().add("city", "string").add("weight", kind.lower())
+    plan = Plan(query, sources, dict.fromkeys(sources, weights), dict.fromkeys(sources, weights))
+    return options_of(plan.windows(weights).step)
+
+
+def test_open_windows_of_columns_of_other_types_do_not_go_on() -> None:
+    numbers: dict[str, int] = {}
+    keep_options(numbers, _window_options("INTEGER"))
+    assert keep_options(numbers, _window_options("LONG")) == []
+    with pytest.raises(StateOfOtherOptions, match="had columns of other types, of which its open"):
+        keep_options(numbers, _window_options("STRING"))
+    older = {name: one for name, one in numbers.items() if not name.endswith(":kinds")}
+    assert keep_options(older, _window_options("STRING")) == []
