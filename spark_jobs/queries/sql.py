@@ -32,8 +32,6 @@ from headrace.spark_jobs.write.quoted import quoted
 
 _DIALECT = "spark"
 _CLAUSES = {"expressions", "from", "from_", "joins", "where", "group", "having", "kind"}
-_OF_A_TABLE = ("this", "alias")
-"""The parts of a table that say which one it is."""
 _CANNOT_TAKE_OUT = (exp.Distinct, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.Order)
 _KINDS: Mapping[type[exp.Expression], Kind] = {
     exp.Count: "count",
@@ -151,7 +149,7 @@ class _Selection:
         if not isinstance(table, exp.Table) or query is None:
             known = ", ".join(f"`{each}`" for each in self._sources) or "none"
             _refuse(f"`{table.sql(_DIALECT)}` is none of the query's streams and tables: {known}")
-        named = (*_OF_A_TABLE, *also)
+        named = ("this", "alias", *also)
         more = [one for one, said in table.args.items() if said and one not in named]
         if more or table.alias_column_names:
             _refuse(
@@ -167,7 +165,8 @@ class _Selection:
         if how is None:
             _refuse(f"`{text}` is a join of another kind; write JOIN, LEFT JOIN or FULL JOIN")
         first = next(iter(self._aliases), "")
-        are_streams = isinstance(left, Stream) and isinstance(self._source_of(join), Stream)
+        met = self._sources.get(join.this.name)
+        are_streams = isinstance(left, Stream) and isinstance(met, Stream)
         right = self._named(join.this, *(() if are_streams else ("version",)))
         alias = join.this.alias_or_name.lower()
         if isinstance(left, Stream) and isinstance(right, Stream):
@@ -187,9 +186,6 @@ class _Selection:
         if on is None:
             return cast("Query", left.join(right, how=how))
         return cast("Query", left.join_on(right, on, how=how))
-
-    def _source_of(self, join: exp.Join) -> Query | None:
-        return self._sources.get(join.this.name)
 
     def _within(self, left: Stream, right: Stream, join: exp.Join, how: Any) -> Query:
         """Describe two streams whose records meet if they have one key and their times are near."""
@@ -340,13 +336,14 @@ class _Selection:
         if columns is None:
             _refuse(f"`{alias}.*` is columns that Spark alone knows; name them")
         left_out = OWN if len(self._aliases) > 1 else ()
-        return [_quoted(name) for name in columns if name.lower() not in left_out]
+        return [_quoted(name, is_alone=True) for name in columns if name.lower() not in left_out]
 
     def _text(self, words: Words, parsed: exp.Expression, edits: Edits) -> str:
         """Return words without the aliases before their columns, and with `AS` before a name."""
         if isinstance(parsed, exp.Alias):
             end = -2 if words[-2].token_type is TokenType.ALIAS else -1
-            return f"{self._text(words[:end], parsed.this, edits)} AS {_quoted(parsed.alias)}"
+            text = self._text(words[:end], parsed.this, edits)
+            return f"{_quoted(text) if name_of(text) == text else text} AS {_quoted(parsed.alias)}"
         first = next(iter(self._aliases), "")
         bare: dict[int, tuple[int, str]] = {}
         for column in parsed.find_all(exp.Column):
@@ -371,7 +368,7 @@ class _Selection:
                 )
             bare[parts[0].meta["start"]] = parts[1].meta["start"] - 1, ""
         if isinstance(parsed, exp.Column) and len(parsed.parts) == 1 + self._is_of_alias(parsed):
-            return _quoted(parsed.name)
+            return _quoted(parsed.name, is_alone=True)
         return self._clauses.text(words, {**bare, **edits})
 
     def _is_of_alias(self, column: Any) -> bool:
@@ -392,8 +389,10 @@ class _Selection:
         )
 
 
-def _quoted(name: str) -> str:
-    return name if name_of(name) == name else quoted(name)
+def _quoted(name: str, *, is_alone: bool = False) -> str:
+    # Within an expression Spark takes letters of ASCII alone for a name.
+    is_plain = name_of(name) == name and (is_alone or (name.isascii() and name.isidentifier()))
+    return name if is_plain else quoted(name)
 
 
 def _refuse(sentence: str) -> NoReturn:

@@ -110,6 +110,17 @@ def test_a_group_has_a_key_of_its_own() -> None:
     assert of_group == BOUGHT.group_by("customer").agg(hr.count()).select("key", "count AS n")
 
 
+def test_names_beyond_ascii_have_backticks_within_an_expression() -> None:
+    weighed = hr.table("weighed", "`größe` BIGINT, `2nd` BIGINT", pipeline=None)
+    whole = hr.sql("SELECT `größe`, `2nd` AS `zweite` FROM w", w=weighed)
+    assert [str(step) for step in whole.steps] == ["select(größe, `2nd` AS zweite)"]
+    renamed = hr.sql("SELECT `größe` AS g, 1 AS `höhe` FROM w", w=weighed)
+    assert [str(step) for step in renamed.steps] == ["select(`größe` AS g, 1 AS `höhe`)"]
+    least = hr.sql("SELECT min(`größe`) + 1 AS m FROM w GROUP BY `größe`", w=weighed)
+    assert [str(step) for step in least.steps] == ["select(`min_größe` + 1 AS m)"]
+    assert least.columns == ("m",)
+
+
 def test_values_are_collected() -> None:
     found = hr.sql("SELECT collect_list(cents) AS all FROM b GROUP BY customer", b=BOUGHT)
     wanted = BOUGHT.group_by("customer").agg(hr.collect("cents"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import types as spark
 
-from headrace.contracts.errors import SparkNeeded
+from headrace.contracts.errors import JobInvalid, SparkNeeded
 from headrace.testing.queries.casts import NoAnswer
 from headrace.testing.queries.expressions import Compiler
 from headrace.testing.queries.json_values import Unreadable, read, write
@@ -76,3 +76,12 @@ def test_a_time_that_python_cannot_write_is_left_to_spark(seconds: str) -> None:
     micros = _read("timestamp", seconds)
     with pytest.raises(SparkNeeded, match="read milliseconds as a BIGINT"):
         write({"at": (micros, spark.TimestampType())})
+
+
+def test_a_name_beyond_ascii_needs_backticks_as_in_spark() -> None:
+    compiler = Compiler({"größe": spark.LongType()}, "select")
+    assert compiler.named("größe").name == "größe"
+    assert compiler.named("`größe` + 1 AS `höhe`").typed.run({"größe": 1}) == 2
+    for text in "größe + 1 AS more", "1 AS höhe":
+        with pytest.raises(JobInvalid, match="only between backticks"):
+            compiler.named(text)

@@ -18,8 +18,9 @@ from pyspark.sql import types as spark
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from headrace.contracts.errors import SparkNeeded
+from headrace.contracts.errors import JobInvalid, SparkNeeded
 from headrace.spark_jobs.queries.mentioned import selected
+from headrace.spark_jobs.queries.names import name_of
 from headrace.testing.queries import functions
 from headrace.testing.queries.arithmetic import arithmetic, is_always_null, negative
 from headrace.testing.queries.casts import NoAnswer, cast_of, fitting_decimal
@@ -77,6 +78,13 @@ def parsed(text: str, where: str) -> Any:
         raise SparkNeeded(message)
     if any(said for name, said in found.args.items() if name != "expressions"):
         raise SparkNeeded(message)
+    for name in found.find_all(exp.Identifier):
+        if not (name.quoted or name.name.isascii() or name_of(text) == text):
+            message = (
+                f"`{where}` has the name `{name.name}`, and Spark takes letters beyond ASCII only"
+                " between backticks; write them around the name"
+            )
+            raise JobInvalid(message)
     return found.expressions[0]
 
 
