@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-_LONGEST = (
-    "spark", "cli/test_demo", "kafka", "kill", "jepsen", "conformance", "runtime", "clusters",
-    "bench",
-)  # fmt: skip
-"""Where brokers, Spark and containers are started; the longest first, the others fill the gaps."""
+_LONGEST = ("spark", "cli/test_demo", "kafka", "kill", "jepsen", "conformance")
+"""Where Spark, brokers and containers are started; the longest first."""
+_WAITING = ("runtime", "clusters", "bench")
+"""Where tests wait for a broker most of the time, so that others can compute meanwhile."""
+_SHARE_OF_WAITING = 0.8
+"""The last of them begin when so much is over, or processes would be idle at the end."""
 _TESTS = Path(__file__).parent
 
 
@@ -38,11 +39,28 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, or one process would still do it when all others are done."""
-    items.sort(key=_place)
+    """Begin with what takes longest, then let files that wait and files that compute take turns.
+
+    One process would still do the longest when all others are done. While all processes wait, the
+    machine is idle: it was for a fifth of the minute in which files of one kind came together.
+    """
+    places = _places(list(dict.fromkeys(item.path for item in items)))
+    items.sort(key=lambda item: places[item.path])
 
 
-def _place(item: pytest.Item) -> int:
-    inside = item.path.relative_to(_TESTS).as_posix()
-    places = (place for place, name in enumerate(_LONGEST) if inside.startswith(name))
-    return next(places, len(_LONGEST))
+def _places(files: list[Path]) -> dict[Path, tuple[float, ...]]:
+    waiting = [file for file in files if _starts(file, _WAITING) is not None]
+    longest = {file: _starts(file, _LONGEST) for file in files}
+    computing = [file for file in files if longest[file] is None and file not in waiting]
+    places: dict[Path, tuple[float, ...]] = {
+        file: (place,) for file, place in longest.items() if place is not None
+    }
+    for kind, share in ((waiting, _SHARE_OF_WAITING), (computing, 1.0)):
+        for number, file in enumerate(kind):
+            places[file] = (len(_LONGEST), share * number / len(kind))
+    return places
+
+
+def _starts(file: Path, names: tuple[str, ...]) -> int | None:
+    inside = file.relative_to(_TESTS).as_posix()
+    return next((place for place, name in enumerate(names) if inside.startswith(name)), None)
