@@ -243,7 +243,7 @@ class StateUnavailable(StateRefused):
 
 
 class OutputLost(HeadraceError):
-    """What a command prints cannot be written. **Do:** make room, or write it elsewhere."""
+    """The output of a command cannot be written. **Do:** make room, or write it elsewhere."""
 
     exit_code = 4
 

@@ -1,4 +1,4 @@
-"""What a command prints, and its end where nobody takes that any more."""
+"""The output of a command ends the command if nothing can be written to it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Output:
             # At its end Python would try once more, and say that it failed.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
             if isinstance(problem, BrokenPipeError):
-                # Whoever reads has enough, as `head` has.
+                # The reader has enough, as `head` has.
                 sys.exit(_ENDED_BY_PIPE)
             message = f"what is printed cannot be written ({problem.strerror}); make room for it"
             raise OutputLost(message) from problem
@@ -63,7 +63,7 @@ def printing() -> Iterator[None]:
             output.flush()
             raise
         except HeadraceError:
-            # What went wrong matters more than that nobody reads what went before.
+            # The error matters more than the output before it.
             with suppress(SystemExit, OutputLost):
                 output.flush()
             raise

@@ -42,7 +42,7 @@ def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except OSError:
-        # Who reads it as a file says why it cannot be read.
+        # The reader of files says why it cannot be read.
         return False
 
 

@@ -1,4 +1,4 @@
-"""What a command prints may be read in part, or have no room."""
+"""The output of a command may be read in part, or have no room."""
 
 from __future__ import annotations
 

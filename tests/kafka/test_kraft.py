@@ -48,8 +48,8 @@ def test_a_file_escapes_what_its_format_would_swallow() -> None:
 
 
 def test_a_file_has_the_letters_of_a_folder_as_java_reads_them() -> None:
-    written = as_file({"log.dirs": "/home/j\u00fcrgen/\u672c/\U0001f30a"})
-    assert written == "log.dirs=/home/j\\u00fcrgen/\\u672c/\\ud83c\\udf0a\n"
+    written = as_file({"log.dirs": "/srv/j\u00fcrgen/\u672c/\U0001f30a"})
+    assert written == "log.dirs=/srv/j\\u00fcrgen/\\u672c/\\ud83c\\udf0a\n"
 
 
 def test_the_official_image_finds_the_same_names_in_its_environment() -> None:

@@ -1,4 +1,4 @@
-"""What partitions that commit together tell places behind a repartition, on a real broker."""
+"""Partitions that commit together tell places behind a repartition of their times."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def committed_together(stage: Stage, *outs: Outbox) -> None:
 
 
 def at_place(kafka: SharedKafka, topic: str) -> list[Record]:
-    """What counts there, in order."""
+    """The records there that count, in order."""
     read = kafka.clients.consume_all(topic)
     return sorted((one for one in read if one.partition == PLACE), key=lambda one: one.offset or 0)
 

@@ -11,7 +11,6 @@ import pytest
 from aiokafka.protocol.types import Int32
 
 from headrace.contracts.errors import SettingsInvalid
-from headrace.contracts.pipeline_text import SETTINGS
 from headrace.contracts.servers import servers
 from headrace.services.settings import Settings, read_settings
 from headrace.services.variables import variable
@@ -41,10 +40,6 @@ def test_an_empty_environment_is_the_defaults() -> None:
     assert settings.guarantee == "exactly-once"
     assert settings.http_port is None
     assert settings.memory_bytes is None
-
-
-def test_every_variable_that_a_pipeline_is_told_of_is_a_setting() -> None:
-    assert {*SETTINGS.values()} <= {*map(variable, Settings.model_fields)}
 
 
 def test_a_variable_is_written_as_in_a_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,19 +100,6 @@ def test_every_setting_can_come_from_a_file(
     settings = read_settings()
     assert settings.sasl_password is not None
     assert settings.sasl_password.get_secret_value() == SECRET
-
-
-def test_a_setting_can_come_from_a_pipe_which_brings_it_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    reader, writer = os.pipe()
-    os.write(writer, b"pipe:9092\n")
-    os.close(writer)
-    monkeypatch.setenv("HEADRACE_BOOTSTRAP_SERVERS_FILE", f"/dev/fd/{reader}")
-    try:
-        assert read_settings().bootstrap_servers == "pipe:9092"
-    finally:
-        os.close(reader)
 
 
 def test_no_variable_means_two_things() -> None:

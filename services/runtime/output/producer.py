@@ -58,7 +58,7 @@ class Way(Protocol):
 
     @property
     def times(self) -> Times | None:
-        """What is told when all that commit together have sent; None for one that does so alone."""
+        """The times that partitions which commit together tell; None for one that does so alone."""
         ...
 
     @property

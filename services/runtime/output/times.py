@@ -21,14 +21,14 @@ ROW_TIMES_MAX = 50
 
 
 class Times:
-    """What the partitions of a transaction tell each place."""
+    """The times that the partitions of a transaction tell each place."""
 
     def __init__(self) -> None:
-        """Nobody has said anything."""
+        """Begin without any."""
         self._by_topic: defaultdict[str, ByPlace] = defaultdict(partial(defaultdict, list))
 
     def of(self, topic: str) -> ByPlace:
-        """Return what the places of a topic will be told, to add to it."""
+        """Return the times that the places of a topic will be told, to add to them."""
         return self._by_topic[topic]
 
     def forget(self) -> None:
