@@ -245,6 +245,31 @@ def test_a_place_whose_sources_are_idle_is_idle_though_it_holds_what_no_clock_le
     assert silence.state(chain) == IDLE
 
 
+def test_a_source_partition_before_a_repartition_is_idle_behind_what_the_clock_lets_go() -> None:
+    operators: list[dict[str, object]] = [
+        {"reorder": {"grace": "1h"}},
+        {"deduplicate": {"by": "id", "id": "key", "interval": "10m"}},
+    ]
+    said = []
+    sources: list[dict[str, object]] = [
+        {"max-delay": "1m", "idle": "10s"},
+        {"max-delay": "1m"},
+        {"idle": "10s"},
+    ]
+    for source in sources:
+        spec = spec_of(source, operators)
+        hop = spec.hops()[0]
+        chain = Chain(hop.operators, Overlay(MemoryStore(), "p").view)
+        silence = Silence(spec, hop, lambda _: True)
+        silence.begins(is_empty=True)
+        chain.process(Batch.of([record(b"a", b"1", 5_000)]))
+        holding = silence.state(chain)
+        chain.advance(5_000 + 3_600_000)
+        said.append((holding, silence.state(chain)))
+    # At its end it goes on by the clock, and without one nothing would ever leave.
+    assert said == [(AWAKE, IDLE), (AT_END, AT_END), (IDLE, IDLE)]
+
+
 def moves_place_to_ms(spec: PipelineSpec, chain: Chain) -> int | None:
     """How far a place behind a repartition is by the clock, where nothing waits."""
     return Clock(spec, surveyed).moves_to_ms(chain, END, AWAKE)

@@ -52,7 +52,7 @@ class Silence:
 
     def state(self, chain: Chain) -> int:
         """Return the state to tell now; no records wait, and no transaction is open."""
-        if not self._is_told or (self._is_last and chain.lets_go(by_clock=self._goes_by_clock)):
+        if not self._is_told or self._lets_go(chain):
             return AWAKE
         until_s = self._since_s
         if chain.lanes is None:
@@ -61,3 +61,11 @@ class Silence:
             return AWAKE
         is_silent = time.monotonic() >= until_s and self._was_at_end(until_s)
         return self._says if is_silent else AWAKE
+
+    def _lets_go(self, chain: Chain) -> bool:
+        """Whether it becomes idle behind what it holds: once it is, the clock lets go of nothing.
+
+        A partition at its end goes on by the clock.
+        """
+        is_waited_for = self._is_last or (self._goes_by_clock and self._says == IDLE)
+        return is_waited_for and chain.lets_go(by_clock=self._goes_by_clock)

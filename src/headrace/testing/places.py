@@ -200,7 +200,9 @@ class Place:
         """Note that the source is idle or at its end, if it has been silent for long enough."""
         idle_ms, is_last = self._world.spec.source.idle_ms, self.hop.end is None
         by_clock = self._world.spec.source.max_delay_ms is not None and self.hop.is_first
-        if is_last and (idle_ms is None or self.chain.lets_go(by_clock=by_clock)):
+        if is_last and idle_ms is None:
+            return
+        if idle_ms is not None and (is_last or by_clock) and self.chain.lets_go(by_clock=by_clock):
             return
         lanes = self.chain.lanes
         if lanes is None:
