@@ -142,6 +142,7 @@ class Chain:
         self._explain = explain
         self.lateness = Lateness()
         self._last = Batch([], []), NO_TIME_MS
+        self._clock_from_ms = NO_TIME_MS
 
     def process(self, batch: Batch, *, carefully: bool = False, warily: bool = False) -> Step:
         """Take a batch from the source through all operators.
@@ -180,19 +181,21 @@ class Chain:
         self.lateness = lateness
         return self.process(batch, carefully=True)
 
-    def times_ms(self, causes: list[int]) -> list[int]:
-        """Return how far the source was with these records of the last batch, or is without one."""
+    def times_ms(self, causes: list[int], *, before: bool = False) -> list[int]:
+        """Return how far the source was with these records of the last batch, or before them.
+
+        Without a record it is where it is, and was where it was before the clock moved it.
+        """
         batch, time_ms = self._last
         if self.lanes is not None:
-            return [
-                self.time_ms if cause == NO_CAUSE else self.lanes.bound_at(cause).time_ms
-                for cause in causes
-            ]
+            bound = self.lanes.bound_before if before else self.lanes.bound_at
+            return [self.time_ms if one == NO_CAUSE else bound(one).time_ms for one in causes]
         times_ms = list(accumulate((record[2] for record in batch.records), max, initial=time_ms))
-        del times_ms[0]
+        del times_ms[-1 if before else 0]
         if causes == batch.causes:
             return times_ms
-        time_at = dict(zip(batch.causes, times_ms, strict=True)) | {NO_CAUSE: self.time_ms}
+        without_ms = self._clock_from_ms if before else self.time_ms
+        time_at = dict(zip(batch.causes, times_ms, strict=True)) | {NO_CAUSE: without_ms}
         return [time_at[cause] for cause in causes]
 
     @property
@@ -253,6 +256,7 @@ class Chain:
         Only a reorder with `idle` ever releases records without a new one. The caller has checked
         the clock, and that there is nothing left to read.
         """
+        self._clock_from_ms = self.time_ms
         whole: Step | None = None
         for index, operator in enumerate(self.operators):
             if isinstance(operator, Reorder) and operator.releases_when_idle:
@@ -267,6 +271,7 @@ class Chain:
 
         Stream time moves as if a record of that time had come, operator by operator.
         """
+        self._clock_from_ms = self.time_ms
         if self.lanes is None:
             self.lateness.time_ms = max(self.lateness.time_ms, time_ms)
         whole: Step | None = None

@@ -135,7 +135,14 @@ def _sent(hop: Hop, number: int, records: Sequence[Record], left: Sequence[Numbe
     if behind:
         outputs = expected_of_chain(behind, [record for _, record in left]).outputs
         left = [(left[out.cause][0], Record(*out[1:5], "", number, None)) for out in outputs]
-    return [Sent(times_ms[cause], number, at, record) for at, (cause, record) in enumerate(left)]
+    if not waits_ms(hop.operators):
+        return [Sent(times_ms[cause], number, at, one) for at, (cause, one) in enumerate(left)]
+    # A record that waited is late only if its partition was past it before it could leave.
+    befores_ms = [NO_TIME_MS, *times_ms]
+    return [
+        Sent(max(befores_ms[cause], min(times_ms[cause], record.timestamp_ms)), number, at, record)
+        for at, (cause, record) in enumerate(left)
+    ]
 
 
 def _latest_ms(records: Sequence[Record]) -> int:

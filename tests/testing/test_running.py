@@ -217,6 +217,44 @@ def test_a_place_whose_sources_are_idle_waits_for_no_clock() -> None:
     assert (done.counts["held"], done.progress[0].is_idle) == (1, True)
 
 
+def test_a_record_that_the_clock_lets_go_is_waited_for_behind_a_repartition() -> None:
+    trusted = Pipeline("trusted").source("raw", max_delay="1m", idle="10s").reorder(grace="30s")
+    by_id = trusted.deduplicate(by="id", id="value.id", interval="1h").to("cleaned")
+    check(
+        by_id,
+        """
+        # partition  key  time  value     -> leaves
+        0            a    40s   {"id":1}  ->
+        1            b    50s   {"id":2}  ->
+        1            b    3m    {"id":3}  ->
+        (wait 10s)                        ->
+        (clock 4m)                        -> a@40s={"id":1} b@50s={"id":2} b@3m={"id":3}
+        """,
+    )
+
+
+def test_a_record_that_waited_before_a_repartition_is_late_for_nobody_behind_it() -> None:
+    by_id = (
+        Pipeline("sparse")
+        .source("raw")
+        .reorder(grace="30s")
+        .deduplicate(by="id", id="value.id", interval="1h")
+        .aggregate(
+            function="count",
+            window={"kind": "tumbling", "size": "10s", "grace": "0s"},
+            late="topic",
+        )
+        .to("cleaned")
+    )
+    came = ["0 40s", "1 60s", "1 95s", "0 3m", "0 8m", "1 9m", "0 18m", "1 19m"]
+    rows: list[Input] = [
+        {"partition": int(one[0]), "key": "k", "time": one[2:], "value": {"id": number}}
+        for number, one in zip((1, 2, 4, 3, 5, 6, 7, 8), came, strict=True)
+    ]
+    # Each partition is in order, and each record leaves its reorder by one that is far ahead.
+    assert run(by_id, rows).late == ()
+
+
 @given(streams(partitions=2))
 def test_the_output_depends_on_no_cut_and_no_crash(records: list[Record]) -> None:
     for pipeline in (CLICKS, BY_ID.to("ids.cleaned"), ORDERED_BY_ID):

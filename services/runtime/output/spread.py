@@ -152,8 +152,15 @@ class Spread:
 
     def _origins(self, batch: Batch) -> list[Origin]:
         times_ms = self._chain.times_ms(batch.causes)
-        if self._waits_ms:
-            times_ms = [max(NO_TIME_MS, time_ms - self._waits_ms) for time_ms in times_ms]
+        if wait_ms := self._waits_ms:
+            # A record that waited is on time, however far the one has leapt that let it go.
+            befores_ms = self._chain.times_ms(batch.causes, before=True)
+            times_ms = [
+                max(NO_TIME_MS, before_ms - wait_ms, min(record[2], time_ms - wait_ms))
+                for record, before_ms, time_ms in zip(
+                    batch.records, befores_ms, times_ms, strict=True
+                )
+            ]
         offsets = [NO_OFFSET if record[6] is None else record[6] for record in batch.records]
         return list(zip(repeat(self._home), offsets, times_ms))
 
