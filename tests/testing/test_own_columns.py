@@ -53,7 +53,7 @@ def test_an_own_column_may_stand_among_all_and_behind_no_other_expression() -> N
     query = PRICED.select("id", "price").select("*", "price AS more", "id key")
     step = query.steps[-1]
     assert isinstance(step, Select)
-    # A column that stands before, at the place of `key`, is not the one of that name.
+    # A column of `*` is no other one, at whatever place it stands.
     step.refuse_other_own(["id", "key"], ["id", "key", "more", "other"])
     step.refuse_other_own(["key", "id"], ["key", "id", "more", "other"])
     with pytest.raises(JobInvalid, match="calls a column `key`"):
