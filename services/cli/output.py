@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from io import TextIOWrapper
 from typing import Any, TextIO, cast
 
 from headrace.contracts.errors import HeadraceError, OutputLost
@@ -55,6 +56,9 @@ def printing() -> Iterator[None]:
         # It was started without one, and Python prints nothing then.
         yield
         return
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A terminal may lack a letter of a key, and a file's name may be no text at all.
+        sys.stdout.reconfigure(errors="backslashreplace")
     output = _Output(sys.stdout)
     with redirect_stdout(cast("TextIO", output)):
         try:

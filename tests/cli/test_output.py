@@ -26,6 +26,35 @@ def unread() -> Iterator[int]:
     os.close(writer)
 
 
+SCENARIO = """\
+```scenario
+reorder: {grace: 1s}
+# key  time  -> leaves
+a      1s    ->
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding", "shown"),
+    [(b"caf\xc3\xa9", "ascii", "caf\\xe9"), (b"caf\xe9", "utf-8", "caf\\udce9")],
+)
+def test_a_name_that_cannot_be_printed_is_printed_by_its_numbers(
+    tmp_path: Path, name: bytes, encoding: str, shown: str
+) -> None:
+    folder = tmp_path / os.fsdecode(name)
+    folder.mkdir()
+    (folder / "clicks.scenario.md").write_text(SCENARIO)
+    done = subprocess.run(
+        [*_COMMAND, "test", str(folder)],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert f"/{shown}/clicks.scenario.md: " in done.stdout.decode()
+
+
 def ended(words: list[str], output: int, unbuffered: str) -> tuple[int, str]:
     """The exit code of a command with this output, and what it says beside it."""
     done = subprocess.run(
