@@ -9,7 +9,7 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
 from pyspark.sql import types as spark
 
@@ -25,6 +25,8 @@ _PLAIN: dict[Any, spark.DataType] = {
     date: spark.DateType(),
 }
 _DIGITS_MAX = 38
+_Models = tuple[type[BaseModel], ...]
+"""The models around a field."""
 
 
 class _Kind(NamedTuple):
@@ -37,22 +39,36 @@ class _Kind(NamedTuple):
 
 def schema_of(model: type[BaseModel]) -> spark.StructType:
     """Return the columns of a model, by the names that its fields have in a value."""
-    return _struct(model, model.__name__)
+    return _struct(model, model.__name__, ())
 
 
-def _struct(model: type[BaseModel], path: str) -> spark.StructType:
+def _struct(model: type[BaseModel], path: str, around: _Models) -> spark.StructType:
+    if model in around:
+        what = f"holds {model.__name__} again, and a column ends somewhere"
+        raise _refusal(path, what, "write out as many levels as there are, or read it as text")
     return spark.StructType(
         [
-            _field(field.alias or name, field, f"{path}.{name}")
+            _field(_name_of(name, field, path), field, f"{path}.{name}", (*around, model))
             for name, field in model.model_fields.items()
         ]
     )
 
 
-def _field(name: str, field: FieldInfo, path: str) -> spark.StructField:
+def _name_of(name: str, field: FieldInfo, path: str) -> str:
+    """Return the name of a field in a value; refuse one that only pydantic would look for."""
+    written, read = field.alias or name, field.validation_alias
+    names = read.choices if isinstance(read, AliasChoices) else [read or written]
+    if written not in names:
+        place = f"{path}.{name}"
+        what = f"is `{written}` here, and pydantic reads it by another name"
+        raise _refusal(place, what, 'give it the name that values have by `alias="..."`')
+    return written
+
+
+def _field(name: str, field: FieldInfo, path: str, around: _Models) -> spark.StructField:
     kind = _kind(field.annotation, tuple(field.metadata), path)
     nullable = kind.nullable or not field.is_required()
-    return spark.StructField(name, _type(kind, path), nullable)
+    return spark.StructField(name, _type(kind, path, around), nullable)
 
 
 def _kind(annotation: Any, metadata: tuple[Any, ...], path: str) -> _Kind:
@@ -70,7 +86,7 @@ def _kind(annotation: Any, metadata: tuple[Any, ...], path: str) -> _Kind:
     return _Kind(annotation, nullable=False, metadata=metadata)
 
 
-def _type(kind: _Kind, path: str) -> spark.DataType:
+def _type(kind: _Kind, path: str, around: _Models) -> spark.DataType:
     annotation = kind.annotation
     plain = _PLAIN.get(annotation)
     if plain is not None:
@@ -82,25 +98,25 @@ def _type(kind: _Kind, path: str) -> spark.DataType:
         return _type_of_values(inner, path)
     if origin in {list, set, frozenset} or (origin is tuple and inner[1:] == (...,)):
         item = _kind(inner[0], (), f"{path}[]")
-        return spark.ArrayType(_type(item, f"{path}[]"), item.nullable)
+        return spark.ArrayType(_type(item, f"{path}[]", around), item.nullable)
     if origin in {dict, Mapping}:
-        return _map(inner, path)
+        return _map(inner, path, around)
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return _type_of_values([member.value for member in annotation], path)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return _struct(annotation, path)
+        return _struct(annotation, path, around)
     name = getattr(annotation, "__name__", str(annotation))
     raise _refusal(path, f"is of type {name}, which no column has", "give it a type that Spark has")
 
 
-def _map(inner: tuple[Any, ...], path: str) -> spark.DataType:
+def _map(inner: tuple[Any, ...], path: str, around: _Models) -> spark.DataType:
     key, value = inner
     if key is not str:
         raise _refusal(
             path, "has keys that are not text, and JSON has no others", "make them `str`"
         )
     kind = _kind(value, (), f"{path}{{}}")
-    return spark.MapType(spark.StringType(), _type(kind, f"{path}{{}}"), kind.nullable)
+    return spark.MapType(spark.StringType(), _type(kind, f"{path}{{}}", around), kind.nullable)
 
 
 def _decimal(metadata: Iterable[Any], path: str) -> spark.DataType:

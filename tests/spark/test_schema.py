@@ -8,7 +8,7 @@ from enum import Enum, StrEnum
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, create_model
+from pydantic import AliasChoices, BaseModel, Field, create_model
 
 from headrace.contracts.errors import SchemaRefused
 from headrace.spark_jobs.read.schema import schema_of
@@ -75,6 +75,29 @@ def test_every_type_is_as_wide_as_the_model_says() -> None:
         ("first", line, True),
         ("customer_note", "string", False),
     ]
+
+
+class Node(BaseModel):
+    """A tree."""
+
+    name: str
+    children: list[Node]
+
+
+def test_a_model_within_itself_is_refused() -> None:
+    with pytest.raises(SchemaRefused, match=r"^the field `Node\.children\[\]` holds Node again"):
+        schema_of(Node)
+
+
+def test_a_name_that_pydantic_alone_reads_is_refused() -> None:
+    renamed = create_model("Thing", order_id=(str, Field(validation_alias="orderId")))
+    with pytest.raises(SchemaRefused, match=r"^the field `Thing\.order_id` is `order_id` here"):
+        schema_of(renamed)
+    several = AliasChoices("order_id", "orderId")
+    both = create_model("Thing", order_id=(str, Field(validation_alias=several)))
+    named = create_model("Thing", order_id=(str, Field(alias="orderId")))
+    assert schema_of(both).fieldNames() == ["order_id"]
+    assert schema_of(named).fieldNames() == ["orderId"]
 
 
 @pytest.mark.parametrize(
