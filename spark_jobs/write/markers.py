@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from headrace.contracts.errors import KafkaUnreachable
+from headrace.contracts.errors import KafkaRefused, KafkaUnreachable
 
 T = TypeVar("T")
 WITHIN_S = 60.0
@@ -32,6 +32,14 @@ _NOT_YET = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
 }
 """A broker names the leader of a new partition before that one has made its log."""
+_REFUSALS = {
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 - its public name
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
 _FIRST_LOOK = 8
 """How many offsets from the end: a row and the marker of its transaction are two."""
 
@@ -76,10 +84,21 @@ def last_marker(client: Mapping[str, str], topic: str, writer: int) -> Marker | 
     try:
         return _read_back(consumer, TopicPartition(topic, writer))
     except KafkaException as error:
-        message = f"the markers in `{topic}` cannot be read: {error.args[0].str()}"
-        raise KafkaUnreachable(message) from error
+        what = f"the markers in `{topic}` cannot be read"
+        raise trouble(what, error) from error
     finally:
         consumer.close()
+
+
+def trouble(what: str, error: KafkaException) -> KafkaRefused | KafkaUnreachable:
+    """Return the error of ours for a broker that refuses the job, or does not answer."""
+    cause = error.args[0]
+    if cause.code() in _REFUSALS:
+        return KafkaRefused(
+            f"{what}: the brokers refuse this job ({cause.str()}); give its user the right, or"
+            " correct its login in `kafka` or `writer`"
+        )
+    return KafkaUnreachable(f"{what}: {cause.str()}")
 
 
 def _read_back(consumer: Consumer, place: TopicPartition) -> Marker | None:

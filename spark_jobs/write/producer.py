@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from headrace.contracts.errors import InstanceFenced, KafkaUnreachable, TopicRefused
+from headrace.contracts.errors import InstanceFenced, KafkaRefused, TopicRefused
 from headrace.spark_jobs.headers import decode_headers
-from headrace.spark_jobs.write.markers import WITHIN_S
+from headrace.spark_jobs.write.markers import WITHIN_S, trouble
 from headrace.spark_jobs.write.topics import BATCH_BYTES
 
 if TYPE_CHECKING:
@@ -111,7 +111,10 @@ def produce_rows(producer: Producer, table: pa.RecordBatch) -> None:
 
 def failure_of(query: str, error: KafkaException) -> Exception:
     """Return the error of ours for a transaction that a broker refused or did not answer."""
-    cause = error.args[0]
+    cause, found = error.args[0], trouble(f"`{query}` could not commit to Kafka", error)
+    # A right to the transactional id that is missing is fatal, too, and fences nobody.
+    if isinstance(found, KafkaRefused):
+        return found
     # An error found while records are handed over does not call itself fatal.
     if cause.fatal() or cause.code() in _FENCED:
         message = (
@@ -126,4 +129,4 @@ def failure_of(query: str, error: KafkaException) -> Exception:
             " its max.message.bytes, and start the job again"
         )
         return TopicRefused(message)
-    return KafkaUnreachable(f"`{query}` could not commit to Kafka: {cause.str()}")
+    return found

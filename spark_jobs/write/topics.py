@@ -21,7 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from headrace.contracts.errors import KafkaUnreachable, TopicRefused
 from headrace.contracts.topic_rules import Setting, findings
 from headrace.contracts.topics import TopicSpec
-from headrace.spark_jobs.write.markers import ASK_AGAIN_S, WITHIN_S, ask_until_known
+from headrace.spark_jobs.write.markers import ASK_AGAIN_S, WITHIN_S, ask_until_known, trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,9 +149,8 @@ def _wait(futures: Mapping[str, Future[Any]]) -> None:
 
 @contextmanager
 def _kafka(what: str) -> Iterator[float]:
-    """Raise KafkaUnreachable, with one sentence, if no broker answers."""
+    """Raise one sentence if no broker answers, or one refuses the job."""
     try:
         yield WITHIN_S
     except KafkaException as error:
-        message = f"{what}: {error.args[0].str()}"
-        raise KafkaUnreachable(message) from error
+        raise trouble(what, error) from error

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from headrace.contracts.errors import KafkaUnreachable
+from headrace.contracts.errors import KafkaRefused
 from headrace.spark_jobs.write import markers
 from headrace.spark_jobs.write.markers import last_marker
 from headrace.spark_jobs.write.topics import ensure_markers
@@ -51,5 +51,5 @@ def test_any_other_refusal_is_a_sentence(
     kafka: SharedKafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Early, "code", KafkaError.TOPIC_AUTHORIZATION_FAILED)
-    with pytest.raises(KafkaUnreachable, match=f"^the markers in `{topic}` cannot be read: "):
+    with pytest.raises(KafkaRefused, match=f"^the markers in `{topic}` cannot be read: "):
         last_marker({"bootstrap.servers": kafka.bootstrap_servers}, topic, 0)
