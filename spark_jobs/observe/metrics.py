@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from prometheus_client import CollectorRegistry, Gauge, generate_latest, start_http_server
 
 from headrace.contracts.errors import PortTaken, SettingsInvalid
+from headrace.contracts.servers import is_resolvable
 from headrace.spark_jobs.observe.waits import Waits
 from headrace.spark_jobs.shapes import COUNT, FAILED, LOWEST, SAID
 from headrace.spark_jobs.versioned.state import VERDICTS
@@ -72,6 +73,9 @@ class Metrics:
             thread.join()
 
     def _listen(self, port: int, host: str) -> tuple[WSGIServer, Thread]:
+        if not is_resolvable(host):
+            message = f"`{host}` is no name of a host; give `--metrics-host` one, such as 0.0.0.0"
+            raise SettingsInvalid(message)
         try:
             return start_http_server(port, addr=host, registry=self.registry)
         except OSError as problem:

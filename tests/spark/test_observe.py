@@ -156,6 +156,14 @@ def test_an_address_of_another_machine_is_a_sentence(metrics: Metrics) -> None:
         pass
 
 
+def test_a_name_that_nobody_looks_up_is_a_sentence(metrics: Metrics) -> None:
+    with (
+        pytest.raises(SettingsInvalid, match=r"^`a\.\.b` is no name of a host; give `--metrics-"),
+        metrics.served(Address(0, "a..b")),
+    ):
+        pass
+
+
 def _lowest(task: int, place: str | None, progress_ms: int | None, held: int) -> Note:
     return Note("lowest", place, task, progress_ms, held)
 
