@@ -107,7 +107,7 @@ kcat:
 # ended over a test that waits for ever is replaced once, and begins with that test.
 SPREAD := -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 1
 # Where a broker answers in earnest.
-OF_BROKERS := $(addprefix tests/clusters/test_,records.py rights.py sizes.py) tests/runtime \
+OF_BROKERS := tests/clusters/test_records.py tests/clusters/test_rights.py tests/runtime \
 	tests/kafka/test_broker_command.py
 .PHONY: test
 test: spark browser kcat ## what must hold at every commit: lint, types, import rules, tests (minutes)

@@ -100,6 +100,14 @@ def test_every_folder_of_modules_is_a_package() -> None:
     assert [path_of(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
+def test_every_test_that_the_makefile_names_is_there() -> None:
+    named = re.findall(r"tests/[\w/]+(?:\.py)?", (ROOT / "Makefile").read_text("utf-8"))
+    # Folders of results are made by those who write to them.
+    expected = {path for path in named if not path.endswith("/results")}
+    assert {path for path in expected if not (ROOT / path).exists()} == set()
+    assert expected
+
+
 def test_names_say_something() -> None:
     paths = [file.relative_to(ROOT) for file in written_files()]
     assert [str(path) for path in paths if NAMELESS & {*path.parts[:-1], path.stem}] == []
