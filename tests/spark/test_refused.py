@@ -11,7 +11,7 @@ from headrace.spark_jobs.write.topics import _kafka
 
 
 def refusal(code: int, *, fatal: bool = False) -> KafkaException:
-    """What the client raises."""
+    """The exception that the client raises."""
     return KafkaException(KafkaError(code, "as it says", fatal=fatal))
 
 
