@@ -25,10 +25,11 @@ from headrace.spark_jobs.folder import literal
 from headrace.spark_jobs.headers import packed_headers, unpacked_headers
 from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA, bundles_of, bundles_of_rows
 from headrace.spark_jobs.operators.columns import RECORD, RESULTS_SCHEMA
+from headrace.spark_jobs.operators.options import options_of
 from headrace.spark_jobs.operators.positions import Positions
 from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.stamp import STEP, input_option
-from headrace.spark_jobs.operators.topology import Topology, options_of
+from headrace.spark_jobs.operators.topology import Topology
 from headrace.spark_jobs.versioned.progress import Expected
 from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY
 from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT

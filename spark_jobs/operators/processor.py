@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from headrace.spark_jobs.operators.batch import TaskBatch
+from headrace.spark_jobs.operators.options import options_of
 from headrace.spark_jobs.operators.rows import NAME_SCHEMA, ROW_SCHEMA, StoredRows
 from headrace.spark_jobs.operators.running import OpenTask, open_topology
 from headrace.spark_jobs.operators.stamp import keep_options
-from headrace.spark_jobs.operators.topology import options_of
 from headrace.spark_jobs.versioned.progress import TaskProgress
 from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT, TaskState
 from headrace.spark_jobs.worker import settle

@@ -24,7 +24,6 @@ from headrace.spark_jobs.versioned.table_table import TableTableJoin
 from headrace.spark_jobs.versioned.tables import (
     Derived,
     Filtered,
-    Plain,
     Restored,
     Source,
     Storage,
@@ -297,8 +296,9 @@ def inputs_of(topology: Topology) -> set[int]:
     inputs = {step.input for step in steps_of(topology) if isinstance(step, Topic)}
     if isinstance(topology, LookUp | WindowStep):
         inputs.add(topology.stream)
-    streams = topology.streams if isinstance(topology, StreamJoin) else ()
-    return inputs | {*streams}
+    if isinstance(topology, StreamJoin):
+        inputs |= {*topology.streams}
+    return inputs
 
 
 def steps_of(topology: Topology) -> Iterator[Topology]:
@@ -367,34 +367,3 @@ def _refuse_never_cold(topology: Topology) -> None:
             " table, or do without"
         )
         raise TopologyRefused(message)
-
-
-def options_of(topology: Topology) -> dict[str, int]:
-    """Return the options of a topology that a checkpoint remembers, as numbers by name."""
-    options: dict[str, int] = {}
-    for step in steps_of(topology):
-        options[f"step:{step.name}:{type(step).__name__}"] = 1
-        options |= {f"option:{step.name}:{name}": number for name, number in _options_of(step)}
-    return options
-
-
-def _options_of(step: Topology) -> Iterator[tuple[str, int]]:
-    if isinstance(storage := getattr(step, "storage", None), Versioned):
-        yield "retention_ms", storage.retention_ms
-    elif isinstance(storage, Plain):
-        yield "plain", 1
-    if (join := getattr(step, "join", None)) is not None:
-        yield join, 1
-    if isinstance(step, WindowStep):
-        yield "size_ms", step.size_ms
-        # Of groups with other keys than their records, nobody knows into which task they go.
-        yield from getattr(step.regroup, "options", {}).items()
-    if isinstance(step, StreamJoin):
-        yield "within_ms", step.within_ms
-        if step.grace_ms:
-            yield "grace_ms", step.grace_ms
-    if isinstance(step, LookUp):
-        yield step.release, 1
-        for name in ("corrects", "grace_ms", "meets_by"):
-            if (number := getattr(step, name)) is not None and number is not False:
-                yield name, int(number)

@@ -11,9 +11,9 @@ import headrace as hr
 from headrace.contracts.errors import JobInvalid, StateOfOtherOptions
 from headrace.contracts.record import Record
 from headrace.spark_jobs.jobs.config import Mode
+from headrace.spark_jobs.operators.options import options_of
 from headrace.spark_jobs.operators.running import open_topology
 from headrace.spark_jobs.operators.stamp import keep_options
-from headrace.spark_jobs.operators.topology import options_of
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.topologies import Plan, inputs_of

@@ -8,6 +8,7 @@ import pytest
 
 from headrace.contracts.errors import StateOfOtherOptions, TopologyRefused
 from headrace.spark_jobs.operators.frames import Spread
+from headrace.spark_jobs.operators.options import options_of
 from headrace.spark_jobs.operators.stamp import input_option, keep_options
 from headrace.spark_jobs.operators.topology import (
     LookUp,
@@ -15,7 +16,6 @@ from headrace.spark_jobs.operators.topology import (
     Topic,
     Topology,
     WindowStep,
-    options_of,
     verify,
 )
 from headrace.spark_jobs.queries.aggregates import Folded, Folds, Regrouped
