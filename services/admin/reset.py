@@ -11,7 +11,7 @@ from headrace.contracts.errors import GroupBusy, StateUnavailable
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.time import format_duration_ms
 from headrace.services.kafka.cluster import connected
-from headrace.services.runtime.machine.folder import held
+from headrace.services.runtime.machine.folder import held, unreadable
 from headrace.services.settings import Settings
 
 _INTERNAL = ("changelog", "repartition")
@@ -62,8 +62,7 @@ def folder_of(spec: PipelineSpec, settings: Settings) -> Path | None:
     try:
         return folder if folder.exists() else None
     except OSError as problem:
-        message = f"the state folder {folder} cannot be read ({problem.strerror}); check it"
-        raise StateUnavailable(message) from problem
+        raise unreadable(folder, problem) from problem
 
 
 async def forget(remains: Remains, settings: Settings) -> None:

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 
-from headrace.contracts.errors import SettingsInvalid, StateUnavailable
+from headrace.contracts.errors import SettingsInvalid
 from headrace.contracts.hops import Hop
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.policies import read_operator
@@ -22,6 +22,7 @@ from headrace.services.cli.inspect_text import OperatorState, State, as_json, pr
 from headrace.services.cli.pipeline_file import load_pipeline
 from headrace.services.kafka.cluster import Ends
 from headrace.services.operators.reading import read_key, read_rows
+from headrace.services.runtime.machine.folder import unreadable
 from headrace.services.settings import Settings, read_settings
 from headrace.services.state.changelog import (
     ABOUT,
@@ -137,8 +138,7 @@ def _databases(folder: Path) -> Iterator[tuple[int, Path]]:
         paths = [*folder.iterdir()] if folder.is_dir() else []
         found = [path for path in paths if path.name.isdecimal() and path.is_dir()]
     except OSError as problem:
-        message = f"the state folder {folder} cannot be read ({problem.strerror}); check it"
-        raise StateUnavailable(message) from problem
+        raise unreadable(folder, problem) from problem
     for path in found:
         yield int(path.name), path
 

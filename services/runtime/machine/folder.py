@@ -63,6 +63,13 @@ def client_of(folder: Path) -> bytes:
         raise _unavailable(folder, problem) from problem
 
 
+def unreadable(folder: Path, problem: OSError) -> StateUnavailable:
+    """Return the error for a folder of state that cannot be looked into."""
+    return StateUnavailable(
+        f"the state folder {folder} cannot be read ({problem.strerror}); check it"
+    )
+
+
 def _unavailable(folder: Path, problem: OSError) -> StateUnavailable:
     return StateUnavailable(
         f"the state folder {folder} cannot be written to ({problem.strerror});"
