@@ -25,7 +25,7 @@ _BACK_OFFSETS = 200
 _FURTHER = 10
 
 
-class _CutError(OffsetOutOfRangeError):  # type: ignore[misc]
+class _CutError(OffsetOutOfRangeError):  # type: ignore[misc]  # aiokafka has no types
     """The log begins or ends elsewhere since its bounds were asked for; ask again."""
 
     retriable = True

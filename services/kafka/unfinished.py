@@ -95,7 +95,7 @@ class Told(NamedTuple):
     producer_epoch: int
 
 
-class _EndedMeanwhileError(TransactionCoordinatorFenced):  # type: ignore[misc]
+class _EndedMeanwhileError(TransactionCoordinatorFenced):  # type: ignore[misc]  # aiokafka has no types
     """A later coordinator has ended a part since we looked; look again."""
 
     retriable = True

@@ -33,7 +33,7 @@ def test_a_double_keeps_its_digits_where_fewer_are_rounded_to_more(
 
 
 def test_a_day_of_digits_of_another_script_is_left_to_spark() -> None:
-    for kind, text in ("DATE", "２０26-01-31"), ("TIMESTAMP", "２０26-01-31T12:00:00Z"):  # noqa: RUF001
+    for kind, text in ("DATE", "２０26-01-31"), ("TIMESTAMP", "２０26-01-31T12:00:00Z"):  # noqa: RUF001 - digits of another script
         with pytest.raises(SparkNeeded, match="only Spark knows which"):
             _answer(f"CAST(s AS {kind})", s=text)
 
