@@ -10,7 +10,7 @@ _LONGEST = ("spark", "cli/test_demo", "kafka", "kill", "jepsen", "conformance")
 """Where Spark, brokers and containers are started; the longest first."""
 _WAITING = ("runtime", "clusters", "bench")
 """Where tests wait for a broker most of the time, so that others can compute meanwhile."""
-_SHARE_OF_WAITING = 0.8
+_SHARE_OF_WAITING = 0.65
 """The last of them begin when so much is over, or processes would be idle at the end."""
 _TESTS = Path(__file__).parent
 
