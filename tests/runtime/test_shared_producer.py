@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,14 +24,9 @@ from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.member_offsets import Member
 from headrace.services.kafka.takeovers import Takeovers
 from headrace.services.kafka.unfinished import Known
+from headrace.services.runtime.output.life import TransactionBrokenError
 from headrace.services.runtime.output.outbox import Outbox
-from headrace.services.runtime.output.shared_producer import (
-    Common,
-    Ours,
-    Seat,
-    SharedProducer,
-    TransactionBrokenError,
-)
+from headrace.services.runtime.output.shared_producer import Common, Ours, Seat, SharedProducer
 from tests.kafka.clients import FOREVER, fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.runtime.expected import (
@@ -60,7 +55,7 @@ OPERATORS = (
 class Stage:
     """A producer over a topic, and a member of its group."""
 
-    def __init__(self, kafka: SharedKafka, topic: str, consumer: Any) -> None:
+    def __init__(self, kafka: SharedKafka, topic: str, consumer: Any, limits: Limits) -> None:
         """It has sent nothing."""
         self.member: Member | None
         self._consumer = consumer
@@ -75,6 +70,7 @@ class Stage:
             lambda: self.member,
             self.takeovers,
             Known({topic: None}),
+            limits,
         )
         self.shared = SharedProducer(common, f"{topic}/shared")
         self.topic = topic
@@ -89,7 +85,7 @@ class Stage:
         """The way out of one partition."""
         known = Known({self.topic: [partition]})
         ours = Ours(known, (), lambda: self.woken.append(partition), self.check_counted)
-        made = Outbox(Seat(self.shared, ours), Limits({}))
+        made = Outbox(Seat(self.shared, ours), self.shared.common.limits)
         await made.start()
         return made
 
@@ -112,7 +108,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(kafka: SharedKafka, topic: str) -> AsyncIterator[Stage]:
+async def staged(
+    kafka: SharedKafka, topic: str, limits: Mapping[str, int] | None = None
+) -> AsyncIterator[Stage]:
     """A producer whose instance is a member of its group."""
     consumer = AIOKafkaConsumer(
         topic,
@@ -125,7 +123,7 @@ async def staged(kafka: SharedKafka, topic: str) -> AsyncIterator[Stage]:
     await consumer.getmany(timeout_ms=0)
     while not consumer.assignment():  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(0.01)
-    stage = Stage(kafka, topic, consumer)
+    stage = Stage(kafka, topic, consumer, Limits(limits or {}))
     try:
         yield stage
     finally:

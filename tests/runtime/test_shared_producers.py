@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from aiokafka.structs import TopicPartition
 
+from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.takeovers import Takeovers
 from headrace.services.kafka.unfinished import Known
 from headrace.services.runtime.output.shared_producer import Common, Ours
@@ -31,7 +32,7 @@ def test_a_hop_has_one_producer_where_there_are_several_hops(
 ) -> None:
     async def names() -> dict[str, set[str]]:
         takeovers = Takeovers({}, [], 1_000)
-        common = Common({}, "group", 1_000, 1_000, lambda: None, takeovers, Known({}))
+        common = Common({}, "group", 1_000, 1_000, lambda: None, takeovers, Known({}), Limits({}))
         shared = SharedProducers(common, "x-", hops)
         ours = Ours(Known({}), (), lambda: None, _check_counted)
         return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from headrace.contracts.origin import AT_END, AWAKE, IDLE, SourceTime, times_headers
 from headrace.contracts.pipeline import PipelineSpec
@@ -26,6 +27,8 @@ SPEC = PipelineSpec.model_validate(
 )
 FIRST, SECOND, ELSEWHERE = range(3)
 MAX_SKEW_MS = 1_000
+TURNS = 10
+"""More of the loop than it takes to go on."""
 
 
 def yes() -> bool:
@@ -136,3 +139,36 @@ def test_a_piece_is_short_in_time_and_never_empty() -> None:
     pieces = list(Skew(MAX_SKEW_MS, yes).pieces(records))
     assert [len(piece) for piece in pieces] == [3, 1, 2, 1]
     assert [one for piece in pieces for one in piece] == records
+
+
+def test_a_partition_gives_way_to_one_that_is_behind_it_and_has_records_at_hand() -> None:
+    skew = Skew(MAX_SKEW_MS, yes)
+    skew.is_at(FIRST, 5_000)
+    skew.is_at(SECOND, 5_000 + MAX_SKEW_MS // 16)
+    skew.takes(FIRST)
+    assert not skew.gives_way(SECOND)
+    skew.is_at(SECOND, 5_001 + MAX_SKEW_MS // 16)
+    assert (skew.gives_way(FIRST), skew.gives_way(SECOND)) == (False, True)
+    skew.has_taken(FIRST)
+    assert not skew.gives_way(SECOND)
+    skew.takes(FIRST)
+    skew.left(FIRST)
+    assert not skew.gives_way(SECOND)
+
+
+def test_a_partition_that_gives_way_goes_on_at_once_when_the_other_has_no_more_records() -> None:
+    async def live() -> None:
+        skew = Skew(MAX_SKEW_MS, yes)
+        skew.is_at(FIRST, 5_000)
+        skew.is_at(SECOND, 5_500)
+        for moves in (partial(skew.has_taken, FIRST), partial(skew.is_at, FIRST, 5_500)):
+            skew.takes(FIRST)
+            waiting = asyncio.ensure_future(skew.wait(SECOND, 60.0))
+            await asyncio.sleep(0)
+            assert not skew.is_waiting(SECOND), "it is less than max-skew ahead"
+            moves()
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            assert waiting.done()
+
+    asyncio.run(live())

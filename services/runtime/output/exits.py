@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from aiokafka.structs import TopicPartition
 
@@ -27,8 +27,11 @@ from headrace.contracts.record import NO_TIME_MS, Record, offset_of
 from headrace.contracts.topics import decisions_topic, progress_topic
 from headrace.services.emit.asides import dead_records, decision_records, late_records
 from headrace.services.emit.too_large import too_large, too_large_and_late
+from headrace.services.operators.chain import Chain
 from headrace.services.operators.lanes import Lanes
 from headrace.services.operators.operator import Aside, Batch, Step
+from headrace.services.operators.progress import left_through_ms, progress_ms
+from headrace.services.runtime.output.batches import refused
 from headrace.services.runtime.output.failures import Failures
 from headrace.services.runtime.output.outbox import Outbox
 from headrace.services.runtime.output.spread import Part, Spread
@@ -50,6 +53,12 @@ class Reached(NamedTuple):
     """No record that left the operators is later."""
     cleaned_offset: int | None
     """The offset of the last cleaned record."""
+
+    @classmethod
+    def by(cls, hop: Hop, chain: Chain, position: int, cleaned_offset: int | None) -> Self:
+        """How far a partition is whose operators have decided all before a position."""
+        time_ms, reached_ms = chain.lateness.time_ms, progress_ms(hop.operators, chain)
+        return cls(position, time_ms, reached_ms, left_through_ms(chain), cleaned_offset)
 
 
 class Exits:
@@ -95,7 +104,7 @@ class Exits:
         topic, cleaned, without_id = await self._led(step.forwarded)
         too_much: list[Aside] = []
         for to, part in cleaned.items():
-            for index in await send(topic, to, part.records, part.origins):
+            for index in await self._forward(topic, to, part):
                 takes_bytes = self._takes_bytes(topic)
                 too_much.append(too_large(step.forwarded, part.places[index], topic, takes_bytes))
         if step.late:
@@ -115,6 +124,11 @@ class Exits:
                 await self._send_whole(self._decisions, decisions[place]._replace(key=None))
         self._outbox.announce(*self._closing)
 
+    async def _forward(self, topic: str, to: int, part: Part) -> list[int]:
+        if self._spread is None:
+            return await self._outbox.send(topic, to, part.records)
+        return await self._outbox.spread(topic, to, part.records, part.origins)
+
     def _takes_bytes(self, topic: str) -> int:
         return self._outbox.limits.record_bytes(topic)
 
@@ -130,10 +144,7 @@ class Exits:
             raise self._refused(topic)
 
     def _refused(self, topic: str) -> TopicRefused:
-        return TopicRefused(
-            f"`{topic}` takes {self._takes_bytes(topic)} bytes at once, which is less than headrace"
-            " must write there; raise its max.message.bytes"
-        )
+        return refused(topic, self._takes_bytes(topic))
 
     async def _led(self, batch: Batch) -> tuple[str, dict[int, Part], list[Aside]]:
         """Where what is forwarded goes: topic, partitions, and records whose id nobody can read."""

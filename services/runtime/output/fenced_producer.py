@@ -92,7 +92,7 @@ class FencedProducer:
     name = None
     is_transactional = False
     is_awaited = False
-    times = None
+    times = batches = None
 
     def __init__(self, fence: Fence, source: TopicPartition) -> None:
         """It connects when it starts."""

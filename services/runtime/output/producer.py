@@ -23,6 +23,7 @@ from headrace.services.kafka.limits import BATCH_BYTES
 from headrace.services.kafka.requests import Identity
 from headrace.services.kafka.unfinished import Ended, Known, Takeover
 from headrace.services.observe.logs import logger as logger_of
+from headrace.services.runtime.output.batches import Batches
 from headrace.services.runtime.output.times import Times
 
 _REQUEST_BYTES_MAX = 64 << 20
@@ -59,6 +60,11 @@ class Way(Protocol):
     @property
     def times(self) -> Times | None:
         """The times that partitions which commit together tell; None for one that does so alone."""
+        ...
+
+    @property
+    def batches(self) -> Batches | None:
+        """Those that partitions which commit together fill; None for one that does so alone."""
         ...
 
     @property
@@ -107,7 +113,7 @@ class Producer:
     """One producer, and who it is to the brokers; a `Way` of one outbox alone."""
 
     is_transactional = True
-    times = None
+    times = batches = None
 
     def __init__(self, client: Mapping[str, Any], group: str, name: Name) -> None:
         """Offsets are this group's."""

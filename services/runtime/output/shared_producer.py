@@ -9,8 +9,8 @@ what is committed, and it has a new epoch at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,10 +21,13 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from headrace.contracts.errors import HeadraceError
 from headrace.services.group import shared_transaction as rules
 from headrace.services.kafka import transactions
+from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.member_offsets import Member, Offsets, Teller, tell_offsets
 from headrace.services.kafka.takeovers import Takeovers, hear
-from headrace.services.kafka.unfinished import Known, Takeover, Told
+from headrace.services.kafka.unfinished import Known, Takeover
 from headrace.services.observe.logs import logger as logger_of
+from headrace.services.runtime.output.batches import Batches
+from headrace.services.runtime.output.life import Life, TransactionBrokenError
 from headrace.services.runtime.output.producer import (
     ENOUGH_S,
     Name,
@@ -39,15 +42,6 @@ from headrace.services.runtime.output.times import Times
 logger = logger_of(__name__)
 
 
-class TransactionBrokenError(Exception):
-    """A producer has discarded all that partitions sent since its last commit."""
-
-    def __init__(self, problem: Exception | None) -> None:
-        """The transaction failed of this; None where another partition could not go on."""
-        super().__init__("another partition failed" if problem is None else repr(problem))
-        self.problem = problem
-
-
 class Common(NamedTuple):
     """All that the producers of an instance have in common."""
 
@@ -60,57 +54,7 @@ class Common(NamedTuple):
     takeovers: Takeovers
     known: Known
     """All that is written, by whomever."""
-
-
-class _Life:
-    """A producer, from one epoch to the next."""
-
-    def __init__(self, producer: Any) -> None:
-        """Its producer is still to be started."""
-        self.producer = producer
-        self.told: list[Told] = []
-        """Of transactions that were before it."""
-        self.teller: Teller
-        self.broken: asyncio.Future[TransactionBrokenError] = asyncio.Future()
-        self.ended: asyncio.Future[None] = asyncio.Future()
-        """The transaction that is open now."""
-        self._waiting: set[asyncio.Future[None]] = set()
-        self.ending: asyncio.Task[None] | None = None
-        """Ends that transaction."""
-
-    def check(self) -> None:
-        """Raise what broke it."""
-        if self.broken.done():
-            raise TransactionBrokenError(self.broken.result().problem)
-
-    def breaks(self, problem: Exception | None) -> None:
-        """Let go of all that wait."""
-        self.broken.set_result(TransactionBrokenError(problem))
-        for waiter in self._waiting:
-            _let_go(waiter)
-
-    async def until(self, event: asyncio.Future[Any]) -> None:
-        """Wait for something, or until it is broken.
-
-        `asyncio.wait` would look through all that wait for the same, each time that one goes.
-        """
-        if not event.done() and not self.broken.done():
-            waiter: asyncio.Future[None] = asyncio.Future()
-            let_go = partial(_let_go, waiter)
-            event.add_done_callback(let_go)
-            self._waiting.add(waiter)
-            try:
-                await waiter
-            finally:
-                self._waiting.discard(waiter)
-                event.remove_done_callback(let_go)
-        if not event.done():
-            self.check()
-
-
-def _let_go(waiter: asyncio.Future[None], _: object = None) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+    limits: Limits
 
 
 class SharedProducer:
@@ -124,7 +68,7 @@ class SharedProducer:
         self.times = Times()
         self._rules: rules.SharedTransaction[Seat, Offsets] = rules.SharedTransaction()
         self._rules.broke()
-        self._life: _Life | None = None
+        self._life: Life | None = None
         self._starting: asyncio.Task[None] | None = None
         self._beside: set[asyncio.Task[None]] = set()
         self._stopping: set[asyncio.Task[None]] = set()
@@ -132,7 +76,7 @@ class SharedProducer:
 
     # A life begins, and ends.
 
-    async def life(self) -> _Life:
+    async def life(self) -> Life:
         """Its life, which may have to begin first."""
         while self._life is None:
             if self._starting is None or self._starting.done():
@@ -144,7 +88,7 @@ class SharedProducer:
     async def _start(self) -> None:
         common = self.common
         name = Name(self.name, common.timeout_ms, common.known)
-        life = _Life(make_producer(common.client, name))
+        life = Life(make_producer(common.client, name), common.limits)
         try:
             await whole(self._connect(life, name))
         except BaseException:
@@ -153,7 +97,7 @@ class SharedProducer:
         self._life = life
         self._rules.revived()
 
-    async def _connect(self, life: _Life, name: Name) -> None:
+    async def _connect(self, life: Life, name: Name) -> None:
         producer = life.producer
         transactions.on_lost_connection(producer, partial(self._lost_connection, life))
         await producer.client.bootstrap()
@@ -165,11 +109,11 @@ class SharedProducer:
         transactions.announce_group(producer, self.common.group)
         transactions.tell_offsets_by(producer, partial(self._tell, life))
 
-    def _lost_connection(self, life: _Life) -> None:
+    def _lost_connection(self, life: Life) -> None:
         problem = transactions.ConnectionLostError("a connection was lost")
         self._break(life, problem)
 
-    def _break(self, life: _Life, problem: Exception | None) -> None:
+    def _break(self, life: Life, problem: Exception | None) -> None:
         """Discard what was not committed, and begin another life."""
         if life is not self._life:
             return
@@ -215,7 +159,7 @@ class SharedProducer:
 
     # A transaction begins, and ends.
 
-    async def begin(self, seat: Seat, life: _Life) -> None:
+    async def begin(self, seat: Seat, life: Life) -> None:
         """Let a partition begin to send, once the others do not wait for their end."""
         life.check()
         while not self._rules.may_begin():
@@ -231,7 +175,7 @@ class SharedProducer:
         """Whether others wait for what a partition has still to send."""
         return self._rules.owes(seat)
 
-    async def commit(self, seat: Seat, life: _Life, offsets: Offsets) -> None:
+    async def commit(self, seat: Seat, life: Life, offsets: Offsets) -> None:
         """All of a partition is sent; wait until the whole transaction counts."""
         life.check()
         was_open = self._rules.stage is rules.Stage.OPEN
@@ -240,16 +184,18 @@ class SharedProducer:
         if together is not None:
             told = {place: one for each in together.values() for place, one in each.items()}
             life.ending = self._go(self._end(life, told), self._beside)
+            life.ending.add_done_callback(partial(self._hear_end, life))
         elif was_open:
             for other in self._rules.partitions:
                 other.wake()
         await life.until(ended)
 
-    async def _end(self, life: _Life, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    async def _end(self, life: Life, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         producer = life.producer
         try:
             with telling_failures(producer):
-                await self.times.send(producer)
+                await self.times.say(life.batches)
+                await life.batches.settle()
                 await producer.send_offsets_to_transaction(offsets, self.common.group)
                 await producer.commit_transaction()
         except (KafkaError, *transactions.OUT_OF_STATE) as problem:
@@ -259,8 +205,14 @@ class SharedProducer:
             self._rules.ended()
             life.ended.set_result(None)
 
+    def _hear_end(self, life: Life, ending: asyncio.Task[None]) -> None:
+        """Tell all that wait for the end of a failure that is none of Kafka's."""
+        problem = None if ending.cancelled() else ending.exception()
+        if isinstance(problem, Exception):
+            self._break(life, problem)
+
     async def _tell(
-        self, life: _Life, node: int, offsets: dict[TopicPartition, OffsetAndMetadata]
+        self, life: Life, node: int, offsets: dict[TopicPartition, OffsetAndMetadata]
     ) -> None:
         async def send(request: Any) -> Any:
             client = life.producer.client
@@ -269,7 +221,7 @@ class SharedProducer:
         within_s = self.common.session_timeout_ms / 1000
         await tell_offsets(send, life.teller, self.common.member, offsets, within_s)
 
-    async def leave(self, seat: Seat, life: _Life) -> None:
+    async def leave(self, seat: Seat, life: Life) -> None:
         """A partition goes; what it has sent goes with it, unless it is just about to count."""
         if self._rules.breaks_without(seat):
             self._break(life, None)
@@ -304,7 +256,7 @@ class Seat:
         self.name = shared.name
         self.shared = shared
         self._ours = ours
-        self._life: _Life | None = None
+        self._life: Life | None = None
         self._offsets: Offsets = {}
         self.wake = ours.wake
         self.times = shared.times
@@ -322,7 +274,7 @@ class Seat:
         tell_ended(await look(self.shared.name, life.told, self._ours.known))
         self._life = life
 
-    def _lives(self) -> _Life:
+    def _lives(self) -> Life:
         assert self._life is not None
         self._life.check()
         return self._life
@@ -331,6 +283,11 @@ class Seat:
     def producer(self) -> Any:
         """The producer's, as long as it is the one that this began with."""
         return self._lives().producer
+
+    @property
+    def batches(self) -> Batches:
+        """Those that all partitions fill that send by the same producer."""
+        return self._lives().batches
 
     @property
     def is_awaited(self) -> bool:
@@ -351,23 +308,13 @@ class Seat:
                 await self._ours.check_counted()
                 await self._join()
 
-    @contextmanager
-    def telling_failures(self) -> Iterator[Any]:
+    def telling_failures(self) -> AbstractContextManager[Any]:
         """The producer, for a while; where its transaction is broken, that is what is said."""
-        life = self._lives()
-        try:
-            with telling_failures(life.producer):
-                yield life.producer
-        except (KafkaError, *transactions.OUT_OF_STATE):
-            life.check()
-            raise
+        return self._lives().telling_failures()
 
     async def heard(self, acknowledged: asyncio.Future[Any]) -> Any:
         """Wait for the broker's answer to a batch."""
-        life = self._lives()
-        await life.until(acknowledged)
-        with self.telling_failures():
-            return await acknowledged
+        return await self._lives().heard(acknowledged)
 
     async def tell_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Tell them with those of the others."""

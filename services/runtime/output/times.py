@@ -2,18 +2,19 @@
 
 A place is told of all of them in one row. With a row each there would be as many rows a second as
 source partitions times places: 4,096 with 64 of each. A row speaks of records that stand before it.
-So it is sent when all of these are acknowledged, and part of the same transaction.
+So it comes last in the batches that all of them fill, and is part of the same transaction.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from functools import partial
-from typing import Any
+
+from aiokafka.structs import TopicPartition
 
 from headrace.contracts.origin import SourceTime, times_row
-from headrace.services.kafka.filling import fill, new_batch
-from headrace.services.kafka.limits import BATCH_BYTES
+from headrace.services.kafka.filling import fill
+from headrace.services.runtime.output.batches import Batches, refused
 
 ByPlace = defaultdict[int, list[SourceTime]]
 ROW_TIMES_MAX = 50
@@ -35,23 +36,20 @@ class Times:
         """Tell nothing of a transaction that was discarded."""
         self._by_topic.clear()
 
-    async def send(self, producer: Any) -> None:
-        """Send the rows, and wait until they are acknowledged."""
+    async def say(self, batches: Batches) -> None:
+        """Append the rows to the batches."""
         told = [
-            (topic, to, times)
+            (topic, place, times)
             for topic, by_place in self._by_topic.items()
-            for to, times in by_place.items()
+            for place, times in by_place.items()
         ]
         self.forget()
-        sent = []
-        for topic, to, times in told:
+        for topic, place, times in told:
+            to = TopicPartition(topic, place)
             rows = [
-                times_row(topic, to, times[first : first + ROW_TIMES_MAX])
+                times_row(topic, place, times[first : first + ROW_TIMES_MAX])
                 for first in range(0, len(times), ROW_TIMES_MAX)
             ]
-            batch = new_batch(BATCH_BYTES, is_transactional=True)
-            fill(batch, rows, 0)
-            batch.close()
-            sent.append(await producer.send_batch(batch, topic, partition=to))
-        for acknowledged in sent:
-            await acknowledged
+            filled = await batches.fill(to, len(rows), partial(fill, rows=rows))
+            if filled.too_large:
+                raise refused(topic, batches.limits.record_bytes(topic))

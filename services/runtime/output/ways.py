@@ -16,6 +16,7 @@ from headrace.contracts.hops import Hop, former_transactional_prefix, transactio
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.topics import progress_topic
 from headrace.services.group.shared_transaction import must_end
+from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.member_offsets import Member
 from headrace.services.kafka.security import client_options
 from headrace.services.kafka.takeovers import Takeovers
@@ -48,11 +49,18 @@ class Group(Protocol):
 class Ways:
     """All of one instance."""
 
-    def __init__(self, spec: PipelineSpec, settings: Settings, group: Callable[[], Group]) -> None:
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        settings: Settings,
+        group: Callable[[], Group],
+        limits: Limits,
+    ) -> None:
         """It connects when somebody needs it."""
         self._spec = spec
         self._settings = settings
         self._group = group
+        self._limits = limits
         self._topics = written_topics(spec, settings)
         # A user who may write under the ids of earlier versions may do so under these.
         self._prefix = f"{transactional_prefix(spec.pipeline, spec.hops()[0])}shared-"
@@ -86,6 +94,7 @@ class Ways:
             lambda: self._group().member(),
             self._takeovers,
             Known(dict.fromkeys(topics)),
+            self._limits,
         )
         hops = [hop.topic for hop in self._spec.hops()]
         return SharedProducers(common, f"{self._prefix}{client_of(folder).hex()}-", hops)

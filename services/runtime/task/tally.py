@@ -25,7 +25,7 @@ from headrace.services.operators.chain import Chain
 from headrace.services.operators.lateness import Lateness
 from headrace.services.runtime.input.inbox import Inbox
 from headrace.services.runtime.input.survey import Surveyed
-from headrace.services.runtime.output.shared_producer import TransactionBrokenError
+from headrace.services.runtime.output.life import TransactionBrokenError
 from headrace.services.runtime.time.together import Together
 
 FAILED = (KafkaError, IllegalOperation, TransactionBrokenError)

@@ -30,7 +30,6 @@ from headrace.services.observe.logs import logger as logger_of
 from headrace.services.observe.snapshot import TaskState
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Aside, Step
-from headrace.services.operators.progress import left_through_ms, progress_ms
 from headrace.services.runtime.input.ahead import Ahead, BatchFailedError, StopAtError, blaming
 from headrace.services.runtime.input.inbox import Fetched, GoneError, Inbox
 from headrace.services.runtime.machine.budget import weight
@@ -176,8 +175,7 @@ class Task:
         self._partition_state.name_producer(name)
         if self._outbox.is_transactional:
             await self._begin()
-        if self._outbox.is_open:
-            await self._commit()
+        await self._commit_if_open()
 
     def _forget(self, _: object, problem: BaseException | None, __: object) -> None:
         """Forget the records that were brought and not committed; they are read again."""
@@ -240,8 +238,7 @@ class Task:
     async def _take(self, fetched: Fetched) -> None:
         records = fetched.records
         if not records:
-            if self._outbox.is_open:
-                await self._commit()
+            await self._commit_if_open()
             raise GoneError
         if offset_of(records[0]) < self.position:
             records = self._turn_away(records)
@@ -249,11 +246,14 @@ class Task:
             await self._commit()
         await self._trouble.learn(records)
         for part in self._ahead.parts(records, self.pace.records_at_once):
-            if part.carefully and self._outbox.is_open:
+            if part.carefully:
                 # A record's change shows against what is committed, so the commit leaves little.
-                await self._commit()
+                await self._commit_if_open()
+            self.together.takes()
+            if not await self._has_its_turn(self.together.gives_way):
+                return
             for piece in self.together.pieces(part.records):
-                if not await self._has_its_turn():
+                if not await self._has_its_turn(self.together.is_ahead):
                     return
                 await self._process(piece, carefully=part.carefully)
                 self.inbox.records -= len(piece)
@@ -262,6 +262,7 @@ class Task:
                     await self._commit()
                 else:
                     await asyncio.sleep(0)
+        self.together.has_taken()
         self.tally.took_batch(fetched.size_bytes)
         self.inbox.took(fetched)
         self._work.taken(self)
@@ -279,9 +280,9 @@ class Task:
         self._work.taken(self)
         return records[known:]
 
-    async def _has_its_turn(self) -> bool:
+    async def _has_its_turn(self, is_ahead: Callable[[], bool]) -> bool:
         """Wait until others are as far; False where it is to close meanwhile."""
-        while self.together.is_ahead() and not self._is_closing:
+        while is_ahead() and not self._is_closing:
             if not self._outbox.is_open and self._exits.owes(self.together):
                 await self._begin()
             if self._is_due():
@@ -308,8 +309,7 @@ class Task:
             assert self.chain is not None
             self.together.moved(self.chain, self._exits.hears(self.chain.lanes))
         if stop is not None and (not records or self.position >= stop.offset):
-            if self._outbox.is_open:
-                await self._commit()
+            await self._commit_if_open()
             raise stop.error
 
     def _decide(self, records: list[Record], *, carefully: bool) -> tuple[Step, list[Aside]]:
@@ -366,21 +366,21 @@ class Task:
             await self._begin()
             await self._exits.send(step, [], [])
 
+    async def _commit_if_open(self) -> None:
+        if self._outbox.is_open:
+            await self._commit()
+
     async def _commit(self) -> None:
         self.pace.commit_begins()
         work, state, outbox, chain = self._work, self._partition_state, self._outbox, self.chain
         assert chain is not None
         self._save()
         await self._exits.say(self.together)
-        cleaned_offset = await self._exits.settle()
-        state.reach(self.position, chain.lateness.time_ms, cleaned_offset)
-        self._purging.before_commit(
-            chain.lateness.time_ms, may_purge=not work.purges.is_waiting(self._changelog)
-        )
+        state.reach(self.position, chain.lateness.time_ms, await self._exits.settle())
+        may_purge = not work.purges.is_waiting(self._changelog)
+        self._purging.before_commit(chain.lateness.time_ms, may_purge=may_purge)
         now_ms = work.now_ms()
-        reached_ms, left_ms = progress_ms(self.hop.operators, chain), left_through_ms(chain)
-        times_ms = chain.lateness.time_ms, reached_ms, left_ms
-        reached = Reached(self.position, *times_ms, state.cleaned_offset)
+        reached = Reached.by(self.hop, chain, self.position, state.cleaned_offset)
         try:
             end = await self._exits.finish(state.overlay, reached, now_ms)
         except RecordTooLarge as row:
@@ -396,5 +396,5 @@ class Task:
         records = self.uncommitted_records
         self.tally.committed(records, self.pace.committed(records))
         self.committed = self._committed_position = self.position
-        self.progress_ms = reached_ms
+        self.progress_ms = reached.progress_ms
         self.uncommitted_records = self._open_bytes = 0

@@ -31,6 +31,7 @@ from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.refusals import refusal_of
 from headrace.services.kafka.registry import Registry
 from headrace.services.kafka.security import client_options
+from headrace.services.kafka.transactions import OUT_OF_STATE
 from headrace.services.observe.logs import logger as logger_of
 from headrace.services.observe.metrics import Metrics
 from headrace.services.observe.snapshot import TaskSnapshot
@@ -45,8 +46,8 @@ from headrace.services.runtime.input.survey import UNSEEN, Surveyed
 from headrace.services.runtime.machine.budget import weight, with_held_bounds
 from headrace.services.runtime.machine.machine_memory import budget_for
 from headrace.services.runtime.output.failures import Failures
+from headrace.services.runtime.output.life import TransactionBrokenError
 from headrace.services.runtime.output.outbox import Outbox
-from headrace.services.runtime.output.shared_producer import TransactionBrokenError
 from headrace.services.runtime.output.ways import Ways
 from headrace.services.runtime.task.pace import OUTLASTED, Load, Pace
 from headrace.services.runtime.task.start import Start, start_at
@@ -109,7 +110,7 @@ class Work:
         self.purges = Purges(settings)
         self.registry = Registry(spec, settings)
         self.failures = Failures(stops=spec.on_failure == "stop")
-        self.ways = Ways(spec, settings, thread)
+        self.ways = Ways(spec, settings, thread, limits)
         self._thread = thread
         self._opened = opened
         self.survey: dict[TopicPartition, Surveyed] = {}
@@ -304,6 +305,8 @@ class Work:
                 )
                 return True
             problem = problem.problem
+            if not isinstance(problem, (KafkaError, *OUT_OF_STATE)):
+                raise problem
         refusal = refusal_of(problem, self.settings)
         if refusal is not None:
             raise refusal from problem

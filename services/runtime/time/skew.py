@@ -4,6 +4,10 @@ Behind a repartition a record waits until all partitions that are awake have pas
 read hours ahead of the others would fill every place with records that wait. So a task of the first
 hop that is ahead of the slowest by more than `max-skew` takes no more, until that one has moved.
 
+Within this process a partition that is ahead by a small part of that gives way to one that has
+records at hand. The places behind the repartition commit again and again, and what waits in them by
+then is written to their changelogs: with all partitions about as far, hardly anything does.
+
 How far the partitions of this process are, their tasks say; of those of other processes the places
 behind the repartition are told, and the first place here is enough. A partition that is idle, or at
 its end, is not waited for, and neither is one of which nobody here has ever heard. The slowest
@@ -20,6 +24,8 @@ from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.services.operators.lanes import Lanes
 
 _PIECES_PER_SKEW = 4
+_GIVES_WAY_PER_SKEW = 16
+_NOT_BEGUN = NO_TIME_MS, AWAKE
 _AT_MOST_S = 1.0
 """A partition that falls silent says so by and by; who waits looks again."""
 
@@ -34,6 +40,8 @@ class Skew:
         self._own: dict[int, tuple[int, int]] = {}
         """Time and state of each partition whose task runs here."""
         self._places: dict[int, Lanes] = {}
+        self._taking: set[int] = set()
+        """Those of them that have records at hand."""
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self.slowest: tuple[int, int] | None = None
         """Time and partition of who is waited for."""
@@ -46,11 +54,23 @@ class Skew:
         is_behind = slowest is None or (time_ms, partition) < slowest
         if is_behind or state != AWAKE or (slowest is not None and slowest[1] == partition):
             self._look()
+        elif self._waiting:
+            self._let_go()
 
     def left(self, partition: int) -> None:
         """It runs here no more."""
         self._own.pop(partition, None)
+        self._taking.discard(partition)
         self._look()
+
+    def takes(self, partition: int) -> None:
+        """A task of the first hop has records at hand."""
+        self._taking.add(partition)
+
+    def has_taken(self, partition: int) -> None:
+        """It has taken them."""
+        self._taking.discard(partition)
+        self._let_go()
 
     def hears(self, place: int, lanes: Lanes) -> None:
         """A place behind the repartition was told of the others."""
@@ -65,9 +85,25 @@ class Skew:
 
     def _look(self) -> None:
         self.slowest = min(self._awake(), default=None)
-        for partition in list(self._waiting):
-            if not self.is_ahead(partition):
-                self._waiting.pop(partition).set_result(None)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._waiting:
+            goes_first_ms = self._goes_first_ms()
+            for partition in list(self._waiting):
+                if not self.is_ahead(partition) and not self._is_behind(partition, goes_first_ms):
+                    self._waiting.pop(partition).set_result(None)
+
+    def _goes_first_ms(self) -> int | None:
+        """How far the slowest is that has records at hand."""
+        return min((self._own[partition][0] for partition in self._taking), default=None)
+
+    def _is_behind(self, partition: int, goes_first_ms: int | None) -> bool:
+        """Whether another one, which is so far, goes before a partition."""
+        time_ms, _ = self._own.get(partition, _NOT_BEGUN)
+        if goes_first_ms is None or time_ms == NO_TIME_MS:
+            return False
+        return time_ms - goes_first_ms > self.max_skew_ms // _GIVES_WAY_PER_SKEW
 
     def _awake(self) -> Iterator[tuple[int, int]]:
         for partition, (time_ms, state) in self._own.items():
@@ -94,16 +130,20 @@ class Skew:
 
     def ahead_ms(self, partition: int) -> int:
         """How far a partition is ahead of the slowest."""
-        time_ms, _ = self._own.get(partition, (NO_TIME_MS, AWAKE))
+        time_ms, _ = self._own.get(partition, _NOT_BEGUN)
         return 0 if self.slowest is None or time_ms == NO_TIME_MS else time_ms - self.slowest[0]
 
     def is_ahead(self, partition: int) -> bool:
         """Whether a partition must wait; one that has not begun need not."""
         return self._says_origins() and self.ahead_ms(partition) > self.max_skew_ms
 
+    def gives_way(self, partition: int) -> bool:
+        """Whether a partition lets one of this process go first."""
+        return self._says_origins() and self._is_behind(partition, self._goes_first_ms())
+
     def is_waiting(self, partition: int) -> bool:
-        """Whether a partition waits now."""
-        return partition in self._waiting
+        """Whether a partition waits now for one that is `max-skew` behind it."""
+        return partition in self._waiting and self.is_ahead(partition)
 
     async def wait(self, partition: int, timeout_s: float) -> None:
         """Wait until a partition may go on, or for so long."""

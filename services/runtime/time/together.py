@@ -43,6 +43,16 @@ class Together:
         elif self._hears:
             self._skew.hears_no_more(self._partition)
 
+    def takes(self) -> None:
+        """The task has records at hand."""
+        if self._says:
+            self._skew.takes(self._partition)
+
+    def has_taken(self) -> None:
+        """It has taken them."""
+        if self._says:
+            self._skew.has_taken(self._partition)
+
     def pieces(self, records: list[Record]) -> Iterable[list[Record]]:
         """Records in pieces between which it may have to wait."""
         return self._skew.pieces(records) if self._says else [records]
@@ -50,6 +60,10 @@ class Together:
     def is_ahead(self) -> bool:
         """Whether it must wait."""
         return self._says and self._skew.is_ahead(self._partition)
+
+    def gives_way(self) -> bool:
+        """Whether it lets another one of this process go first."""
+        return self._says and self._skew.gives_way(self._partition)
 
     @property
     def urgent_before_ms(self) -> int:
