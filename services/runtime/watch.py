@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -57,12 +57,21 @@ async def watched(worker: Worker) -> AsyncIterator[None]:
 async def _look(worker: Worker, watchdog: Watchdog) -> None:
     while True:
         await asyncio.sleep(_LOOK_EVERY_S)
-        try:
-            async with asyncio.timeout(_LOOK_EVERY_S):
-                await worker.survey()
-        except (KafkaError, TimeoutError) as problem:
-            _log.warning("the broker did not say how far topics are", why=repr(problem))
+        # The watchdog looks often, so both are asked at once.
+        await asyncio.gather(
+            _ask(worker.survey, "the broker did not say how far topics are"),
+            _ask(worker.check_sources, "the broker did not say which topics there are"),
+        )
         stalled = watchdog.look()
         if stalled:
             sentences = "; ".join(stall.sentence for stall in stalled)
             worker.fail(WorkerStalled(f"{sentences}; this instance stops, so start it again"))
+
+
+async def _ask(ask: Callable[[], Awaitable[None]], unanswered: str) -> None:
+    """Ask brokers, and go on where they do not answer."""
+    try:
+        async with asyncio.timeout(_LOOK_EVERY_S):
+            await ask()
+    except (KafkaError, TimeoutError) as problem:
+        _log.warning(unanswered, why=repr(problem))

@@ -16,7 +16,7 @@ from typing import Any
 
 from aiokafka.structs import TopicPartition
 
-from headrace.contracts.errors import InstanceReplaced
+from headrace.contracts.errors import InstanceReplaced, StateTruncated
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.refusals import ending_of
@@ -154,7 +154,7 @@ class Worker:
         """Commit and close everything."""
         self._is_stopping = True
         await self.rebalance.close()
-        await self._close(list(self.tasks), commits=not self._is_replaced())
+        await self._close(list(self.tasks), commits=self._may_commit())
         await self.work.ways.stop()
         await self.work.purges.purge_last()
         await self.work.restorer.stop()
@@ -245,10 +245,16 @@ class Worker:
         before = {source: self.work.surveyed(source) for source in running}
         self.work.survey = before | told
 
-    def _is_replaced(self) -> bool:
-        """Whether another process has all of this by now."""
+    async def check_sources(self) -> None:
+        """Refuse a source that was deleted and made anew while tasks read it."""
+        running = [source for source, task in self.tasks.items() if task.state == "running"]
+        await self.work.check_sources(running)
+
+    def _may_commit(self) -> bool:
+        """Whether no other process has all of this by now, and no other topic a source's name."""
         failed = self._failed
-        return failed.done() and isinstance(failed.exception(), InstanceReplaced)
+        problem = failed.exception() if failed.done() else None
+        return not isinstance(problem, InstanceReplaced | StateTruncated)
 
     def fail(self, problem: BaseException) -> None:
         """End the worker because of this; the first reason counts."""

@@ -100,15 +100,20 @@ def check_layout(stamp: Stamp) -> None:
         raise StateLayoutNewer(message)
 
 
-def _check_topics(before: Stamp, now: Stamp) -> None:
-    """Refuse topics that have the same name, and are not what they were."""
-    if None not in {before.topic_id, now.topic_id} and before.topic_id != now.topic_id:
+def check_source(topic: str, before_id: str | None, now_id: str | None) -> None:
+    """Refuse a topic that has the name of the one that a state has read, and is another."""
+    if None not in {before_id, now_id} and before_id != now_id:
         message = (
-            f"`{now.topic}` was deleted and made anew since this state was written, so its offsets"
+            f"`{topic}` was deleted and made anew since this state was written, so its offsets"
             " mean other records now; begin anew with `headrace reset`, which reads all that is"
             " there, or bring the topic back"
         )
         raise StateTruncated(message)
+
+
+def _check_topics(before: Stamp, now: Stamp) -> None:
+    """Refuse topics that have the same name, and are not what they were."""
+    check_source(now.topic, before.topic_id, now.topic_id)
     if None not in {before.partitions, now.partitions} and before.partitions != now.partitions:
         message = (
             f"`{now.topic}` had {before.partitions} partitions when this state was written, and has"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -26,7 +26,12 @@ from headrace.contracts.serde.json import ReadField, decode_json_field
 from headrace.services.intake.timestamps import Timestamps
 from headrace.services.kafka.coordinator import OURS
 from headrace.services.kafka.fenced import GivenUpError
-from headrace.services.kafka.identities import Identities
+from headrace.services.kafka.identities import (
+    DescribeTopics,
+    Identities,
+    Identity,
+    identities_in,
+)
 from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.refusals import refusal_of
 from headrace.services.kafka.registry import Registry
@@ -58,6 +63,7 @@ from headrace.services.settings import Settings
 from headrace.services.state.changelog import ABOUT
 from headrace.services.state.partition import PartitionState
 from headrace.services.state.rocks import RocksMemory
+from headrace.services.state.stamps import check_source
 
 _RETRY_S = 1.0
 _FENCES_MAX = 10
@@ -118,6 +124,8 @@ class Work:
         self.metrics: Metrics | None = None
         self.tables: dict[str, StateTable] = {}
         """By hop."""
+        self._read: dict[TopicPartition, str | None] = {}
+        """The id of the topic that each task has read since it was opened last."""
         self._has_said_ahead = False
         self._fenced_at_s: dict[TopicPartition, list[float]] = {}
 
@@ -157,6 +165,27 @@ class Work:
         is_new = state.position is None
         expected = range(self.partitions[before.topic]) if is_new else ()
         return Lanes(state.overlay.view(ABOUT), expected)
+
+    def goes_on_with(self, source: TopicPartition, topics: Mapping[str, Identity]) -> None:
+        """Hear of which topics a task goes on, once its state was found to know them."""
+        self.purges.opened(topics)
+        self._read[source] = topics[source.topic].id
+
+    async def check_sources(self, sources: Collection[TopicPartition]) -> None:
+        """Refuse a source that was deleted and made anew while these are read.
+
+        A fetch does not tell, if the new topic has an offset as high by then: aiokafka asks for
+        names alone.
+        """
+        read = {source: self._read[source] for source in sources}
+        if not read:
+            return
+        topics = sorted({source.topic for source in read})
+        now = identities_in(await self.restorer.ask(DescribeTopics(topics)))
+        for source, was in read.items():
+            # A task that was opened again meanwhile has looked for itself.
+            if self._read[source] == was:
+                check_source(source.topic, was, now[source.topic].id)
 
     async def start_position(
         self, source: TopicPartition, reached: int | None, changelog: TopicPartition

@@ -1,0 +1,143 @@
+"""A source that is deleted and made anew while a worker reads it ends the worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import patch
+
+import pytest
+from aiokafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
+from aiokafka.structs import TopicPartition
+
+from headrace.contracts.errors import StateTruncated
+from headrace.services.kafka.identities import Identity
+from headrace.services.kafka.limits import Limits
+from headrace.services.runtime import watch
+from headrace.services.runtime.unawaited import report_failure
+from headrace.services.runtime.worker import Worker
+from headrace.services.settings import Settings
+from tests.runtime.test_tally import HOP, SPEC
+from tests.runtime.working import working
+
+SOURCE = TopicPartition("raw", 0)
+OLD, NEW = 1, 2
+"""The numbers of two topics of this name."""
+
+
+def _metadata(number: int) -> Any:
+    return SimpleNamespace(topics=[(0, SOURCE.topic, 0, number, False, [()])])
+
+
+@asynccontextmanager
+async def _watched(
+    folder: Path, answers: list[Any], state: str = "running"
+) -> AsyncIterator[Worker]:
+    """Watch a worker whose task reads the old topic, until all answers were given."""
+    settings = Settings(bootstrap_servers="127.0.0.1:1", state_folder=folder)
+    worker = Worker(SPEC, settings, {SOURCE.topic: 1}, Limits({}))
+    waiting = list(answers)
+
+    async def survey() -> dict[TopicPartition, Any]:
+        raise LeaderNotAvailableError
+
+    async def ask(_request: Any) -> Any:
+        answer = waiting.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    within = cast("Any", worker)
+    within._thread = SimpleNamespace(survey=survey)  # noqa: SLF001 - the consumer's
+    within.work.restorer.ask = ask
+    read = dict.fromkeys((SOURCE.topic, HOP.changelog.name), Identity(f"{OLD:032x}", 1))
+    worker.work.goes_on_with(SOURCE, read)
+    worker.tasks[SOURCE] = cast("Any", SimpleNamespace(state=state))
+
+    looks = iter(range(len(answers)))
+
+    def look() -> tuple[()]:
+        if next(looks) == len(answers) - 1:
+            looking.cancel()
+        return ()
+
+    await worker.work.restorer.start()
+    with patch.object(watch, "_LOOK_EVERY_S", 0.001):
+        looking = asyncio.create_task(watch._look(worker, cast("Any", SimpleNamespace(look=look))))  # noqa: SLF001 - runs beside a worker
+        looking.add_done_callback(partial(report_failure, worker.fail))
+        await asyncio.wait([looking], timeout=10)
+        assert looking.done()
+    await asyncio.sleep(0)
+    try:
+        yield worker
+    finally:
+        await worker.work.restorer.stop()
+
+
+def test_a_source_that_is_made_anew_ends_the_worker_with_the_sentence_of_a_start(
+    tmp_path: Path,
+) -> None:
+    async def live() -> None:
+        gone = UnknownTopicOrPartitionError(SOURCE.topic)
+        answers = [_metadata(OLD), gone, _metadata(OLD), gone, _metadata(NEW)]
+        async with _watched(tmp_path, answers) as worker:
+            with pytest.raises(StateTruncated) as ended:
+                await asyncio.wait_for(worker.failed(), 1)
+            assert str(ended.value) == (
+                "`raw` was deleted and made anew since this state was written, so its offsets mean"
+                " other records now; begin anew with `headrace reset`, which reads all that is"
+                " there, or bring the topic back"
+            )
+            # What is under way may be records of the new topic.
+            assert not worker._may_commit()  # noqa: SLF001 - asked when it closes
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize(
+    ("state", "answers"),
+    [
+        ("running", [OLD, OLD]),
+        # Brokers may give no ids.
+        ("running", [0, 0]),
+        # A task that is opened again looks for itself, and may go on with another state.
+        ("restoring", [NEW, NEW]),
+    ],
+)
+def test_a_worker_goes_on_while_no_running_task_reads_another_topic(
+    tmp_path: Path, state: str, answers: list[int]
+) -> None:
+    async def live() -> None:
+        told = [_metadata(number) for number in answers]
+        async with _watched(tmp_path, told, state) as worker:
+            assert not worker._failed.done()  # noqa: SLF001 - asked by nobody before it fails
+            assert worker._may_commit()  # noqa: SLF001 - asked when it closes
+
+    asyncio.run(live())
+
+
+def test_an_answer_from_before_a_task_was_opened_again_is_not_counted(tmp_path: Path) -> None:
+    async def live() -> None:
+        async with working(SPEC, tmp_path) as work:
+            before, after = (
+                {
+                    SOURCE.topic: Identity(f"{number:032x}", 1),
+                    HOP.changelog.name: Identity(None, 1),
+                }
+                for number in (OLD, NEW)
+            )
+
+            async def ask(_request: Any) -> Any:
+                work.goes_on_with(SOURCE, after)
+                return _metadata(OLD)
+
+            cast("Any", work.restorer).ask = ask
+            work.goes_on_with(SOURCE, before)
+            await work.check_sources([SOURCE])
+
+    asyncio.run(live())
