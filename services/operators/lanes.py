@@ -15,6 +15,8 @@ So does a partition that was added to the source later.
 State, in the rows about the state as a whole
     'lane' partition (4)     stream time (8) | the last state that it sent (1), as in a row of times
     'latest'                 the latest time of any record or lane (8)
+    'bound'                  the bound's time (8) and partition (4); missing where it is no further
+                             than the lanes are
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from headrace.services.operators.rows import pack_time, unpack_time
 
 _SPACE = b"lane"
 _LATEST_KEY = b"latest"
+_BOUND_KEY = b"bound"
 _partition = Struct(">i")
 _ROW_BYTES = 9
 PARTITION_MAX = (1 << 31) - 1
@@ -87,9 +90,13 @@ class Lanes:
             if partition not in self.times_ms:
                 self._put(partition, NO_TIME_MS, AWAKE)
         self._slowest = UNKNOWN_PARTITION
-        self.bound = self._least()
-        row = view.get_many([view.prefix + _LATEST_KEY])[0]
-        self.latest_ms = NO_TIME_MS if row is None else unpack_time(row)
+        keys = [view.prefix + _LATEST_KEY, view.prefix + _BOUND_KEY]
+        self._saved: dict[bytes, bytes | None] = dict(zip(keys, view.get_many(keys), strict=True))
+        """The rows that speak of all lanes."""
+        latest, bound = self._saved.values()
+        # A lane that wakes up may be behind: the bound does not go back for it.
+        self.bound = max(self._least(), NOTHING if bound is None else _unpack_bound(bound))
+        self.latest_ms = NO_TIME_MS if latest is None else unpack_time(latest)
         """No record and no lane has a later time."""
         self._run_lane, self._run_times_ms = UNKNOWN_PARTITION, list[int]()
         """The source partition of the records that come next, and its time with each, as told."""
@@ -300,13 +307,28 @@ class Lanes:
 
     def save(self) -> None:
         """Put the times and states that lanes have sent since the last save."""
-        if not self._changed:
-            return
         rows: dict[bytes, bytes | None] = {
             self._space + _partition.pack(lane): pack_time(self.times_ms[lane])
             + bytes([self.states[lane]])
             for lane in self._changed
         }
-        rows[self._view.prefix + _LATEST_KEY] = pack_time(self.latest_ms)
-        self._view.put_many(rows)
-        self._changed.clear()
+        prefix = self._view.prefix
+        is_ahead = self.bound > self._least()
+        of_all = {
+            prefix + _LATEST_KEY: pack_time(self.latest_ms) if self.times_ms else None,
+            prefix + _BOUND_KEY: _pack_bound(self.bound) if is_ahead else None,
+        }
+        rows |= {key: row for key, row in of_all.items() if row != self._saved[key]}
+        if rows:
+            self._view.put_many(rows)
+            self._saved = of_all
+            self._changed.clear()
+
+
+def _pack_bound(bound: Bound) -> bytes:
+    return pack_time(bound.time_ms) + _partition.pack(bound.partition)
+
+
+def _unpack_bound(row: bytes) -> Bound:
+    (partition,) = _partition.unpack(row[-_partition.size :])
+    return Bound(unpack_time(row), partition)

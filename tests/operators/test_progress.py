@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.contracts.origin import IDLE, origin_header
 from headrace.contracts.policies import (
     AggregatePolicy,
     AnyOperator,
@@ -23,10 +24,13 @@ from headrace.contracts.policies import (
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.contracts.topology import with_names, with_windows
 from headrace.services.operators.chain import Chain
+from headrace.services.operators.lanes import Lanes
 from headrace.services.operators.operator import Batch
 from headrace.services.operators.progress import left_through_ms, progress_ms
+from headrace.services.state.changelog import ABOUT
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
+from tests.properties.lanes import PLACE, says
 
 REORDER = ReorderPolicy(grace_ms=10, idle_ms=1)
 LIMIT = SuppressPolicy(until="time-limit", limit_ms=20)
@@ -146,3 +150,37 @@ def test_results_that_a_shorter_grace_makes_due_are_still_to_come(
     assert [record.timestamp_ms for record in left] == [20]
     assert promised_ms <= 20
     assert progress_ms(policies, chain) > 20
+
+
+def test_progress_behind_a_repartition_does_not_go_back_at_a_restart() -> None:
+    policies = with_names((DeduplicatePolicy(by="id", id="key", interval_ms=1_000),))
+    view_of = Overlay(MemoryStore(), "pipeline").view
+    chain = Chain(policies, view_of, lanes=Lanes(view_of(ABOUT), range(2)))
+    chain.process(Batch.of([says([(1, 50)], state=IDLE), says([(0, 100)])]))
+    # The second source partition is back, behind what readers were told meanwhile.
+    chain.process(Batch.of([says([(1, 60)])]))
+    assert progress_ms(policies, chain) == 100
+    chain.save()
+    again = Chain(policies, view_of, lanes=Lanes(view_of(ABOUT)))
+    assert progress_ms(policies, again) == 100
+
+
+def test_an_id_that_left_before_its_time_is_known_behind_a_repartition_and_a_restart() -> None:
+    policies = with_names((DeduplicatePolicy(by="id", id="key", interval_ms=1_000),))
+    view_of = Overlay(MemoryStore(), "pipeline").view
+    chain = Chain(policies, view_of, lanes=Lanes(view_of(ABOUT), range(2)))
+    chain.process(Batch.of([says([(0, 5_000)]), says([(1, 4_000)])]))
+    chain.save()
+    chain = Chain(policies, view_of, lanes=Lanes(view_of(ABOUT)))
+    # A full buffer let it go before the time that its partition tells.
+    first = Record(b"a", b"1", 5_500, (origin(0, 5_000),), PLACE, 0, 3)
+    assert chain.process(Batch.of([first])).forwarded.records
+    chain.save()
+    chain = Chain(policies, view_of, lanes=Lanes(view_of(ABOUT)))
+    second = Record(b"a", b"2", 4_900, (origin(1, 4_900),), PLACE, 0, 4)
+    assert not chain.process(Batch.of([second])).forwarded.records
+
+
+def origin(partition: int, time_ms: int) -> tuple[str, bytes]:
+    """The header that says where a record came from, and how far its partition was."""
+    return origin_header(partition, 0, time_ms)

@@ -139,6 +139,27 @@ def test_a_row_says_of_several_partitions_what_rows_of_each_would(
     assert together.bound >= together.bound_before(0)
 
 
+@MORE
+@given(words(), st.integers(0, 3), seeds)
+def test_lanes_go_on_from_what_they_saved(words: list[Said], expected: int, seed: int) -> None:
+    luck, view = chance(seed), Overlay(MemoryStore(), "lanes").view(ABOUT)
+    whole, restarted = _lanes(expected), Lanes(view, range(expected))
+    for word in words:
+        # A record that left before its time is later than what is told of its partition.
+        records = [
+            one
+            if one.key is None
+            else one._replace(timestamp_ms=one.timestamp_ms + luck.choice((0, 0, 5)))
+            for one in _place([word], by_runs=True)
+        ]
+        assert list(_hear(restarted, records)) == list(_hear(whole, records))
+        if luck.random() < 1 / 2:
+            restarted.save()
+            restarted = Lanes(view)
+        for name in ("bound", "times_ms", "states", "latest_ms"):
+            assert getattr(restarted, name) == getattr(whole, name), name
+
+
 def row_of(times: list[SourceTime]) -> Record:
     return Record(None, None, 0, times_headers(times), PLACE, 0, None)
 
