@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, closing
+from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
@@ -13,16 +14,20 @@ import pytest
 from aiokafka.consumer import fetcher
 from aiokafka.structs import TopicPartition
 
+from headrace.contracts.errors import StateCorrupt
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.topics import TOMBSTONES_KEPT_MS
 from headrace.services.group.info import INFO_VERSION
 from headrace.services.group.member import Share, TaskId
 from headrace.services.group.round import Heard
+from headrace.services.kafka.identities import Identity
 from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.topics import prepare_topics
+from headrace.services.runtime.changelog.restorer import Take
 from headrace.services.runtime.input.fetched import Fetched, Records
 from headrace.services.runtime.machine.folder import held
 from headrace.services.runtime.rebalance import Rebalance
+from headrace.services.runtime.standby import follower
 from headrace.services.runtime.standby.follower import KeptUp
 from headrace.services.runtime.task.table import StateTable
 from headrace.services.runtime.task.work import Work
@@ -33,6 +38,8 @@ from headrace.services.state.rocks import RocksStore
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.runtime.sidecar import record
+from tests.runtime.test_tally import HOP, SPEC
+from tests.runtime.working import working
 
 PATIENCE_S = 120.0
 
@@ -58,6 +65,41 @@ def test_a_copy_of_a_quiet_changelog_has_all_whatever_it_lacked_before() -> None
     assert kept_up.until_ms(reached=10, end=100, told_at_ms=1_000) is None
     # The next look came with the next record, long after the copy had read all.
     assert kept_up.until_ms(reached=100, end=100, told_at_ms=90_000_000) == 90_000_000
+
+
+def test_a_copy_that_was_kept_up_since_it_was_rebuilt_is_rebuilt_again(tmp_path: Path) -> None:
+    async def live() -> None:
+        failed = asyncio.get_running_loop().create_future()
+        async with working(SPEC, tmp_path) as work:
+            names, now_ms = {HOP.changelog.name: Identity(None, 1)}, count(work.now_ms())
+            kept_up_until_ms = iter((None, 1 << 62, None))
+            told: list[tuple[int, int, int] | None] = []
+
+            async def now() -> dict[str, Identity]:
+                return names
+
+            async def follow(_changelog: TopicPartition, _start: int, take: Take) -> None:
+                until_ms = next(kept_up_until_ms)
+                told[:] = [None if until_ms is None else (1, 1, until_ms)]
+                take([], 0)
+                raise StateCorrupt(str(until_ms))
+
+            for one, as_told in (
+                (work.identities, {"now": now}),
+                (work.restorer, {"follow": follow, "told": lambda _: told[0]}),
+            ):
+                vars(one).update(as_told)
+            with (
+                patch.object(follower, "_SAY_EVERY_S", -1.0),
+                patch.object(work, "now_ms", lambda: next(now_ms)),
+            ):
+                copy = follower.Follower(work, HOP, 0, failed.set_result)
+                copy.start()
+                # The third time it was not kept up since, so its changelog is damaged.
+                assert str(await failed) == "None"
+            assert next(kept_up_until_ms, "asked for all") == "asked for all"
+
+    asyncio.run(asyncio.wait_for(live(), PATIENCE_S))
 
 
 class Cancelled:
@@ -132,13 +174,13 @@ def test_a_copy_that_was_cut_off_for_longer_than_deletions_are_kept_is_made_anew
     async def live() -> None:
         async with learning(kafka, tmp_path) as (work, rebalance):
             changelog = work.spec.hops()[0].changelog.name
-            follower = rebalance.followers[LEARNED]
+            copy = rebalance.followers[LEARNED]
 
             async def follows_to(offset: int) -> PartitionState:
                 commit = record(POSITION, bytes(16), 1_000)
                 await asyncio.to_thread(kafka.clients.produce, changelog, [commit])
                 while True:
-                    state = follower._state  # noqa: SLF001 - nothing tells of it
+                    state = copy._state  # noqa: SLF001 - nothing tells of it
                     if state is not None and state.changelog_position == offset:
                         return state
                     await asyncio.sleep(0.01)

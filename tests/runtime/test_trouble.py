@@ -7,14 +7,17 @@ from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
 from aiokafka.errors import LeaderNotAvailableError
 
+from headrace.contracts.errors import StateCorrupt
 from headrace.services.observe.logs import configure
 from headrace.services.runtime.input.ahead import Ahead, BatchFailedError
 from headrace.services.runtime.task import trouble
 from headrace.services.runtime.task import work as work_of_tasks
 from headrace.services.runtime.task.task import Task
 from headrace.services.runtime.task.trouble import Trouble
+from headrace.services.runtime.task.work import Work
 from tests.observe.test_logs import CUSTOMER, lines
 from tests.runtime.test_tally import HOP, SPEC
 from tests.runtime.working import working
@@ -73,3 +76,46 @@ def test_the_log_blames_no_transaction_for_a_partition_that_cannot_be_opened(
         assert asyncio.run(recover())
     (line,) = (one for one in lines(stream) if one.get("source") == "raw/0")
     assert line["event"] == "a partition failed; back to what is committed"
+
+
+DAMAGE = StateCorrupt("a block has another checksum")
+
+
+async def discard(work: Work, of_task: Trouble) -> None:
+    """Open a task's database, and find that it is damaged."""
+    table = work.tables[HOP.name]
+    await table.open(0, work.now_ms())
+    await table.close(0)
+    await of_task.discard(DAMAGE)
+
+
+def test_a_database_that_has_served_for_long_since_it_was_rebuilt_is_rebuilt_again(
+    tmp_path: Path,
+) -> None:
+    async def live() -> None:
+        async with working(SPEC, tmp_path) as work:
+            of_task = Trouble(work, HOP, 0, Ahead(), lambda: False)
+            for _ in range(3):
+                await discard(work, of_task)
+                await of_task.learn([])
+            with patch.object(trouble, "_SOUND_AFTER_S", 3_600.0), pytest.raises(StateCorrupt):
+                # What was rebuilt a moment ago is damaged, so its changelog is.
+                await discard(work, of_task)
+
+    with patch.object(trouble, "_SOUND_AFTER_S", 0.0):
+        asyncio.run(live())
+
+
+def test_a_database_that_is_damaged_before_it_has_served_is_not_rebuilt_again(
+    tmp_path: Path,
+) -> None:
+    async def live() -> None:
+        async with working(SPEC, tmp_path) as work:
+            of_task = Trouble(work, HOP, 0, Ahead(), lambda: False)
+            await of_task.learn([])
+            await discard(work, of_task)
+            with pytest.raises(StateCorrupt):
+                await discard(work, of_task)
+
+    with patch.object(trouble, "_SOUND_AFTER_S", 0.0):
+        asyncio.run(live())

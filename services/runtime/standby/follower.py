@@ -184,6 +184,8 @@ class Follower:
             return
         if self._had_all_at_ms > state.kept_up_ms:
             self._said_at_s = now_s
+            # All of its changelog is here, so a later damage is another one.
+            self._has_rebuilt = False
             state.keep_up(self._had_all_at_ms)
         elif now_s - self._said_lag_at_s > _SAY_EVERY_S:
             self._said_lag_at_s = now_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from headrace.services.runtime.task.work import Work
 
 _STAND_BACK_S = 1.0, 60.0
 """How long a partition rests that nobody can say why it failed: at first, and at most."""
+_SOUND_AFTER_S = 3_600.0
+"""A database that has served for so long since it was rebuilt was rebuilt well."""
 logger = logger_of(__name__)
 
 
@@ -41,9 +44,12 @@ class Trouble:
         self._where: Mapping[str, Any] = {"topic": hop.topic, "partition": partition}
         self._rest_s = _STAND_BACK_S[0]
         self._has_rebuilt = False
+        self._serves_since_s: float | None = None
+        """When the database that there is now was first given records."""
 
     async def learn(self, records: list[Record]) -> None:
         """Have the schemas of these records looked up; it takes as long as the registry is away."""
+        self._serves_since_s = self._serves_since_s or time.monotonic()
         if numbers := self._registry.lacks(records):
             await self._registry.learn(numbers, self._source, self._is_closing)
 
@@ -70,8 +76,10 @@ class Trouble:
         self._rest_s = min(2 * self._rest_s, _STAND_BACK_S[1])
 
     async def discard(self, damage: StateCorrupt) -> None:
-        """Rebuild a damaged database, once: if that is damaged too, its changelog is."""
-        if self._has_rebuilt:
+        """Rebuild a damaged database; if what was rebuilt is soon damaged too, its changelog is."""
+        since_s, self._serves_since_s = self._serves_since_s, None
+        is_sound = since_s is not None and time.monotonic() - since_s >= _SOUND_AFTER_S
+        if self._has_rebuilt and not is_sound:
             raise damage
         self._has_rebuilt = True
         logger.warning("state is rebuilt", **self._where, why=str(damage))
