@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     transaction_timeout_ms: _Sent = 15_000
     """After so long the broker aborts a transaction whose owner is gone."""
     shutdown_timeout_ms: _Sent = 20_000
-    """How long a stop may take to commit what is under way."""
+    """How long a stop may take to commit what is under way; the whole stop takes twice as long."""
     standbys: Annotated[int, Field(ge=0)] = 0
     """Copies of each partition's state that other instances keep up, to take over at once."""
     acceptable_recovery_lag: Annotated[int, Field(ge=0)] = 1_000

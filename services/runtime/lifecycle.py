@@ -31,6 +31,16 @@ _LAST_S = 1.0
 logger = logger_of(__name__)
 
 
+def stops_within_s(settings: Settings) -> float:
+    """How long a stop takes at most: whoever kills a process that does not stop waits longer."""
+    return _stop_s(settings) + _LAST_S
+
+
+def _stop_s(settings: Settings) -> float:
+    """How long the parts of a worker may take: its tasks one half, and all others the other."""
+    return 2 * settings.shutdown_timeout_ms / 1000
+
+
 def run_pipeline(spec: PipelineSpec, settings: Settings) -> None:
     """Run until a signal says stop; raises what ended it otherwise."""
     configure(settings.log_format, settings.log_level, sys.stderr)
@@ -90,7 +100,7 @@ async def _run(spec: PipelineSpec, settings: Settings) -> None:
         finally:
             logger.info("stopping", pipeline=spec.pipeline)
             with suppress(TimeoutError):
-                await asyncio.wait_for(app.stop(), 2 * settings.shutdown_timeout_ms / 1000)
+                await asyncio.wait_for(app.stop(), _stop_s(settings))
             crashed.cancel()
         if not failed.cancel():
             failed.result()
