@@ -145,9 +145,9 @@ class PartitionState:
         """Until when it had all that its changelog had."""
         return self.overlay.position(_CLOCK) or self._now_ms
 
-    def forget_cleaned(self) -> None:
-        """Put, with the next commit, that no record was cleaned yet."""
-        put_cleaned(self._about, None)
+    def know_cleaned(self, offset: int | None) -> None:
+        """Put, with the next commit, which record was cleaned last; None where none was."""
+        put_cleaned(self._about, offset)
 
     @property
     def producer(self) -> str | None:

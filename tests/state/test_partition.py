@@ -89,7 +89,7 @@ def test_the_last_cleaned_record_is_forgotten_with_the_next_commit(folder: Path)
         with opened(folder) as state:
             state.reach(50, 9_000, 3)
             state.commit(8, NOW_MS)
-            state.forget_cleaned()
+            state.know_cleaned(None)
             assert state.cleaned_offset is None
             if commits:
                 state.commit(9, NOW_MS)

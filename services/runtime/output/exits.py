@@ -225,7 +225,8 @@ class Exits:
                 reached.cleaned_offset,
                 is_idle,
             )
-            if milestone_of(progress) > self._milestone:
+            # Before the first record it would hide what an earlier state has said there.
+            if reached.time_ms != NO_TIME_MS and milestone_of(progress) > self._milestone:
                 self._milestone = milestone_of(progress)
                 yield milestone_row(progress._replace(is_idle=False))
             yield progress_row(progress)

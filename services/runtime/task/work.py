@@ -54,6 +54,7 @@ from headrace.services.runtime.output.failures import Failures
 from headrace.services.runtime.output.life import TransactionBrokenError
 from headrace.services.runtime.output.outbox import Outbox
 from headrace.services.runtime.output.ways import Ways
+from headrace.services.runtime.task.cleaned import check_cleaned
 from headrace.services.runtime.task.pace import OUTLASTED, Load, Pace
 from headrace.services.runtime.task.start import Start, start_at
 from headrace.services.runtime.task.table import StateTable
@@ -203,16 +204,10 @@ class Work:
         return start_at(name, reached, bounds, exactly_once=self.exactly_once)
 
     async def check_cleaned(self, hop: Hop, partition: int, state: PartitionState) -> None:
-        """Forget the last cleaned record if the cleaned topic ends before it.
-
-        It stands in another topic then: the sink was renamed, or its topic made anew. Readers of
-        this one would wait for it.
-        """
-        last = state.cleaned_offset
-        if hop.end is None and last is not None:
+        """Have a state know the last record of its cleaned partition."""
+        if hop.end is None:
             cleaned = TopicPartition(self.spec.sink.topic, partition)
-            if await self.restorer.end_of_log(cleaned) <= last:
-                state.forget_cleaned()
+            await check_cleaned(self.restorer, cleaned, state)
 
     async def _was_written(self, changelog: TopicPartition) -> bool:
         """Whether anything was ever written there, if only in transactions that do not count."""

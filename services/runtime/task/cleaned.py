@@ -1,0 +1,50 @@
+"""The last record of a cleaned partition, which rows of progress name.
+
+A state knows it from its own commits. A new state may stand behind records of an earlier one, as
+after a reset that leaves the cleaned topic as it is. A reader that has read those takes a row that
+names no record, or an earlier one, for an older row. It would wait for a partition that is idle.
+"""
+
+from __future__ import annotations
+
+from aiokafka.structs import TopicPartition
+
+from headrace.contracts.record import Record, offset_of
+from headrace.services.runtime.changelog.restorer import BeginsLaterError, Restorer
+from headrace.services.state.partition import PartitionState
+
+_LOOK_BACK = 10
+_LOOK_BACK_FURTHER = 10
+
+
+async def check_cleaned(restorer: Restorer, cleaned: TopicPartition, state: PartitionState) -> None:
+    """Forget the last record if the topic ends before it, and find the one that is there.
+
+    The record stands in another topic then: the sink was renamed, or its topic made anew. Readers
+    of this one would wait for it.
+    """
+    last, end = state.cleaned_offset, await restorer.end_of_log(cleaned)
+    if last is None or end <= last:
+        found = await _last_record(restorer, cleaned, end)
+        if found != last:
+            state.know_cleaned(found)
+
+
+async def _last_record(restorer: Restorer, partition: TopicPartition, end: int) -> int | None:
+    """Return the offset of the last committed record, None where there is none."""
+    found: list[int] = []
+
+    def take(records: list[Record], _: int) -> int:
+        found.append(offset_of(records[-1]))
+        return 0
+
+    # Behind the last record stand markers, and what was aborted.
+    first, start, back = 0, end, _LOOK_BACK
+    while start > first and not found:
+        start = max(first, end - back)
+        back *= _LOOK_BACK_FURTHER
+        try:
+            await restorer.restore(partition, start, take, is_last=False)
+        except BeginsLaterError as begins:
+            first, start = begins.first, end
+    return found[-1] if found else None
