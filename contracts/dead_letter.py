@@ -16,7 +16,8 @@ or in Kafka Streams, keeps the older block as headers of its own.
 
 A header whose name is not UTF-8 would stop many readers of this topic as well. The letter therefore
 writes each byte that is not UTF-8 as a backslash, an x and two digits. `headrace.names` then holds
-the bytes of all names, in hexadecimal, separated by spaces.
+the bytes of all names, in hexadecimal, separated by spaces. A record that is put back has the names
+that it had.
 
 A letter that is too large for its topic is cut. It loses its value first, then its own headers,
 then its key, and no more of them than it must. For each part that was cut, these headers follow the
@@ -175,8 +176,24 @@ def replays(record: Record) -> int:
 
 def replay_headers(record: Record) -> Headers:
     """Return the headers for putting a record back once more: its own, and the new count."""
-    own = tuple(header for header in record.headers if header[0] != REPLAYS_HEADER)
+    own = (header for header in _as_they_came(record.headers) if header[0] != REPLAYS_HEADER)
     return (*own, (REPLAYS_HEADER, b"%d" % (replays(record) + 1)))
+
+
+def _as_they_came(headers: Headers) -> Headers:
+    """Return a letter's own headers under the names that they had, bytes that are no text too."""
+    if not headers or headers[-1][0] != NAMES_HEADER:
+        return headers
+    *own, (_, names) = headers
+    try:
+        raw = [bytes.fromhex(name.decode()) for name in (names or b"").split(b" ")]
+    except ValueError:
+        return headers
+    came = [name.decode(errors=_LOSSLESS) for name in raw]
+    # Whoever wrote the record may have had a header of that name.
+    if list(map(_legible, came)) != [name for name, _ in own]:
+        return headers
+    return tuple((name, content) for name, (_, content) in zip(came, own, strict=True))
 
 
 _LOSSLESS = "surrogateescape"

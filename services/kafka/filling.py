@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiokafka.producer.message_accumulator import BatchBuilder
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.default_records import (
+    DefaultRecordBatchBuilder,
+    _DefaultRecordBatchBuilderPy,
+)
 
 from headrace.contracts.origin import RUN_RECORD_BYTES, Origin, origin_header, run_headers
 from headrace.contracts.record import NO_TIME_MS, Headers, Record
@@ -20,9 +23,36 @@ _PARTS_OF_BATCH = 16
 """A row takes at most such a part of a batch, whatever its run has announced."""
 
 
+class Batch(BatchBuilder):  # type: ignore[misc]
+    """A batch of its own size; the producer would make all of one size."""
+
+    def __init__(self, batch_bytes: int, *, is_transactional: bool) -> None:
+        super().__init__(batch_bytes, _NOT_PACKED, is_transactional=is_transactional)
+        self._made_of = _NOT_PACKED, is_transactional, -1, -1, 0, batch_bytes
+
+    def take_any_names(self) -> None:
+        """Write headers from now on whose names are no text; the fast builder takes text alone."""
+        self._builder = _DefaultRecordBatchBuilderPy(2, *self._made_of)
+
+    def _set_producer_state(
+        self, producer_id: int, producer_epoch: int, base_sequence: int
+    ) -> None:
+        self._builder.set_producer_state(producer_id, producer_epoch, base_sequence)
+
+
+class _Name(str):
+    """A header's name; a byte that is not UTF-8 is a lone surrogate in it."""
+
+    __slots__ = ()
+
+    def encode(self, encoding: str = "utf-8", _: str = "") -> bytes:
+        """As it is written."""
+        return super().encode(encoding, "surrogateescape")
+
+
 def new_batch(batch_bytes: int, *, is_transactional: bool) -> BatchBuilder:
-    """An empty batch of its own size; the producer would make all of one size."""
-    return BatchBuilder(batch_bytes, _NOT_PACKED, is_transactional=is_transactional)
+    """Make an empty batch."""
+    return Batch(batch_bytes, is_transactional=is_transactional)
 
 
 def fill(batch: Any, rows: Sequence[Record], start: int) -> int:
@@ -41,7 +71,14 @@ def fill(batch: Any, rows: Sequence[Record], start: int) -> int:
         key, value, timestamp_ms, headers, _, _, _ = rows[index]
         if headers is not shared:  # all results of one window have the same, as one object
             shared, wanted = headers, list(headers)
-        if append(offset, timestamp_ms, key, value, wanted) is None:
+        try:
+            fits = append(offset, timestamp_ms, key, value, wanted) is not None
+        except UnicodeEncodeError:
+            # A name is no text: such records have a batch of their own.
+            if not offset:
+                return _fill_with_any_names(batch, rows, start, end)
+            fits = False
+        if not fits:
             batch._relative_offset = offset
             batch.close()
             return index
@@ -50,6 +87,18 @@ def fill(batch: Any, rows: Sequence[Record], start: int) -> int:
     if is_untimed:
         batch.close()
     return end
+
+
+def _fill_with_any_names(batch: Any, rows: Sequence[Record], start: int, end: int) -> int:
+    """Append rows to an empty batch, whatever the names of their headers are."""
+    batch.take_any_names()
+    named = [
+        row._replace(headers=tuple((_Name(name), content) for name, content in row.headers))
+        for row in rows[start:end]
+    ]
+    filled = start + fill(batch, named, 0)
+    batch.close()
+    return filled
 
 
 def fill_with_origins(

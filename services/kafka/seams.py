@@ -95,7 +95,11 @@ PRIVATE_NAMES = {
     "aiokafka.consumer.subscription_state.Assignment": ("_topic_partitions", "_tp_state"),
     "aiokafka.errors.KafkaError": ("retriable",),
     "aiokafka.producer.AIOKafkaProducer": ("_message_accumulator", "_sender", "_txn_manager"),
-    "aiokafka.producer.message_accumulator.BatchBuilder": ("_builder", "_relative_offset"),
+    "aiokafka.producer.message_accumulator.BatchBuilder": (
+        "_builder",
+        "_relative_offset",
+        "_set_producer_state",
+    ),
     "aiokafka.producer.message_accumulator.MessageAccumulator": (
         "_batches",
         "_pending_batches",

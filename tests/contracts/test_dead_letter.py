@@ -133,6 +133,25 @@ def test_a_name_that_is_not_utf8_is_legible_and_its_bytes_are_kept() -> None:
     assert letter.record.headers == written[:3]
 
 
+@pytest.mark.parametrize("names", [("a\udcff",), ("", "\u00e9", "\udcff\udcfe", "\udcff")])
+def test_a_record_that_is_put_back_has_the_names_that_it_had(names: tuple[str, ...]) -> None:
+    own = tuple((name, b"%d" % at) for at, name in enumerate(names))
+    one = Record(b"k", b"v", 1, own, "clicks.raw", 0, 7)
+    for times in (b"1", b"2"):
+        dead = dead_headers(DeadLetter(one, "intake", Reason.UNDECODABLE, "a name"))
+        letter = read_dead(one._replace(headers=dead))
+        assert letter is not None
+        one = letter.record._replace(headers=replay_headers(letter.record))
+        assert one.headers == (*own, (REPLAYS_HEADER, times))
+
+
+@pytest.mark.parametrize("names", [None, b"", b"61", b"61ff zz", b"\xff", b"61 61ff", b"62ff"])
+def test_a_header_of_others_by_the_name_of_ours_stays(names: bytes | None) -> None:
+    own = (("a\\xff", b"1"), ("headrace.names", names))
+    put_back = replay_headers(Record(b"k", b"v", 1, own, "clicks.raw", 0, 7))
+    assert put_back == (*own, (REPLAYS_HEADER, b"1"))
+
+
 def test_a_number_that_no_offset_has_is_no_number() -> None:
     one = Record(b"k", b"v", 1, ((REPLAYS_HEADER, b"1" * 5_000),), "clicks.raw", 0, 7)
     assert replays(one) == 0

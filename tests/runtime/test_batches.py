@@ -186,3 +186,18 @@ def test_a_record_that_fills_a_batch_says_itself_where_it_came_from() -> None:
     (alone,) = next(read for start, end, read in batches if (start, end) == (5, 6))
     assert read_origin(alone.headers) == ORIGINS[5]
     assert read_run(batches[0][2][0]) is not None
+
+
+@pytest.mark.parametrize("at", [0, 3])
+def test_names_that_are_no_text_are_written_as_they_came(at: int) -> None:
+    odd = (("a\udcff", b"1"), ("\u00e9", None))
+    records = [one._replace(headers=odd) if one.offset == 40 + at else one for one in RECORDS[:6]]
+    read: list[Record] = []
+    while len(read) < len(records):
+        batch = filling.new_batch(1 << 20, is_transactional=True)
+        end = filling.fill(batch, records, len(read))
+        batch._set_producer_state(7, 1, 2)  # noqa: SLF001 - what a producer calls
+        assert batch.record_count() == end - len(read)
+        read += _read(Records, bytes(batch._build()), Fetched)  # noqa: SLF001 - what a producer calls
+        assert len(read) == end
+    assert [one[:4] for one in read] == [one[:4] for one in records]

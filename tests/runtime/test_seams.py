@@ -48,6 +48,9 @@ SIGNATURES = {
         "_contains_abort_marker": "self, next_batch",
         "_unpack_records": "self",
     },
+    "aiokafka.producer.message_accumulator.BatchBuilder": {
+        "_set_producer_state": "self, producer_id, producer_epoch, base_sequence"
+    },
     "aiokafka.producer.message_accumulator.MessageAccumulator": {"fail_all": "self, exception"},
     "aiokafka.producer.sender.Sender": {
         "_coordinator_dead": "self, coordinator_type",
