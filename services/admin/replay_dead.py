@@ -114,7 +114,7 @@ async def _replay(
     async with aclosing(_letters(settings, dead, places, tell)) as parts:
         async for number, letters, next_offset in parts:
             back = judge.divide(letters, places[number], tally)
-            places[number].advance(next_offset, *choice)
+            places[number].advance(next_offset, *choice, judge.partitions)
             if outbox is not None:
                 done = {TopicPartition(dead, number): places[number].written()}
                 await _commit(outbox, back, done)
@@ -145,11 +145,13 @@ class Judge(NamedTuple):
                 tally[Fate.FOREIGN, ""] += 1
                 continue
             record = letter.record
-            is_due = place.is_due(dead.offset, reason, replays(record))
+            is_due = place.is_due(dead.offset, reason, replays(record), record.topic)
             if is_due and self.choice.reason in {None, reason}:
                 fate = self._fate(letter)
                 tally[fate, reason] += 1
                 place.leaves_out |= fate is Fate.OFTEN
+                is_elsewhere = fate is Fate.ELSEWHERE and record.topic not in self.partitions
+                place.leaves_elsewhere |= is_elsewhere
                 if fate is Fate.BACK:
                     to = TopicPartition(record.topic, record.partition)
                     back[to].append(record._replace(headers=replay_headers(record)))

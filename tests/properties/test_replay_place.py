@@ -50,9 +50,9 @@ RUNS = st.lists(
 )
 
 
-def _dead(offset: int, reason: Reason, replays: int) -> Record:
+def _dead(offset: int, reason: Reason, replays: int, topic: str = "clicks.raw") -> Record:
     headers = ((REPLAYS_HEADER, b"%d" % replays),) if replays else ()
-    record = Record(b"%d" % offset, b"{", 1, headers, "clicks.raw", 0, offset)
+    record = Record(b"%d" % offset, b"{", 1, headers, topic, 0, offset)
     letter = DeadLetter(record, "intake", reason, "why")
     return record._replace(headers=dead_headers(letter), topic=SPEC.dead.topic, offset=offset)
 
@@ -83,3 +83,45 @@ def test_each_letter_goes_back_in_the_first_replay_that_takes_it(
             committed = place.written()
             # No letter that is left lies where no later replay reads.
             assert all(offset >= place.start for offset in left)
+
+
+TOPICS = ("clicks.raw", "clicks.other")
+FROM_TOPICS = st.lists(
+    st.tuples(st.sampled_from(REASONS), st.integers(0, 1), st.sampled_from(TOPICS)), max_size=8
+)
+
+
+@given(
+    FROM_TOPICS,
+    st.lists(
+        st.tuples(RUNS.map(lambda runs: runs[:1]), st.sets(st.sampled_from(TOPICS), min_size=1)),
+        max_size=6,
+    ),
+)
+def test_a_letter_from_a_topic_that_is_not_read_waits_until_it_is(
+    letters: list[tuple[Reason, int, str]], replays: list[tuple[list[Run], set[str]]]
+) -> None:
+    dead = [_dead(offset, *letter) for offset, letter in enumerate(letters)]
+    left = set(range(len(dead)))
+    committed = None
+    for runs, topics in replays:
+        for choice, size, parts in runs:
+            place = Place.read(committed, Ends(0, len(dead)))
+            judge = Judge(SPEC, choice, dict.fromkeys(sorted(topics), 1))
+            first = place.start
+            for start in range(first, min(first + size * parts, len(dead)), size):
+                part = dead[start : start + size]
+                back = judge.divide(part, place, Counter())
+                due = {
+                    offset
+                    for offset in left & set(range(start, start + size))
+                    if choice.reason in {None, letters[offset][0]}
+                    and letters[offset][1] < choice.replays_max
+                    and letters[offset][2] in topics
+                }
+                assert {int(one.key or b"") for those in back.values() for one in those} == due
+                left -= due
+                place.advance(start + len(part), *choice, judge.partitions)
+                committed = place.written()
+                # No letter that is left lies where no later replay reads.
+                assert all(offset >= place.start for offset in left)

@@ -371,6 +371,7 @@ def test_the_place_is_kept_with_the_groups_offsets(dying: Dying) -> None:
 
 
 BY_REPLAYS = {"<2": 8, "failed<1": 9}
+BY_TOPIC = {"@a.b": 8, "<1@c": 9}
 
 
 @pytest.mark.parametrize(
@@ -385,6 +386,7 @@ BY_REPLAYS = {"<2": 8, "failed<1": 9}
         (OffsetAndMetadata(6, "set by hand"), Place(6, 9, {})),
         (OffsetAndMetadata(6, "[1]"), Place(6, 9, {})),
         (OffsetAndMetadata(6, '{"<2": 8, "failed<1": 9, "<": 7}'), Place(6, 9, BY_REPLAYS)),
+        (OffsetAndMetadata(6, '{"@a.b": 8, "<1@c": 9, "": 7, "@": 7}'), Place(6, 9, BY_TOPIC)),
     ],
 )
 def test_a_place_is_read_from_a_commit(committed: OffsetAndMetadata | None, place: Place) -> None:
