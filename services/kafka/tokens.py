@@ -30,6 +30,7 @@ _TIMEOUT_S = 10.0
 _LIFE_USED = 0.8
 """How much of a token's life may pass before the next is fetched; Kafka's own clients' figure."""
 _ANSWER_BYTES_MAX = 1 << 20
+_LIFE_DIGITS_MAX = 15
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """The tokens that RFC 6750 allows; nothing else may get into the login message."""
 
@@ -103,7 +104,11 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
         # Busy and broken servers say so; asking again later may help, with the rest not.
         if may_answer_later(error.code):
             return TokenUnavailable(f"the token server {self._url} answers {error.code}")
-        reason = _fields(error.read(_ANSWER_BYTES_MAX)).get("error", error.reason)
+        try:
+            answer = error.read(_ANSWER_BYTES_MAX)
+        except (OSError, HTTPException):
+            answer = b""
+        reason = _fields(answer).get("error", error.reason)
         message = (
             f"the token server {self._url} refuses client `{self._client_id}`"
             f" ({error.code}, {reason}); check HEADRACE_OAUTH_CLIENT_ID and its secret"
@@ -134,16 +139,17 @@ def _token_request(url: str, client_id: str, secret: str, scope: str | None) -> 
 def _fields(answer: bytes) -> dict[str, object]:
     try:
         found = json.loads(answer)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _seconds(life: object) -> int:
-    """A token's life; over at once where the server does not state it, to be on the safe side."""
+    """A token's life; over at once where the server states none, to be on the safe side."""
     if isinstance(life, float) and isfinite(life):
         return max(0, int(life))
-    return int(life) if isinstance(life, int | str) and str(life).isdecimal() else 0
+    text = str(life) if isinstance(life, int | str) else ""
+    return int(text) if text.isdecimal() and len(text) <= _LIFE_DIGITS_MAX else 0
 
 
 def _cause(error: OSError | HTTPException) -> object:

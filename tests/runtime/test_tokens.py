@@ -156,6 +156,23 @@ def test_an_answer_without_a_token_is_a_sentence(server: TokenServer, body: byte
     )
 
 
+@pytest.mark.parametrize("life", ["1" + 400 * "0", '"1' + 5_000 * "0" + '"'])
+def test_a_token_whose_life_nobody_can_count_is_used_once(server: TokenServer, life: str) -> None:
+    server.answer = (200, {}, b'{"access_token": "a", "expires_in": %b}' % life.encode())
+    provider = _provider(server.url)
+    assert [_ask(provider), _ask(provider)] == ["a", "a"]
+    assert len(server.scopes) == 2
+
+
+@pytest.mark.parametrize("body", [b"6\r\nhalf", b"zz\r\n", 100_000 * b"["])
+def test_a_refusal_that_nobody_can_read_is_a_refusal(server: TokenServer, body: bytes) -> None:
+    coding = {} if body.startswith(b"[") else {"Transfer-Encoding": "chunked"}
+    server.answer = (403, coding, body)
+    error = _error(_provider(server.url))
+    assert isinstance(error, TokenRefused)
+    assert "refuses client `headrace` (403, Forbidden)" in str(error)
+
+
 def test_a_redirect_is_not_followed_with_the_secret(server: TokenServer) -> None:
     with token_server() as other:
         server.answer = (302, {"Location": other.url}, b"")
