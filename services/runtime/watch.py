@@ -60,7 +60,7 @@ async def _look(worker: Worker, watchdog: Watchdog) -> None:
         # The watchdog looks often, so both are asked at once.
         await asyncio.gather(
             _ask(worker.survey, "the broker did not say how far topics are"),
-            _ask(worker.check_sources, "the broker did not say which topics there are"),
+            _ask(worker.check_topics, "the broker did not say which topics there are"),
         )
         stalled = watchdog.look()
         if stalled:

@@ -245,13 +245,13 @@ class Worker:
         before = {source: self.work.surveyed(source) for source in running}
         self.work.survey = before | told
 
-    async def check_sources(self) -> None:
-        """Refuse a source that was deleted and made anew while tasks read it."""
+    async def check_topics(self) -> None:
+        """Refuse topics that were deleted and made anew while tasks read and write them."""
         running = [source for source, task in self.tasks.items() if task.state == "running"]
-        await self.work.check_sources(running)
+        await self.work.check_topics(running)
 
     def _may_commit(self) -> bool:
-        """Whether no other process has all of this by now, and no other topic a source's name."""
+        """Whether no other process has all of this by now, and no other topic the name of one."""
         failed = self._failed
         problem = failed.exception() if failed.done() else None
         return not isinstance(problem, InstanceReplaced | StateTruncated)

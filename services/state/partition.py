@@ -54,9 +54,9 @@ def distrusted_because(overlay: Overlay, now_ms: int) -> str | None:
     return None
 
 
-def is_of_another(changelog_id: str | None, now_id: str | None) -> bool:
-    """Return whether rows are of a changelog that is gone, as after a reset elsewhere."""
-    known = {changelog_id, now_id}
+def is_another(before_id: str | None, now_id: str | None) -> bool:
+    """Return whether a topic is another one than before, as far as both are known."""
+    known = {before_id, now_id}
     return None not in known and len(known) > 1
 
 
@@ -83,7 +83,7 @@ class PartitionState:
         """Why an older database was thrown away, None where it was not."""
         try:
             self._open()
-            if is_of_another(self.overlay.changelog_id, changelog_id):
+            if is_another(self.overlay.changelog_id, changelog_id):
                 self._put_aside()
             if (reason := distrusted_because(self.overlay, now_ms)) is not None:
                 self.begin_anew(reason)

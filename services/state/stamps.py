@@ -33,7 +33,7 @@ from headrace.services.operators.windows.held_windows import give_back, may_shar
 from headrace.services.operators.windows.time_windows import has_rows
 from headrace.services.state.changelog import ABOUT, Stamp
 from headrace.services.state.layout import ONE_LENGTH_VERSION, OPERATORS_VERSION
-from headrace.services.state.partition import PartitionState
+from headrace.services.state.partition import PartitionState, is_another
 
 _SHAPE = {
     "deduplicate": ("by", "id"),
@@ -72,6 +72,8 @@ def check_stamp(state: PartitionState, now: Stamp) -> list[str]:
     """Refuse state that cannot go on with these options; return the changes that it accepts."""
     before = state.stamp
     if before is None:
+        if state.position is not None:
+            raise _without_beginning(now)
         return []
     check_layout(before)
     if before.pipeline != now.pipeline:
@@ -90,6 +92,14 @@ def check_stamp(state: PartitionState, now: Stamp) -> list[str]:
     return list(_taken(before, now))
 
 
+def _without_beginning(now: Stamp) -> StateTruncated:
+    """Return the refusal of a state whose first commits are gone: each first one has a stamp."""
+    return StateTruncated(
+        f"the changelog of `{now.topic}` lacks its beginning, as if it was deleted and made anew"
+        " while an instance wrote to it; bring the topic back, or begin anew with `headrace reset`"
+    )
+
+
 def check_layout(stamp: Stamp) -> None:
     """Refuse rows that a newer program wrote."""
     if stamp.layout > OPERATORS_VERSION:
@@ -102,11 +112,22 @@ def check_layout(stamp: Stamp) -> None:
 
 def check_source(topic: str, before_id: str | None, now_id: str | None) -> None:
     """Refuse a topic that has the name of the one that a state has read, and is another."""
-    if None not in {before_id, now_id} and before_id != now_id:
+    if is_another(before_id, now_id):
         message = (
             f"`{topic}` was deleted and made anew since this state was written, so its offsets"
             " mean other records now; begin anew with `headrace reset`, which reads all that is"
             " there, or bring the topic back"
+        )
+        raise StateTruncated(message)
+
+
+def check_changelog(topic: str, before_id: str | None, now_id: str | None) -> None:
+    """Refuse a changelog that has the name of the one that a state is written to."""
+    if is_another(before_id, now_id):
+        message = (
+            f"the changelog `{topic}` was deleted and made anew while this instance wrote to it, so"
+            " it lacks what was written before; bring the topic back, or begin anew with `headrace"
+            " reset`"
         )
         raise StateTruncated(message)
 

@@ -1,4 +1,4 @@
-"""A source that is deleted and made anew while a worker reads it ends the worker."""
+"""A topic that is deleted and made anew while a worker goes on with it ends the worker."""
 
 from __future__ import annotations
 
@@ -30,15 +30,22 @@ OLD, NEW = 1, 2
 """The numbers of two topics of this name."""
 
 
-def _metadata(number: int) -> Any:
-    return SimpleNamespace(topics=[(0, SOURCE.topic, 0, number, False, [()])])
+def _metadata(source: int, changelog: int = OLD) -> Any:
+    numbers = {SOURCE.topic: source, HOP.changelog.name: changelog}
+    topics = [(0, name, 0, number, False, [()]) for name, number in numbers.items()]
+    return SimpleNamespace(topics=topics)
+
+
+def _topics(number: int) -> dict[str, Identity]:
+    names = SOURCE.topic, HOP.changelog.name
+    return dict.fromkeys(names, Identity(f"{number:032x}", 1))
 
 
 @asynccontextmanager
 async def _watched(
-    folder: Path, answers: list[Any], state: str = "running"
+    folder: Path, answers: list[Any], state: str = "running", *, is_counted: bool = True
 ) -> AsyncIterator[Worker]:
-    """Watch a worker whose task reads the old topic, until all answers were given."""
+    """Watch a worker whose task has the old topics, until all answers were given."""
     settings = Settings(bootstrap_servers="127.0.0.1:1", state_folder=folder)
     worker = Worker(SPEC, settings, {SOURCE.topic: 1}, Limits({}))
     waiting = list(answers)
@@ -52,11 +59,13 @@ async def _watched(
             raise answer
         return answer
 
+    async def counted() -> bool:
+        return is_counted
+
     within = cast("Any", worker)
-    within._thread = SimpleNamespace(survey=survey)  # noqa: SLF001 - the consumer's
+    within._thread = SimpleNamespace(survey=survey, is_counted=counted)  # noqa: SLF001 - the consumer's
     within.work.restorer.ask = ask
-    read = dict.fromkeys((SOURCE.topic, HOP.changelog.name), Identity(f"{OLD:032x}", 1))
-    worker.work.goes_on_with(SOURCE, read)
+    worker.work.goes_on_with(HOP, SOURCE.partition, _topics(OLD))
     worker.tasks[SOURCE] = cast("Any", SimpleNamespace(state=state))
 
     looks = iter(range(len(answers)))
@@ -79,42 +88,57 @@ async def _watched(
         await worker.work.restorer.stop()
 
 
-def test_a_source_that_is_made_anew_ends_the_worker_with_the_sentence_of_a_start(
-    tmp_path: Path,
+SOURCE_IS_ANEW = (
+    "`raw` was deleted and made anew since this state was written, so its offsets mean other"
+    " records now; begin anew with `headrace reset`, which reads all that is there, or bring the"
+    " topic back"
+)
+"""The sentence of a start."""
+CHANGELOG_IS_ANEW = (
+    f"the changelog `{HOP.changelog.name}` was deleted and made anew while this instance wrote to"
+    " it, so it lacks what was written before; bring the topic back, or begin anew with `headrace"
+    " reset`"
+)
+
+
+@pytest.mark.parametrize(
+    ("last", "sentence"),
+    [(_metadata(NEW), SOURCE_IS_ANEW), (_metadata(OLD, NEW), CHANGELOG_IS_ANEW)],
+)
+def test_a_topic_that_is_made_anew_ends_the_worker_that_has_its_offsets(
+    tmp_path: Path, last: Any, sentence: str
 ) -> None:
     async def live() -> None:
         gone = UnknownTopicOrPartitionError(SOURCE.topic)
-        answers = [_metadata(OLD), gone, _metadata(OLD), gone, _metadata(NEW)]
+        answers = [_metadata(OLD), gone, _metadata(OLD), gone, last]
         async with _watched(tmp_path, answers) as worker:
             with pytest.raises(StateTruncated) as ended:
                 await asyncio.wait_for(worker.failed(), 1)
-            assert str(ended.value) == (
-                "`raw` was deleted and made anew since this state was written, so its offsets mean"
-                " other records now; begin anew with `headrace reset`, which reads all that is"
-                " there, or bring the topic back"
-            )
-            # What is under way may be records of the new topic.
+            assert str(ended.value) == sentence
+            # What is under way may be of the new topic.
             assert not worker._may_commit()  # noqa: SLF001 - asked when it closes
 
     asyncio.run(live())
 
 
 @pytest.mark.parametrize(
-    ("state", "answers"),
+    ("state", "answers", "is_counted"),
     [
-        ("running", [OLD, OLD]),
+        ("running", [OLD, OLD], True),
         # Brokers may give no ids.
-        ("running", [0, 0]),
+        ("running", [0, 0], True),
         # A task that is opened again looks for itself, and may go on with another state.
-        ("restoring", [NEW, NEW]),
+        ("restoring", [NEW, NEW], True),
+        # It slept while the pipeline was reset, and will hear that it was counted out.
+        ("running", [NEW, NEW], False),
     ],
 )
-def test_a_worker_goes_on_while_no_running_task_reads_another_topic(
-    tmp_path: Path, state: str, answers: list[int]
+def test_a_worker_goes_on_while_no_running_task_of_ours_has_another_topic(
+    tmp_path: Path, state: str, answers: list[int], *, is_counted: bool
 ) -> None:
     async def live() -> None:
-        told = [_metadata(number) for number in answers]
-        async with _watched(tmp_path, told, state) as worker:
+        told = [_metadata(number, number) for number in answers]
+        async with _watched(tmp_path, told, state, is_counted=is_counted) as worker:
             assert not worker._failed.done()  # noqa: SLF001 - asked by nobody before it fails
             assert worker._may_commit()  # noqa: SLF001 - asked when it closes
 
@@ -124,20 +148,13 @@ def test_a_worker_goes_on_while_no_running_task_reads_another_topic(
 def test_an_answer_from_before_a_task_was_opened_again_is_not_counted(tmp_path: Path) -> None:
     async def live() -> None:
         async with working(SPEC, tmp_path) as work:
-            before, after = (
-                {
-                    SOURCE.topic: Identity(f"{number:032x}", 1),
-                    HOP.changelog.name: Identity(None, 1),
-                }
-                for number in (OLD, NEW)
-            )
 
             async def ask(_request: Any) -> Any:
-                work.goes_on_with(SOURCE, after)
-                return _metadata(OLD)
+                work.goes_on_with(HOP, SOURCE.partition, _topics(NEW))
+                return _metadata(OLD, NEW)
 
             cast("Any", work.restorer).ask = ask
-            work.goes_on_with(SOURCE, before)
-            await work.check_sources([SOURCE])
+            work.goes_on_with(HOP, SOURCE.partition, _topics(OLD))
+            await work.check_topics([SOURCE])
 
     asyncio.run(live())

@@ -24,7 +24,7 @@ from headrace.services.observe.logs import logger as logger_of
 from headrace.services.runtime.task.work import Work
 from headrace.services.state.changelog import reached
 from headrace.services.state.overlay import Overlay
-from headrace.services.state.partition import distrusted_because, is_of_another
+from headrace.services.state.partition import distrusted_because, is_another
 from headrace.services.state.rocks import RocksStore
 
 _WITHIN_S = 10.0
@@ -77,7 +77,7 @@ def lags_of(
     return {
         task: max(0, ends[task] - position)
         for task, position, changelog_id in copies
-        if not is_of_another(changelog_id, ids[task.hop])
+        if not is_another(changelog_id, ids[task.hop])
     }
 
 

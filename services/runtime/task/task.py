@@ -141,7 +141,7 @@ class Task:
         stamp = stamp_of(work.spec, hop, *topics[hop.topic], spread_over)
         for change in check_stamp(state, stamp):
             logger.info("the pipeline was changed", **self._where, change=change)
-        work.goes_on_with(self.source, topics)
+        work.goes_on_with(hop, self.partition, topics)
         carry_over(state, stamp)
         rewrite(state.overlay, succession.left_open)
         chain = self.chain = work.chain(hop, state)

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aiokafka.errors import (
     InvalidProducerEpoch,
@@ -64,7 +64,7 @@ from headrace.services.settings import Settings
 from headrace.services.state.changelog import ABOUT
 from headrace.services.state.partition import PartitionState
 from headrace.services.state.rocks import RocksMemory
-from headrace.services.state.stamps import check_source
+from headrace.services.state.stamps import check_changelog, check_source
 
 _RETRY_S = 1.0
 _FENCES_MAX = 10
@@ -79,6 +79,24 @@ class Waits(Shown, Protocol):
 
     tally: Tally
     pace: Pace
+
+
+class _Topics(NamedTuple):
+    """The topics that a task reads and writes under an offset that it keeps."""
+
+    hop: Hop
+    source_id: str | None
+    changelog_id: str | None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.hop.topic, self.hop.changelog.name
+
+    def check(self, now: Mapping[str, Identity]) -> None:
+        """Refuse others of these names."""
+        source, changelog = self.names
+        check_source(source, self.source_id, now[source].id)
+        check_changelog(changelog, self.changelog_id, now[changelog].id)
 
 
 class Work:
@@ -125,8 +143,8 @@ class Work:
         self.metrics: Metrics | None = None
         self.tables: dict[str, StateTable] = {}
         """By hop."""
-        self._read: dict[TopicPartition, str | None] = {}
-        """The id of the topic that each task has read since it was opened last."""
+        self._topics: dict[TopicPartition, _Topics] = {}
+        """The topics of each task, as they were when it was opened last; by source."""
         self._has_said_ahead = False
         self._fenced_at_s: dict[TopicPartition, list[float]] = {}
 
@@ -167,26 +185,30 @@ class Work:
         expected = range(self.partitions[before.topic]) if is_new else ()
         return Lanes(state.overlay.view(ABOUT), expected)
 
-    def goes_on_with(self, source: TopicPartition, topics: Mapping[str, Identity]) -> None:
+    def goes_on_with(self, hop: Hop, partition: int, topics: Mapping[str, Identity]) -> None:
         """Hear of which topics a task goes on, once its state was found to know them."""
         self.purges.opened(topics)
-        self._read[source] = topics[source.topic].id
+        ids = topics[hop.topic].id, topics[hop.changelog.name].id
+        self._topics[TopicPartition(hop.topic, partition)] = _Topics(hop, *ids)
 
-    async def check_sources(self, sources: Collection[TopicPartition]) -> None:
-        """Refuse a source that was deleted and made anew while these are read.
+    async def check_topics(self, sources: Collection[TopicPartition]) -> None:
+        """Refuse topics that were deleted and made anew while tasks read and write them.
 
         A fetch does not tell, if the new topic has an offset as high by then: aiokafka asks for
-        names alone.
+        names alone. An instance that was counted out has only slept through a reset.
         """
-        read = {source: self._read[source] for source in sources}
-        if not read:
+        known = {source: self._topics[source] for source in sources}
+        names = {name for each in known.values() for name in each.names}
+        if not names:
             return
-        topics = sorted({source.topic for source in read})
-        now = identities_in(await self.restorer.ask(DescribeTopics(topics)))
-        for source, was in read.items():
-            # A task that was opened again meanwhile has looked for itself.
-            if self._read[source] == was:
-                check_source(source.topic, was, now[source.topic].id)
+        now = identities_in(await self.restorer.ask(DescribeTopics(sorted(names))))
+        for source, topics in known.items():
+            try:
+                topics.check(now)
+            except StateTruncated:
+                # A task that was opened again meanwhile has looked for itself.
+                if self._topics[source] is topics and await self._thread().is_counted():
+                    raise
 
     async def start_position(
         self, source: TopicPartition, reached: int | None, changelog: TopicPartition
