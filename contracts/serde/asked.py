@@ -103,7 +103,8 @@ def answered(status: int, answer: bytes, *, is_cut: bool) -> dict[str, Any]:
     fields = _fields_of(answer)
     if status == _OK:
         return fields
-    if fields.get("error_code") in _NOT_FOUND:
+    code = fields.get("error_code")
+    if isinstance(code, int) and code in _NOT_FOUND:
         raise Missing(str(fields.get("message", "not found")))
     if status in {_UNAUTHORIZED, _FORBIDDEN}:
         raise Denied(status)
@@ -116,20 +117,39 @@ def _fields_of(answer: bytes) -> dict[str, Any]:
     """Return none if the answer is not of this protocol."""
     try:
         found = json.loads(answer)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _follow(found: Mapping[str, Any], kind: str, ask: Ask, referred: dict[str, str]) -> None:
-    for reference in found.get("references") or []:
-        name, subject, version = (reference[part] for part in ("name", "subject", "version"))
+def _follow(
+    found: Mapping[str, Any],
+    kind: str,
+    ask: Ask,
+    referred: dict[str, str],
+    within: tuple[str, ...] = (),
+) -> None:
+    for name, subject, version in _references_in(found):
+        if name in within:
+            raise NoSchema
         if name in referred:
             continue
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true"
         answer = ask(f"{path}&{_SERIALIZED}" if kind == "PROTOBUF" else path)
-        _follow(answer, kind, ask, referred)
+        _follow(answer, kind, ask, referred, (*within, name))
         referred[name] = _text_of(answer)
+
+
+def _references_in(found: Mapping[str, Any]) -> list[tuple[str, str, object]]:
+    """Return name, subject and version of each; NoSchema where no registry says it like this."""
+    references = found.get("references") or []
+    try:
+        named = [(one["name"], one["subject"], one["version"]) for one in references]
+    except (LookupError, TypeError) as problem:
+        raise NoSchema from problem
+    if all(isinstance(part, str) for name, subject, _ in named for part in (name, subject)):
+        return named
+    raise NoSchema
 
 
 def _text_of(answer: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from headrace.contracts.serde.asked import (
     Foreign,
     Missing,
     NoAnswer,
+    NoSchema,
     answered,
     schema_of,
 )
@@ -61,3 +62,28 @@ def test_a_refusal_says_whether_asking_again_may_help(
 def test_a_schema_without_a_type_is_avro(kind: dict[str, str | None]) -> None:
     answer = {"schema": '"string"'} | kind
     assert schema_of(7, lambda _: answer) == Schema("AVRO", '"string"')
+
+
+@pytest.mark.parametrize(
+    "references",
+    [{"name": "a"}, "a", 7, [7], ["a"], [{}], [{"name": "a", "subject": 7, "version": 1}], [None]],
+)
+def test_references_that_no_registry_gives_are_no_schema(references: object) -> None:
+    answer = {"schema": '"string"', "references": references}
+    with pytest.raises(NoSchema):
+        schema_of(7, lambda _: answer)
+
+
+def test_schemas_that_refer_to_one_another_are_no_schema() -> None:
+    def ask(path: str) -> dict[str, object]:
+        other = "b" if path.startswith("/subjects/a/") else "a"
+        return {"schema": "{}", "references": [{"name": other, "subject": other, "version": 1}]}
+
+    with pytest.raises(NoSchema):
+        schema_of(7, ask)
+
+
+@pytest.mark.parametrize("answer", [100_000 * b"[", b'{"error_code": [40401]}'])
+def test_a_refusal_in_another_form_is_that_of_another_program(answer: bytes) -> None:
+    with pytest.raises(Foreign, match="404"):
+        answered(404, answer, is_cut=False)
