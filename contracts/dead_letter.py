@@ -190,7 +190,7 @@ def _as_they_came(headers: Headers) -> Headers:
     except ValueError:
         return headers
     came = [name.decode(errors=_LOSSLESS) for name in raw]
-    # Whoever wrote the record may have had a header of that name.
+    # A record may have come with a header of that name.
     if list(map(_legible, came)) != [name for name, _ in own]:
         return headers
     return tuple((name, content) for name, (_, content) in zip(came, own, strict=True))

@@ -22,6 +22,9 @@ from headrace.services.runtime import watch
 from headrace.services.runtime.unawaited import report_failure
 from headrace.services.runtime.worker import Worker
 from headrace.services.settings import Settings
+from headrace.services.state.partition import PartitionState
+from headrace.services.state.rocks import MEMORY_BYTES, RocksMemory
+from headrace.services.state.stamps import check_stamp, stamp_of
 from tests.runtime.test_tally import HOP, SPEC
 from tests.runtime.working import working
 
@@ -115,7 +118,7 @@ def test_a_topic_that_is_made_anew_ends_the_worker_that_has_its_offsets(
             with pytest.raises(StateTruncated) as ended:
                 await asyncio.wait_for(worker.failed(), 1)
             assert str(ended.value) == sentence
-            # What is under way may be of the new topic.
+            # Records of the new topic may be under way.
             assert not worker._may_commit()  # noqa: SLF001 - asked when it closes
 
     asyncio.run(live())
@@ -158,3 +161,14 @@ def test_an_answer_from_before_a_task_was_opened_again_is_not_counted(tmp_path: 
             await work.check_topics([SOURCE])
 
     asyncio.run(live())
+
+
+def test_a_state_whose_changelog_lacks_its_beginning_is_refused(tmp_path: Path) -> None:
+    state = PartitionState(tmp_path / "0", SPEC.pipeline, RocksMemory(MEMORY_BYTES), now_ms=1)
+    try:
+        # The first commit has the stamp. It was in a topic that was deleted under a worker.
+        state.reach(70, 9_000)
+        with pytest.raises(StateTruncated, match="the changelog of `raw` lacks its beginning, as"):
+            check_stamp(state, stamp_of(SPEC, HOP))
+    finally:
+        state.close()

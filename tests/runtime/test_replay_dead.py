@@ -370,8 +370,7 @@ def test_the_place_is_kept_with_the_groups_offsets(dying: Dying) -> None:
     assert asyncio.run(committed()) == [OffsetAndMetadata(0, '{"undecodable": 3}')]
 
 
-BY_REPLAYS = {"<2": 8, "failed<1": 9}
-BY_TOPIC = {"@a.b": 8, "<1@c": 9}
+BY_REPLAYS, BY_TOPIC = {"<2": 8, "failed<1": 9}, {"@a.b": 8, "<1@c": 9}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Whoever stops a sidecar of `docker/compose.yaml` waits for it as long as it may take."""
+"""Docker waits for a sidecar of `docker/compose.yaml` for as long as its stop may take."""
 
 from __future__ import annotations
 

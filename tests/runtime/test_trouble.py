@@ -99,7 +99,7 @@ def test_a_database_that_has_served_for_long_since_it_was_rebuilt_is_rebuilt_aga
                 await discard(work, of_task)
                 await of_task.learn([])
             with patch.object(trouble, "_SOUND_AFTER_S", 3_600.0), pytest.raises(StateCorrupt):
-                # What was rebuilt a moment ago is damaged, so its changelog is.
+                # A database that was rebuilt a moment ago is damaged, so its changelog is.
                 await discard(work, of_task)
 
     with patch.object(trouble, "_SOUND_AFTER_S", 0.0):

@@ -14,7 +14,6 @@ from headrace.contracts.errors import (
     StateOfAnotherPipeline,
     StateOfOtherOptions,
     StateRefused,
-    StateTruncated,
 )
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.policies import Tumbling, read_operator
@@ -363,15 +362,6 @@ def test_topics_that_are_not_what_they_were_are_refused(
     assert refused.value.exit_code == 4
     assert "headrace reset" in str(refused.value)
     assert check_stamp(state, with_topics(now, **{name: None})) == []
-
-
-def test_a_state_whose_changelog_lacks_its_beginning_is_refused(state: PartitionState) -> None:
-    # The first commit has the stamp. It was in a topic that was deleted under a running instance.
-    state.reach(70, 9_000)
-    with pytest.raises(
-        StateTruncated, match=r"the changelog of `raw` lacks its beginning, .*reset"
-    ):
-        check_stamp(state, stamp(reorder()))
 
 
 def by_interval(interval: str) -> Operator:
