@@ -224,23 +224,41 @@ class Cluster:
                     found[number].append(offset)
         return {number: Ends(*found[number]) for number in sorted(found)}
 
-    @patient
     async def committed(
         self, group: str, places: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return a group's committed offsets, behind the transactions that are on their way."""
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        await self._take_committed(group, dict.fromkeys(places), found)
+        return found
+
+    @patient
+    async def _take_committed(
+        self,
+        group: str,
+        left: dict[TopicPartition, None],
+        found: dict[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        """Take those that are known, and ask again for the others alone.
+
+        Many instances commit many transactions, and some of them is on its way at any time.
+        """
         what = f"read the offsets of the group `{group}`"
-        answer = await self.send(StableOffsets(group, places), await self.coordinator(group))
+        answer = await self.send(StableOffsets(group, left), await self.coordinator(group))
         self._check(answer.error_code, what, "Describe")
-        found = {}
+        is_unstable = False
         for topic, partitions, _ in answer.topics:
             for number, offset, _, metadata, code, _ in partitions:
                 if code == UNSTABLE:
-                    raise OffsetsUnstableError
+                    is_unstable = True
+                    continue
                 self._check(code, what, "Describe")
+                place = TopicPartition(topic, number)
+                left.pop(place, None)
                 if offset >= 0:
-                    found[TopicPartition(topic, number)] = OffsetAndMetadata(offset, metadata)
-        return found
+                    found[place] = OffsetAndMetadata(offset, metadata)
+        if is_unstable:
+            raise OffsetsUnstableError
 
     @patient
     async def offsets_count(self, group: str) -> int:
