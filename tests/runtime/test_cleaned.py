@@ -47,13 +47,16 @@ class _Log:
         return self._end
 
 
-def _known_behind(folder: Path, known: int | None, log: _Log) -> int | None:
+def _known_behind(
+    folder: Path, known: int | None, log: _Log, *, may_read: bool = True
+) -> int | None:
     """Return the record that a state knows as the last, once it was opened over a log."""
     state = PartitionState(folder / "0", "clicks", RocksMemory(MEMORY_BYTES), 1)
     try:
         if known is not None:
             state.know_cleaned(known)
-        asyncio.run(check_cleaned(cast("Restorer", log), CLEANED, state))
+        restorer = cast("Restorer", log)
+        asyncio.run(check_cleaned(restorer, CLEANED, state, may_read=may_read))
         return state.cleaned_offset
     finally:
         state.close()
@@ -85,6 +88,15 @@ def test_a_state_finds_the_last_record_of_the_topic_that_there_is(
 def test_a_state_that_knows_the_last_record_reads_none(tmp_path: Path) -> None:
     log = _Log(0, [0, 1, 97, 98], 100)
     assert _known_behind(tmp_path, 97, log) == 97
+    assert log.read == []
+
+
+@pytest.mark.parametrize(("known", "last"), [(None, None), (120, None), (41, 41)])
+def test_a_topic_that_we_may_not_read_is_not_read(
+    tmp_path: Path, known: int | None, last: int | None
+) -> None:
+    log = _Log(0, [0, 41], 43)
+    assert _known_behind(tmp_path, known, log, may_read=False) == last
     assert log.read == []
 
 

@@ -17,15 +17,20 @@ _LOOK_BACK = 10
 _LOOK_BACK_FURTHER = 10
 
 
-async def check_cleaned(restorer: Restorer, cleaned: TopicPartition, state: PartitionState) -> None:
+async def check_cleaned(
+    restorer: Restorer, cleaned: TopicPartition, state: PartitionState, *, may_read: bool
+) -> None:
     """Forget the last record if the topic ends before it, and find the one that is there.
 
     The record stands in another topic then: the sink was renamed, or its topic made anew. Readers
-    of this one would wait for it.
+    of this one would wait for it. At least once, nobody need have given us the right to read it.
     """
-    last, end = state.cleaned_offset, await restorer.end_of_log(cleaned)
+    last = state.cleaned_offset
+    if last is None and not may_read:
+        return
+    end = await restorer.end_of_log(cleaned)
     if last is None or end <= last:
-        found = await _last_record(restorer, cleaned, end)
+        found = await _last_record(restorer, cleaned, end) if may_read else None
         if found != last:
             state.know_cleaned(found)
 

@@ -229,7 +229,7 @@ class Work:
         """Have a state know the last record of its cleaned partition."""
         if hop.end is None:
             cleaned = TopicPartition(self.spec.sink.topic, partition)
-            await check_cleaned(self.restorer, cleaned, state)
+            await check_cleaned(self.restorer, cleaned, state, may_read=self.exactly_once)
 
     async def _was_written(self, changelog: TopicPartition) -> bool:
         """Whether anything was ever written there, if only in transactions that do not count."""
