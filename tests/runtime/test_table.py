@@ -140,3 +140,22 @@ def test_a_database_is_opened_once_the_one_before_is_deleted(tmp_path: Path, gat
         await databases.close(0)
 
     asyncio.run(live())
+
+
+@pytest.mark.parametrize(("now", "is_the_same"), [("1", True), (None, True), ("2", False)])
+def test_a_copy_that_is_handed_over_is_of_the_changelog_that_there_is(
+    tmp_path: Path, now: str | None, *, is_the_same: bool
+) -> None:
+    async def live() -> None:
+        databases = table(tmp_path)
+        copy = await databases.open(0, 0, "1")
+        copy.reach(50, 9_000)
+        copy.commit(8, 0)
+        databases.park(0)
+        state = await databases.open(0, 0, now)
+        assert (state is copy) == is_the_same
+        assert state.position == (50 if is_the_same else None)
+        assert (state.rebuilt_because is None) == is_the_same
+        await databases.close(0)
+
+    asyncio.run(live())

@@ -15,7 +15,7 @@ import faust
 from aiokafka.structs import TopicPartition
 from faust.stores.base import Store
 
-from headrace.services.state.partition import PartitionState
+from headrace.services.state.partition import PartitionState, is_another
 from headrace.services.state.rocks import RocksMemory, delete
 
 
@@ -71,9 +71,13 @@ class StateTable(faust.Table):  # type: ignore[misc]
         self, partition: int, now_ms: int, changelog_id: str | None = None
     ) -> PartitionState:
         """Open a partition's database, in a thread; who is cancelled meanwhile leaves none open."""
-        if partition in self._parked:
-            state = self.data.open_states[partition] = self._parked.pop(partition)
-            return state
+        parked = self._parked.get(partition)
+        if parked is not None and not is_another(parked.overlay.changelog_id, changelog_id):
+            del self._parked[partition]
+            self.data.open_states[partition] = parked
+            return parked
+        # It followed a changelog that was made anew meanwhile, and has rows of both.
+        await self.close_parked(partition)
         while partition in self._busy:
             await asyncio.wait([self._busy[partition]])
         opening = asyncio.get_running_loop().run_in_executor(
