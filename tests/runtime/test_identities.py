@@ -55,6 +55,52 @@ def test_a_source_that_was_made_anew_and_is_longer_is_a_sentence(
     assert "headrace reset" in sidecar.last_words
 
 
+def test_a_source_that_is_made_anew_while_it_is_read_is_the_same_sentence(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)
+    pipeline.produce(some_records(100, 0))
+    sidecar = pipeline.start()
+    pipeline.wait_until_done()
+    delete(pipeline, pipeline.source)
+    pipeline.clients.make_topic(pipeline.source, 1, FOREVER)
+    pipeline.produce(some_records(300, 1, start_ms=12_000))
+    assert sidecar.wait() == 4
+    assert f"`{pipeline.source}` was deleted and made anew since this state was" in sidecar.log
+    assert "headrace reset" in sidecar.last_words
+
+
+def test_progress_behind_a_reset_names_the_last_record_that_was_cleaned_before(
+    make_pipeline: MakePipeline,
+) -> None:
+    pipeline = make_pipeline("deduplicate: {by: key, interval: 10m}")
+    run_on(pipeline, 0)
+    last = pipeline.cleaned()[-1].offset
+    assert last is not None
+    delete(pipeline, pipeline.source)
+    pipeline.clients.make_topic(pipeline.source, 1, FOREVER)
+    pipeline.wait_until(lambda: is_reset(pipeline), "a reset")
+    sidecar = pipeline.start(instance_id="")
+    sidecar.wait_for("running")
+    pipeline.wait_until(lambda: pipeline.progress()[-1].is_idle, "word of the empty partition")
+    assert pipeline.progress()[-1].cleaned_offset == last
+    assert sidecar.stop() == 0
+
+
+def is_reset(pipeline: Pipeline) -> bool:
+    """Whether nobody runs any more, so that the pipeline could forget all but what it cleaned."""
+    try:
+        reset(
+            pipeline.file,
+            yes=True,
+            bootstrap_servers=pipeline.servers,
+            state_folder=pipeline.state / "one",
+        )
+    except GroupBusy:
+        return False
+    return True
+
+
 def test_a_folder_from_before_a_reset_elsewhere_is_put_aside(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(*REORDER_AND_DEDUPLICATE)
     run_on(pipeline, 0)
