@@ -248,7 +248,7 @@ class Worker:
     async def check_topics(self) -> None:
         """Refuse topics that were deleted and made anew while tasks read and write them."""
         running = [source for source, task in self.tasks.items() if task.state == "running"]
-        await self.work.check_topics(running)
+        await self.work.made_anew.check(running)
 
     def _may_commit(self) -> bool:
         """Whether no other process has all of this by now, and no other topic the name of one."""

@@ -158,7 +158,7 @@ def test_an_answer_from_before_a_task_was_opened_again_is_not_counted(tmp_path: 
 
             cast("Any", work.restorer).ask = ask
             work.goes_on_with(HOP, SOURCE.partition, _topics(OLD))
-            await work.check_topics([SOURCE])
+            await work.made_anew.check([SOURCE])
 
     asyncio.run(live())
 

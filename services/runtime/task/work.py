@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from aiokafka.errors import (
     InvalidProducerEpoch,
@@ -26,12 +26,7 @@ from headrace.contracts.serde.json import ReadField, decode_json_field
 from headrace.services.intake.timestamps import Timestamps
 from headrace.services.kafka.coordinator import OURS
 from headrace.services.kafka.fenced import GivenUpError
-from headrace.services.kafka.identities import (
-    DescribeTopics,
-    Identities,
-    Identity,
-    identities_in,
-)
+from headrace.services.kafka.identities import Identities, Identity
 from headrace.services.kafka.limits import Limits
 from headrace.services.kafka.refusals import refusal_of
 from headrace.services.kafka.registry import Registry
@@ -55,6 +50,7 @@ from headrace.services.runtime.output.life import TransactionBrokenError
 from headrace.services.runtime.output.outbox import Outbox
 from headrace.services.runtime.output.ways import Ways
 from headrace.services.runtime.task.cleaned import check_cleaned
+from headrace.services.runtime.task.made_anew import MadeAnew
 from headrace.services.runtime.task.pace import OUTLASTED, Load, Pace
 from headrace.services.runtime.task.start import Start, start_at
 from headrace.services.runtime.task.table import StateTable
@@ -64,7 +60,6 @@ from headrace.services.settings import Settings
 from headrace.services.state.changelog import ABOUT
 from headrace.services.state.partition import PartitionState
 from headrace.services.state.rocks import RocksMemory
-from headrace.services.state.stamps import check_changelog, check_source
 
 _RETRY_S = 1.0
 _FENCES_MAX = 10
@@ -79,24 +74,6 @@ class Waits(Shown, Protocol):
 
     tally: Tally
     pace: Pace
-
-
-class _Topics(NamedTuple):
-    """The topics that a task reads and writes under an offset that it keeps."""
-
-    hop: Hop
-    source_id: str | None
-    changelog_id: str | None
-
-    @property
-    def names(self) -> tuple[str, str]:
-        return self.hop.topic, self.hop.changelog.name
-
-    def check(self, now: Mapping[str, Identity]) -> None:
-        """Refuse others of these names."""
-        source, changelog = self.names
-        check_source(source, self.source_id, now[source].id)
-        check_changelog(changelog, self.changelog_id, now[changelog].id)
 
 
 class Work:
@@ -143,8 +120,7 @@ class Work:
         self.metrics: Metrics | None = None
         self.tables: dict[str, StateTable] = {}
         """By hop."""
-        self._topics: dict[TopicPartition, _Topics] = {}
-        """The topics of each task, as they were when it was opened last; by source."""
+        self.made_anew = MadeAnew(self.restorer, lambda: thread().is_counted())
         self._has_said_ahead = False
         self._fenced_at_s: dict[TopicPartition, list[float]] = {}
 
@@ -188,27 +164,7 @@ class Work:
     def goes_on_with(self, hop: Hop, partition: int, topics: Mapping[str, Identity]) -> None:
         """Hear of which topics a task goes on, once its state was found to know them."""
         self.purges.opened(topics)
-        ids = topics[hop.topic].id, topics[hop.changelog.name].id
-        self._topics[TopicPartition(hop.topic, partition)] = _Topics(hop, *ids)
-
-    async def check_topics(self, sources: Collection[TopicPartition]) -> None:
-        """Refuse topics that were deleted and made anew while tasks read and write them.
-
-        A fetch does not tell, if the new topic has an offset as high by then: aiokafka asks for
-        names alone. An instance that was counted out has only slept through a reset.
-        """
-        known = {source: self._topics[source] for source in sources}
-        names = {name for each in known.values() for name in each.names}
-        if not names:
-            return
-        now = identities_in(await self.restorer.ask(DescribeTopics(sorted(names))))
-        for source, topics in known.items():
-            try:
-                topics.check(now)
-            except StateTruncated:
-                # A task that was opened again meanwhile has looked for itself.
-                if self._topics[source] is topics and await self._thread().is_counted():
-                    raise
+        self.made_anew.opened(hop, partition, topics)
 
     async def start_position(
         self, source: TopicPartition, reached: int | None, changelog: TopicPartition
