@@ -11,6 +11,7 @@ from headrace.spark_jobs.operators.topology import (
     WindowStep,
     steps_of,
 )
+from headrace.spark_jobs.versioned.spread import LEFT_COLUMNS, MEETS_BY, RIGHT_COLUMNS
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
 
 
@@ -38,6 +39,8 @@ def _options_of(step: Topology) -> Iterator[tuple[str, int]]:
         yield "within_ms", step.within_ms
         if step.grace_ms:
             yield "grace_ms", step.grace_ms
+        if step.columns is not None:
+            yield from zip((LEFT_COLUMNS, RIGHT_COLUMNS), step.columns, strict=True)
     if isinstance(step, LookUp):
         yield from _of_a_look_up(step)
 
@@ -49,4 +52,4 @@ def _of_a_look_up(step: LookUp) -> Iterator[tuple[str, int]]:
     if step.grace_ms is not None:
         yield "grace_ms", step.grace_ms
     if step.meets_by is not None:
-        yield "meets_by", step.meets_by
+        yield MEETS_BY, step.meets_by

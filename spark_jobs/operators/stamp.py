@@ -8,7 +8,13 @@ from __future__ import annotations
 from headrace.contracts.errors import StateOfOtherOptions
 from headrace.contracts.record import NO_TIME_MS
 from headrace.spark_jobs.versioned.history import forgotten_name
-from headrace.spark_jobs.versioned.spread import KINDS, MEETS_BY, REGROUPS
+from headrace.spark_jobs.versioned.spread import (
+    KINDS,
+    LEFT_COLUMNS,
+    MEETS_BY,
+    REGROUPS,
+    RIGHT_COLUMNS,
+)
 
 STEP = "step:"
 """Begins the name of each step of a topology."""
@@ -18,11 +24,15 @@ INPUT = "option:input "
 _MAY_CHANGE = ("grace_ms", "retention_ms", "inner", "left")
 """New values of grace and retention hold from now on, and so does the kind of a look-up."""
 
-_NOTED_LATER = (REGROUPS, f":{MEETS_BY}", f":{KINDS}")
+_HELD_COLUMNS = (f":{LEFT_COLUMNS}", f":{RIGHT_COLUMNS}")
+"""End the names of options that tell which columns held records have."""
+_NOTED_LATER = (REGROUPS, f":{MEETS_BY}", f":{KINDS}", *_HELD_COLUMNS)
 """Ends the names of options that older checkpoints lack."""
 _WAS_OTHERWISE = {
     MEETS_BY: "met by another column, which the records that it holds have as their keys",
     KINDS: "had columns of other types, of which its open windows are",
+    LEFT_COLUMNS: "had other columns of its left stream, which the records that it holds have",
+    RIGHT_COLUMNS: "had other columns of its right stream, which the records that it holds have",
 }
 
 
@@ -40,7 +50,7 @@ def keep_options(numbers: dict[str, int], wanted: dict[str, int]) -> list[str]:
         for name in sorted(_but_inputs(known) | _but_inputs(wanted)):
             before, now = known.get(name), wanted.get(name)
             is_noted_first = before is None and name.endswith(_NOTED_LATER)
-            if before != now and not is_noted_first:
+            if before != now and not is_noted_first and not _are_held_still(name, before, now):
                 said.append(_change(name, before, now, wanted))
                 _note_forgotten(numbers, name, before, now)
     for name in known:
@@ -62,6 +72,13 @@ def _inputs(options: dict[str, int]) -> dict[str, str]:
 
 def _but_inputs(options: dict[str, int]) -> set[str]:
     return {name for name in options if not name.startswith(INPUT)}
+
+
+def _are_held_still(name: str, before: int | None, now: int | None) -> bool:
+    """Return whether held records have the columns of now; as they were read, they have all."""
+    if not name.endswith(_HELD_COLUMNS) or before is None or now is None:
+        return False
+    return abs(before) == abs(now) or (before < 0 and now < 0)
 
 
 def _refuse_other_inputs(known: dict[str, int], wanted: dict[str, int]) -> None:

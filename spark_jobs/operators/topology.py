@@ -226,6 +226,8 @@ class StreamJoin:
     """How far behind progress a record is on time, where no sidecar writes it."""
     says_progress: bool = False
     """Whether a task says, behind the rows that it releases, how far it is."""
+    columns: tuple[int, int] | None = None
+    """Numbers for the columns that its records have, below zero for all that were read."""
 
     @property
     def release(self) -> Literal["progress"]:

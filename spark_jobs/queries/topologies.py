@@ -118,6 +118,7 @@ class Plan:
                 query.how,
                 query.grace_ms,
                 says_progress=self.folds_join,
+                columns=(self._columns_of(LEFT), self._columns_of(RIGHT)),
             )
         if not isinstance(query, JoinedStream):
             return self.encoded(query).step
@@ -190,6 +191,12 @@ class Plan:
         own = (name for name in stream if name.lower() not in OWN)
         refuse_doubled((*own, *columns), query.stream, query.table, self.join)
         return schema, columns
+
+    def _columns_of(self, name: str) -> int:
+        """Return a number for the columns that are kept of an input; below zero if all are."""
+        schema, _ = self.value_of(name)
+        columns = sorted((each.name, each.dataType.simpleString()) for each in schema.fields)
+        return _number_of(repr(columns)) * (1 if self.is_rewritten(name) else -1)
 
     def meets_by(self) -> dict[str, str]:
         """Return the column by which each input meets the other, where it is not the key."""

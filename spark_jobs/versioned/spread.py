@@ -20,6 +20,12 @@ MEETS_BY, KINDS = "meets_by", "kinds"
 
 Checkpoints of earlier versions lack them too.
 """
+LEFT_COLUMNS, RIGHT_COLUMNS = "left_columns", "right_columns"
+"""Options that tell which columns the records have that a join of two streams holds of each side.
+
+The number is below zero if they are held as they were read, with all columns that there are.
+Checkpoints of earlier versions lack them as well.
+"""
 _SEED = 42
 _MASK = (1 << 64) - 1
 _SIGN = 1 << 63

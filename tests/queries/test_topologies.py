@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from pyspark.sql.types import StructType
@@ -127,6 +127,54 @@ def test_records_that_wait_by_one_column_are_not_met_by_another(
         keep_options(numbers, _options(stream.join_as_of(table, on=now)))
     older = {name: one for name, one in numbers.items() if not name.endswith(":meets_by")}
     assert keep_options(older, _options(stream.join_as_of(table, on=now))) == []
+
+
+def _held(
+    *steps: str, has: Sequence[str] = ("city",), fields: Sequence[str] = ("city",)
+) -> dict[str, int]:
+    """Return the options of two streams, of which the left one has these fields and columns."""
+    left = hr.stream("sent.cleaned", ", ".join(f"{name} STRING" for name in fields))
+    right = hr.stream("paid.cleaned", "cents STRING")
+    for step in steps:
+        left = left.filter(step) if "<>" in step else left.select(*step.split(", "))
+    query = left.join_within(right, within="1h")
+    schemas = {"left": _texts(fields), "right": _texts(["cents"])}
+    plan = Plan(query, inputs_of(query), schemas, schemas | {"left": _texts(has)})
+    return options_of(plan.topology())
+
+
+def _texts(names: Sequence[str]) -> StructType:
+    schema = StructType()
+    for name in names:
+        schema = schema.add(name, "string")
+    return schema
+
+
+def test_records_that_wait_in_a_window_do_not_go_on_without_a_column_that_they_lack() -> None:
+    numbers: dict[str, int] = {}
+    keep_options(numbers, _held("city, upper(city) AS big", has=["city", "big"]))
+    assert keep_options(numbers, _held("lower(city) AS big, city", has=["big", "city"])) == []
+    others = [
+        _held("city, upper(city) AS large", has=["city", "large"]),
+        _held(fields=["city", "big", "place"]),
+        numbers | {"option:join_within(paid.cleaned):right_columns": 1},
+    ]
+    for other in others:
+        with pytest.raises(StateOfOtherOptions, match="had other columns of its"):
+            keep_options(numbers, other)
+    older = {name: one for name, one in numbers.items() if not name.endswith("_columns")}
+    assert keep_options(older, others[0]) == []
+
+
+def test_records_that_wait_in_a_window_as_they_were_read_have_all_columns() -> None:
+    numbers: dict[str, int] = {}
+    keep_options(numbers, _held())
+    assert keep_options(numbers, _held(fields=["city", "place"])) == []
+    assert keep_options(numbers, _held(fields=["city"])) == []
+    assert keep_options(numbers, _held("city <> 'Ur'")) == []
+    assert keep_options(numbers, _held()) == []
+    with pytest.raises(StateOfOtherOptions, match="had other columns of its left stream"):
+        keep_options(numbers, _held("upper(city) AS big", has=["big"]))
 
 
 def _window_options(kind: str) -> dict[str, int]:
