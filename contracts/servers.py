@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -71,6 +72,17 @@ def check_registry(text: str) -> str:
         )
         raise ValueError(message)
     return text
+
+
+def is_in_clear(url: str) -> bool:
+    """Return whether what goes there can be read on its way; on this machine it has none."""
+    if not url.startswith("http://"):
+        return False
+    host = urlsplit(url).hostname or ""
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
 
 
 def may_answer_later(status: int) -> bool:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from ipaddress import ip_address
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
@@ -29,6 +27,7 @@ from headrace.contracts.servers import (
     Servers,
     check_host,
     check_url,
+    is_in_clear,
 )
 from headrace.contracts.time import DurationMs, SizeBytes, format_duration_ms
 from headrace.services.variables import (
@@ -244,7 +243,7 @@ def _login_problems(settings: Settings) -> Iterator[tuple[str, str]]:
     for name in _LOGIN if oauth else (*_CLIENT, "oauth_scope", "oauth_plain_http"):
         if getattr(settings, name):
             yield name, f"does nothing with {mechanism}; remove it"
-    if oauth and not settings.oauth_plain_http and _is_in_clear(settings.oauth_token_url or ""):
+    if oauth and not settings.oauth_plain_http and is_in_clear(settings.oauth_token_url or ""):
         sentence = (
             "would send the secret in clear to another machine; write https://, or set"
             " HEADRACE_OAUTH_PLAIN_HTTP to true where the way there is safe"
@@ -263,19 +262,8 @@ def _registry_problems(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "schema_registry_username", "is missing; a password needs a user"
     if settings.schema_registry_ca_file is not None and not url.startswith("https://"):
         yield "schema_registry_ca_file", "does nothing without TLS; write https:// in the address"
-    if username is not None and _is_in_clear(url):
+    if username is not None and is_in_clear(url):
         yield "schema_registry_url", "would send a password in clear elsewhere; write https://"
-
-
-def _is_in_clear(url: str) -> bool:
-    """Whether what goes there can be read on its way; on this machine it has none."""
-    if not url.startswith("http://"):
-        return False
-    host = urlsplit(url).hostname or ""
-    try:
-        return not ip_address(host).is_loopback
-    except ValueError:
-        return host != "localhost"
 
 
 def _timing_problems(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -41,7 +41,7 @@ from headrace.contracts.serde.asked import (
     schema_of,
 )
 from headrace.contracts.serde.registered import Schemas
-from headrace.contracts.servers import REGISTRY_PATTERN, check_registry
+from headrace.contracts.servers import REGISTRY_PATTERN, check_registry, is_in_clear
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -78,6 +78,9 @@ class RegistryAccess(Policy):
                 raise ValueError(message) from error
         if self.username is None and self.password is not None:
             message = "`username` is missing; a password needs a user"
+            raise ValueError(message)
+        if self.username is not None and is_in_clear(self.url):
+            message = "`url` would send a password in clear elsewhere; write https://"
             raise ValueError(message)
         return self
 

@@ -138,12 +138,16 @@ def test_a_registry_is_an_address_or_options(tmp_path: Path) -> None:
     said: dict[str, Any] = {"url": "https://here", "username": "ada", "password": "s"}
     stream = hr.stream("orders", "a INT", registry=said)
     assert stream.source.registry == RegistryAccess.model_validate(said)
+    assert hr.stream(
+        "orders", "a INT", registry=said | {"url": "http://[::1]:8081"}
+    ).source.registry
     assert hr.stream("orders", "a INT", registry="https://here").source.registry is not None
     assert "in the schemas of https://here" in stream.explain()
     for wrong, sentence in [
         ({"url": "here"}, "`registry.url`: "),
         ({"adress": "http://here"}, "`registry"),
         ({"url": "http://here", "password": "s"}, "`username` is missing"),
+        (said | {"url": "http://here"}, "`url` would send a password in clear elsewhere; write ht"),
         ({"url": "https://here", "ca-file": str(tmp_path / "none")}, "holds no certificate"),
     ]:
         with pytest.raises(JobInvalid) as refused:
