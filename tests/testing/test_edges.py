@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 from pyspark.sql import types as spark
 
+import headrace as hr
 from headrace.contracts.errors import JobInvalid, SparkNeeded
+from headrace.testing import run
 from headrace.testing.queries.casts import NoAnswer
 from headrace.testing.queries.expressions import Compiler
-from headrace.testing.queries.json_values import Unreadable, read, write
+from headrace.testing.queries.json_values import Unreadable, read, read_ours, write
 
 _COLUMNS = {"s": spark.StringType(), "t": spark.TimestampType(), "d": spark.DoubleType()}
 
@@ -69,6 +72,25 @@ def test_a_number_of_thousands_of_digits_is_unreadable(kind: str) -> None:
 def test_a_decimal_of_a_huge_exponent_is_left_to_spark() -> None:
     with pytest.raises(SparkNeeded, match="smaller exponent"):
         _read("decimal(10,2)", "1e99999999999999999999")
+
+
+@pytest.mark.parametrize("value", ['"NaN"', '"Infinity"', '"-inf"', '"+INF"', '""', "true", "[]"])
+def test_a_text_is_no_double_of_a_record(value: str) -> None:
+    with pytest.raises(Unreadable):
+        _read("double", value)
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan, -0.0, 5e-324])
+def test_a_double_that_a_step_wrote_is_read_again(number: float) -> None:
+    schema = spark.StructType().add("x", spark.ArrayType(spark.DoubleType()))
+    written = write({"x": ([number], schema["x"].dataType)})
+    assert repr(read_ours(written, schema)) == repr({"x": [number]})
+
+
+def test_infinity_from_a_step_of_a_table_is_a_value_of_its_row() -> None:
+    table = hr.table("ratios.cleaned", "ratio DOUBLE").select("ratio * 1e308 AS big")
+    (row,) = run(table, [{"key": "k", "time": "1s", "value": {"ratio": 10}}]).rows
+    assert row.value == b'{"big":"Infinity"}'
 
 
 @pytest.mark.parametrize("seconds", ["1700000000000", "-62135596801"])

@@ -32,7 +32,9 @@ _SECOND = 1_000_000
 _MINUS_ZERO = "-0"
 _DIGITS_MAX = 20
 """The digits of a whole number of 64 bits, and its sign."""
+_NO_WORDS = ("NaN", "Infinity", "-Infinity")
 Parse = Callable[[Any, Any], Any]
+Parsers = Mapping[type[spark.DataType], Parse]
 
 
 class Unreadable(Exception):
@@ -53,6 +55,15 @@ class Fraction(str):
 
 def read(value: bytes, schema: spark.StructType) -> dict[str, Any]:
     """Read a value's columns; Unreadable if it is none of that schema."""
+    return _read(value, schema, _PARSERS)
+
+
+def read_ours(value: bytes, schema: spark.StructType) -> dict[str, Any]:
+    """Read the columns of a value that `write` wrote, or that `read` can read."""
+    return _read(value, schema, _OF_OURS)
+
+
+def _read(value: bytes, schema: spark.StructType, parsers: Parsers) -> dict[str, Any]:
     text = value.decode(errors="replace").strip(" \t\r\n")
     try:
         found, end = _DECODER.raw_decode(text)
@@ -60,26 +71,28 @@ def read(value: bytes, schema: spark.StructType) -> dict[str, Any]:
         raise Unreadable from error
     if not isinstance(found, dict) or end < len(text):
         raise Unreadable
-    return _struct(found, schema)
+    return _struct(found, schema, parsers)
 
 
-def _struct(found: Any, schema: spark.StructType) -> dict[str, Any]:
+def _struct(found: Any, schema: spark.StructType, parsers: Parsers) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Unreadable
-    return {field.name: _item(found.get(field.name), field.dataType) for field in schema.fields}
+    return {
+        field.name: _item(found.get(field.name), field.dataType, parsers) for field in schema.fields
+    }
 
 
-def _item(found: Any, kind: spark.DataType) -> Any:
+def _item(found: Any, kind: spark.DataType, parsers: Parsers) -> Any:
     if found is None:
         return None
     if isinstance(kind, spark.StructType):
-        return _struct(found, kind)
+        return _struct(found, kind, parsers)
     if isinstance(kind, spark.ArrayType):
         if not isinstance(found, list):
             raise Unreadable
-        return [_item(each, kind.elementType) for each in found]
+        return [_item(each, kind.elementType, parsers) for each in found]
     try:
-        return _PARSERS[type(kind)](found, kind)
+        return parsers[type(kind)](found, kind)
     except NoAnswer as error:
         raise Unreadable from error
 
@@ -107,10 +120,12 @@ def _whole_of(found: str) -> int:
 def _double(found: Any, _kind: spark.DataType) -> float:
     if isinstance(found, (Whole, Fraction)):
         return float(found)
-    if isinstance(found, str) and found.lstrip("+-").lower() in {"nan", "inf", "infinity"}:
-        message = f"only Spark knows whether {found!r} is a number; write another value"
-        raise SparkNeeded(message)
     raise Unreadable
+
+
+def _our_double(found: Any, kind: spark.DataType) -> float:
+    """Read a double, or the text of one that JSON has no word for."""
+    return float(found) if found in _NO_WORDS else _double(found, kind)
 
 
 def _decimal(found: Any, kind: spark.DecimalType) -> Decimal:
@@ -155,7 +170,7 @@ def _day(found: Any, _kind: spark.DataType) -> date:
     raise SparkNeeded(message)
 
 
-_PARSERS: dict[type[spark.DataType], Parse] = {
+_PARSERS: Parsers = {
     spark.BooleanType: _boolean,
     spark.ByteType: _whole,
     spark.ShortType: _whole,
@@ -167,6 +182,7 @@ _PARSERS: dict[type[spark.DataType], Parse] = {
     spark.TimestampType: _time,
     spark.DateType: _day,
 }
+_OF_OURS: Parsers = {**_PARSERS, spark.DoubleType: _our_double}
 
 
 def kept_text(text: str | None, kind: spark.DataType) -> Any:

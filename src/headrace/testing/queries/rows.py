@@ -17,7 +17,7 @@ from headrace.spark_jobs.queries.types import Columns, KeptText, Place
 from headrace.spark_jobs.write.quoted import quoted
 from headrace.testing.queries.casts import NoAnswer, cast_of
 from headrace.testing.queries.expressions import Compiler
-from headrace.testing.queries.json_values import kept_text, read, write
+from headrace.testing.queries.json_values import kept_text, read_ours, write
 from headrace.testing.queries.kinds import STRING, TIMESTAMP
 from headrace.testing.queries.typed import Row, Typed
 
@@ -144,7 +144,7 @@ def _text_of_key(key: bytes | None) -> str | None:
 
 
 def _read_part(value: bytes | None, columns: Columns, schema: spark.StructType) -> Row:
-    parsed = None if value is None else read(value, schema)
+    parsed = None if value is None else read_ours(value, schema)
     return {name: _at(parsed, place) for name, place in columns.items()}
 
 
