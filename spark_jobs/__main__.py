@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from shutil import copy
 from tempfile import TemporaryDirectory
 
-from headrace.contracts.errors import YourFault
+from headrace.contracts.errors import SettingsInvalid, YourFault
 from headrace.spark_jobs import first_run
 from headrace.spark_jobs.connectors import ICEBERG, connectors_for, fetched, jar_of
 from headrace.spark_jobs.home import (
@@ -49,15 +50,24 @@ def main() -> None:
         more = {name: jars.pop(name) for name in [jar_of(ICEBERG)] if name in jars}
         prepare_home(jars)
     for folder in map(Path, folders):
-        folder.mkdir()
-        for jar in connectors_of(home):
-            copy(jar, folder)
-        for name, jar in more.items():
-            copy(jar, folder / name)
+        _copy_to(folder, {jar.name: jar for jar in connectors_of(home)} | more)
     archive = class_archive(home)
     if not archive.exists():
         _say("Archiving Spark's classes, for fast starts.")
         _archive_classes(archive)
+
+
+def _copy_to(folder: Path, jars: Mapping[str, Path]) -> None:
+    try:
+        folder.mkdir()
+        for name, jar in jars.items():
+            copy(jar, folder / name)
+    except OSError as error:
+        message = (
+            f"the connectors cannot be copied to a new folder `{folder}` ({error.strerror}); name"
+            " another one"
+        )
+        raise SettingsInvalid(message) from error
 
 
 def _say(sentence: str) -> None:

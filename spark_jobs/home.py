@@ -154,16 +154,30 @@ def _folder(*connectors: str) -> Path:
 def _make(home: Path, connectors: Mapping[str, Path]) -> Path:
     if home.is_dir():
         return home
-    installed = Path(pyspark.__file__).parent
+    made = None
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         made = Path(mkdtemp(prefix="making-spark-", dir=home.parent))
+        _fill(made, connectors)
     except OSError as error:
+        if made is not None:
+            shutil.rmtree(made, ignore_errors=True)
         message = (
             f"{home.parent}, where Spark's folder is made once, cannot be written to"
             f" ({error.strerror}); set HEADRACE_CACHE to a folder that can"
         )
         raise SettingsInvalid(message) from error
+    try:
+        made.rename(home)
+    except OSError:
+        # Another process made it meanwhile.
+        shutil.rmtree(made)
+    return home
+
+
+def _fill(made: Path, connectors: Mapping[str, Path]) -> None:
+    """Put links to the installed Spark into a folder, and the connectors themselves."""
+    installed = Path(pyspark.__file__).parent
     for each in installed.iterdir():
         if each.name not in {"python", "jars"}:
             (made / each.name).symlink_to(each)
@@ -172,9 +186,3 @@ def _make(home: Path, connectors: Mapping[str, Path]) -> Path:
         (made / "jars" / jar.name).symlink_to(jar)
     for name, jar in connectors.items():
         shutil.copy(jar, made / "jars" / name)
-    try:
-        made.rename(home)
-    except OSError:
-        # Another process made it meanwhile.
-        shutil.rmtree(made)
-    return home

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from errno import ENOSPC
 from os import utime
 from pathlib import Path
 from subprocess import run
@@ -10,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.spark_jobs import home
+from headrace.contracts.errors import SettingsInvalid
+from headrace.spark_jobs import __main__, home
 from headrace.spark_jobs.java import java_program
 
 
@@ -34,6 +36,36 @@ def test_the_folder_with_connectors_is_taken_once_it_is_there(tmp_path: Path) ->
     assert {each.name for each in (plain / "jars").iterdir()} < {
         each.name for each in (prepared / "jars").iterdir()
     }
+
+
+def test_a_disk_that_fills_while_connectors_are_copied_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy(_jar: Path, place: Path) -> None:
+        place.write_bytes(b"half")
+        raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+    monkeypatch.setattr("shutil.copy", copy)
+    with pytest.raises(
+        SettingsInvalid, match=r"\(No space left on device\); set HEADRACE_CACHE to"
+    ):
+        home.prepare_home({"connector-1.jar": tmp_path / "connector-1.jar"})
+    assert not list(tmp_path.iterdir())
+
+
+def test_connectors_are_copied_into_a_new_folder_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = tmp_path / "connector-1.jar"
+    jar.write_bytes(b"a jar")
+    prepared = home.prepare_home({jar.name: jar})
+    home.class_archive(prepared).touch()
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr("sys.argv", ["prepare", str(tmp_path / "new")])
+    __main__.main()
+    assert [each.name for each in (tmp_path / "new").iterdir()] == [jar.name]
+    with pytest.raises(SettingsInvalid, match=r"`.+/new` \(File exists\); name another one"):
+        __main__.main()
 
 
 def test_folders_of_environments_that_are_gone_are_removed(tmp_path: Path) -> None:
