@@ -195,6 +195,8 @@ class LookUp:
     """Whether a task says, behind the rows that it releases, how far it is."""
     meets_by: int | None = None
     """A number for the column that its records have as their keys; other ones cannot go on."""
+    meets_in: int | None = None
+    """A number for the time zone of those keys, if they are times."""
 
     def open(self, state: TaskState) -> StreamTableJoin:
         """Open the join behind its table."""
@@ -228,6 +230,8 @@ class StreamJoin:
     """Whether a task says, behind the rows that it releases, how far it is."""
     columns: tuple[int, int] | None = None
     """Numbers for the columns that its records have, below zero for all that were read."""
+    meets_in: int | None = None
+    """A number for the time zone of its records' keys, if they are times."""
 
     @property
     def release(self) -> Literal["progress"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from pyspark.sql.types import StructType
@@ -127,6 +128,30 @@ def test_records_that_wait_by_one_column_are_not_met_by_another(
         keep_options(numbers, _options(stream.join_as_of(table, on=now)))
     older = {name: one for name, one in numbers.items() if not name.endswith(":meets_by")}
     assert keep_options(older, _options(stream.join_as_of(table, on=now))) == []
+
+
+SENT = hr.stream("sent.cleaned", "at TIMESTAMP")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        SENT.join_within(hr.stream("paid.cleaned", "cents BIGINT"), within="1h", on="at"),
+        SENT.join_as_of(hr.table("days.cleaned", "name STRING", retention="30d"), on="at"),
+    ],
+)
+def test_records_that_wait_by_a_time_in_one_zone_are_not_met_in_another(query: Query) -> None:
+    sources = inputs_of(query)
+    plan = Plan(query, sources, dict.fromkeys(sources, CITY), dict.fromkeys(sources, CITY))
+    utc, berlin, none = (
+        options_of(replace(plan, zone=zone).topology()) for zone in ("UTC", "Europe/Berlin", None)
+    )
+    numbers: dict[str, int] = {}
+    keep_options(numbers, utc)
+    assert keep_options(numbers, utc) == []
+    with pytest.raises(StateOfOtherOptions, match="met by times as `spark"):
+        keep_options(numbers, berlin)
+    assert keep_options(dict(none), berlin) == []
 
 
 def _held(

@@ -14,6 +14,9 @@ from headrace.spark_jobs.jobs import orders_prices
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.run import find_job, format_of
 from headrace.spark_jobs.operators.frames import InputProgress
+from headrace.spark_jobs.operators.options import options_of
+from headrace.spark_jobs.queries import compiled
+from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.read.decode import JsonValue, checked_alone, readable
 from headrace.spark_jobs.write.aim import Targets, aimed
 from tests.spark.frames import SCHEMA
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from headrace.spark_jobs.operators.topology import Topology
     from headrace.spark_jobs.queries.described import Query
     from headrace.spark_jobs.read.decode import Format
 
@@ -91,6 +95,21 @@ def test_a_query_parses_each_input_once(spark: SparkSession, query: Query) -> No
     results = job.transform(Inputs(names, frames, progress, {}), config)
     before, _ = _halves(_plan_of(results))
     assert before.count("from_json(") == len(names)
+
+
+@pytest.mark.parametrize(("on", "noted"), [("at", True), ("order_id", False)])
+def test_a_join_by_times_notes_in_which_zone_they_are_written(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, on: str, noted: object
+) -> None:
+    steps: list[Topology] = []
+    monkeypatch.setattr(compiled, "operate", lambda topology, *_: steps.append(topology))
+    orders = hr.stream("orders", "order_id STRING, at TIMESTAMP")
+    for query in orders.join_as_of(_PRICES, on=on), orders.join_within(_PAID, within="1m", on=on):
+        job = QueryJob(query)
+        names = list(job.sources)
+        job.results(Inputs(names, _frames(spark, job.VALUES.values()), InputProgress(), {}), 2)
+    found = [any(name.endswith(":meets_in") for name in options_of(step)) for step in steps]
+    assert found == [noted] * 2
 
 
 def test_a_cold_history_parses_each_version_once(spark: SparkSession) -> None:
