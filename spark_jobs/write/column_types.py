@@ -68,6 +68,29 @@ class Writer:
         return all(self._holds(there[name], given[name]) for name in shared)
 
 
+def refuse_untyped(rows: spark.StructType) -> None:
+    """Refuse rows with a column that is always null and has no type, for a table made for them."""
+    for field in rows:
+        if _is_untyped(field.dataType):
+            message = (
+                f"the rows have a column `{field.name}` without a type, for it is always null; give"
+                f" it one, such as `CAST(NULL AS STRING) AS {field.name}`"
+            )
+            raise JobInvalid(message)
+
+
+def _is_untyped(kind: spark.DataType) -> bool:
+    match kind:
+        case spark.StructType():
+            return any(_is_untyped(field.dataType) for field in kind)
+        case spark.ArrayType():
+            return _is_untyped(kind.elementType)
+        case spark.MapType():
+            return _is_untyped(kind.keyType) or _is_untyped(kind.valueType)
+        case _:
+            return isinstance(kind, spark.NullType)
+
+
 def _fields(struct: spark.StructType) -> dict[str, spark.DataType]:
     return {field.name.lower(): field.dataType for field in struct}
 

@@ -19,6 +19,7 @@ from headrace.spark_jobs.write.catalogs import (
     name_in_sql,
     refuse_unknown_catalog,
 )
+from headrace.spark_jobs.write.column_types import refuse_untyped
 from headrace.spark_jobs.write.quoted import quoted
 
 if TYPE_CHECKING:
@@ -75,11 +76,13 @@ class DeltaPlace:
 
     def make(self, spark: SparkSession, schema: StructType) -> None:
         """Make an empty table, if there is none."""
-        if self.folder is not None:
-            make_table(spark, self.folder, schema)
-            return
-        empty = spark.createDataFrame([], schema).write.format("delta").mode("ignore")
+        if not self.exists(spark):
+            refuse_untyped(schema)
         try:
+            if self.folder is not None:
+                make_table(spark, self.folder, schema)
+                return
+            empty = spark.createDataFrame([], schema).write.format("delta").mode("ignore")
             empty.saveAsTable(self.name_in(spark))
         except REFUSALS as error:
             message = f"{self.title} cannot be made: {first_line(error)}"

@@ -10,10 +10,12 @@ from __future__ import annotations
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.contracts.errors import SinkOfAnotherQuery
+from headrace.contracts.errors import JobInvalid, SinkOfAnotherQuery
 from headrace.spark_jobs.folder import Folder, literal
 from headrace.spark_jobs.write.batch import query_id_of
+from headrace.spark_jobs.write.catalogs import first_line
 from headrace.spark_jobs.write.claims import refuse_older_copy
+from headrace.spark_jobs.write.column_types import refuse_untyped
 
 _PLACES = "checkpoint STRING, batch BIGINT"
 _BATCH = "batch="
@@ -37,7 +39,12 @@ class ParquetSink:
             self._refuse_others(frame.sparkSession, query_id)
             self._refuse_later(frame.sparkSession, query_id, batch_id)
             self._checked = True
-        frame.write.mode("overwrite").parquet(f"{self._folder}/{_place(query_id, batch_id)}")
+        refuse_untyped(frame.schema)
+        try:
+            frame.write.mode("overwrite").parquet(f"{self._folder}/{_place(query_id, batch_id)}")
+        except AnalysisException as error:
+            message = f"{self._folder} cannot be written to: {first_line(error)}"
+            raise JobInvalid(message) from error
 
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
         """Return whether a micro-batch has its folder."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -15,13 +20,16 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    NullType,
     StringType,
     StructType,
     TimestampType,
 )
 
 from headrace.contracts.errors import JobInvalid
-from headrace.spark_jobs.write.column_types import Writer
+from headrace.spark_jobs.write.column_types import Writer, refuse_untyped
+from headrace.spark_jobs.write.delta_place import DeltaPlace
+from headrace.spark_jobs.write.parquet import ParquetSink
 
 APPENDS = Writer(widens=False, fills=True)
 EVOLVES = Writer(fills=True, adds=True)
@@ -92,3 +100,32 @@ def test_a_column_that_differs_is_named_with_both_types() -> None:
         Writer().refuse_other_types("rows", table_of(BooleanType()), table_of(ArrayType(WHOLE)))
     # Columns that only one of them has are told by others.
     Writer().refuse_other_types("rows", StructType(), table_of(WHOLE))
+
+
+@pytest.mark.parametrize("kind", [NullType(), ArrayType(NullType()), StructType().add("a", "void")])
+def test_a_column_that_is_always_null_needs_a_type_for_a_new_table(kind: DataType) -> None:
+    with pytest.raises(
+        JobInvalid, match=r"column `v` without a type.+`CAST\(NULL AS STRING\) AS v`"
+    ):
+        refuse_untyped(table_of(kind))
+    refuse_untyped(table_of(MapType(WORD, WHOLE)))
+
+
+def test_a_table_that_spark_does_not_write_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = AnalysisException("Found invalid character(s) in the column names.\nA page of advice")
+
+    def refuse(*_: object) -> None:
+        raise refusal
+
+    writer = SimpleNamespace(mode=lambda _: SimpleNamespace(parquet=refuse))
+    frame = SimpleNamespace(schema=table_of(WORD), write=writer, sparkSession=None)
+    module = "headrace.spark_jobs.write"
+    monkeypatch.setattr(f"{module}.parquet.query_id_of", lambda _: "id")
+    monkeypatch.setattr(f"{module}.delta_place.make_table", refuse)
+    for ours in (ParquetSink, "_refuse_others"), (ParquetSink, "_refuse_later"):
+        monkeypatch.setattr(*ours, lambda *_: None)
+    monkeypatch.setattr(DeltaPlace, "exists", lambda *_: False)
+    with pytest.raises(JobInvalid, match=r"^rows cannot be written to: Found .+ column names\.$"):
+        ParquetSink("query", "rows").write(cast("Any", frame), 0)
+    with pytest.raises(JobInvalid, match=r"^rows cannot be made: Found .+ column names\.$"):
+        DeltaPlace(None, "rows").make(cast("SparkSession", None), table_of(WORD))
