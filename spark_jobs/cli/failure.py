@@ -12,6 +12,7 @@ import re
 from headrace.contracts import errors
 from headrace.contracts.errors import (
     HeadraceError,
+    InstanceFenced,
     JobFailed,
     JobInvalid,
     KafkaRefused,
@@ -37,6 +38,10 @@ _OTHER_STEPS = "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
 _OTHER_SOURCES = re.compile(
     r"There are \[(\d+)\] sources in the checkpoint offsets and now there are \[(\d+)\] sources"
 )
+_TWO_DRIVERS = re.compile(
+    r"\[(?:CONCURRENT_STREAM_LOG_UPDATE|DELTA_CONCURRENT_TRANSACTION)\]"
+    r"|Multiple streaming queries are concurrently using"
+)
 _SILENT = {"Timeout", "Disconnect", "Network"}
 _FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)$', re.MULTILINE)
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:: .*)?$", re.MULTILINE)
@@ -50,6 +55,7 @@ def error_of(failure: BaseException, servers: str) -> HeadraceError | None:
         or _lost(text)
         or _other_steps(text)
         or _other_sources(text)
+        or _other_driver(text)
         or _too_far_ahead(text)
         or _kafkas(text, servers)
         or _other_python(text)
@@ -106,6 +112,16 @@ def _other_sources(text: str) -> HeadraceError | None:
         f" {found[2]}: each input is one, and all progress topics together are one more, which is"
         " there once an input has a `pipeline`; run the job as it was, or start it with a new"
         " checkpoint"
+    )
+
+
+def _other_driver(text: str) -> HeadraceError | None:
+    """Recognise two drivers with one checkpoint."""
+    if not _TWO_DRIVERS.search(text):
+        return None
+    return InstanceFenced(
+        "another driver runs this query on the same checkpoint, or did until now; leave one of"
+        " them running, and start that one again if it has ended, too"
     )
 
 

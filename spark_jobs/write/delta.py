@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.spark_jobs.seams import last_write_of
+from headrace.spark_jobs.write.attempts import attempted
 from headrace.spark_jobs.write.batch import query_id_of
 from headrace.spark_jobs.write.catalogs import set_properties
 from headrace.spark_jobs.write.claims import (
@@ -80,11 +81,15 @@ class DeltaSink:
         if self._mode == APPEND:
             frame.writeTo(table).options(**marker).append()
             return
-        with _noting(spark, marker):
+
+        def merge() -> None:
             if self._mode == SCD2:
                 merge_versions(frame, table, batch_id, in_order=self._in_order)
             else:
                 merge_lasts(frame, table, of_one_task=self._of_one_task)
+
+        with _noting(spark, marker):
+            attempted(self._query, self._place.title, batch_id, merge)
 
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
         """Return whether the table's log has a micro-batch."""

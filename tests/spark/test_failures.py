@@ -16,6 +16,7 @@ from headrace.contracts.dead_letter import read_dead
 from headrace.contracts.decision import Reason
 from headrace.contracts.errors import (
     HeadraceError,
+    InstanceFenced,
     KafkaRefused,
     KafkaUnreachable,
     SettingsInvalid,
@@ -346,6 +347,20 @@ def test_a_checkpoint_of_another_query_is_told_as_that(text: str, said: str) -> 
     ours = found(f"[STREAM_FAILED] Query [id = a, runId = b] {text}\n=== Streaming Query ===")
     assert type(ours) is StateOfOtherOptions
     assert said in str(ours)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs",
+        "Multiple streaming queries are concurrently using file:/checkpoint/offsets/7.",
+        "io.delta.exceptions.ConcurrentTransactionException: [DELTA_CONCURRENT_TRANSACTION] Concu",
+    ],
+)
+def test_two_drivers_of_one_checkpoint_are_told_as_that(text: str) -> None:
+    ours = found(f"[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: {text}")
+    assert type(ours) is InstanceFenced
+    assert "another driver runs this query on the same checkpoint" in str(ours)
 
 
 def test_a_checkpoint_of_other_topics_is_told_as_that() -> None:

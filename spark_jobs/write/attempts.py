@@ -1,0 +1,46 @@
+"""Merge into a table of Delta again, if another commit came between.
+
+A merge reads the table, and Delta refuses its commit if files that it read are gone by then, as
+behind an `OPTIMIZE`. Nothing of such a merge is in the table. A merge that was committed all the
+same is skipped: the table's log has the number of its micro-batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING
+
+from headrace.contracts.errors import WorkerStalled
+from headrace.spark_jobs.write.catalogs import REFUSALS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ATTEMPTS = 5
+_CAME_BETWEEN = re.compile(r"DELTA_CONCURRENT_(?:APPEND|DELETE_DELETE|DELETE_READ|WRITE)\b")
+_log = logging.getLogger(__name__)
+
+
+def attempted(query: str, title: str, batch_id: int, merge: Callable[[], None]) -> None:
+    """Merge a micro-batch of a query into a table, as often as other commits come between."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            merge()
+        except REFUSALS as error:
+            if not _CAME_BETWEEN.search(str(error)):
+                raise
+            if attempt == ATTEMPTS:
+                message = (
+                    f"while micro-batch {batch_id} of `{query}` was merged into {title}, another"
+                    f" commit changed that table, {ATTEMPTS} times in a row; let others commit to"
+                    " it more seldom, and start the job again: it goes on where it ended"
+                )
+                raise WorkerStalled(message) from error
+            _log.warning(
+                "%s: another commit changed %s while micro-batch %d was merged into it; it is"
+                " merged again (%d of %d times in a row)",
+                *(query, title, batch_id, attempt, ATTEMPTS),
+            )
+        else:
+            return

@@ -1,0 +1,55 @@
+"""A merge into a table that others change meanwhile: merged again, and never for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+from headrace.contracts.errors import WorkerStalled
+from headrace.spark_jobs.write.attempts import ATTEMPTS, attempted
+
+_BETWEEN = [
+    PySparkException(f"[DELTA_CONCURRENT_{kind}] Files were changed by a concurrent update.")
+    for kind in ("APPEND", "DELETE_DELETE", "DELETE_READ", "WRITE")
+]
+
+
+def _raising(*errors: PySparkException) -> tuple[list[PySparkException], Callable[[], None]]:
+    """Return a merge that raises these one by one, and those that it has still to raise."""
+    left = [*errors]
+
+    def merge() -> None:
+        if left:
+            raise left.pop(0)
+
+    return left, merge
+
+
+def test_a_merge_behind_which_another_commit_came_is_merged_again() -> None:
+    left, merge = _raising(*_BETWEEN)
+    attempted("kept", "tables/kept", 7, merge)
+    assert not left
+
+
+def test_a_merge_that_never_finds_the_table_at_rest_is_a_sentence() -> None:
+    left, merge = _raising(*_BETWEEN, *_BETWEEN)
+    sentence = "while micro-batch 7 of `kept` was merged into tables/kept, another commit changed"
+    with pytest.raises(WorkerStalled, match=sentence):
+        attempted("kept", "tables/kept", 7, merge)
+    assert len(left) == 2 * len(_BETWEEN) - ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PySparkException("[DELTA_CONCURRENT_TRANSACTION] Did you run multiple instances?"),
+        AnalysisException("[UNRESOLVED_COLUMN] A column is not there."),
+    ],
+)
+def test_a_merge_that_fails_otherwise_is_not_merged_again(error: PySparkException) -> None:
+    left, merge = _raising(error, error)
+    with pytest.raises(type(error)):
+        attempted("kept", "tables/kept", 7, merge)
+    assert left == [error]
