@@ -1,8 +1,8 @@
-"""Merge into a table of Delta again, if another commit came between.
+"""Write to a table again, if another commit came between.
 
-A merge reads the table, and Delta refuses its commit if files that it read are gone by then, as
-behind an `OPTIMIZE`. Nothing of such a merge is in the table. A merge that was committed all the
-same is skipped: the table's log has the number of its micro-batch.
+A merge reads the table, and its commit is refused if files that it read are gone by then, as behind
+a compaction. Nothing of such a merge is in the table. If it is there all the same, another attempt
+leaves it out: Delta compares the number of the micro-batch, and the sink of Iceberg looks for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ATTEMPTS = 5
-_CAME_BETWEEN = re.compile(r"DELTA_CONCURRENT_(?:APPEND|DELETE_DELETE|DELETE_READ|WRITE)\b")
+_CAME_BETWEEN = re.compile(
+    r"DELTA_CONCURRENT_(?:APPEND|DELETE_DELETE|DELETE_READ|WRITE)\b"
+    r"|iceberg\.exceptions\.(?:CommitFailed|Validation)Exception: (?:Found |Missing |Cannot commit)"
+    r"|the table has been concurrently modified"
+)
+_IS_UNKNOWN = "CommitStateUnknownException"
+"""Iceberg says this of a commit that may still come."""
 _log = logging.getLogger(__name__)
 
 
@@ -28,7 +34,8 @@ def attempted(query: str, title: str, batch_id: int, merge: Callable[[], None]) 
         try:
             merge()
         except REFUSALS as error:
-            if not _CAME_BETWEEN.search(str(error)):
+            text = str(error)
+            if _IS_UNKNOWN in text or not _CAME_BETWEEN.search(text):
                 raise
             if attempt == ATTEMPTS:
                 message = (

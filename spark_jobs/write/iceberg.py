@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.errors import SinkOfAnotherQuery
+from headrace.spark_jobs.write.attempts import attempted
 from headrace.spark_jobs.write.batch import query_id_of
 from headrace.spark_jobs.write.claims import (
     APPEND,
@@ -76,8 +77,6 @@ class IcebergSink:
         marker = TableMarker(query_id, batch_id)
         if self._repeats:
             marker = marker._replace(rows=digest.rows, keys=digest.keys)
-        if self._has(spark, marker) or not digest.rows:
-            return
         table = self._place.name_in(spark)
 
         def commit() -> None:
@@ -88,7 +87,11 @@ class IcebergSink:
             else:
                 frame.writeTo(table).append()
 
-        committed_with(spark, {property_of(self._query): marker.text}, commit)
+        def write() -> None:
+            if not self._has(spark, marker) and digest.rows:
+                committed_with(spark, {property_of(self._query): marker.text}, commit)
+
+        attempted(self._query, self._place.title, batch_id, write)
 
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
         """Return whether the table has a micro-batch."""

@@ -10,10 +10,18 @@ from pyspark.errors import AnalysisException, PySparkException
 from headrace.contracts.errors import WorkerStalled
 from headrace.spark_jobs.write.attempts import ATTEMPTS, attempted
 
+_ICEBERGS = "An error occurred.\nCaused by: org.apache.iceberg.exceptions"
 _BETWEEN = [
-    PySparkException(f"[DELTA_CONCURRENT_{kind}] Files were changed by a concurrent update.")
-    for kind in ("APPEND", "DELETE_DELETE", "DELETE_READ", "WRITE")
+    PySparkException(text)
+    for text in (
+        "[DELTA_CONCURRENT_APPEND] Files were added by a concurrent update.",
+        "[DELTA_CONCURRENT_DELETE_READ] This transaction attempted to read one or more files",
+        f"{_ICEBERGS}.ValidationException: Missing required files to delete: a.parquet",
+        f"{_ICEBERGS}.CommitFailedException: Cannot commit changes based on stale table metadata",
+    )
 ]
+
+_MODIFIED = PySparkException("filtering is not possible: the table has been concurrently modified.")
 
 
 def _raising(*errors: PySparkException) -> tuple[list[PySparkException], Callable[[], None]]:
@@ -28,6 +36,9 @@ def _raising(*errors: PySparkException) -> tuple[list[PySparkException], Callabl
 
 
 def test_a_merge_behind_which_another_commit_came_is_merged_again() -> None:
+    left, merge = _raising(_MODIFIED, *_BETWEEN[:3])
+    attempted("kept", "tables/kept", 7, merge)
+    assert not left
     left, merge = _raising(*_BETWEEN)
     attempted("kept", "tables/kept", 7, merge)
     assert not left
@@ -45,6 +56,7 @@ def test_a_merge_that_never_finds_the_table_at_rest_is_a_sentence() -> None:
     "error",
     [
         PySparkException("[DELTA_CONCURRENT_TRANSACTION] Did you run multiple instances?"),
+        PySparkException(f"{_ICEBERGS}.CommitStateUnknownException: Cannot commit\n{_BETWEEN[3]}"),
         AnalysisException("[UNRESOLVED_COLUMN] A column is not there."),
     ],
 )
