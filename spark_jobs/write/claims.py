@@ -52,8 +52,9 @@ def is_claimed(
 def refuse_older_copy(query: str, written: int, batch: int) -> NoReturn:
     """Refuse a checkpoint that is behind what its query has written."""
     message = (
-        f"`{query}` has written micro-batch {written}, and its checkpoint is only at {batch}: it is"
-        " an older copy; bring back the newest checkpoint"
+        f"`{query}` has written micro-batch {written}, and its checkpoint is only at {batch}:"
+        " another driver runs this query, or the checkpoint is an older copy; stop that driver, or"
+        " bring back the newest checkpoint"
     )
     raise SinkOfAnotherQuery(message)
 

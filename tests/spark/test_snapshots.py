@@ -26,3 +26,8 @@ def test_other_rows_and_an_older_checkpoint_are_refused() -> None:
         is_written("query", "`a.b.c`", MARKER, MARKER._replace(keys="00fe"))
     with pytest.raises(SinkOfAnotherQuery, match="written micro-batch 3, and its checkpoint is on"):
         is_written("query", "`a.b.c`", MARKER, MARKER._replace(batch=2))
+
+
+def test_a_checkpoint_that_is_behind_may_be_that_of_another_driver() -> None:
+    with pytest.raises(SinkOfAnotherQuery, match="at 2: another driver runs this query, or the"):
+        is_written("query", "`a.b.c`", MARKER, MARKER._replace(batch=2))
