@@ -11,7 +11,7 @@ from headrace.spark_jobs.operators.topology import (
     WindowStep,
     steps_of,
 )
-from headrace.spark_jobs.versioned.spread import LEFT_COLUMNS, MEETS_BY, MEETS_IN, RIGHT_COLUMNS
+from headrace.spark_jobs.versioned.spread import LEFT_COLUMNS, MEETS_AS, MEETS_BY, RIGHT_COLUMNS
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
 
 
@@ -43,8 +43,8 @@ def _options_of(step: Topology) -> Iterator[tuple[str, int]]:
             yield from zip((LEFT_COLUMNS, RIGHT_COLUMNS), step.columns, strict=True)
     if isinstance(step, LookUp):
         yield from _of_a_look_up(step)
-    if isinstance(step, LookUp | StreamJoin) and step.meets_in is not None:
-        yield MEETS_IN, step.meets_in
+    if isinstance(step, LookUp | StreamJoin) and step.meets_as is not None:
+        yield MEETS_AS, step.meets_as
 
 
 def _of_a_look_up(step: LookUp) -> Iterator[tuple[str, int]]:

@@ -11,8 +11,8 @@ from headrace.spark_jobs.versioned.history import forgotten_name
 from headrace.spark_jobs.versioned.spread import (
     KINDS,
     LEFT_COLUMNS,
+    MEETS_AS,
     MEETS_BY,
-    MEETS_IN,
     REGROUPS,
     RIGHT_COLUMNS,
 )
@@ -27,11 +27,11 @@ _MAY_CHANGE = ("grace_ms", "retention_ms", "inner", "left")
 
 _HELD_COLUMNS = (f":{LEFT_COLUMNS}", f":{RIGHT_COLUMNS}")
 """End the names of options that tell which columns held records have."""
-_NOTED_LATER = (REGROUPS, f":{MEETS_BY}", f":{MEETS_IN}", f":{KINDS}", *_HELD_COLUMNS)
+_NOTED_LATER = (REGROUPS, f":{MEETS_BY}", f":{MEETS_AS}", f":{KINDS}", *_HELD_COLUMNS)
 """Ends the names of options that older checkpoints lack."""
 _WAS_OTHERWISE = {
     MEETS_BY: "met by another column, which the records that it holds have as their keys",
-    MEETS_IN: "met by times as `spark.sql.session.timeZone` wrote them, and that was another one",
+    MEETS_AS: "met by a column of another type, or by times in another time zone of the session",
     KINDS: "had columns of other types, of which its open windows are",
     LEFT_COLUMNS: "had other columns of its left stream, which the records that it holds have",
     RIGHT_COLUMNS: "had other columns of its right stream, which the records that it holds have",

@@ -195,8 +195,8 @@ class LookUp:
     """Whether a task says, behind the rows that it releases, how far it is."""
     meets_by: int | None = None
     """A number for the column that its records have as their keys; other ones cannot go on."""
-    meets_in: int | None = None
-    """A number for the time zone of those keys, if they are times."""
+    meets_as: int | None = None
+    """A number for the texts of those keys: of times, it tells the zone."""
 
     def open(self, state: TaskState) -> StreamTableJoin:
         """Open the join behind its table."""
@@ -230,8 +230,8 @@ class StreamJoin:
     """Whether a task says, behind the rows that it releases, how far it is."""
     columns: tuple[int, int] | None = None
     """Numbers for the columns that its records have, below zero for all that were read."""
-    meets_in: int | None = None
-    """A number for the time zone of its records' keys, if they are times."""
+    meets_as: int | None = None
+    """A number for the texts of its records' keys: of times, it tells the zone."""
 
     @property
     def release(self) -> Literal["progress"]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import create_model
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
-from pyspark.sql.types import DataType, StructType, TimestampType
+from pyspark.sql.types import DataType, StructType
 
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.jobs.bulk import join_as_of, join_within, latest
@@ -49,7 +49,7 @@ from headrace.spark_jobs.queries.topologies import (
     inputs_of,
     refuse_alone,
 )
-from headrace.spark_jobs.queries.types import refuse_unlike, type_of
+from headrace.spark_jobs.queries.types import refuse_unlike, texts_of, type_of
 from headrace.spark_jobs.queries.windows import MadeStream, WindowedStream
 from headrace.spark_jobs.read.decode import JsonValue, RegisteredValue
 from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, FIELDS, JOINED, READ
@@ -94,7 +94,7 @@ class QueryJob:
         self._row: StructType | None = None
         self._rows_to_fold: StructType | None = None
         self._tables: dict[str, Visible] = {}
-        self._zone: str | None = None
+        self._met_as: str | None = None
         self.sources = inputs_of(query)
         inputs: dict[str, Any] = dict.fromkeys(self.sources, (Input, ...))
         topics = create_model("Topics", __base__=InputTopics, **inputs)
@@ -293,7 +293,7 @@ class QueryJob:
 
     def _plan(self) -> Plan:
         tables = {name: rows.schema for name, rows in self._tables.items()}
-        return Plan(self.query, self.sources, self.schemas, tables, self._zone)
+        return Plan(self.query, self.sources, self.schemas, tables, self._met_as)
 
     def _table_rows(self, records: DataFrame, name: str) -> Visible:
         rows = visible_rows(records, _is_readable()).given(READ, _fields(self.schemas[name]))
@@ -316,9 +316,10 @@ class QueryJob:
                 records = rows.with_keys(columns[name], KEY_HEADER)
             taken[name] = records.drop(READ, FIELDS)
         refuse_unlike(kinds, list(columns.values()))
-        if any(isinstance(kind, TimestampType) for kind in kinds):
+        if kinds:
             session = next(iter(frames.values())).sparkSession
-            self._zone = session.conf.get("spark.sql.session.timeZone")
+            zone = session.conf.get("spark.sql.session.timeZone") or ""
+            self._met_as = texts_of(kinds, zone)
         return taken
 
     def _written(self, records: DataFrame, name: str) -> DataFrame:

@@ -84,8 +84,8 @@ class Plan:
     """The schema of each input's values."""
     tables: Mapping[str, StructType]
     """The columns of each input that is a table, behind its own steps."""
-    zone: str | None = None
-    """The time zone in which times by which records meet are written, if any are times."""
+    met_as: str | None = None
+    """The texts by which records meet: `texts_of` their columns, if they are not the keys."""
 
     @property
     def made(self) -> Query:
@@ -107,7 +107,7 @@ class Plan:
 
         A sink that keeps the last row of each key gets no version of a table behind a newer one.
         """
-        query, zone = self.made, None if self.zone is None else _number_of(self.zone)
+        query, met_as = self.made, None if self.met_as is None else _number_of(self.met_as)
         if isinstance(query, Table):
             return replace(self._topic(query), newest_alone=mode == "upsert")
         if isinstance(query, PairedStream):
@@ -121,7 +121,7 @@ class Plan:
                 query.grace_ms,
                 says_progress=self.folds_join,
                 columns=(self._columns_of(LEFT), self._columns_of(RIGHT)),
-                meets_in=zone,
+                meets_as=met_as,
             )
         if not isinstance(query, JoinedStream):
             return self.encoded(query).step
@@ -136,7 +136,7 @@ class Plan:
             asks_cold=query.history is not None,
             says_progress=self.folds_join,
             meets_by=_number_of((query.on or "key").lower()),
-            meets_in=zone,
+            meets_as=met_as,
         )
 
     def windows(self, rows: StructType) -> Windows:

@@ -53,6 +53,19 @@ def refuse_unlike(kinds: Sequence[spark.DataType], names: Sequence[str]) -> None
         raise JobInvalid(message)
 
 
+def texts_of(kinds: Sequence[spark.DataType], zone: str) -> str:
+    """Name the texts by which values of these types meet; texts of one name are written alike."""
+    return ", ".join(_text_kind(kind, zone) for kind in kinds)
+
+
+def _text_kind(kind: spark.DataType, zone: str) -> str:
+    if isinstance(kind, _ALIKE):
+        return "text"
+    if isinstance(kind, spark.DecimalType):
+        return f"decimal of {kind.scale}"
+    return f"timestamp in {zone}" if isinstance(kind, spark.TimestampType) else kind.simpleString()
+
+
 def folded(aggregate: Aggregate, schema: StructType) -> Folded:
     """Return an aggregate of a table's columns; refuse one that cannot take rows out exactly."""
     if aggregate.column is None:

@@ -20,8 +20,8 @@ MEETS_BY, KINDS = "meets_by", "kinds"
 
 Checkpoints of earlier versions lack them too.
 """
-MEETS_IN = "meets_in"
-"""The option that tells in which time zone the text of a time is by which records meet."""
+MEETS_AS = "meets_as"
+"""The option that tells how the text of a column is written by which records meet."""
 LEFT_COLUMNS, RIGHT_COLUMNS = "left_columns", "right_columns"
 """Options that tell which columns the records have that a join of two streams holds of each side.
 

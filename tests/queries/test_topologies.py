@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from pyspark.sql import types as spark
 from pyspark.sql.types import StructType
 
 import headrace as hr
@@ -18,6 +19,7 @@ from headrace.spark_jobs.operators.stamp import keep_options
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.topologies import Plan, inputs_of
+from headrace.spark_jobs.queries.types import texts_of
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.testing import run
@@ -140,18 +142,25 @@ SENT = hr.stream("sent.cleaned", "at TIMESTAMP")
         SENT.join_as_of(hr.table("days.cleaned", "name STRING", retention="30d"), on="at"),
     ],
 )
-def test_records_that_wait_by_a_time_in_one_zone_are_not_met_in_another(query: Query) -> None:
+def test_records_that_wait_by_one_text_of_a_column_are_not_met_by_another(query: Query) -> None:
     sources = inputs_of(query)
     plan = Plan(query, sources, dict.fromkeys(sources, CITY), dict.fromkeys(sources, CITY))
-    utc, berlin, none = (
-        options_of(replace(plan, zone=zone).topology()) for zone in ("UTC", "Europe/Berlin", None)
-    )
-    numbers: dict[str, int] = {}
-    keep_options(numbers, utc)
-    assert keep_options(numbers, utc) == []
-    with pytest.raises(StateOfOtherOptions, match="met by times as `spark"):
-        keep_options(numbers, berlin)
-    assert keep_options(dict(none), berlin) == []
+
+    def options(kind: spark.DataType, zone: str) -> dict[str, int]:
+        return options_of(replace(plan, met_as=texts_of([kind], zone)).topology())
+
+    whole, time, money = spark.LongType(), spark.TimestampType(), spark.DecimalType(9, 2)
+    for before, now in [(time, time), (money, whole), (money, spark.DecimalType(9, 3))]:
+        numbers: dict[str, int] = {}
+        keep_options(numbers, options(before, "UTC"))
+        assert keep_options(numbers, options(before, "UTC")) == []
+        with pytest.raises(StateOfOtherOptions, match="met by a column of another type, or by"):
+            keep_options(numbers, options(now, "Europe/Berlin"))
+    numbers = {}
+    keep_options(numbers, options(whole, "UTC"))
+    assert keep_options(numbers, options(spark.StringType(), "Europe/Berlin")) == []
+    older = options_of(plan.topology())
+    assert keep_options(older, options(time, "UTC")) == []
 
 
 def _held(

@@ -14,7 +14,6 @@ from headrace.spark_jobs.jobs import orders_prices
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.run import find_job, format_of
 from headrace.spark_jobs.operators.frames import InputProgress
-from headrace.spark_jobs.operators.options import options_of
 from headrace.spark_jobs.queries import compiled
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.read.decode import JsonValue, checked_alone, readable
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from headrace.spark_jobs.operators.topology import Topology
+    from headrace.spark_jobs.operators.topology import LookUp, StreamJoin
     from headrace.spark_jobs.queries.described import Query
     from headrace.spark_jobs.read.decode import Format
 
@@ -97,19 +96,20 @@ def test_a_query_parses_each_input_once(spark: SparkSession, query: Query) -> No
     assert before.count("from_json(") == len(names)
 
 
-@pytest.mark.parametrize(("on", "noted"), [("at", True), ("order_id", False)])
-def test_a_join_by_times_notes_in_which_zone_they_are_written(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, on: str, noted: object
+def test_a_join_by_a_column_notes_how_its_text_is_written(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps: list[Topology] = []
+    steps: list[LookUp | StreamJoin] = []
     monkeypatch.setattr(compiled, "operate", lambda topology, *_: steps.append(topology))
-    orders = hr.stream("orders", "order_id STRING, at TIMESTAMP")
-    for query in orders.join_as_of(_PRICES, on=on), orders.join_within(_PAID, within="1m", on=on):
+    orders = hr.stream("orders", "order_id STRING, at TIMESTAMP, day DATE")
+    queries = [orders.join_as_of(_PRICES, on=on) for on in ("order_id", "at", "day", None)]
+    for query in (*queries, orders.join_within(_PAID, within="1m", on="at")):
         job = QueryJob(query)
         names = list(job.sources)
         job.results(Inputs(names, _frames(spark, job.VALUES.values()), InputProgress(), {}), 2)
-    found = [any(name.endswith(":meets_in") for name in options_of(step)) for step in steps]
-    assert found == [noted] * 2
+    text, time, day, key, paired = (each.meets_as for each in steps)
+    assert len({text, time, day}) == len([text, time, day])
+    assert (key, paired) == (None, time)
 
 
 def test_a_cold_history_parses_each_version_once(spark: SparkSession) -> None:
