@@ -1,8 +1,9 @@
 """Write to a table again, if another commit came between.
 
-A merge reads the table, and its commit is refused if files that it read are gone by then, as behind
-a compaction. Nothing of such a merge is in the table. If it is there all the same, another attempt
-leaves it out: Delta compares the number of the micro-batch, and the sink of Iceberg looks for it.
+A merge reads the table. Delta and Iceberg refuse its commit if files that it read are gone by then,
+as behind a compaction, and the table stays as it was. If the commit was made all the same, another
+attempt leaves the rows out: Delta compares the number of the micro-batch, and the sink of Iceberg
+looks for it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ So every reader sees the same rows, and the checkpoint and micro-batch of each i
 `checkpoint` and `batch`. While a batch is being written, a reader may see a part of it; in Delta it
 may not.
 
-Nothing fences a driver that still writes: of two at a time, both may leave their files in a folder.
+The sink does not fence a driver that still writes: two at a time may both leave files in a folder.
 """
 
 from __future__ import annotations
