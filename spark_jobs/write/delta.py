@@ -69,27 +69,30 @@ class DeltaSink:
         frame = frame.withColumn("batch", F.lit(batch_id).cast("bigint"))
         if self._mode == SCD2:
             frame = versions_of(frame)
-        if not self._claimed:
-            self._claim(frame, query_id)
-            last = self._last_write(spark, query_id)
-            if last is not None and last > batch_id:
-                # Delta would skip this micro-batch and say nothing, though its rows may be others.
-                refuse_older_copy(self._query, last, batch_id)
-            self._claimed = True
         marker = {"txnAppId": self._writer(query_id), "txnVersion": str(batch_id)}
-        table = self._place.name_in(spark)
+
+        def write() -> None:
+            if not self._claimed:
+                self._claim(frame, query_id)
+                self._refuse_later(spark, query_id, batch_id)
+            # If another commit comes between, the table may have other columns.
+            self._claimed = False
+            self._put(frame, batch_id, marker)
+            self._claimed = True
+
+        attempted(self._query, self._place.title, batch_id, write)
+
+    def _put(self, frame: DataFrame, batch_id: int, marker: dict[str, str]) -> None:
+        """Append or merge rows, unless the table's log has the marker."""
+        table = self._place.name_in(frame.sparkSession)
         if self._mode == APPEND:
             frame.writeTo(table).options(**marker).append()
             return
-
-        def merge() -> None:
+        with _noting(frame.sparkSession, marker):
             if self._mode == SCD2:
                 merge_versions(frame, table, batch_id, in_order=self._in_order)
             else:
                 merge_lasts(frame, table, of_one_task=self._of_one_task)
-
-        with _noting(spark, marker):
-            attempted(self._query, self._place.title, batch_id, merge)
 
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
         """Return whether the table's log has a micro-batch."""
@@ -97,6 +100,12 @@ class DeltaSink:
             return False
         last = self._last_write(spark, query_id)
         return last is not None and last >= batch_id
+
+    def _refuse_later(self, spark: SparkSession, query_id: str, batch_id: int) -> None:
+        """Refuse a table with later micro-batches: Delta would skip this one and say nothing."""
+        last = self._last_write(spark, query_id)
+        if last is not None and last > batch_id:
+            refuse_older_copy(self._query, last, batch_id)
 
     def _last_write(self, spark: SparkSession, query_id: str) -> int | None:
         """Return the last micro-batch of a checkpoint in the table's log, None without any."""

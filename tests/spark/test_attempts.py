@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from headrace.contracts.errors import WorkerStalled
 from headrace.spark_jobs.write.attempts import ATTEMPTS, attempted
+from headrace.spark_jobs.write.delta import DeltaSink
+from headrace.spark_jobs.write.delta_place import DeltaPlace
 
 _ICEBERGS = "An error occurred.\nCaused by: org.apache.iceberg.exceptions"
 _BETWEEN = [
@@ -21,7 +24,12 @@ _BETWEEN = [
     )
 ]
 
-_MODIFIED = PySparkException("filtering is not possible: the table has been concurrently modified.")
+_ALSO_BETWEEN = [
+    PySparkException("filtering is not possible: the table has been concurrently modified."),
+    PySparkException(
+        "[DELTA_METADATA_CHANGED] The metadata of the table has been changed by a con"
+    ),
+]
 
 
 def _raising(*errors: PySparkException) -> tuple[list[PySparkException], Callable[[], None]]:
@@ -36,7 +44,7 @@ def _raising(*errors: PySparkException) -> tuple[list[PySparkException], Callabl
 
 
 def test_a_merge_behind_which_another_commit_came_is_merged_again() -> None:
-    left, merge = _raising(_MODIFIED, *_BETWEEN[:3])
+    left, merge = _raising(*_ALSO_BETWEEN, *_BETWEEN[:2])
     attempted("kept", "tables/kept", 7, merge)
     assert not left
     left, merge = _raising(*_BETWEEN)
@@ -46,7 +54,7 @@ def test_a_merge_behind_which_another_commit_came_is_merged_again() -> None:
 
 def test_a_merge_that_never_finds_the_table_at_rest_is_a_sentence() -> None:
     left, merge = _raising(*_BETWEEN, *_BETWEEN)
-    sentence = "while micro-batch 7 of `kept` was merged into tables/kept, another commit changed"
+    sentence = "while micro-batch 7 of `kept` was written to tables/kept, another commit changed"
     with pytest.raises(WorkerStalled, match=sentence):
         attempted("kept", "tables/kept", 7, merge)
     assert len(left) == 2 * len(_BETWEEN) - ATTEMPTS
@@ -65,3 +73,22 @@ def test_a_merge_that_fails_otherwise_is_not_merged_again(error: PySparkExceptio
     with pytest.raises(type(error)):
         attempted("kept", "tables/kept", 7, merge)
     assert left == [error]
+
+
+def test_a_delta_table_that_others_change_is_looked_at_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left, append = _raising(_ALSO_BETWEEN[1])
+    claimed: list[object] = []
+    frame = MagicMock()
+    frame.withColumn.return_value = frame
+    frame.writeTo.return_value.options.return_value.append = append
+    module = "headrace.spark_jobs.write.delta"
+    monkeypatch.setattr(f"{module}.query_id_of", lambda _: "id")
+    monkeypatch.setattr(f"{module}.F", MagicMock())
+    monkeypatch.setattr(DeltaSink, "_claim", lambda _, given, __: claimed.append(given))
+    monkeypatch.setattr(DeltaSink, "_last_write", lambda *_: None)
+    sink = DeltaSink("kept", DeltaPlace("a.b", None))
+    sink.write(frame, 7)
+    sink.write(frame, 8)
+    assert (claimed, left) == ([frame, frame], [])
