@@ -66,4 +66,7 @@ def noted(properties: Mapping[str, str]) -> str:
 def first_line(error: Exception) -> str:
     """Return what Spark or a table's library says, without where in its code."""
     said = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
-    return str(said).strip().partition("\n")[0]
+    lines = str(said).strip().splitlines() or [""]
+    # Iceberg announces what it does not take, and lists it below.
+    ends = 2 if lines[0].endswith(":") else 1
+    return " ".join(line.lstrip("- ") for line in lines[:ends])

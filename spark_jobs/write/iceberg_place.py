@@ -24,6 +24,7 @@ from headrace.spark_jobs.write.catalogs import (
     set_properties,
     type_in_sql,
 )
+from headrace.spark_jobs.write.column_types import refuse_untyped
 from headrace.spark_jobs.write.quoted import quoted
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class IcebergPlace:
 
     def make(self, spark: SparkSession, schema: StructType, properties: Mapping[str, str]) -> None:
         """Make an empty table with these columns, each of which may be null."""
+        if not self.exists(spark):
+            refuse_untyped(schema)
         columns = [f"{quoted(field.name)} {type_in_sql(field.dataType)}" for field in schema]
         try:
             spark.sql(

@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 )
 
 from headrace.contracts.errors import JobInvalid
+from headrace.spark_jobs.write.catalogs import first_line
 from headrace.spark_jobs.write.column_types import Writer, refuse_untyped
 from headrace.spark_jobs.write.delta_place import DeltaPlace
 from headrace.spark_jobs.write.parquet import ParquetSink
@@ -129,3 +130,9 @@ def test_a_table_that_spark_does_not_write_is_a_sentence(monkeypatch: pytest.Mon
         ParquetSink("query", "rows").write(cast("Any", frame), 0)
     with pytest.raises(JobInvalid, match=r"^rows cannot be made: Found .+ column names\.$"):
         DeltaPlace(None, "rows").make(cast("SparkSession", None), table_of(WORD))
+
+
+def test_what_a_library_lists_below_its_first_line_is_told_with_it() -> None:
+    listed = AnalysisException("Invalid schema for v2:\n- Invalid type for x: variant is not\nMore")
+    assert first_line(listed) == "Invalid schema for v2: Invalid type for x: variant is not"
+    assert first_line(AnalysisException("A reason.\nA plan")) == "A reason."
