@@ -20,6 +20,7 @@ from headrace.spark_jobs.write.catalogs import (
     refuse_unknown_catalog,
 )
 from headrace.spark_jobs.write.column_types import refuse_untyped
+from headrace.spark_jobs.write.parquet import has_rows_of_parquet
 from headrace.spark_jobs.write.quoted import quoted
 
 if TYPE_CHECKING:
@@ -78,6 +79,12 @@ class DeltaPlace:
         """Make an empty table, if there is none."""
         if not self.exists(spark):
             refuse_untyped(schema)
+            if self.folder is not None and has_rows_of_parquet(Folder(spark, self.folder)):
+                message = (
+                    f"{self.folder} has rows that a job wrote to Parquet, which a `VACUUM` of a"
+                    " table there would remove; give the table a folder of its own"
+                )
+                raise JobInvalid(message)
         try:
             if self.folder is not None:
                 make_table(spark, self.folder, schema)

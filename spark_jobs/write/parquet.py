@@ -9,18 +9,22 @@ The sink does not fence a driver that still writes: two at a time may both leave
 
 from __future__ import annotations
 
+import re
+
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.contracts.errors import JobInvalid, SinkOfAnotherQuery
 from headrace.spark_jobs.folder import Folder, literal
 from headrace.spark_jobs.write.batch import query_id_of
-from headrace.spark_jobs.write.catalogs import first_line
+from headrace.spark_jobs.write.catalogs import REFUSALS, first_line
 from headrace.spark_jobs.write.claims import refuse_older_copy
 from headrace.spark_jobs.write.column_types import refuse_untyped
 
 _PLACES = "checkpoint STRING, batch BIGINT"
-_BATCH = "batch="
+_BATCH, _CHECKPOINT = "batch=", "checkpoint="
+_LOG_OF_DELTA = "_delta_log"
+_OTHER_FILE = re.compile(r"Exception: (.+?) is not a Parquet file")
 OF_FOLDERS = {"checkpoint", "batch"}
 """Columns that readers take from the names of folders, whatever the files have there."""
 
@@ -53,15 +57,34 @@ class ParquetSink:
         return bool(Folder(spark, self._folder).names(_place(query_id, batch_id)))
 
     def _refuse_others(self, spark: SparkSession, query_id: str) -> None:
-        """Refuse a folder with rows of another checkpoint, since all would be there twice."""
+        """Refuse a folder with rows of another checkpoint, since all would be there twice.
+
+        Refuse a table of Delta, too: a `VACUUM` would remove the rows, which its log does not have.
+        """
+        if _LOG_OF_DELTA in Folder(spark, self._folder).names(""):
+            message = (
+                f"{self._folder} is a table of Delta; give `{self._query}` a folder of its own"
+            )
+            raise JobInvalid(message)
         try:
             rows = spark.read.schema(_PLACES).parquet(literal(self._folder))
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
             return
-        others = rows.where(rows["checkpoint"] != query_id).select("checkpoint").limit(1).collect()
-        if others:
+        others = rows.where(rows["checkpoint"] != query_id).select("checkpoint").limit(1)
+        try:
+            found = others.collect()
+        except REFUSALS as error:
+            other = _OTHER_FILE.search(str(error))
+            if other is None:
+                raise
+            message = (
+                f"{self._folder} has a file that is not Parquet, {other[1]}, and readers of the"
+                f" folder end there; give `{self._query}` a folder of its own"
+            )
+            raise JobInvalid(message) from error
+        if found:
             message = (
                 f"{self._folder} has rows that were written with another checkpoint; give"
                 f" `{self._query}` another folder, or delete this one"
@@ -77,8 +100,13 @@ class ParquetSink:
             refuse_older_copy(self._query, last, batch_id)
 
 
+def has_rows_of_parquet(folder: Folder) -> bool:
+    """Return whether a job has written rows to Parquet in a folder."""
+    return any(name.startswith(_CHECKPOINT) for name in folder.names(""))
+
+
 def _of_checkpoint(query_id: str) -> str:
-    return f"checkpoint={query_id}"
+    return f"{_CHECKPOINT}{query_id}"
 
 
 def _place(query_id: str, batch_id: int) -> str:

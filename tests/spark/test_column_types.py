@@ -125,6 +125,8 @@ def test_a_table_that_spark_does_not_write_is_a_sentence(monkeypatch: pytest.Mon
     monkeypatch.setattr(f"{module}.delta_place.make_table", refuse)
     for ours in (ParquetSink, "_refuse_others"), (ParquetSink, "_refuse_later"):
         monkeypatch.setattr(*ours, lambda *_: None)
+    monkeypatch.setattr(f"{module}.delta_place.Folder", lambda *_: None)
+    monkeypatch.setattr(f"{module}.delta_place.has_rows_of_parquet", lambda _: False)
     monkeypatch.setattr(DeltaPlace, "exists", lambda *_: False)
     with pytest.raises(JobInvalid, match=r"^rows cannot be written to: Found .+ column names\.$"):
         ParquetSink("query", "rows").write(cast("Any", frame), 0)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.contracts.errors import SinkOfAnotherQuery
+from headrace.contracts.errors import JobInvalid, SinkOfAnotherQuery
+from headrace.spark_jobs.write.delta_place import DeltaPlace
 from headrace.spark_jobs.write.parquet import ParquetSink
 from tests.spark.batches import batch_of
 
@@ -30,3 +31,23 @@ def test_a_folder_whose_name_looks_like_a_pattern_is_looked_at(
     ParquetSink("query", folder).write(batch_of(spark, [("a", 1, 1)], "other"), 0)
     with pytest.raises(SinkOfAnotherQuery, match="written with another checkpoint"):
         ParquetSink("query", folder).write(batch_of(spark, [("a", 1, 1)]), 0)
+
+
+def test_a_folder_with_another_file_is_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "read me.txt").write_text("of others")
+    with pytest.raises(JobInvalid, match=r"not Parquet, file:/.+/read me\.txt, and readers of the"):
+        ParquetSink("query", str(tmp_path)).write(batch_of(spark, [("a", 1, 1)]), 0)
+
+
+def test_no_table_of_delta_and_rows_in_parquet_share_a_folder(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(tmp_path / "rows")
+    rows = batch_of(spark, [("a", 1, 1)])
+    ParquetSink("query", folder).write(rows, 0)
+    monkeypatch.setattr(DeltaPlace, "exists", lambda *_: False)
+    with pytest.raises(JobInvalid, match="has rows that a job wrote to Parquet, which a `VACUUM`"):
+        DeltaPlace(None, folder).make(spark, rows.schema)
+    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(JobInvalid, match="table is a table of Delta; give `query` a folder of its"):
+        ParquetSink("query", str(tmp_path / "table")).write(rows, 0)
