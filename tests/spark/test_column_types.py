@@ -134,7 +134,7 @@ def test_a_table_that_spark_does_not_write_is_a_sentence(monkeypatch: pytest.Mon
         DeltaPlace(None, "rows").make(cast("SparkSession", None), table_of(WORD))
 
 
-def test_what_a_library_lists_below_its_first_line_is_told_with_it() -> None:
+def test_a_reason_that_a_library_lists_below_its_first_line_is_told_with_it() -> None:
     listed = AnalysisException("Invalid schema for v2:\n- Invalid type for x: variant is not\nMore")
     assert first_line(listed) == "Invalid schema for v2: Invalid type for x: variant is not"
     assert first_line(AnalysisException("A reason.\nA plan")) == "A reason."
