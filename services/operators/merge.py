@@ -183,7 +183,7 @@ class Merge(Reorder):
         return step
 
     def _spill(self) -> None:
-        in_memory_max = self._bounds.in_memory_max(self._held_count, self._weight)
+        in_memory_max = self._bounds.in_memory_max(self._held.count, self._weight)
         if self._held.in_memory + self._fresh.count > in_memory_max:
             self._settle()
         super()._spill()
@@ -226,7 +226,6 @@ class Merge(Reorder):
                 turns, records, causes = only(in_turn, (turns, records, causes))
         if turns:
             self.latest_ms = max(self.latest_ms, time_of(self._fresh.add(turns, records)))
-            self._weigh(records, 1)
             if self._explain and turns[0] > self._gone_turn:
                 self._decide(step, records, Verdict.HELD, Reason.WITHIN_GRACE, causes[0])
         return leaving, causes
@@ -261,6 +260,8 @@ class Merge(Reorder):
         if not arrived:
             return
         turns, records = list(map(_turn_of, arrived)), list(map(_record_of, arrived))
+        # Most records go before they come here, and weighing costs as much as the rest of a turn.
+        self._weigh(records, 1)
         times_ms = list(map(time_of, turns))
         places = self._places_of(records, list(map(lane_of, turns)), times_ms)
         self._held.add_many(list(zip(places, records, strict=True)), times_ms)
@@ -304,6 +305,7 @@ class Merge(Reorder):
         if moved_by:
             self._move_to(self._lanes.bound if until is None else self._lanes.bound_at(until))
             held = self._held.release_before(self._place_behind(self._bound))
+            self._weigh([record for _, record in held], -1)
         released = self._fresh.release_through(self._gone_turn)
         if held:
             turn_of_place = self._turn_of_place
@@ -314,7 +316,6 @@ class Merge(Reorder):
         if not released and not leaving:
             return
         records = list(map(_record_of, released))
-        self._weigh(records, -1)
         grace_ms = self._policy.grace_ms
         gone_at = [((time_ms - grace_ms) << LANE_BITS) + lane for time_ms, lane in bounds]
         causes = causes_of(released, gone_turn, moved_by, gone_at)
