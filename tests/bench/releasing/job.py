@@ -11,14 +11,14 @@ import yaml
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.run import run_job
 from headrace.spark_jobs.observe.metrics import Address
-from tests.bench.letting_go.fill import SIDES, topic_of
+from tests.bench.releasing.fill import SIDES, topic_of
 
 
 def write_job(folder: Path, servers: str, records_per_batch: int | None) -> Path:
     """The file of README's job over the week."""
     job: dict[str, Any] = {
         "job": "orders-prices",
-        "name": "letting-go",
+        "name": "releasing",
         "servers": servers,
         "checkpoint": str(folder / "checkpoint"),
         "inputs": {side: {"topic": topic_of(side), "pipeline": side} for side in SIDES},

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.letting_go`: what a job holds that starts a week behind.
+"""`python -m tests.bench.releasing`: what a job holds that starts a week behind.
 
 Two cleaned topics and their progress are filled; the job of README joins them, in the micro-batches
 that it takes by default or as asked, and its own metrics are read while it runs: how much was read,
@@ -22,10 +22,10 @@ from urllib.request import urlopen
 
 from headrace.services.broker.embedded import EmbeddedBroker
 from headrace.services.broker.ports import free_ports
-from tests.bench.letting_go.draw import Seen, drawn
-from tests.bench.letting_go.fill import SIDES, fill, topic_of
-from tests.bench.letting_go.job import run_it, write_job
 from tests.bench.processes import files_below, memory_bytes
+from tests.bench.releasing.draw import Seen, drawn
+from tests.bench.releasing.fill import SIDES, fill, topic_of
+from tests.bench.releasing.job import run_it, write_job
 from tests.kafka.clients import Clients
 from tests.spark.driver import Driver
 
@@ -58,7 +58,7 @@ def main() -> int:
     parser.add_argument("--records-per-batch", type=int, help="the job's own default if absent")
     parser.add_argument("--results", type=Path)
     options = parser.parse_args()
-    with TemporaryDirectory(prefix="letting-go-", ignore_cleanup_errors=True) as temporary:
+    with TemporaryDirectory(prefix="releasing-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary)
         broker = EmbeddedBroker(folder / "broker", heap_mib=_BROKER_MIB)
         broker.start()
@@ -129,8 +129,8 @@ def _write_down(options: argparse.Namespace, seen: Sequence[Seen]) -> None:
     _say(table)
     if options.results is not None:
         options.results.mkdir(parents=True, exist_ok=True)
-        (options.results / "letting-go.md").write_text(table)
-        (options.results / "letting-go.svg").write_text(chart)
+        (options.results / "releasing.md").write_text(table)
+        (options.results / "releasing.svg").write_text(chart)
 
 
 def _say(line: str) -> None:

@@ -24,7 +24,7 @@ class Seen(NamedTuple):
 
 def drawn(seen: Sequence[Seen], records: int, rows: int, per_batch: int | None) -> tuple[str, str]:
     """The table in Markdown, and the picture in SVG."""
-    command = f"python -m tests.bench.letting_go --records {records} --rows {rows}"
+    command = f"python -m tests.bench.releasing --records {records} --rows {rows}"
     if per_batch is not None:
         command += f" --records-per-batch {per_batch}"
     held, memory_mib = (max(getattr(one, name) for one in seen) for name in ("held", "memory_mib"))
@@ -39,7 +39,7 @@ def drawn(seen: Sequence[Seen], records: int, rows: int, per_batch: int | None) 
         "|---|---|---|---|---|---|---|",
         *(f"| {' | '.join(f'{value:,.0f}' for value in one)} |" for one in _thinned(seen)),
         "",
-        "![read and held over time](letting-go.svg)",
+        "![read and held over time](releasing.svg)",
     ]
     return "\n".join(lines) + "\n", _picture(seen, records)
 
