@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from ipaddress import ip_address
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
@@ -100,3 +101,12 @@ def _has_host_and_port(url: str) -> bool:
 
 
 Servers = Annotated[str, AfterValidator(check_servers)]
+
+
+def fields_in(answer: bytes) -> dict[str, Any]:
+    """Return the fields of an answer in JSON, none if it is anything else."""
+    try:
+        found = json.loads(answer)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

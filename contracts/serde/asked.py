@@ -8,13 +8,12 @@ serialized descriptor, so that nobody has to parse its language.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
 from headrace.contracts.serde.registered import Named, Schema
-from headrace.contracts.servers import may_answer_later
+from headrace.contracts.servers import fields_in, may_answer_later
 
 Ask = Callable[[str], dict[str, Any]]
 """Returns the fields of the answer to a path."""
@@ -100,7 +99,7 @@ def answered(status: int, answer: bytes, *, is_cut: bool) -> dict[str, Any]:
     if is_cut:
         message = "its answer ends too early"
         raise NoAnswer(message)
-    fields = _fields_of(answer)
+    fields = fields_in(answer)
     if status == _OK:
         return fields
     code = fields.get("error_code")
@@ -111,15 +110,6 @@ def answered(status: int, answer: bytes, *, is_cut: bool) -> dict[str, Any]:
     if status in _UNFIT and "error_code" in fields:
         raise Unfit(status, str(fields.get("message", "it does not say why")))
     raise Foreign(status)
-
-
-def _fields_of(answer: bytes) -> dict[str, Any]:
-    """Return none if the answer is not of this protocol."""
-    try:
-        found = json.loads(answer)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _follow(

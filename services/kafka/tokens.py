@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import logging
 import re
 import ssl
@@ -23,7 +22,7 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 from aiokafka.abc import AbstractTokenProvider
 
 from headrace.contracts.errors import TokenRefused, TokenUnavailable
-from headrace.contracts.servers import may_answer_later
+from headrace.contracts.servers import fields_in, may_answer_later
 from headrace.services.kafka.fenced import now_s
 
 _TIMEOUT_S = 10.0
@@ -81,7 +80,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
     def _fetch(self, asked_at_s: float) -> _Token:
         try:
             with self._opener.open(self._request, timeout=_TIMEOUT_S) as response:
-                answer = _fields(response.read(_ANSWER_BYTES_MAX))
+                answer = fields_in(response.read(_ANSWER_BYTES_MAX))
         except HTTPError as error:
             with error:
                 raise self._refusal(error) from None
@@ -108,7 +107,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
             answer = error.read(_ANSWER_BYTES_MAX)
         except (OSError, HTTPException):
             answer = b""
-        reason = _fields(answer).get("error", error.reason)
+        reason = fields_in(answer).get("error", error.reason)
         message = (
             f"the token server {self._url} refuses client `{self._client_id}`"
             f" ({error.code}, {reason}); check HEADRACE_OAUTH_CLIENT_ID and its secret"
@@ -134,14 +133,6 @@ def _token_request(url: str, client_id: str, secret: str, scope: str | None) -> 
         "Authorization": f"Basic {base64.b64encode(login).decode()}",
     }
     return Request(url, urlencode(form).encode(), headers)  # noqa: S310  # settings take http only
-
-
-def _fields(answer: bytes) -> dict[str, object]:
-    try:
-        found = json.loads(answer)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _seconds(life: object) -> int:
