@@ -305,6 +305,11 @@ class Lanes:
         self.latest_ms = heard.latest_ms
         self._run_lane, self._run_times_ms = heard.run_lane, heard.run_times_ms
 
+    def _is_ahead(self) -> bool:
+        """Return whether the slowest lane is behind the bound, because it woke up there."""
+        time_ms = self.times_ms.get(self._slowest)
+        return time_ms is not None and (time_ms, self._slowest) < self.bound
+
     def save(self) -> None:
         """Put the times and states that lanes have sent since the last save."""
         rows: dict[bytes, bytes | None] = {
@@ -313,10 +318,9 @@ class Lanes:
             for lane in self._changed
         }
         prefix = self._view.prefix
-        is_ahead = self.bound > self._least()
         of_all = {
             prefix + _LATEST_KEY: pack_time(self.latest_ms) if self.times_ms else None,
-            prefix + _BOUND_KEY: _pack_bound(self.bound) if is_ahead else None,
+            prefix + _BOUND_KEY: _pack_bound(self.bound) if self._is_ahead() else None,
         }
         rows |= {key: row for key, row in of_all.items() if row != self._saved[key]}
         if rows:
