@@ -23,7 +23,7 @@ _PARTS_OF_BATCH = 16
 """A row takes at most such a part of a batch, whatever its run has announced."""
 
 
-class Batch(BatchBuilder):  # type: ignore[misc]
+class Batch(BatchBuilder):  # type: ignore[misc]  # aiokafka has no types
     """A batch of its own size; the producer would make all of one size."""
 
     def __init__(self, batch_bytes: int, *, is_transactional: bool) -> None:

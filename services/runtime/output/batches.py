@@ -31,6 +31,7 @@ class Sender(Protocol):
     """A producer, as batches need it."""
 
     is_transactional: bool
+    """Whether what is sent counts only once it is committed."""
 
     def telling_failures(self) -> AbstractContextManager[Any]:
         """Give the producer for a while; a failure is raised as what it is."""

@@ -23,7 +23,7 @@ from headrace.services.kafka.limits import BATCH_BYTES
 from headrace.services.kafka.requests import Identity
 from headrace.services.kafka.unfinished import Ended, Known, Takeover
 from headrace.services.observe.logs import logger as logger_of
-from headrace.services.runtime.output.batches import Batches
+from headrace.services.runtime.output.batches import Batches, Sender
 from headrace.services.runtime.output.times import Times
 
 _REQUEST_BYTES_MAX = 64 << 20
@@ -41,11 +41,8 @@ class Name(NamedTuple):
     known: Known
 
 
-class Way(Protocol):
+class Way(Sender, Protocol):
     """How an outbox sends, and makes it count."""
-
-    is_transactional: bool
-    """Whether what is sent counts only once it is committed."""
 
     @property
     def name(self) -> str | None:
@@ -78,14 +75,6 @@ class Way(Protocol):
 
     async def begin(self) -> None:
         """Begin to send; all of it belongs together."""
-        ...
-
-    def telling_failures(self) -> AbstractContextManager[Any]:
-        """Give the producer for a while; a failure is raised as what it is."""
-        ...
-
-    async def heard(self, acknowledged: asyncio.Future[Any]) -> Any:
-        """Wait for the broker's answer to a batch."""
         ...
 
     async def tell_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
