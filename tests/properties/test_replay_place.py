@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from aiokafka.structs import OffsetAndMetadata
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +59,22 @@ def _dead(offset: int, reason: Reason, replays: int, topic: str = "clicks.raw") 
     return record._replace(headers=dead_headers(letter), topic=SPEC.dead.topic, offset=offset)
 
 
+def _replayed(
+    dead: list[Record], committed: OffsetAndMetadata | None, run: Run, topics: Iterable[str]
+) -> Iterator[tuple[set[int], set[int], Place]]:
+    """Replay as far as a run goes; yield each part, those of it that go back, and the place."""
+    choice, size, parts = run
+    place = Place.read(committed, Ends(0, len(dead)))
+    judge = Judge(SPEC, choice, dict.fromkeys(topics, 1))
+    first = place.start
+    for start in range(first, min(first + size * parts, len(dead)), size):
+        part = dead[start : start + size]
+        back = judge.divide(part, place, Counter())
+        place.advance(start + len(part), *choice, judge.partitions)
+        offsets = set(range(start, start + len(part)))
+        yield offsets, {int(one.key or b"") for records in back.values() for one in records}, place
+
+
 @given(LETTERS, RUNS)
 def test_each_letter_goes_back_in_the_first_replay_that_takes_it(
     letters: list[tuple[Reason, int]], runs: list[Run]
@@ -64,22 +82,17 @@ def test_each_letter_goes_back_in_the_first_replay_that_takes_it(
     dead = [_dead(offset, *letter) for offset, letter in enumerate(letters)]
     left = set(range(len(dead)))
     committed = None
-    for choice, size, parts in runs:
-        place = Place.read(committed, Ends(0, len(dead)))
-        judge = Judge(SPEC, choice, {"clicks.raw": 1})
-        first = place.start
-        for start in range(first, min(first + size * parts, len(dead)), size):
-            part = dead[start : start + size]
-            back = judge.divide(part, place, Counter())
+    for run in runs:
+        choice = run[0]
+        for offsets, back, place in _replayed(dead, committed, run, ["clicks.raw"]):
             due = {
                 offset
-                for offset in left & set(range(start, start + size))
+                for offset in left & offsets
                 if choice.reason in {None, letters[offset][0]}
                 and letters[offset][1] < choice.replays_max
             }
-            assert {int(one.key or b"") for records in back.values() for one in records} == due
+            assert back == due
             left -= due
-            place.advance(start + len(part), *choice)
             committed = place.written()
             # No letter that is left lies where no later replay reads.
             assert all(offset >= place.start for offset in left)
@@ -105,23 +118,18 @@ def test_a_letter_from_a_topic_that_is_not_read_waits_until_it_is(
     left = set(range(len(dead)))
     committed = None
     for runs, topics in replays:
-        for choice, size, parts in runs:
-            place = Place.read(committed, Ends(0, len(dead)))
-            judge = Judge(SPEC, choice, dict.fromkeys(sorted(topics), 1))
-            first = place.start
-            for start in range(first, min(first + size * parts, len(dead)), size):
-                part = dead[start : start + size]
-                back = judge.divide(part, place, Counter())
+        for run in runs:
+            choice = run[0]
+            for offsets, back, place in _replayed(dead, committed, run, sorted(topics)):
                 due = {
                     offset
-                    for offset in left & set(range(start, start + size))
+                    for offset in left & offsets
                     if choice.reason in {None, letters[offset][0]}
                     and letters[offset][1] < choice.replays_max
                     and letters[offset][2] in topics
                 }
-                assert {int(one.key or b"") for those in back.values() for one in those} == due
+                assert back == due
                 left -= due
-                place.advance(start + len(part), *choice, judge.partitions)
                 committed = place.written()
                 # No letter that is left lies where no later replay reads.
                 assert all(offset >= place.start for offset in left)
