@@ -28,7 +28,7 @@ headrace.times      for each source partition that speaks: partition (4), stream
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from itertools import repeat, starmap
 from operator import itemgetter
 from struct import Struct, pack, unpack_from
 from typing import Final, NamedTuple
@@ -45,6 +45,8 @@ UNKNOWN_PARTITION = -1
 """The partition of a record that an older version wrote without an origin."""
 _origin: Final = Struct(">iqq")
 _time: Final = Struct(">iqB")
+TIME_BYTES: Final = _time.size
+"""A row of times has so much for each source partition."""
 _partition: Final = Struct(">i")
 _pack_origin: Callable[..., bytes] = _origin.pack
 
@@ -131,23 +133,24 @@ def _run_in(headers: Headers) -> tuple[bytes, int] | None:
 
 def times_headers(times: Iterable[SourceTime]) -> Headers:
     """Return the headers of a row of times."""
-    return ((TIMES_HEADER, b"".join(_time.pack(*time) for time in times)),)
+    return ((TIMES_HEADER, b"".join(starmap(_time.pack, times))),)
 
 
 def times_row(topic: str, to: int, times: Sequence[SourceTime]) -> Record:
     """Return the row by which a partition of a repartition topic is told of times."""
-    latest_ms = max(time.time_ms for time in times)
+    latest_ms = max(map(_time_of_source, times))
     return Record(None, None, max(0, latest_ms), times_headers(times), topic, to, None)
 
 
-def read_times(record: Record) -> list[SourceTime] | None:
-    """Return the times in a row, None if it is an ordinary record."""
+def read_times(record: Record) -> list[tuple[int, int, int]] | None:
+    """Return the fields of each `SourceTime` in a row, None if it is an ordinary record."""
     if record.key is not None or record.value is not None or len(record.headers) != 1:
         return None
     ((name, value),) = record.headers
     if name != TIMES_HEADER or value is None or len(value) % _time.size:
         return None
-    return [SourceTime(*fields) for fields in _time.iter_unpack(value)]
+    return list(_time.iter_unpack(value))
 
 
 _offset_of, _time_of = itemgetter(1), itemgetter(2)
+_time_of_source = itemgetter(1)

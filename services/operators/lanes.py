@@ -34,20 +34,19 @@ from headrace.contracts.origin import (
     NO_OFFSET,
     UNKNOWN_PARTITION,
     Origin,
-    SourceTime,
     read_origin,
     read_run_times,
     read_times,
 )
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.services.operators.operator import Batch, Origins, View
-from headrace.services.operators.rows import pack_time, unpack_time
+from headrace.services.operators.rows import TIME_BIAS, pack_time, unpack_time
 
 _SPACE = b"lane"
 _LATEST_KEY = b"latest"
 _BOUND_KEY = b"bound"
 _partition = Struct(">i")
-_ROW_BYTES = 9
+_row = Struct(">QB")
 PARTITION_MAX = (1 << 31) - 1
 _time_of = itemgetter(2)
 
@@ -111,7 +110,7 @@ class Lanes:
         for key, row in self._view.range(self._space, end):
             (partition,) = _partition.unpack(key[-_partition.size :])
             self.times_ms[partition] = unpack_time(row)
-            self.states[partition] = row[_ROW_BYTES - 1]
+            self.states[partition] = row[_row.size - 1]
 
     def _put(self, partition: int, time_ms: int, state: int) -> None:
         self.times_ms[partition] = time_ms
@@ -193,7 +192,7 @@ class Lanes:
         if self._note(lane, time_ms, state, cause):
             self._move(cause)
 
-    def _hear_row(self, times: Iterable[SourceTime], cause: int) -> None:
+    def _hear_row(self, times: Iterable[tuple[int, int, int]], cause: int) -> None:
         """Take in the times of several lanes at once; the bound moves once."""
         may_move = [self._note(*time, cause) for time in times]
         if any(may_move):
@@ -242,8 +241,9 @@ class Lanes:
         begin, end = bisect_right(times_ms, first_ms), len(times_ms)
         others = min(self._awake(but=lane), default=None)
         if others is not None:
-            passes = bisect_right if lane < others.partition else bisect_left
-            end = passes(times_ms, others.time_ms, begin)
+            others_ms, other = others
+            passes = bisect_right if lane < other else bisect_left
+            end = passes(times_ms, others_ms, begin)
         self._step_causes += causes[begin:end]
         self._steps += zip(times_ms[begin:end], repeat(lane))
         if others is not None and end < len(times_ms):
@@ -252,20 +252,23 @@ class Lanes:
         self.bound = Bound(*self._steps[-1])
         self._slowest = self.bound.partition
 
-    def _awake(self, but: int | None = None) -> Iterator[Bound]:
+    def _awake(self, but: int = UNKNOWN_PARTITION) -> Iterator[tuple[int, int]]:
+        """Yield time and number of each lane that the bound waits for."""
+        states = self.states
+        # Plain tuples: with hundreds of lanes, making bounds would cost more than comparing them.
         for lane, time_ms in self.times_ms.items():
-            if self.states[lane] != IDLE and lane not in (UNKNOWN_PARTITION, but):
-                yield Bound(time_ms, lane)
+            if states[lane] != IDLE and lane not in (but, UNKNOWN_PARTITION):
+                yield time_ms, lane
 
     def _least(self) -> Bound:
         """Return the bound of the lanes as they are now."""
         least = min(self._awake(), default=None)
         if least is None and self.times_ms:
             # As in a single partition: time is as far as the latest record.
-            least = Bound(max(self.times_ms.values()), PARTITION_MAX)
-        least = least or NOTHING
-        self._slowest = least.partition
-        return least
+            least = max(self.times_ms.values()), PARTITION_MAX
+        bound = NOTHING if least is None else Bound(*least)
+        self._slowest = bound.partition
+        return bound
 
     def bound_at(self, cause: int) -> Bound:
         """Return the bound after the record with this cause, and all before it."""
@@ -312,9 +315,9 @@ class Lanes:
 
     def save(self) -> None:
         """Put the times and states that lanes have sent since the last save."""
+        times_ms, states = self.times_ms, self.states
         rows: dict[bytes, bytes | None] = {
-            self._space + _partition.pack(lane): pack_time(self.times_ms[lane])
-            + bytes([self.states[lane]])
+            self._space + _partition.pack(lane): _row.pack(times_ms[lane] + TIME_BIAS, states[lane])
             for lane in self._changed
         }
         prefix = self._view.prefix

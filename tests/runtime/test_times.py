@@ -8,8 +8,9 @@ import pytest
 
 from headrace.contracts.origin import AWAKE, IDLE, SourceTime, read_times
 from headrace.contracts.record import Record
+from headrace.services.kafka.limits import BATCH_BYTES
 from headrace.services.runtime.output.outbox import Outbox
-from headrace.services.runtime.output.times import ROW_TIMES_MAX
+from headrace.services.runtime.output.times import times_at_once
 from tests.kafka.clients import FOREVER, fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.runtime.test_shared_producer import ONE, Stage, staged
@@ -62,7 +63,8 @@ def test_partitions_that_commit_together_tell_a_place_in_one_row_behind_their_re
 
 
 def test_a_row_has_a_bounded_number_of_times(kafka: SharedKafka, topic: str) -> None:
-    times = [SourceTime(number, 1_000, AWAKE) for number in range(2 * ROW_TIMES_MAX + 1)]
+    at_once = times_at_once(BATCH_BYTES)
+    times = [SourceTime(number, 1_000, AWAKE) for number in range(2 * at_once + 1)]
 
     async def live() -> None:
         async with staged(kafka, topic) as stage:
@@ -74,7 +76,7 @@ def test_a_row_has_a_bounded_number_of_times(kafka: SharedKafka, topic: str) -> 
 
     asyncio.run(live())
     rows = [read_times(one) or [] for one in at_place(kafka, topic)]
-    assert [len(row) for row in rows] == [ROW_TIMES_MAX, ROW_TIMES_MAX, 1]
+    assert [len(row) for row in rows] == [at_once, at_once, 1]
     assert [time for row in rows for time in row] == times
 
 

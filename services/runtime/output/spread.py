@@ -180,12 +180,13 @@ class Spread:
         if not self._group.says_origins:
             return
         time_ms, now_s = self.time_ms, self._clock_s()
+        says, said_now = SourceTime(self._home, time_ms, state), _Said(time_ms, state, now_s)
         for to in range(partitions):
             said = self._said.get(to, _NOTHING)
             is_due = said.is_due(time_ms, now_s, urgent_before_ms)
             if said.state != state or is_due or (said.time_ms < time_ms and to in told):
-                self._said[to] = _Said(time_ms, state, now_s)
-                yield to, SourceTime(self._home, time_ms, state)
+                self._said[to] = said_now
+                yield to, says
 
     def owes(self, *, urgent_before_ms: int) -> bool:
         """Whether anybody is to be told now of a later time than before."""

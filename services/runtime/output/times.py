@@ -12,13 +12,13 @@ from functools import partial
 
 from aiokafka.structs import TopicPartition
 
-from headrace.contracts.origin import SourceTime, times_row
+from headrace.contracts.origin import TIME_BYTES, SourceTime, times_row
 from headrace.services.kafka.filling import fill
 from headrace.services.runtime.output.batches import Batches, refused
 
 ByPlace = defaultdict[int, list[SourceTime]]
-ROW_TIMES_MAX = 50
-"""A row stays below a kilobyte: a topic may take little at once."""
+_PARTS_OF_BATCH = 16
+"""A row takes at most such a part of a batch: a topic may take little at once."""
 
 
 class Times:
@@ -46,10 +46,16 @@ class Times:
         self.forget()
         for topic, place, times in told:
             to = TopicPartition(topic, place)
+            at_once = times_at_once(batches.limits.batch_bytes(topic))
             rows = [
-                times_row(topic, place, times[first : first + ROW_TIMES_MAX])
-                for first in range(0, len(times), ROW_TIMES_MAX)
+                times_row(topic, place, times[first : first + at_once])
+                for first in range(0, len(times), at_once)
             ]
             filled = await batches.fill(to, len(rows), partial(fill, rows=rows))
             if filled.too_large:
                 raise refused(topic, batches.limits.record_bytes(topic))
+
+
+def times_at_once(batch_bytes: int) -> int:
+    """Return how many times a row has at most, where a batch may be so large."""
+    return max(1, batch_bytes // _PARTS_OF_BATCH // TIME_BYTES)
