@@ -157,6 +157,14 @@ class Held(Generic[Item]):
         return entries
 
     @property
+    def first_ms(self) -> int:
+        """The time of the earliest item, where one is held; `next_ms` may be its slot's begin."""
+        if self._position == len(self._ready) and self._slot_order:
+            self._advance()
+            self._set_next()
+        return self.next_ms
+
+    @property
     def is_all_in_memory(self) -> bool:
         """Whether memory has every item."""
         return self._horizon is None

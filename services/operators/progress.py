@@ -87,10 +87,14 @@ def _suppressed(policy: SuppressPolicy, suppress: Suppress, before_ms: int | Non
     # Reading a pipeline refuses one that waits for windows that never close.
     assert window is not None
     assert not isinstance(window, Unlimited)
-    closed_ms = suppress.stream_time_ms - window.grace_ms
-    # Behind a restart with a shorter grace, results are due that leave with the next record.
+    span = span_ms(window)
+    open_ms = suppress.stream_time_ms - window.grace_ms - span
+    # Behind a restart with a shorter grace, results are due that leave with the next record. A
+    # session's result has the time at which the session ends.
     held_ms = suppress.held_from_ms
-    return (closed_ms if held_ms is None else min(held_ms, closed_ms)) - span_ms(window)
+    if held_ms is not None and not isinstance(window, Session):
+        held_ms -= span
+    return open_ms if held_ms is None else min(held_ms, open_ms)
 
 
 def _least(one_ms: int | None, other_ms: int | None) -> int | None:

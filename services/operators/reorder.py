@@ -148,7 +148,7 @@ class Reorder:
     @property
     def held_from_ms(self) -> int | None:
         """No held record is earlier; None where none is held."""
-        return self._held.next_ms if self._held.count else None
+        return self._held.first_ms if self._held.count else None
 
     @property
     def held_bytes(self) -> int | None:

@@ -90,7 +90,7 @@ class Suppress:
     @property
     def held_from_ms(self) -> int | None:
         """No held update entered with an earlier time; None where none is held."""
-        return self._held.next_ms if self.count else None
+        return self._held.first_ms if self.count else None
 
     def _load(self, header: bytes) -> None:
         """Load the saved state; updates without row 0x02 must be in memory to be found by key."""

@@ -152,6 +152,37 @@ def test_results_that_a_shorter_grace_makes_due_are_still_to_come(
     assert progress_ms(policies, chain) > 20
 
 
+@pytest.mark.parametrize(
+    ("policies", "reached_ms"),
+    [
+        ((ReorderPolicy(grace_ms=160),), 845),
+        ((count(Sliding(difference_ms=100, grace_ms=160)), FINAL), 745),
+        ((count(Tumbling(size_ms=1, grace_ms=160)), FINAL), 844),
+    ],
+)
+def test_progress_does_not_go_back_for_what_is_held_soon_behind_it(
+    policies: tuple[AnyOperator, ...], reached_ms: int
+) -> None:
+    named, chain = chain_of(*policies)
+    feed(chain, 1_005)
+    assert progress_ms(named, chain) == reached_ms
+    # Operators hold by slots of ten milliseconds, and this one's begins before 845.
+    feed(chain, 847)
+    assert progress_ms(named, chain) == reached_ms
+
+
+def test_progress_behind_a_repartition_does_not_go_back_for_what_is_held_soon_behind_it() -> None:
+    policies = with_names((ReorderPolicy(grace_ms=160),))
+    view_of = Overlay(MemoryStore(), "pipeline").view
+    chain = Chain(policies, view_of, lanes=Lanes(view_of(ABOUT), range(2)))
+    chain.process(Batch.of([says([(0, 1_005), (1, 1_005)])]))
+    assert progress_ms(policies, chain) == 845
+    held = Record(b"a", b"1", 847, (origin(0, 1_005),), PLACE, 0, 3)
+    chain.process(Batch.of([held]))
+    chain.save()
+    assert progress_ms(policies, chain) == 845
+
+
 def test_progress_behind_a_repartition_does_not_go_back_at_a_restart() -> None:
     policies = with_names((DeduplicatePolicy(by="id", id="key", interval_ms=1_000),))
     view_of = Overlay(MemoryStore(), "pipeline").view
