@@ -7,12 +7,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.contracts.errors import GroupBusy, StateUnavailable
+from headrace.contracts.errors import GroupBusy, SettingsInvalid, StateUnavailable
+from headrace.contracts.hops import FILES_BESIDE_HOPS
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.time import format_duration_ms
 from headrace.services.kafka.cluster import connected
 from headrace.services.runtime.machine.folder import held, unreadable
 from headrace.services.settings import Settings
+from headrace.services.state.rocks import ASIDE
 
 _INTERNAL = ("changelog", "repartition")
 _CLEANED = ("cleaned", "progress")
@@ -57,12 +59,38 @@ async def find_remains(spec: PipelineSpec, settings: Settings, *, cleaned: bool)
 
 
 def folder_of(spec: PipelineSpec, settings: Settings) -> Path | None:
-    """Return the folder of a pipeline's state on this machine, None if there is none."""
+    """Return the folder of a pipeline's state on this machine, None if there is none.
+
+    A folder of that name may be somebody's work: who names no state folder, or `.`, often stands
+    where the pipeline's own functions are.
+    """
     folder = settings.state_folder / spec.pipeline
     try:
-        return folder if folder.exists() else None
+        if not folder.exists():
+            return None
+        foreign = _foreign_in(folder)
     except OSError as problem:
         raise unreadable(folder, problem) from problem
+    if foreign is not None:
+        message = (
+            f"the folder {folder} has `{foreign}`, which is not of headrace, so this is no folder"
+            " of state; name the right one with --state-folder"
+        )
+        raise SettingsInvalid(message)
+    return folder
+
+
+def _foreign_in(folder: Path) -> str | None:
+    """Return a path in a folder that no sidecar makes, None if there is none."""
+    for path in sorted(folder.iterdir()):
+        if path.name in {*FILES_BESIDE_HOPS, _GONE}:
+            continue
+        if not path.is_dir():
+            return path.name
+        for partition in sorted(path.iterdir()):
+            if not partition.name.removesuffix(ASIDE).isdecimal():
+                return f"{path.name}/{partition.name}"
+    return None
 
 
 async def forget(remains: Remains, settings: Settings) -> None:

@@ -9,7 +9,7 @@ rocksdict holds the interpreter while it opens and while it writes, and no heart
 meantime. So RocksDB is told to refuse a write that would have to wait for flushes and compactions,
 and this module waits instead. To open a database means to read its log, at 25 to 40 ms a MiB of
 small rows. A database that was closed has no log. A killed process leaves one, which is read before
-the instance joins the group (`runtime/disk.py`).
+the instance joins the group (`runtime/standby/disk.py`).
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ from headrace.services.state.store import Stretch
 MEMORY_BYTES = 512 << 20
 FILES_OF_A_DATABASE = 16
 """Files that one database has open: log, lock, manifest, some tables; a large one has more."""
+ASIDE = ".aside"
+"""Ends the name of a database that was moved out of the way."""
 _WRITE_BUFFERS_SHARE = 4
 _WRITE_BUFFER_BYTES_MIN = 512 << 10
 _WRITE_BUFFER_BYTES_MAX = 8 << 20
@@ -202,7 +204,7 @@ def delete(path: Path) -> None:
 
 def put_aside(path: Path) -> Path:
     """Move a database that is closed out of the way, in place of one that was moved before."""
-    aside = path.with_name(f"{path.name}.aside")
+    aside = path.with_name(f"{path.name}{ASIDE}")
     with _told(path):
         if aside.exists():
             shutil.rmtree(aside)

@@ -36,6 +36,27 @@ def test_a_reset_folder_that_cannot_be_read_is_named(file: Path) -> None:
         folder_of(load_pipeline(file), settings)
 
 
+def test_a_reset_deletes_no_folder_with_files_of_others(file: Path, tmp_path: Path) -> None:
+    project = tmp_path / load_pipeline(file).pipeline
+    project.mkdir()
+    (project / "lock").touch()
+    (project / "functions.py").write_text("def is_wanted(record): ...")
+    with pytest.raises(SettingsInvalid) as refused:
+        folder_of(load_pipeline(file), read_settings(state_folder=tmp_path))
+    assert str(refused.value) == (
+        f"the folder {project} has `functions.py`, which is not of headrace, so this is no folder"
+        " of state; name the right one with --state-folder"
+    )
+
+
+@pytest.mark.parametrize("left", [".deleted/state/0", "state/0", "state/1.aside", "an-id/0"])
+def test_a_reset_knows_a_folder_of_state(file: Path, tmp_path: Path, left: str) -> None:
+    folder = tmp_path / load_pipeline(file).pipeline
+    (folder / left).mkdir(parents=True)
+    (folder / "client").touch()
+    assert folder_of(load_pipeline(file), read_settings(state_folder=tmp_path)) == folder
+
+
 def test_a_scenario_whose_folder_cannot_be_read_is_named() -> None:
     with pytest.raises(ScenarioInvalid, match=r"^x+: cannot be read \(File name too long\)"):
         run_scenarios(NO_FOLDER)
