@@ -299,6 +299,15 @@ def every_other(_: Record) -> bool:
     return len(CALLS) % 2 == 0
 
 
+@pytest.mark.parametrize("key", ["ann@example.com", "@ann", "a@b@1s"])
+def test_a_key_may_have_an_at(key: str) -> None:
+    table = f"""
+        # key  time  value     -> leaves
+        {key}  10s   {{"m":"b@1s=x"}}  -> {key}@10s={{"m":"b@1s=x"}}
+    """
+    check("pipeline: p\nsource: {topic: t}\noperators: [{table: {}}]\nsink: {topic: c}\n", table)
+
+
 def test_a_table_that_is_not_true_says_why() -> None:
     with pytest.raises(AssertionError) as failed:
         check(

@@ -20,7 +20,7 @@ TOPIC = "input"
 FAILED = "(failed)"
 _ARROW = "->"
 _LEAVES = re.compile(
-    r"(late:|dead:)?([^\s@\[]*)(?:\[([^\s,]*),([^\s,]*)([\])]))?@(-?\w+)=(\S*)|\(failed\)"
+    r"(late:|dead:)?([^\s\[]*?)(?:\[([^\s,]*),([^\s,]*)([\])]))?@(-?\w+)=(\S*)|\(failed\)"
 )
 _EVENT = re.compile(r"\((\w+)(?: (\w+))?\)")
 _DIGITS_MAX = 19
