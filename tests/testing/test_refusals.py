@@ -11,11 +11,13 @@ import pytest
 import headrace as hr
 from headrace import HeadraceError, Pipeline
 from headrace.contracts.errors import PipelineInvalid, ScenarioInvalid
+from headrace.contracts.record import Record
 from headrace.contracts.time import COUNT_MAX
 from headrace.testing import Event, Input, check, check_any_cut, run
 from headrace.testing.running import AnyPipeline
 
 CLICKS = Pipeline("clicks").source("clicks.raw").reorder(grace="10s").to("clicks.cleaned")
+OWN: Any = Record(b"a", b"x", 1, (), "clicks.raw", 0, None)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,22 @@ CLICKS = Pipeline("clicks").source("clicks.raw").reorder(grace="10s").to("clicks
                 "table:2: `b@0` behind `->` is no record that leaves; write KEY@TIME=VALUE in front"
                 " of the reason, and no `@` in the reason"
             ),
+        ),
+        (
+            "# key time ->\na 1s -> a@1s=null\na 2s -> a=null",
+            (
+                "table:3: `a=null` behind `->` is no record that leaves; write KEY@TIME=VALUE in"
+                " front of the reason, and no `@` in the reason"
+            ),
+        ),
+        ("# key time key\na 1s b", "table:1: the column `key` stands here twice; remove one"),
+        (
+            "# key offset\na 9223372036854775807",
+            "table:2: `9223372036854775807` is more than any offset or partition",
+        ),
+        (
+            "# key\n\ud800",
+            'table:2: `"\\ud800"` holds a character that stands in no text',
         ),
         (
             "# key\n(explode)",
@@ -149,6 +167,14 @@ def test_a_number_in_place_of_a_pipeline_or_of_records_is_a_sentence() -> None:
         ({"partition": "1"}, "the partition `1` is no whole number of at least 0"),
         ({"offset": -1}, "the offset `-1` is no whole number of at least 0"),
         ({"offset": 1 << 63}, "the offset `9223372036854775808` is no whole number of"),
+        ({"offset": (1 << 63) - 1}, "the offset `9223372036854775807` is no whole number of"),
+        (OWN._replace(partition=-1), "the partition `-1` is no whole number of at least 0"),
+        (OWN._replace(offset=-5), "the offset `-5` is no whole number of at least 0"),
+        (OWN._replace(key="a"), "the key `a` of a `Record` is not bytes; write them"),
+        (
+            OWN._replace(value=1),
+            "the value `1` of a `Record` is not bytes; write them, or a mapping",
+        ),
         ({"partition": HUGE}, "the partition `int, which cannot be shown` is no whole number of"),
         ({"time": HUGE}, "the time `int, which cannot be shown` is neither text"),
         ({"key": HUGE}, "the key `int, which cannot be shown` is neither text nor bytes"),

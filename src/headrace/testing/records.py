@@ -9,12 +9,19 @@ from typing import Any, get_args
 from headrace.contracts.errors import ScenarioInvalid
 from headrace.contracts.problem_text import listed, show
 from headrace.contracts.record import Headers, Record
-from headrace.testing.tables import Event, Happening, does_not_happen, time_ms
+from headrace.testing.tables import (
+    OFFSET_MAX,
+    Event,
+    Happening,
+    does_not_happen,
+    is_text,
+    time_ms,
+)
 
 PARTITIONS_MAX = 10_000
 """Bound on the partitions of a test, each of which has operators of its own."""
-_NUMBER_MAX = (1 << 63) - 1
-"""The largest number that Kafka has a place for."""
+_TIME_MS_MAX = (1 << 63) - 1
+"""The latest time that Kafka has a place for."""
 _FIELDS = ("key", "value", "time", "headers", "partition", "offset", "topic")
 
 
@@ -39,8 +46,18 @@ def checked_partitions(count: object) -> int | None:
     return count
 
 
-def check_partition(record: Record) -> None:
-    """Refuse a record in a partition that no topic of a test has."""
+def check_record(record: Record) -> None:
+    """Refuse a record that no broker could bring, or in a partition that no topic of a test has."""
+    _number("partition", record.partition)
+    if record.offset is not None:
+        _number("offset", record.offset)
+    for name, content in (("key", record.key), ("value", record.value)):
+        if not isinstance(content, bytes | None):
+            message = (
+                f"the {name} {show(content)} of a `Record` is not bytes; write them, or a mapping"
+                ' in place of it, such as {"key": "a"}'
+            )
+            raise ScenarioInvalid(message)
     if record.partition >= PARTITIONS_MAX:
         message = (
             f"a record stands in partition {show(record.partition)}, and a test has at most"
@@ -78,11 +95,10 @@ def _as_bytes(name: str, content: object) -> bytes | None:
     if content is None or isinstance(content, bytes):
         return content
     if isinstance(content, str):
-        try:
-            return content.encode()
-        except UnicodeEncodeError as error:
+        if not is_text(content):
             message = f"the {name} {show(content)} holds a character that stands in no text"
-            raise ScenarioInvalid(message) from error
+            raise ScenarioInvalid(message)
+        return content.encode()
     if not isinstance(content, Mapping):
         message = f"the {name} {show(content)} is neither text nor bytes, nor a mapping for JSON"
         raise ScenarioInvalid(message)
@@ -96,7 +112,7 @@ def _as_bytes(name: str, content: object) -> bytes | None:
 def _time_ms(time: object) -> int:
     if isinstance(time, str):
         return time_ms(time)
-    if isinstance(time, int) and abs(time) <= _NUMBER_MAX:
+    if isinstance(time, int) and abs(time) <= _TIME_MS_MAX:
         return time
     message = f"the time {show(time)} is neither text, such as `30s`, nor whole milliseconds"
     raise ScenarioInvalid(message)
@@ -120,7 +136,7 @@ def _is_header(pair: Any) -> bool:
 
 
 def _number(name: str, number: object) -> int:
-    if isinstance(number, int) and 0 <= number <= _NUMBER_MAX:
+    if isinstance(number, int) and 0 <= number <= OFFSET_MAX:
         return number
     message = f"the {name} {show(number)} is no whole number of at least 0"
     raise ScenarioInvalid(message)

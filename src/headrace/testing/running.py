@@ -24,7 +24,7 @@ from headrace.testing.places import Clock, World
 from headrace.testing.query_result import QueryResult
 from headrace.testing.records import (
     check_happens,
-    check_partition,
+    check_record,
     checked_partitions,
     read_record,
 )
@@ -183,7 +183,7 @@ def play(
     checked_partitions(partitions)
     found = [row.what for row in rows if isinstance(row.what, Record)]
     for record in found:
-        check_partition(record)
+        check_record(record)
     by_clock = any(isinstance(row.what, Event) and row.what.what == "clock" for row in rows)
     if by_clock and has_intake and spec.source.max_delay_ms is None:
         message = (

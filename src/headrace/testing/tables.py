@@ -22,9 +22,13 @@ _ARROW = "->"
 _LEAVES = re.compile(
     r"(late:|dead:)?([^\s\[]*?)(?:\[([^\s,]*),([^\s,]*)([\])]))?@(-?\w+)=(\S*)|\(failed\)"
 )
+_LACKS_TIME = re.compile(r"[^\s=]+=\S+")
+"""Where a result stands this is one without its time; in a reason an equals sign stands alone."""
 _EVENT = re.compile(r"\((\w+)(?: (\w+))?\)")
 _DIGITS_MAX = 19
 """No time and no offset has more."""
+OFFSET_MAX = (1 << 63) - 2
+"""Kafka has a place for the one behind it, too, and for no later one."""
 _COLUMNS = ("key", "time", "value", "offset", "partition", "header.NAME")
 Happening = Literal[
     "commit", "restart", "crash", "rebalance", "idle", "wait", "clock", "duplicate", "progress"
@@ -118,6 +122,9 @@ class _Reader:
             line = written.strip()
             if not line or not line.strip("|-: "):
                 continue
+            if not is_text(line):
+                sentence = f"{show(line)} holds a character that stands in no text"
+                raise self._invalid(sentence)
             before, arrow, after = _parted(line)
             if columns is None:
                 columns, has_arrow = self._columns(before), bool(arrow)
@@ -135,8 +142,9 @@ class _Reader:
         words = text.replace("|", " ").split()
         matches = [_LEAVES.fullmatch(word) for word in words]
         results = [*takewhile(lambda match: match is not None, matches)]
-        for word in words[len(results) :]:
-            if "@" in word:
+        reason = words[len(results) :]
+        for place, word in enumerate(reason):
+            if "@" in word or (place == 0 and _LACKS_TIME.fullmatch(word)):
                 sentence = (
                     f"{show(word)} behind `->` is no record that leaves; write KEY@TIME=VALUE in"
                     " front of the reason, and no `@` in the reason"
@@ -156,6 +164,9 @@ class _Reader:
             if column not in self._columns_known and not column.startswith("header."):
                 known = listed(self._columns_known)
                 sentence = f"{show(column)} is not a column; known are {known}"
+                raise self._invalid(sentence)
+            if columns.count(column) > 1:
+                sentence = f"the column {show(column)} stands here twice; remove one"
                 raise self._invalid(sentence)
         if self._topic is None and "topic" not in columns:
             sentence = "several topics are read here, so the head needs a column `topic`"
@@ -217,6 +228,9 @@ class _Reader:
     def _number(self, cell: str) -> int:
         if not cell.isdecimal() or len(cell) > _DIGITS_MAX:
             sentence = f"{show(cell)} is not a whole number"
+            raise self._invalid(sentence)
+        if int(cell) > OFFSET_MAX:
+            sentence = f"{show(cell)} is more than any offset or partition"
             raise self._invalid(sentence)
         return int(cell)
 
@@ -292,6 +306,15 @@ def time_ms(cell: str) -> int:
     digits = cell.removeprefix("-")
     is_number = digits.isdecimal() and len(digits) <= _DIGITS_MAX
     return sign * parse_duration_ms(int(digits) if is_number else digits)
+
+
+def is_text(written: str) -> bool:
+    """Return whether a text has bytes; half of a character from UTF-16 has none."""
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _bytes(cell: str) -> bytes | None:

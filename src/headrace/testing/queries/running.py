@@ -23,7 +23,7 @@ from headrace.spark_jobs.versioned.state import MemoryRows
 from headrace.testing.queries.casts import NoAnswer
 from headrace.testing.queries.job import Job, Out, Place
 from headrace.testing.query_result import QueryResult
-from headrace.testing.records import check_partition, checked_partitions
+from headrace.testing.records import check_record, checked_partitions
 from headrace.testing.tables import FAILED, Event, Leaving, Row, leaving, shown
 
 _TOPIC = "rows"
@@ -104,7 +104,7 @@ class _Simulation:
             known = listed([*self._numbers])
             message = f"{show(record.topic)} is no topic of this query; it reads {known}"
             raise ScenarioInvalid(message)
-        check_partition(record)
+        check_record(record)
         if partitions is not None and record.partition >= partitions:
             message = f"a record stands in a partition that its topic has not: it has {partitions}"
             raise ScenarioInvalid(message)
