@@ -17,7 +17,7 @@ would get. `to` ends a pipeline.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from operator import attrgetter
@@ -75,9 +75,9 @@ class Pipeline:
         try:
             source = Source.model_validate(written, by_alias=True, by_name=False)
         except ValidationError as error:
-            self._refuse(_moved(error, ("source",)), {"source": written})
-        if problems([], {"source": written}):
-            self._refuse([], {"source": written})
+            self._refuse(problems(_moved(error, ("source",)), {"source": written}))
+        if unsaid := problems([], {"source": written}):
+            self._refuse(unsaid)
         return replace(self, _source=source)
 
     def reorder(self, **options: Unpack[ReorderOptions]) -> Pipeline:
@@ -141,7 +141,7 @@ class Pipeline:
         try:
             spec = PipelineSpec.model_validate(document, by_alias=True, by_name=False)
         except ValidationError as error:
-            self._refuse(error.errors(include_url=False), document)
+            self._refuse(problems(error.errors(include_url=False), document))
         return replace(self, _operators=spec.operators, _spec=spec)
 
     @property
@@ -193,9 +193,8 @@ class Pipeline:
         find = load(
             "headrace.services.cli.functions:function_problems", extra="sidecar", needed_for="`run`"
         )
-        found = [f"{self._place(path)}: {sentence}" for path, sentence in find(self.spec)]
-        if found:
-            raise PipelineInvalid(together(found))
+        if found := list(find(self.spec)):
+            self._refuse(found)
         return self.spec
 
     def _then(self, kind: str, options: Mapping[str, object]) -> Pipeline:
@@ -206,14 +205,13 @@ class Pipeline:
             policy = OPERATOR.validate_python(written, by_alias=True, by_name=False)
         except ValidationError as error:
             document = {"operators": [*[None] * place, written]}
-            self._refuse(_moved(error, ("operators", place), whole=(kind,)), document)
+            found = _moved(error, ("operators", place), whole=(kind,))
+            self._refuse(problems(found, document))
         operators = (*self._operators, policy)
-        misfits = [
-            f"{self._place(('operators', *path))}: {sentence}"
-            for path, sentence in operator_problems(with_names(operators))
-        ]
+        named = with_names(operators)
+        misfits = [(("operators", *path), text) for path, text in operator_problems(named)]
         if misfits:
-            raise PipelineInvalid(together(misfits))
+            self._refuse(misfits)
         return replace(self, _operators=operators)
 
     def _written(self, step: str, options: Mapping[str, object]) -> dict[str, Any]:
@@ -283,8 +281,8 @@ class Pipeline:
             )
             raise PipelineInvalid(message)
 
-    def _refuse(self, found: Sequence[ErrorDetails], document: object) -> NoReturn:
-        lines = [f"{self._place(path)}: {text}" for path, text in problems(found, document)]
+    def _refuse(self, found: Iterable[tuple[KeyPath, str]]) -> NoReturn:
+        lines = [f"{self._place(path)}: {sentence}" for path, sentence in found]
         raise PipelineInvalid(together(lines))
 
     def _place(self, path: KeyPath = ()) -> str:
