@@ -23,9 +23,9 @@ from headrace.contracts.policies import Name
 from headrace.contracts.problem_text import show
 from headrace.contracts.servers import (
     PORT_MAX,
-    REGISTRY_PATTERN,
     Servers,
     check_host,
+    check_registry,
     check_url,
     is_in_clear,
 )
@@ -55,8 +55,8 @@ _Sent = Annotated[DurationMs, Field(gt=0, le=_SENT_MS_MAX)]
 _Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
 _ReadableFile = Annotated[Path, AfterValidator(_check_file)]
 _Text = Annotated[str, Field(min_length=1)]
-_Url = AfterValidator(check_url)
-_RegistryUrl = Annotated[str, Field(pattern=REGISTRY_PATTERN), _Url]
+_TokenUrl = Annotated[str, Field(pattern=r"^https?://[^/@\s]+(?:/|$)"), AfterValidator(check_url)]
+_RegistryUrl = Annotated[str, AfterValidator(check_registry)]
 
 
 class Settings(BaseSettings):
@@ -138,7 +138,7 @@ class Settings(BaseSettings):
     """The password of that key."""
     ssl_check_hostname: bool = True
     """Whether a broker's certificate must name the host that we called."""
-    oauth_token_url: Annotated[str, Field(pattern=r"^https?://[^/@\s]+(?:/|$)"), _Url] | None = None
+    oauth_token_url: _TokenUrl | None = None
     """Where tokens come from, by OAuth's client credentials."""
     oauth_plain_http: bool = False
     """Whether that may be an `http://` address elsewhere, to which the secret goes in clear."""
@@ -323,8 +323,6 @@ def _not_matching(details: ErrorDetails) -> str:
     if details["loc"][0] == "oauth_token_url":
         shown = "" if "@" in details["input"] else f"{show(details['input'])} "
         return f"{shown}is not an address; write https://host/path, without a user"
-    if details["loc"][0] == "schema_registry_url":
-        return "is not the address of one registry, such as https://host:8081, without its user"
     return (
         f"{show(details['input'])} is not a name that Kafka accepts;"
         " write letters, digits, `.`, `_` and `-`, at most 80, beginning with a letter or digit"

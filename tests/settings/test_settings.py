@@ -138,7 +138,7 @@ def test_no_variable_means_two_things() -> None:
             "`aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...` is no",
         ),
         ("OAUTH_TOKEN_URL", "https://a..b/t", "`https://a..b/t` is not an address; write https://"),
-        ("SCHEMA_REGISTRY_URL", "https://a..b", "is not the address of one registry, such as"),
+        ("SCHEMA_REGISTRY_URL", "https://a..b", "this is not the address of one registry;"),
         ("OAUTH_TOKEN_URL", "ftp://a", "`ftp://a` is not an address; write https://host/path"),
         ("OAUTH_TOKEN_URL", "http://[::1/a", "`http://[::1/a` is not an address; write https://"),
         ("OAUTH_TOKEN_URL", "http://a:port", "`http://a:port` is not an address; write https://"),
@@ -218,7 +218,7 @@ IN_CLEAR = (
     "would send the secret in clear to another machine; write https://, or set"
     " HEADRACE_OAUTH_PLAIN_HTTP to true where the way there is safe"
 )
-ADDRESS = "is not the address of one registry, such as https://host:8081, without its user"
+ADDRESS = "this is not the address of one registry; write it as https://host:8081, without a user"
 OAUTH = {"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "OAUTHBEARER"}
 CLIENT = {"OAUTH_TOKEN_URL": "https://a/b", "OAUTH_CLIENT_ID": "c", "OAUTH_CLIENT_SECRET": SECRET}
 
