@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.bench.race.figures import Figures
 from tests.bench.race.latency import Latency
@@ -43,14 +43,3 @@ def write_results(results: Results, file: Path) -> None:
         "restores": [restore._asdict() for restore in results.restores],
     }
     file.write_text(json.dumps(written, indent=1) + "\n", "utf-8")
-
-
-def read_results(file: Path) -> Results:
-    """Read the page that `write_results` wrote."""
-    written: dict[str, Any] = json.loads(file.read_text("utf-8"))
-    return Results(
-        Circumstances(**written["circumstances"]),
-        [Figures(**run) for run in written["runs"]],
-        [Latency(**latency) for latency in written["latencies"]],
-        [Restore(**restore) for restore in written["restores"]],
-    )
