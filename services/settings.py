@@ -41,10 +41,19 @@ from headrace.services.variables import (
 
 def _check_file(file: Path) -> Path:
     try:
-        file.read_bytes()
+        # A pipe brings what is in it once.
+        is_kept = file.is_file() or not file.exists()
+        if is_kept:
+            file.read_bytes()
     except OSError as error:
         message = f"`{file}` cannot be read ({error.strerror}); check the path and its permissions"
         raise ValueError(message) from error
+    if not is_kept:
+        message = (
+            f"`{file}` is no file; each connection reads it anew, so write the certificate or key"
+            " into one"
+        )
+        raise ValueError(message)
     return file
 
 

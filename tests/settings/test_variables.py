@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from headrace.contracts.errors import SettingsInvalid
 from headrace.contracts.pipeline_text import SETTINGS
 from headrace.services.settings import Settings, read_settings
 from headrace.services.variables import variable
@@ -26,3 +27,21 @@ def test_a_setting_can_come_from_a_pipe_which_brings_it_once(
         assert read_settings().bootstrap_servers == "pipe:9092"
     finally:
         os.close(reader)
+
+
+def test_a_certificate_in_a_pipe_is_refused_since_each_connection_reads_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader, writer = os.pipe()
+    os.close(writer)
+    monkeypatch.setenv("HEADRACE_SECURITY_PROTOCOL", "SSL")
+    monkeypatch.setenv("HEADRACE_SSL_CA_FILE", f"/dev/fd/{reader}")
+    try:
+        with pytest.raises(SettingsInvalid) as refused:
+            read_settings()
+    finally:
+        os.close(reader)
+    assert str(refused.value) == (
+        f"HEADRACE_SSL_CA_FILE: `/dev/fd/{reader}` is no file; each connection reads it anew, so"
+        " write the certificate or key into one"
+    )
