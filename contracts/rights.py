@@ -88,3 +88,8 @@ def _to_do_without(source: str, written: list[TopicSpec], *, exactly_once: bool)
     if exactly_once:
         why = "what an outage left open is ended"
         yield Right("ClusterAction", "cluster", "", why, "an administrator ends it")
+        return
+    without = "behind a reset, readers may wait for a quiet partition until its next record"
+    for topic in written:
+        if topic.role == "cleaned":
+            yield Right("Read", "topic", topic.name, "its last record is looked up", without)

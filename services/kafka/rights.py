@@ -7,7 +7,8 @@ nothing; what is forbidden then shows when it is tried.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from aiokafka.client import CoordinationType
 from aiokafka.errors import (
@@ -72,9 +73,18 @@ def _is_lacking(right: Right, granted: dict[tuple[str, str], int]) -> bool:
     return is_told and not bits >> _BITS[right.operation] & 1
 
 
+async def may_be_read(topic: str, ask: Callable[[Any], Awaitable[Any]]) -> bool:
+    """Whether we may read a topic by the word of some broker; not where it says nothing."""
+    bits = _bits_in(await ask(OperationsOnTopics([topic]))).get(topic, _UNSAID)
+    return bits != _UNSAID and bool(bits >> _BITS["Read"] & 1)
+
+
 @patient
 async def _on_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, int]:
-    answer = await cluster.send(OperationsOnTopics(names))
+    return _bits_in(await cluster.send(OperationsOnTopics(names)))
+
+
+def _bits_in(answer: Any) -> dict[str, int]:
     found = {}
     for code, name, _, _, bits in answer.topics:
         if for_code(code) is TopicAuthorizationFailedError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from aiokafka.structs import TopicPartition
@@ -23,14 +23,21 @@ from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from tests.runtime.sidecar import record
 
 CLEANED = TopicPartition("cleaned", 0)
+READ, WRITE, UNSAID = 1 << 3, 1 << 4, -(1 << 31)
+"""Operations as bits, by the numbers that Kafka gives them."""
 
 
 class _Log:
     """A partition that begins and ends somewhere, with records at some offsets between markers."""
 
-    def __init__(self, first: int, records: list[int], end: int) -> None:
+    def __init__(self, first: int, records: list[int], end: int, rights: int = 0) -> None:
         self._first, self._records, self._end = first, records, end
+        self._rights = rights
         self.read: list[int] = []
+
+    async def ask(self, _request: Any) -> Any:
+        """Tell what we may do with the topic, as a broker does."""
+        return SimpleNamespace(topics=[(0, CLEANED.topic, False, [], self._rights)])
 
     async def end_of_log(self, _: TopicPartition) -> int:
         return self._end
@@ -97,6 +104,22 @@ def test_a_topic_that_we_may_not_read_is_not_read(
 ) -> None:
     log = _Log(0, [0, 41], 43)
     assert _known_behind(tmp_path, known, log, may_read=False) == last
+    assert log.read == []
+
+
+def test_a_state_that_is_kept_at_least_once_finds_the_record_of_an_earlier_life(
+    tmp_path: Path,
+) -> None:
+    log = _Log(0, [0, 41], 43, READ)
+    assert _known_behind(tmp_path, None, log, may_read=False) == 41
+
+
+@pytest.mark.parametrize("rights", [WRITE, UNSAID])
+def test_a_topic_is_not_read_where_brokers_do_not_say_that_we_may(
+    tmp_path: Path, rights: int
+) -> None:
+    log = _Log(0, [0, 41], 43, rights)
+    assert _known_behind(tmp_path, None, log, may_read=False) is None
     assert log.read == []
 
 

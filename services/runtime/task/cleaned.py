@@ -10,6 +10,7 @@ from __future__ import annotations
 from aiokafka.structs import TopicPartition
 
 from headrace.contracts.record import Record, offset_of
+from headrace.services.kafka.rights import may_be_read
 from headrace.services.runtime.changelog.restorer import BeginsLaterError, Restorer
 from headrace.services.state.partition import PartitionState
 
@@ -23,16 +24,18 @@ async def check_cleaned(
     """Forget the last record if the topic ends before it, and find the one that is there.
 
     The record stands in another topic then: the sink was renamed, or its topic made anew. Readers
-    of this one would wait for it. At least once, nobody need have given us the right to read it.
+    of this one would wait for it. At least once, nobody need have given us the right to read it, so
+    brokers are asked whether somebody has: a fetch that is refused would fail for all partitions.
     """
     last = state.cleaned_offset
-    if last is None and not may_read:
-        return
     end = await restorer.end_of_log(cleaned)
-    if last is None or end <= last:
-        found = await _last_record(restorer, cleaned, end) if may_read else None
-        if found != last:
-            state.know_cleaned(found)
+    if last is not None and last < end:
+        return
+    found = None
+    if end and (may_read or await may_be_read(cleaned.topic, restorer.ask)):
+        found = await _last_record(restorer, cleaned, end)
+    if found != last:
+        state.know_cleaned(found)
 
 
 async def _last_record(restorer: Restorer, partition: TopicPartition, end: int) -> int | None:
