@@ -1,14 +1,19 @@
-"""How much topics take at once: what brokers say at the start, and what their refusals teach.
+"""How much topics take at once: what brokers say, and what their refusals teach.
 
 A topic's `max.message.bytes` bounds a batch, and so each record: the smallest batch has one. Where
 nobody may see that setting, or somebody lowers it, a refusal says that a batch was too large, and
-not by how much.
+not by how much. No refusal tells that somebody has raised it, so brokers are asked again.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.admin import DescribeConfigsRequest
 
 from headrace.services.observe.logs import logger as logger_of
 
@@ -16,6 +21,10 @@ BATCH_BYTES = 512 << 10
 """Below the broker's own default for `max.message.bytes`; larger ones are hardly cheaper."""
 _ROW_ROOM_BYTES = 512
 """For what a batch says beside a row, and for the name of the row's store."""
+_ASK_AGAIN_S = 30.0
+_TOPIC = 2
+"""A topic, among what may have settings."""
+_SETTING = "max.message.bytes"
 logger = logger_of(__name__)
 
 
@@ -24,6 +33,7 @@ class Limits:
 
     def __init__(self, told: Mapping[str, int]) -> None:
         """As far as brokers tell."""
+        self._told = dict(told)
         self._batches = {topic: min(BATCH_BYTES, size) for topic, size in told.items()}
         self._records = dict(told)
 
@@ -53,3 +63,27 @@ class Limits:
             refused_bytes=size_bytes,
             batch_bytes=self._batches[topic],
         )
+
+    async def keep_asking(self, ask: Callable[[Any], Awaitable[Any]]) -> None:
+        """Ask some broker now and then, for ever, for the settings that we may see."""
+        request = DescribeConfigsRequest([(_TOPIC, topic, [_SETTING]) for topic in self._told])
+        while True:
+            await asyncio.sleep(_ASK_AGAIN_S)
+            if not self._told:
+                continue
+            try:
+                self._hear(await ask(request))
+            except KafkaError as problem:
+                logger.warning("the broker did not say how much topics take", why=repr(problem))
+
+    def _hear(self, answer: Any) -> None:
+        """Take in the settings that were changed; of the others refusals may have taught more."""
+        for code, _, _, topic, entries in answer.resources:
+            for _, written, *_ in () if code else entries:
+                size_bytes = int(written)
+                if self._told[topic] != size_bytes:
+                    self._told[topic] = self._records[topic] = size_bytes
+                    self._batches[topic] = min(BATCH_BYTES, size_bytes)
+                    logger.info(
+                        "a topic takes another size at once", topic=topic, takes_bytes=size_bytes
+                    )

@@ -39,6 +39,7 @@ async def watched(worker: Worker) -> AsyncIterator[None]:
         for one in (
             _look(worker, watchdog),
             worker.work.purges.keep_purging(),
+            worker.work.limits.keep_asking(worker.work.restorer.ask),
             keep_collecting(),
         )
     ]

@@ -24,7 +24,7 @@ async def lives(*_: Any) -> None:
     await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("victim", ["_look", "keep_purging", "keep_collecting"])
+@pytest.mark.parametrize("victim", ["_look", "keep_purging", "keep_asking", "keep_collecting"])
 def test_a_coroutine_that_dies_beside_a_worker_ends_it(
     monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
@@ -34,9 +34,16 @@ def test_a_coroutine_that_dies_beside_a_worker_ends_it(
         for name, run in of.items():
             monkeypatch.setattr(watch, name, run)
         purging = dies if victim == "keep_purging" else lives
+        asking = dies if victim == "keep_asking" else lives
+        work = SimpleNamespace(
+            metrics=None,
+            purges=SimpleNamespace(keep_purging=purging),
+            limits=SimpleNamespace(keep_asking=asking),
+            restorer=SimpleNamespace(ask=None),
+        )
         worker = SimpleNamespace(
             settings=SimpleNamespace(http_port=None, stall_timeout_ms=1_000),
-            work=SimpleNamespace(metrics=None, purges=SimpleNamespace(keep_purging=purging)),
+            work=work,
             snapshot=lambda: None,
             fail=failed.set_result,
         )
