@@ -153,6 +153,7 @@ def test_a_number_in_place_of_a_pipeline_or_of_records_is_a_sentence() -> None:
     ("one", "sentence"),
     [
         ({"tme": 1}, "`tme` is not known of a record"),
+        ({"topic": "clicks"}, "a record stands in `clicks`, and only `clicks.raw` is read here"),
         ("a 1s x", "`a 1s x` is no record; write a mapping"),
         ({"key": 7}, "the key `7` is neither text nor bytes, nor a mapping for JSON"),
         ({"value": [1]}, "the value `[1]` is neither text nor bytes, nor a mapping for JSON"),

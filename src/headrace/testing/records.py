@@ -67,7 +67,7 @@ def check_record(record: Record) -> None:
 
 
 def read_record(fields: Mapping[str, Any], topic: str | None) -> Record:
-    """Return the record with these fields, of this topic unless it names another."""
+    """Return the record with these fields, of this topic; None if each must name its own."""
     if not isinstance(fields, Mapping):
         message = f'{show(fields)} is no record; write a mapping, such as {{"key": "a", "time": 1}}'
         raise ScenarioInvalid(message)
@@ -75,9 +75,12 @@ def read_record(fields: Mapping[str, Any], topic: str | None) -> Record:
     if unknown:
         message = f"{show(unknown[0])} is not known of a record; known are {listed(_FIELDS)}"
         raise ScenarioInvalid(message)
-    topic = fields.get("topic", topic)
-    if topic is None:
+    named = fields.get("topic", topic)
+    if named is None:
         message = f"several topics are read here, and {show(fields.get('value'))} names none"
+        raise ScenarioInvalid(message)
+    if topic is not None and named != topic:
+        message = f"a record stands in {show(named)}, and only `{topic}` is read here"
         raise ScenarioInvalid(message)
     offset = fields.get("offset")
     return Record(
@@ -85,7 +88,7 @@ def read_record(fields: Mapping[str, Any], topic: str | None) -> Record:
         _as_bytes("value", fields.get("value")),
         _time_ms(fields.get("time", 0)),
         _headers(fields.get("headers", ())),
-        topic,
+        named,
         _number("partition", fields.get("partition", 0)),
         None if offset is None else _number("offset", offset),
     )
