@@ -20,15 +20,18 @@ from headrace.contracts.errors import RecordUndecodable, TopicRefused
 from headrace.contracts.hops import Hop
 from headrace.contracts.origin import (
     AWAKE,
+    IDLE,
     NO_OFFSET,
     Origin,
     SourceTime,
     origin_header,
 )
+from headrace.contracts.policies import ReorderPolicy
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.contracts.selectors import select
 from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Aside, Batch
+from headrace.services.operators.progress import progress_ms
 from headrace.services.operators.readable import dead_aside
 from headrace.services.operators.waits import waits_ms
 from headrace.services.runtime.output.partitioner import murmur2
@@ -96,6 +99,9 @@ class Spread:
         self._home = home
         self._chain = chain
         self._waits_ms = waits_ms(hop.operators)
+        self._operators = hop.operators
+        reorders = (one for one in hop.operators if isinstance(one, ReorderPolicy))
+        self._has_idle = any(one.idle_ms is not None for one in reorders)
         self._clock_s = clock_s
         self._said: dict[int, _Said] = {}
 
@@ -103,6 +109,13 @@ class Spread:
     def time_ms(self) -> int:
         """How far this partition is, for those behind it: what waits here is not there yet."""
         return max(NO_TIME_MS, self._chain.time_ms - self._waits_ms)
+
+    def _time_in_ms(self, state: int) -> int:
+        """How far this partition is in a state that it tells."""
+        if state == IDLE and self._has_idle:
+            # A silence has released what waited here, and places would hold it until it ends.
+            return max(self.time_ms, progress_ms(self._operators, self._chain))
+        return self.time_ms
 
     def by_partition(self, batch: Batch, partitions: int) -> tuple[dict[int, Part], list[Aside]]:
         """The records of each partition, in order, and those whose id cannot be read."""
@@ -179,7 +192,7 @@ class Spread:
         """
         if not self._group.says_origins:
             return
-        time_ms, now_s = self.time_ms, self._clock_s()
+        time_ms, now_s = self._time_in_ms(state), self._clock_s()
         says, said_now = SourceTime(self._home, time_ms, state), _Said(time_ms, state, now_s)
         for to in range(partitions):
             said = self._said.get(to, _NOTHING)
