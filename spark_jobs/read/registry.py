@@ -71,6 +71,9 @@ class RegistryAccess(Policy):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.ca_file is not None:
+            if not self.url.startswith("https://"):
+                message = "`ca-file` does nothing without TLS; write https:// in `url`"
+                raise ValueError(message)
             try:
                 _context(self.authorities())
             except (OSError, UnicodeDecodeError) as error:

@@ -149,6 +149,7 @@ def test_a_registry_is_an_address_or_options(tmp_path: Path) -> None:
         ({"url": "http://here", "password": "s"}, "`username` is missing"),
         (said | {"url": "http://here"}, "`url` would send a password in clear elsewhere; write ht"),
         ({"url": "https://here", "ca-file": str(tmp_path / "none")}, "holds no certificate"),
+        ({"url": "http://here", "ca-file": "ca.pem"}, "`ca-file` does nothing without TLS; write"),
     ]:
         with pytest.raises(JobInvalid) as refused:
             hr.stream("orders", "a INT", registry=wrong)
