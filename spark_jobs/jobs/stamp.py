@@ -135,6 +135,8 @@ def with_options(job: Job, config: JobConfig, options: Options, begun: Begun) ->
     """Return a job with these options, but running where and how its file says now."""
     said = config.model_dump(mode="json", by_alias=True)
     ways = {name: value for name, value in said.items() if name in _DECIDE_NOTHING}
+    # As text, its passwords are stars.
+    ways["kafka"] = config.kafka
     rows = options["sink"].get("kafka")
     if rows is not None and config.sink.kafka is not None:
         rows = {**rows, "registry": config.sink.kafka.registry}

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from headrace.contracts.errors import ReplayDiffers, SinkOfAnotherQuery, StateOfOtherOptions
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.jobs.cold import refuse_another_topic
+from headrace.spark_jobs.jobs.config import writer_of
 from headrace.spark_jobs.jobs.run import JOBS
 from headrace.spark_jobs.jobs.stamp import Begun, Stamp, digest_of, options_of, with_options
 from headrace.spark_jobs.write.digest import Digest
@@ -241,3 +242,22 @@ def test_options_come_back_as_they_were(tmp_path: Path, name: str) -> None:
     assert digest_of(noted) == digest_of(options_of(config))
     with pytest.raises(ReplayDiffers, match="that this version of the job does not take"):
         with_options(job, config, noted | {"gone": 1}, Begun("id", 3))
+
+
+def test_a_job_with_other_options_logs_in_as_its_file_says_now(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("""
+job: orders-prices
+name: priced
+servers: here:9092
+checkpoint: state
+inputs: {prices: {topic: prices}, orders: {topic: orders}}
+retention: 1h
+sink: {kafka: {topic: priced}}
+kafka:
+  {security-protocol: SASL_SSL, sasl-mechanism: PLAIN, sasl-username: ann, sasl-password: secret}
+""")
+    job, config = load_job(file)
+    before = with_options(job, config, options_of(config) | {"retention": 1}, Begun("id", 3))
+    assert writer_of(before) == writer_of(config)
+    assert writer_of(before)["sasl.password"] == "secret"
