@@ -35,7 +35,12 @@ _WRITER_OURS = {
     "metadata.broker.list": "servers",
     "transactional.id": "name",
 }
-_SPARK_OURS = {"spark.sql.shuffle.partitions": "shuffle-partitions", "spark.app.name": "name"}
+_SPARK_OURS = {
+    "spark.sql.shuffle.partitions": "shuffle-partitions",
+    "spark.app.name": "name",
+    "spark.master": "--master",
+    "spark.submit.deployMode": "--deploy-mode",
+}
 _MEMORY = re.compile(r"spark\.[A-Za-z.]*(memory|memoryOverhead)")
 _SIZE = re.compile(r"[0-9]{1,9}[kmgtKMGT]?[bB]?")
 _TRUTH = ("true", "false")

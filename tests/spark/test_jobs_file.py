@@ -125,6 +125,14 @@ def test_a_file_says_all_that_a_job_needs(tmp_path: Path) -> None:
             "sink.iceberg.folder: `state/orders-priced/` is the folder of the checkpoint; name an",
         ),
         (GOOD.replace("topic: prices.cleaned", "topic: a b"), "job.yaml:7:12: inputs.prices.topic"),
+        (
+            GOOD + "spark: {spark.master: yarn}",
+            "spark.spark.master: `spark.master` is what `--master` says; write it there",
+        ),
+        (
+            GOOD + "spark: {spark.submit.deployMode: cluster}",
+            "`spark.submit.deployMode` is what `--deploy-mode` says; write it there",
+        ),
     ],
 )
 def test_mistakes_in_a_file_are_said_with_their_place(
