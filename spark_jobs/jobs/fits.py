@@ -14,7 +14,7 @@ from headrace.spark_jobs.write.claims import SCD2
 from headrace.spark_jobs.write.markers import markers_topic
 from headrace.spark_jobs.write.output import OWN_COLUMNS
 from headrace.spark_jobs.write.parquet import OF_FOLDERS
-from headrace.spark_jobs.write.producer import client_problem
+from headrace.spark_jobs.write.producer import DECIDED, client_problem
 from headrace.spark_jobs.write.scd2 import OF_VERSIONS
 
 _OPTIONS = (
@@ -148,6 +148,8 @@ def _writer_problems(
     theirs = {name: value for name, value in writer.items() if name not in _WRITER_OURS}
     for name in writer.keys() - theirs.keys():
         yield ("writer", name), _said_elsewhere(name, _WRITER_OURS[name])
+    for name in writer.keys() & DECIDED:
+        yield ("writer", name), f"`{name}` is what the job decides; remove it"
     problem = client_problem({**said, **theirs}) if theirs else None
     if problem is not None:
         named = [name for name in theirs if name in problem]

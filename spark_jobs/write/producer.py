@@ -35,6 +35,14 @@ RECORD = ("target", "key", "value", "timestamp_ms", "headers")
 QUIET = {"log_level": "0"}
 """For the driver, which writes to the user's terminal. The client would say there, twice a second,
 that a broker has gone; a call that fails raises the error."""
+_DECIDED = {
+    "partitioner": "murmur2_random",
+    "message.max.bytes": _RECORD_BYTES_MAX,
+    "queue.buffering.max.kbytes": _QUEUE_KIB,
+    "linger.ms": 20,
+}
+DECIDED = {*_DECIDED, "batch.size", "queue.buffering.max.ms", "transaction.timeout.ms"}
+"""The settings of a producer that are not the user's; one is `linger.ms` by another name."""
 _EPOCH_MS = 1
 """The client takes 0 for "now", so the very first millisecond of 1970 becomes the second."""
 
@@ -42,7 +50,8 @@ _EPOCH_MS = 1
 def client_problem(client: Mapping[str, str]) -> str | None:
     """Return librdkafka's complaint about settings, None if it takes them; no broker is asked."""
     try:
-        Producer({**client, **QUIET})
+        # Some settings do not go with a transaction.
+        Producer({**client, **_DECIDED, "transactional.id": "none", **QUIET})
     except KafkaException as error:
         return " ".join(str(error.args[0].str()).split())
     return None
@@ -60,11 +69,8 @@ def take_id(
             **client,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
-            "partitioner": "murmur2_random",
-            "message.max.bytes": _RECORD_BYTES_MAX,
             "batch.size": batch_bytes,
-            "queue.buffering.max.kbytes": _QUEUE_KIB,
-            "linger.ms": 20,
+            **_DECIDED,
         }
     )
     producer.init_transactions(WITHIN_S)

@@ -126,6 +126,15 @@ def test_a_file_says_all_that_a_job_needs(tmp_path: Path) -> None:
         ),
         (GOOD.replace("topic: prices.cleaned", "topic: a b"), "job.yaml:7:12: inputs.prices.topic"),
         (
+            GOOD + 'writer: {linger.ms: "5"}',
+            "writer.linger.ms: `linger.ms` is what the job decides; remove it",
+        ),
+        (
+            GOOD + "writer: {partitioner: consistent}",
+            "`partitioner` is what the job decides; remove it",
+        ),
+        (GOOD + 'writer: {acks: "1"}', "writer.acks: librdkafka does not take this: "),
+        (
             GOOD + "spark: {spark.master: yarn}",
             "spark.spark.master: `spark.master` is what `--master` says; write it there",
         ),
