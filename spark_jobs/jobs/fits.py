@@ -30,6 +30,12 @@ _READER_OURS = {
     "kafka.bootstrap.servers": "servers",
     "maxoffsetspertrigger": "records-per-batch",
 }
+_READER_DECIDED = (
+    *("starting", "ending", "includeheaders", "kafka.auto.offset.reset"),
+    *("kafka.enable.auto.commit", "kafka.interceptor.classes"),
+    *("kafka.key.deserializer", "kafka.value.deserializer"),
+)
+"""How options begin that the job decides, or that Spark's source refuses since it does."""
 _WRITER_OURS = {
     "bootstrap.servers": "servers",
     "metadata.broker.list": "servers",
@@ -124,7 +130,7 @@ def _reader_problems(reader: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
         ours = _READER_OURS.get(name.lower())
         if ours is not None:
             yield ("reader", name), _said_elsewhere(name, ours)
-        elif name.lower().startswith(("starting", "ending", "includeheaders")):
+        elif name.lower().startswith(_READER_DECIDED):
             yield ("reader", name), f"`{name}` is what the job decides; remove it"
         elif name.lower() == "failondataloss" and value.lower() not in _TRUTH:
             yield ("reader", name), f"`{value}` is none of the choices; write `true` or `false`"

@@ -126,6 +126,10 @@ def test_a_file_says_all_that_a_job_needs(tmp_path: Path) -> None:
         ),
         (GOOD.replace("topic: prices.cleaned", "topic: a b"), "job.yaml:7:12: inputs.prices.topic"),
         (
+            GOOD + "reader: {kafka.auto.offset.reset: earliest}",
+            "`kafka.auto.offset.reset` is what the job decides; remove it",
+        ),
+        (
             GOOD + 'writer: {linger.ms: "5"}',
             "writer.linger.ms: `linger.ms` is what the job decides; remove it",
         ),
