@@ -198,12 +198,17 @@ def frame_of_asides(task: int, asides: Sequence[tuple[dict[str, Any], Record]]) 
         "topic": pa.array(topics, pa.string()),
         "partition": pa.array(partitions, pa.int32()),
         "offset": pa.array(offsets, pa.int64()),
-        "timestamp_ms": pa.array(times, pa.int64()),
+        "timestamp_ms": pa.array([_none(time_ms) for time_ms in times], pa.int64()),
         "key": pa.array(keys, _BINARY),
         "value": pa.array(values, _BINARY),
         "headers": pa.array([encode_headers(each) for each in headers], pa.string()),
     }
     return _sparse_frame(len(asides), columns)
+
+
+def _none(number: int) -> int | None:
+    """Return a number, None for the one that stands for null in a bundle."""
+    return None if number == NO_OFFSET else number
 
 
 _TYPES = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary": _BINARY}

@@ -19,6 +19,7 @@ from headrace.spark_jobs.operators.columns import (
     PROGRESS,
     RECORD,
     ROW,
+    frame_of_asides,
     take,
 )
 from headrace.spark_jobs.operators.messages import received, sent
@@ -142,6 +143,14 @@ def test_columns_that_a_bundle_lacks_are_null() -> None:
     ((_, record),) = take(_bundled([{"task": 2, "kind": PROGRESS, "value": b"v"}])[2]).arrivals
     assert record[:4] == (None, b"v", -(1 << 63), ())
     assert record.offset is None
+
+
+def test_a_count_that_passes_through_a_stage_still_has_no_time() -> None:
+    aside = {"aside": '{"verdict":"count","task":1,"number":7,"added":2}'}
+    rows = [_row(0, 0, 1) | aside, {"task": 0, "kind": RECORD, "input": 0, "place": 1} | aside]
+    frame = frame_of_asides(0, take(_bundled([{"task": 0, **row} for row in rows])[0]).asides)
+    assert frame["timestamp_ms"].isna().tolist() == [False, True]
+    assert frame["offset"].isna().tolist() == [False, True]
 
 
 @given(parts, parts.map(lambda some: [*some, None, b"key"]))
