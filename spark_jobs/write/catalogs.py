@@ -8,7 +8,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import types
 
-from headrace.contracts.errors import JobInvalid
+from headrace.contracts.errors import JobInvalid, StateUnavailable
 from headrace.spark_jobs.write.quoted import quoted
 
 if TYPE_CHECKING:
@@ -32,6 +32,18 @@ def refuse_unknown_catalog(spark: SparkSession, table: str, settings: str) -> No
             f" {{{settings}}}`, or write `folder` in place of `table`"
         )
         raise JobInvalid(message)
+
+
+def is_in_catalog(spark: SparkSession, name: str, title: str) -> bool:
+    """Return whether there is a table of this name in SQL; refuse a catalog that cannot say."""
+    try:
+        return spark.catalog.tableExists(name)
+    except REFUSALS as error:
+        message = (
+            f"{title} cannot be looked up: {first_line(error)}; see that its catalog runs, and that"
+            " the settings of Spark have its address, and start the job again"
+        )
+        raise StateUnavailable(message) from error
 
 
 def name_in_sql(table: str) -> str:

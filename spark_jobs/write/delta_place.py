@@ -16,6 +16,7 @@ from headrace.spark_jobs.write.catalogs import (
     REFUSALS,
     SPARKS_OWN,
     first_line,
+    is_in_catalog,
     name_in_sql,
     refuse_unknown_catalog,
 )
@@ -53,7 +54,9 @@ class DeltaPlace:
         name = _with_catalog(self.table)
         catalog = name.partition(".")[0]
         refuse_unknown_catalog(spark, name, f"{CATALOGS}{catalog}: ...")
-        if catalog == SPARKS_OWN and _forgets(spark) and not self.exists(spark):
+        # A catalog that is away is said before anything is read.
+        is_there = self.exists(spark)
+        if catalog == SPARKS_OWN and _forgets(spark) and not is_there:
             message = (
                 f"{self.title} is not there, and Spark's own catalog forgets at the job's end what"
                 f" the job makes; keep tables in a metastore, by `spark: {{{_METASTORE}: hive}}` or"
@@ -73,7 +76,7 @@ class DeltaPlace:
         """Return whether there is a table."""
         if self.folder is not None:
             return DeltaTable.isDeltaTable(spark, self.folder)
-        return spark.catalog.tableExists(self.name_in(spark))
+        return is_in_catalog(spark, self.name_in(spark), self.title)
 
     def make(self, spark: SparkSession, schema: StructType) -> None:
         """Make an empty table, if there is none."""

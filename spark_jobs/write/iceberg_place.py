@@ -18,6 +18,7 @@ from headrace.spark_jobs.write.catalogs import (
     CATALOGS,
     REFUSALS,
     first_line,
+    is_in_catalog,
     name_in_sql,
     noted,
     refuse_unknown_catalog,
@@ -61,6 +62,8 @@ class IcebergPlace:
             setting = f"{CATALOGS}{self.table.partition('.')[0]}"
             example = f"{setting}: {_OF_ICEBERG}, {setting}.type: ..."
             refuse_unknown_catalog(spark, self.table, example)
+            # A catalog that is away is said before anything is read.
+            self.exists(spark)
 
     def name_in(self, spark: SparkSession) -> str:
         """Return the table's name in Spark's SQL; a folder's catalog is set up if it is not."""
@@ -76,7 +79,7 @@ class IcebergPlace:
 
     def exists(self, spark: SparkSession) -> bool:
         """Return whether there is a table."""
-        return spark.catalog.tableExists(self.name_in(spark))
+        return is_in_catalog(spark, self.name_in(spark), self.title)
 
     def make(self, spark: SparkSession, schema: StructType, properties: Mapping[str, str]) -> None:
         """Make an empty table with these columns, each of which may be null."""

@@ -8,7 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from headrace.contracts.errors import JobInvalid, ReplayDiffers, SinkOfAnotherQuery
+from headrace.contracts.errors import (
+    JobInvalid,
+    ReplayDiffers,
+    SinkOfAnotherQuery,
+    StateUnavailable,
+)
+from headrace.spark_jobs.write.delta_place import DeltaPlace
 from headrace.spark_jobs.write.iceberg import IcebergSink
 from headrace.spark_jobs.write.iceberg_place import IcebergPlace
 from tests.spark.batches import Row, batch_of
@@ -164,5 +170,10 @@ def test_a_table_with_other_columns_is_refused(spark: SparkSession, tmp_path: Pa
 def test_a_place_that_spark_does_not_know_is_refused(spark: SparkSession) -> None:
     with pytest.raises(JobInvalid, match=r"Spark knows no catalog `lake` of `lake\.sales\.orders`"):
         IcebergPlace("lake.sales.orders", None).check(spark)
+    spark.conf.set("spark.sql.catalog.away", "org.example.Away")
+    with pytest.raises(StateUnavailable, match=r"`away\.sales\.a` cannot be looked up: .*Cannot"):
+        IcebergPlace("away.sales.a", None).check(spark)
+    with pytest.raises(StateUnavailable, match=r"`away\.sales\.a` cannot be looked up: .*Cannot"):
+        DeltaPlace("away.sales.a", None).check(spark)
     with pytest.raises(JobInvalid, match=r"`spark_catalog\.default\.rows` cannot be made: "):
         IcebergPlace("spark_catalog.default.rows", None).make(spark, batch_of(spark, []).schema, {})
