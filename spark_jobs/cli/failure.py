@@ -19,6 +19,7 @@ from headrace.contracts.errors import (
     KafkaUnreachable,
     SettingsInvalid,
     StateOfOtherOptions,
+    StateUnavailable,
     TopicRefused,
 )
 from headrace.spark_jobs.operators.failures import is_theirs
@@ -42,6 +43,12 @@ _TWO_DRIVERS = re.compile(
     r"\[(?:CONCURRENT_STREAM_LOG_UPDATE|DELTA_CONCURRENT_TRANSACTION)\]"
     r"|Multiple streaming queries are concurrently using"
 )
+_FILES = re.compile(
+    r"(?:AccessControl|AccessDenied|ParentNotDirectory|UnsupportedFileSystem)"
+    r"Exception: (.+)"
+    r"|IOException: (.*(?:No space left on device|Mkdirs failed|Permission denied|Disk quota).*)"
+    r"|ClassNotFoundException: (Class org\.apache\.hadoop\.fs\..+ not found)"
+)
 _SILENT = {"Timeout", "Disconnect", "Network"}
 _FRAME = re.compile(r'^ +File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>\S+)$', re.MULTILINE)
 _RAISED = re.compile(r"^[A-Za-z_][\w.]*(?:: .*)?$", re.MULTILINE)
@@ -61,6 +68,7 @@ def error_of(failure: BaseException, servers: str) -> HeadraceError | None:
         or _other_python(text)
         or _not_computed(text)
         or _raised_by_the_job(text)
+        or _files(text)
     )
 
 
@@ -183,3 +191,15 @@ def _raised_by_the_job(text: str) -> HeadraceError | None:
         return None
     file, line, name = theirs[-1].group("file", "line", "name")
     return JobFailed(f"`{name}` of this job raised {raised[0]} ({file}, line {line})")
+
+
+def _files(text: str) -> HeadraceError | None:
+    """Recognise a file system that refuses what it is asked."""
+    found = _FILES.search(text)
+    if found is None:
+        return None
+    said = next(filter(None, found.groups())).strip()
+    return StateUnavailable(
+        f"a folder of this job cannot be used: {said}; see that the names of its checkpoint and its"
+        " sink are right, that there is room, and that this user may write there"
+    )

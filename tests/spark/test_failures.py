@@ -22,6 +22,7 @@ from headrace.contracts.errors import (
     SettingsInvalid,
     SinkOfAnotherQuery,
     StateOfOtherOptions,
+    StateUnavailable,
     TopicRefused,
 )
 from headrace.services.broker.embedded import EmbeddedBroker
@@ -361,6 +362,30 @@ def test_two_drivers_of_one_checkpoint_are_told_as_that(text: str) -> None:
     ours = found(f"[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: {text}")
     assert type(ours) is InstanceFenced
     assert "another driver runs this query on the same checkpoint" in str(ours)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            ": org.apache.hadoop.fs.ParentNotDirectoryException: Parent path is not a directory: a",
+            "cannot be used: Parent path is not a directory: a; see",
+        ),
+        ("java.io.IOException: No space left on device", "used: No space left on device; see"),
+        (
+            "java.io.FileNotFoundException: x\nCaused by: java.io.IOException: Mkdirs failed to cr",
+            "cannot be used: Mkdirs failed to cr; see",
+        ),
+        (
+            "ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found",
+            "cannot be used: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found; see",
+        ),
+    ],
+)
+def test_a_folder_that_takes_no_files_is_told(text: str, said: str) -> None:
+    ours = found(f"An error occurred while calling o1.parquet.\n{text}\n\tat org.apache")
+    assert type(ours) is StateUnavailable
+    assert said in str(ours)
 
 
 def test_a_checkpoint_of_other_topics_is_told_as_that() -> None:
