@@ -110,7 +110,9 @@ def _load_query(document: dict[str, Any], file: File, places: Places) -> tuple[J
     except JobInvalid as error:
         raise _invalid([(("query",), str(error))], file, places) from error
     ((kind, sink),) = [(name, one) for name, one in said.sink if one is not None]
-    options = said.model_dump(exclude={*OF_THE_QUERY, "sink"})
+    # A dump says what the user left out, too, and a login has options that do not go together.
+    names = QueryFile.model_fields.keys() - OF_THE_QUERY - {"sink"}
+    options = {name: getattr(said, name) for name in names}
     try:
         job, config = described(query, to=Sink(cast("Any", kind), dict(sink)), **options)
     except JobInvalid as error:

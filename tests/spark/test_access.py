@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import headrace as hr
 from headrace.contracts.errors import JobInvalid
@@ -128,6 +129,27 @@ def test_an_access_that_cannot_work_is_a_sentence(
         load_job(job_file(tmp_path, old, new))
     assert said in str(refused.value)
     assert PASSWORD not in str(refused.value)
+
+
+QUERY = """
+query: SELECT key, name FROM customers
+name: kept
+servers: here:9092
+checkpoint: state
+tables: {customers: {topic: customers, schema: name STRING}}
+sink: {kafka: {topic: kept}}
+"""
+PLAIN = {"sasl-mechanism": "PLAIN", "sasl-username": "ann", "sasl-password": "secret"}
+
+
+@pytest.mark.parametrize(
+    "login", [{"security-protocol": "SSL"}, {"security-protocol": "SASL_PLAINTEXT", **PLAIN}]
+)
+def test_a_query_logs_in_as_any_job_does(tmp_path: Path, login: dict[str, str]) -> None:
+    file = tmp_path / "query.yaml"
+    file.write_text(QUERY + yaml.safe_dump({"kafka": login}))
+    _, config = load_job(file)
+    assert writer_of(config) == access_of(login).for_writer()
 
 
 def test_python_takes_the_same_names() -> None:
