@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.topology import LookUp, Topic
@@ -62,7 +64,8 @@ def _run(spark: SparkSession, folder: Path) -> None:
 
     def write(frame: DataFrame, batch: int) -> None:
         rows = frame.persist()
-        sink.write(rows.select("key", "value", "table_value", "timestamp_ms"), batch)
+        timed = rows.withColumn("timestamp", F.timestamp_millis("timestamp_ms"))
+        sink.write(timed.select("key", "value", "table_value", "timestamp"), batch)
         rows.groupBy("verdict").count().collect()
         rows.unpersist()
 

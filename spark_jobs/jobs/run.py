@@ -351,13 +351,11 @@ def _table_sink(job: Job, config: JobConfig) -> Sink | None:
     in_order = mode == SCD2 and _is_in_order(job, config)
     of_one_task = is_of_one_task(job)
     place = place_of(config)
-    if isinstance(place, DeltaPlace):
-        return DeltaSink(query, place, mode=mode, in_order=in_order, of_one_task=of_one_task)
     if place is not None:
-        repeats = _repeats(job, config)
-        return IcebergSink(
-            query, place, mode=mode, in_order=in_order, of_one_task=of_one_task, repeats=repeats
-        )
+        how = {"in_order": in_order, "of_one_task": of_one_task, "repeats": _repeats(job, config)}
+        if isinstance(place, DeltaPlace):
+            return DeltaSink(query, place, mode=mode, **how)
+        return IcebergSink(query, place, mode=mode, **how)
     if sink.parquet is not None:
         return ParquetSink(query, sink.parquet.folder)
     if sink.console is not None:

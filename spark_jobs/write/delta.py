@@ -1,5 +1,7 @@
 """Write rows to a Delta table, exactly once: the table's log has the last micro-batch.
 
+A micro-batch that is computed again is compared with the one that is there; see `delta_marker.py`.
+
 In mode `append`, rows stand beside each other, each with its micro-batch in the column `batch`. In
 mode `upsert`, the last row of a key replaces the earlier ones, and a deleted key has no row. In
 mode `scd2`, each version of a key has a row, from when until when; see `scd2.py`. Before the first
@@ -24,17 +26,21 @@ from headrace.spark_jobs.write.claims import (
     claims_of,
     is_claimed,
     refuse_missing_columns,
-    refuse_older_copy,
     refuse_other_columns,
 )
 from headrace.spark_jobs.write.column_types import Writer
+from headrace.spark_jobs.write.delta_marker import marker_of_batch, marker_text
 from headrace.spark_jobs.write.delta_place import DeltaPlace
+from headrace.spark_jobs.write.digest import digest_of_table
+from headrace.spark_jobs.write.snapshots import TableMarker, is_written
 from headrace.spark_jobs.write.upsert import merge_lasts
 from headrace.spark_jobs.write.versions import merge_versions, versions_of
 
 _PLACES = ("task", "sequence", "batch")
 """Columns that tables of earlier versions lack."""
 _WRITE = "spark.databricks.delta.write"
+_SAYS = "spark.databricks.delta.commitInfo.userMetadata"
+"""The setting whose text each commit has."""
 _EVOLVES = "spark.databricks.delta.schema.autoMerge.enabled"
 """The setting by which Delta adds the columns to a table that rows have and it lacks."""
 
@@ -50,46 +56,57 @@ class DeltaSink:
         mode: str = APPEND,
         in_order: bool = False,
         of_one_task: bool = False,
+        repeats: bool = True,
     ) -> None:
         """Take the place of a table; the first batch makes the table if it is missing.
 
         With `in_order`, a later row of a key never holds before an earlier one; see `scd2.py`. With
-        `of_one_task`, all rows of a key are of one task; see `upsert.py`.
+        `of_one_task`, all rows of a key are of one task; see `upsert.py`. With `repeats`, a
+        micro-batch that is computed again surely has the same rows.
         """
         self._query = query
         self._place = place
         self._mode = mode
         self._in_order = in_order
         self._of_one_task = of_one_task
+        self._repeats = repeats
         self._claimed = False
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, unless an earlier attempt did."""
         spark, query_id = frame.sparkSession, query_id_of(frame)
+        marker = TableMarker(query_id, batch_id)
+        if self._repeats:
+            digest = digest_of_table(frame)
+            marker = marker._replace(rows=digest.rows, keys=digest.keys)
         frame = frame.withColumn("batch", F.lit(batch_id).cast("bigint"))
         if self._mode == SCD2:
             frame = versions_of(frame)
-        marker = {"txnAppId": self._writer(query_id), "txnVersion": str(batch_id)}
 
         def write() -> None:
+            is_there = False
             if not self._claimed:
                 self._claim(frame, query_id)
-                self._refuse_later(spark, query_id, batch_id)
+                is_there = self._has(spark, marker)
             # If another commit comes between, the table may have other columns.
             self._claimed = False
-            self._put(frame, batch_id, marker)
+            if not is_there:
+                self._put(frame, marker)
             self._claimed = True
 
         attempted(self._query, self._place.title, batch_id, write)
 
-    def _put(self, frame: DataFrame, batch_id: int, marker: dict[str, str]) -> None:
-        """Append or merge rows, unless the table's log has the marker."""
-        table = self._place.name_in(frame.sparkSession)
-        if self._mode == APPEND:
-            frame.writeTo(table).options(**marker).append()
-            return
-        with _noting(frame.sparkSession, marker):
-            if self._mode == SCD2:
+    def _put(self, frame: DataFrame, marker: TableMarker) -> None:
+        """Append or merge rows, unless the table's log has the number of the micro-batch."""
+        spark, batch_id = frame.sparkSession, marker.batch
+        table = self._place.name_in(spark)
+        number = {"txnAppId": self._writer(marker.query_id), "txnVersion": str(batch_id)}
+        text = marker_text(spark.conf.get(_SAYS, None) or "", self._query, marker)
+        noted = {f"{_WRITE}.{name}": value for name, value in number.items()}
+        with _setting(spark, {**noted, _SAYS: text}):
+            if self._mode == APPEND:
+                frame.writeTo(table).options(**number).append()
+            elif self._mode == SCD2:
                 merge_versions(frame, table, batch_id, in_order=self._in_order)
             else:
                 merge_lasts(frame, table, of_one_task=self._of_one_task)
@@ -101,11 +118,15 @@ class DeltaSink:
         last = self._last_write(spark, query_id)
         return last is not None and last >= batch_id
 
-    def _refuse_later(self, spark: SparkSession, query_id: str, batch_id: int) -> None:
-        """Refuse a table with later micro-batches: Delta would skip this one and say nothing."""
-        last = self._last_write(spark, query_id)
-        if last is not None and last > batch_id:
-            refuse_older_copy(self._query, last, batch_id)
+    def _has(self, spark: SparkSession, wanted: TableMarker) -> bool:
+        """Return whether the table has this micro-batch; refuse a table that has it otherwise."""
+        last = self._last_write(spark, wanted.query_id)
+        if last is None:
+            return False
+        found = TableMarker(wanted.query_id, last)
+        if last == wanted.batch:
+            found = marker_of_batch(self._place.read(spark), self._query, *found[:2])
+        return is_written(self._query, self._place.title, found, wanted)
 
     def _last_write(self, spark: SparkSession, query_id: str) -> int | None:
         """Return the last micro-batch of a checkpoint in the table's log, None without any."""
@@ -149,15 +170,19 @@ class DeltaSink:
 
 
 @contextmanager
-def _noting(spark: SparkSession, marker: dict[str, str]) -> Iterator[None]:
-    """Have a merge note the number of a micro-batch in its commit."""
-    for name, value in marker.items():
-        spark.conf.set(f"{_WRITE}.{name}", value)
+def _setting(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    """Have a session for a while with other settings, such as what a commit notes."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name in marker:
-            spark.conf.unset(f"{_WRITE}.{name}")
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
 
 
 def _add_places(frame: DataFrame, table: str, there: list[str]) -> None:

@@ -12,6 +12,7 @@ from headrace.contracts.errors import WorkerStalled
 from headrace.spark_jobs.write.attempts import ATTEMPTS, attempted
 from headrace.spark_jobs.write.delta import DeltaSink
 from headrace.spark_jobs.write.delta_place import DeltaPlace
+from headrace.spark_jobs.write.digest import Digest
 
 _ICEBERGS = "An error occurred.\nCaused by: org.apache.iceberg.exceptions"
 _BETWEEN = [
@@ -86,6 +87,7 @@ def test_a_delta_table_that_others_change_is_looked_at_once_more(
     module = "headrace.spark_jobs.write.delta"
     monkeypatch.setattr(f"{module}.query_id_of", lambda _: "id")
     monkeypatch.setattr(f"{module}.F", MagicMock())
+    monkeypatch.setattr(f"{module}.digest_of_table", lambda _: Digest())
     monkeypatch.setattr(DeltaSink, "_claim", lambda _, given, __: claimed.append(given))
     monkeypatch.setattr(DeltaSink, "_last_write", lambda *_: None)
     sink = DeltaSink("kept", DeltaPlace("a.b", None))

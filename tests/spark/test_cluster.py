@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.record import Record
 from headrace.contracts.topics import cleaned_topic
@@ -57,7 +58,8 @@ def write_all(servers: str, topic: str, folder: Path) -> None:
     def write(frame: DataFrame, batch: int) -> None:
         rows = frame.mapInArrow(_spoilt(folder, batch), frame.schema).persist()
         kafka.write(rows, batch)
-        delta.write(rows.select("key", "value", "timestamp_ms"), batch)
+        timed = rows.withColumn("timestamp", F.timestamp_millis("timestamp_ms"))
+        delta.write(timed.select("key", "value", "timestamp_ms", "timestamp"), batch)
         rows.unpersist()
 
     run_query(folder, write, None, connectors=CONNECTORS, settings=SETTINGS)

@@ -8,16 +8,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.contracts.errors import JobInvalid, SinkOfAnotherQuery
+from headrace.contracts.errors import JobInvalid, ReplayDiffers, SinkOfAnotherQuery
 from headrace.spark_jobs.connectors import CONNECTORS
 from headrace.spark_jobs.session import open_session
 from headrace.spark_jobs.write.claims import refuse_missing_columns, refuse_other_columns
 from headrace.spark_jobs.write.delta import DeltaSink
+from headrace.spark_jobs.write.delta_marker import marker_in, marker_text
 from headrace.spark_jobs.write.delta_place import DeltaPlace
+from headrace.spark_jobs.write.snapshots import TableMarker
 from tests.spark.batches import Row, batch_of
 from tests.spark.driver import QUICK_JAVA, Driver
 
 _OWN = "key STRING, timestamp TIMESTAMP, deleted BOOLEAN, task INT, sequence BIGINT, batch BIGINT"
+_SAYS = "spark.databricks.delta.commitInfo.userMetadata"
 _EVOLVES = "spark.databricks.delta.schema.autoMerge.enabled"
 
 
@@ -126,6 +129,53 @@ def test_a_table_with_other_columns_is_refused_or_takes_them_where_the_user_says
     checked(see_columns, tmp_path)
 
 
+def see_replays(spark: SparkSession, folder: Path) -> None:
+    """Write a micro-batch once more, as a driver that was just started."""
+    place = DeltaPlace(None, f"{folder}/rows")
+    spark.conf.set(_SAYS, "nightly")
+
+    def write(batch: int, rows: list[Row], query: str = "query", *, repeats: bool = True) -> None:
+        sink = DeltaSink(query, place, mode="append", repeats=repeats)
+        sink.write(batch_of(spark, rows, query), batch)
+
+    write(0, FIRST)
+    write(1, LATER)
+    for batch in range(9):
+        write(batch, [("a", 1, 1)], "another")
+    spark.sql(f"OPTIMIZE delta.`{place.folder}`")
+    write(1, LATER)
+    write(1, [("a", 4, 40)], repeats=False)
+    with pytest.raises(ReplayDiffers, match="rows has 4 rows of it, and they are 3 now; start it"):
+        write(1, LATER[:3])
+    with pytest.raises(ReplayDiffers, match="rows has 4 rows of it, and they are others; start it"):
+        write(1, [*LATER[:3], ("c", 8, None)])
+    write(2, FIRST)
+    said = [row["userMetadata"] for row in place.read(spark).history().collect()]
+    assert said[0].startswith(
+        'nightly {"headrace.query.query":{"query_id":"query","batch":2,"rows":3,'
+    )
+    assert spark.conf.get(_SAYS) == "nightly"
+    assert place.read(spark).toDF().count() == len(FIRST) + len(LATER) + 9 + len(FIRST)
+
+
+@pytest.mark.long("spark", why="it starts a session of its own, with Delta")
+def test_a_micro_batch_that_comes_out_otherwise_is_refused_behind_other_commits_too(
+    tmp_path: Path,
+) -> None:
+    checked(see_replays, tmp_path)
+
+
+def test_a_marker_is_found_behind_a_text_of_the_users_and_is_of_one_query() -> None:
+    marker = TableMarker("id", 3, 2, "00ff")
+    text = marker_text("", "a", marker)
+    assert marker_in(text, "a") == marker
+    assert marker_in(marker_text('{"ours": 1}', "a", marker), "a") == marker
+    assert marker_in(marker_text(text, "b", marker._replace(batch=4)), "a") == marker
+    assert marker_in(text, "a-b") is None
+    assert marker_in("nightly", "a") is None
+    assert marker_in(None, "a") is None
+
+
 class Orders:
     """Tables of a database, which drivers write to one after the other."""
 
@@ -189,8 +239,10 @@ def see_names(spark: SparkSession, _folder: Path) -> None:
             assert not orders.has(name, 0)
             orders.write(name, mode, 0, FIRST)
             orders.write(name, mode, 1, LATER)
-            # The driver died behind the micro-batch; by now it would have other rows.
-            orders.write(name, mode, 1, [("twice", 8, 80)])
+            # The driver died behind the micro-batch.
+            orders.write(name, mode, 1, LATER)
+            with pytest.raises(ReplayDiffers, match=f"{name}` has 4 rows of it, and they are 1 "):
+                orders.write(name, mode, 1, [("twice", 8, 80)])
             assert (orders.has(name, 1), orders.has(name, 2)) == (True, False)
             with pytest.raises(SinkOfAnotherQuery, match="micro-batch 1, and its checkpoint is"):
                 orders.write(name, mode, 0, [("lost", 9, 90)])
