@@ -6,8 +6,12 @@ is last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+
+from headrace.spark_jobs.write.quoted import quoted
 
 _REPLACES = "(kept.task IS NULL OR kept.task = new.task OR kept.timestamp <= new.timestamp)"
 """Whether a row of a later micro-batch comes behind one that is there: only its own task is sure of
@@ -18,8 +22,8 @@ _NTH = "_headrace_nth"
 _MERGE = """
     MERGE INTO {table} AS kept USING {new} AS new ON kept.key = new.key
     WHEN MATCHED AND new.deleted AND {replaces} THEN DELETE
-    WHEN MATCHED AND {replaces} THEN UPDATE SET *
-    WHEN NOT MATCHED AND NOT new.deleted THEN INSERT *
+    WHEN MATCHED AND {replaces} THEN UPDATE SET {sets}
+    WHEN NOT MATCHED AND NOT new.deleted THEN INSERT ({names}) VALUES ({values})
 """
 
 
@@ -29,16 +33,30 @@ def merge_lasts(frame: DataFrame, table: str, *, of_one_task: bool) -> None:
     With `of_one_task`, all rows of a key are of one task. It has another number once its state was
     moved.
     """
-    merge = merge_of(table, of_one_task=of_one_task)
+    merge = merge_of(frame.columns, table, of_one_task=of_one_task)
     frame.sparkSession.sql(merge, new=_last_of_keys(frame))
 
 
-def merge_of(table: str, *, of_one_task: bool) -> str:
-    """Return the text of the merge, in which Spark puts its name for the new rows at `{new}`."""
-    replaces = _ALWAYS if of_one_task else _REPLACES
-    # Spark formats the text, and a folder may have braces in its name.
-    in_text = table.replace("{", "{{").replace("}", "}}")
-    return _MERGE.format(table=in_text, replaces=replaces, new="{new}")
+def merge_of(columns: Sequence[str], table: str, *, of_one_task: bool) -> str:
+    """Return the text of the merge, in which Spark puts its name for the new rows at `{new}`.
+
+    Every column is named, since Delta does not quote those that it puts in the place of a star.
+    """
+    names = [quoted(name) for name in columns]
+    return _MERGE.format(
+        table=_unformatted(table),
+        replaces=_ALWAYS if of_one_task else _REPLACES,
+        new="{new}",
+        # Delta adds a column to the table if it is not said whose it is.
+        sets=_unformatted(", ".join(f"{name} = new.{name}" for name in names)),
+        names=_unformatted(", ".join(names)),
+        values=_unformatted(", ".join(f"new.{name}" for name in names)),
+    )
+
+
+def _unformatted(text: str) -> str:
+    """Return text that Spark's formatting of the merge leaves as it is: names may have braces."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _last_of_keys(frame: DataFrame) -> DataFrame:

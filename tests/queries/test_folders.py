@@ -13,10 +13,12 @@ from headrace.spark_jobs.write.upsert import merge_of
 
 @pytest.mark.parametrize("of_one_task", [True, False])
 @pytest.mark.parametrize("folder", ["file:/rows/{env}", "file:/rows/{new}", "file:/rows/a{"])
-def test_a_merge_names_a_folder_with_braces(folder: str, *, of_one_task: bool) -> None:
+def test_a_merge_names_a_folder_and_a_column_with_braces(folder: str, *, of_one_task: bool) -> None:
     table = f"delta.{quoted(folder)}"
-    text = Formatter().format(merge_of(table, of_one_task=of_one_task), new="rows")
+    merge = merge_of(["key", "a{b}"], table, of_one_task=of_one_task)
+    text = Formatter().format(merge, new="rows")
     assert f"MERGE INTO {table} AS kept USING rows AS new" in text
+    assert "UPDATE SET `key` = new.`key`, `a{b}` = new.`a{b}`" in text
 
 
 @pytest.mark.parametrize(

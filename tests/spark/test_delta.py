@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.errors import JobInvalid, ReplayDiffers, SinkOfAnotherQuery
 from headrace.spark_jobs.connectors import CONNECTORS
@@ -127,6 +128,41 @@ def test_a_table_with_other_columns_is_refused_or_takes_them_where_the_user_says
     tmp_path: Path,
 ) -> None:
     checked(see_columns, tmp_path)
+
+
+def see_names_of_columns(spark: SparkSession, folder: Path) -> None:
+    """Merge into columns whose names and fields are unlike those of others."""
+
+    def write(table: str, batch: int, rows: DataFrame) -> None:
+        DeltaSink("query", DeltaPlace(None, table), mode="upsert").write(rows, batch)
+
+    # Delta does not quote the names that it puts in the place of a star.
+    odd = f"{folder}/odd"
+    for batch, cents in enumerate([10, 20]):
+        rows = batch_of(spark, [("a", 1, cents)]).withColumnRenamed("cents", "ce`nts")
+        write(odd, batch, rows)
+    kept = spark.read.format("delta").load(odd).collect()
+    assert [(row["key"], row["ce`nts"], row["batch"]) for row in kept] == [("a", 20, 1)]
+
+    # A struct has other fields: one that the table lacks, and none that it has.
+    spark.conf.set(_EVOLVES, "true")
+    struct = f"{folder}/struct"
+    schema = f"{_OWN}, cents STRUCT<was: BIGINT>"
+    spark.createDataFrame([], schema).write.format("delta").save(struct)
+    for batch in range(2):
+        rows = batch_of(spark, [("a", 1, 10)]).withColumn(
+            "cents", F.struct(F.col("cents").alias("now"))
+        )
+        write(struct, batch, rows)
+    (row,) = spark.read.format("delta").load(struct).collect()
+    assert (row["cents"].asDict(), row["batch"]) == ({"was": None, "now": 10}, 1)
+
+
+@pytest.mark.long("spark", why="it starts a session of its own, with Delta")
+def test_rows_are_merged_into_columns_of_any_name_and_into_structs_with_other_fields(
+    tmp_path: Path,
+) -> None:
+    checked(see_names_of_columns, tmp_path)
 
 
 def see_replays(spark: SparkSession, folder: Path) -> None:
