@@ -186,7 +186,8 @@ def _setting(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
 
 
 def _add_places(frame: DataFrame, table: str, there: list[str]) -> None:
+    known = {name.lower() for name in there}
     for field in frame.schema.fields:
-        if field.name in _PLACES and field.name not in there:
+        if field.name in _PLACES and field.name not in known:
             added = f"{field.name} {field.dataType.simpleString()}"
             frame.sparkSession.sql(f"ALTER TABLE {table} ADD COLUMNS ({added})")

@@ -144,6 +144,14 @@ def see_names_of_columns(spark: SparkSession, folder: Path) -> None:
     kept = spark.read.format("delta").load(odd).collect()
     assert [(row["key"], row["ce`nts"], row["batch"]) for row in kept] == [("a", 20, 1)]
 
+    # Its maker wrote the names of our columns in capitals.
+    capitals = f"{folder}/capitals"
+    schema = f"{_OWN}, cents BIGINT".upper()
+    spark.createDataFrame([], schema).write.format("delta").save(capitals)
+    write(capitals, 0, batch_of(spark, [("a", 1, 10)]))
+    found = spark.read.format("delta").load(capitals).select("cents", "batch").collect()
+    assert [tuple(row) for row in found] == [(10, 0)]
+
     # A struct has other fields: one that the table lacks, and none that it has.
     spark.conf.set(_EVOLVES, "true")
     struct = f"{folder}/struct"
