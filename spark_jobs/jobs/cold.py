@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkab
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from headrace.contracts.errors import SinkOfAnotherQuery
+from headrace.contracts.errors import JobInvalid, SinkOfAnotherQuery
 from headrace.spark_jobs.jobs.bulk import read_range
 from headrace.spark_jobs.read.decode import readable
 from headrace.spark_jobs.read.source import asking
 from headrace.spark_jobs.read.written_by import CleanedTopic
 from headrace.spark_jobs.shapes import COLD, JOINED
-from headrace.spark_jobs.write.delta_place import make_table
+from headrace.spark_jobs.write.delta_place import DeltaPlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -161,8 +161,15 @@ class ColdHistory:
 
     def _kept(self, spark: SparkSession) -> dict[int, int]:
         folder = self._fall_back.folder
-        make_table(spark, folder, SCHEMA)
+        schema = spark.createDataFrame([], SCHEMA).schema
+        DeltaPlace(None, folder).make(spark, schema)
         versions = spark.read.format("delta").load(folder)
+        if not set(schema.names) <= set(versions.columns):
+            message = (
+                f"{folder} is a table of something else than the versions of a topic; give the"
+                " history a folder of its own"
+            )
+            raise JobInvalid(message)
         ends = _ends_of(versions.where(F.col("topic") == self._topic))
         with asking(spark, self._source) as brokers:
             places = [(self._topic, partition) for partition in range(len(self._firsts))]

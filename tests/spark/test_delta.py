@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+from pyspark.sql.types import StructType
 
 from headrace.contracts.errors import JobInvalid, ReplayDiffers, SinkOfAnotherQuery
 from headrace.spark_jobs.connectors import CONNECTORS
+from headrace.spark_jobs.jobs.cold import ColdHistory, FallBack
+from headrace.spark_jobs.read.decode import JsonValue
+from headrace.spark_jobs.read.source import Source
 from headrace.spark_jobs.session import open_session
 from headrace.spark_jobs.write.claims import refuse_missing_columns, refuse_other_columns
 from headrace.spark_jobs.write.delta import DeltaSink
@@ -207,6 +211,23 @@ def test_a_micro_batch_that_comes_out_otherwise_is_refused_behind_other_commits_
     tmp_path: Path,
 ) -> None:
     checked(see_replays, tmp_path)
+
+
+def see_history(spark: SparkSession, folder: Path) -> None:
+    """Keep a history where another table is, and where rows in Parquet are."""
+    other = str(folder / "other")
+    spark.createDataFrame([], _OWN).write.format("delta").save(other)
+    spark.range(1).write.parquet(f"{folder}/rows/checkpoint=a/batch=0")
+    for place, said in ((other, "is a table of something else"), (f"{folder}/rows", "has rows")):
+        fall_back = FallBack(place, "prices", "left", lambda rows, _: rows)
+        as_json = JsonValue(StructType().add("cents", "long"))
+        with pytest.raises(JobInvalid, match=said):
+            ColdHistory(fall_back, Source("here:1"), "prices", [0], as_json).keep(spark)
+
+
+@pytest.mark.long("spark", why="it starts a session of its own, with Delta")
+def test_a_history_is_not_kept_in_a_folder_of_something_else(tmp_path: Path) -> None:
+    checked(see_history, tmp_path)
 
 
 def test_a_marker_is_found_behind_a_text_of_the_users_and_is_of_one_query() -> None:
