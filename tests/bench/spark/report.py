@@ -10,7 +10,8 @@ from typing import NamedTuple
 from tests.bench.chart import Bar, Group, chart
 from tests.bench.race.machine import machine
 from tests.bench.spark.shipped import SINKS, Shipped
-from tests.bench.spark.trickle import ORDERS_A_SECOND, PRICES_A_SECOND, Delay
+from tests.bench.spark.trickle import Delay
+from tests.bench.steady import ORDERS_A_SECOND, PRICES_A_SECOND
 
 JOB_TITLES = {
     "parquet": "headrace, to Parquet",

@@ -13,33 +13,31 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from threading import Event, Thread
 from typing import NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
 from zlib import crc32
 
 import numpy as np
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from headrace.contracts.topics import cleaned_topic
 from headrace.services.broker.ports import free_ports
 from tests.bench.spark import plain
 from tests.bench.spark.cleaned import GRACE_MS, Cleaned, Sidecar
 from tests.bench.spark.topics import PARTITIONS
-from tests.bench.spark.watched import ROOT, Tree
+from tests.bench.spark.watched import Tree, running
+from tests.bench.steady import ORDERS_A_SECOND, PRICES_A_SECOND, Due, Reader, steadily
 from tests.kafka.clients import Clients
 
-ORDERS_A_SECOND, PRICES_A_SECOND = 100, 20
 _KEYS = 50
 _COMMIT_S = 0.2
 _WARMING_S = 60.0
 _MEASURED_S = 60.0
-_END_WITHIN_S = 60.0
 _MIB = 1 << 20
+_Row = tuple[bytes, bytes, int, int]
 _BATCH_SECONDS = re.compile(r'headrace_spark_batch_seconds{part="triggerExecution",.*?} (\S+)')
 
 
@@ -82,28 +80,14 @@ def run(servers: str, folder: Path) -> Delay:
         _trickling(Sidecar(servers, prices), PRICES_A_SECOND, _price),
     ):
         (port,) = free_ports(1)
-        command = ("headrace.services.cli", "spark", str(file), "--metrics-port", str(port))
-        with _running(command, folder / "log") as process:
+        command = ["headrace.services.cli", "spark", str(file), "--metrics-port", str(port)]
+        with running([sys.executable, "-m", *command], folder / "log") as process:
             delay = _measured(process, servers, topic, port)
         counts = Clients(servers).make_topic(f"{topic}-plain", PARTITIONS)
-        counted = (plain.__name__, servers, str(folder), counts)
-        with _running((*counted, orders.topic, prices.topic), folder / "plain.log"):
+        counted = [plain.__name__, servers, str(folder), counts, orders.topic, prices.topic]
+        with running([sys.executable, "-m", *counted], folder / "plain.log"):
             time.sleep(_WARMING_S + _MEASURED_S)
     return delay._replace(plain_batch_ms=_plain_batch_ms(folder / "plain.log"))
-
-
-@contextmanager
-def _running(module: tuple[str, ...], said: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A module of Python with its arguments, until the end of the block."""
-    with said.open("wb") as log:
-        command = [sys.executable, "-m", *module]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-        try:
-            yield process
-            assert process.poll() is None, f"it ended, and said:\n{said.read_text()}"
-        finally:
-            process.terminate()
-            process.wait(_END_WITHIN_S)
 
 
 def _plain_batch_ms(said: Path) -> float:
@@ -113,24 +97,12 @@ def _plain_batch_ms(said: Path) -> float:
 
 
 def _measured(process: subprocess.Popen[bytes], servers: str, topic: str, port: int) -> Delay:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "nobody",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 10,
-        }
-    )
-    consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in range(PARTITIONS)])
     tree = Tree(process.pid)
-    try:
-        _read_for(consumer, _WARMING_S, port)
+    with closing(Reader(servers, topic)) as reader:
+        _read_for(reader, _WARMING_S, port)
         before = sum(tree.sample().values())
-        delays_ms, groups, batches_ms = _read_for(consumer, _MEASURED_S, port)
+        delays_ms, groups, batches_ms = _read_for(reader, _MEASURED_S, port)
         used = sum(tree.sample().values()) - before
-    finally:
-        consumer.close()
     p50_ms, p99_ms = np.percentile(delays_ms, [50, 99])
     return Delay(
         len(delays_ms),
@@ -145,9 +117,7 @@ def _measured(process: subprocess.Popen[bytes], servers: str, topic: str, port: 
     )
 
 
-def _read_for(
-    consumer: Consumer, seconds: float, port: int
-) -> tuple[list[float], int, list[float]]:
+def _read_for(reader: Reader, seconds: float, port: int) -> tuple[list[float], int, list[float]]:
     """Return how old each record was when it could be read, and in how many groups they came.
 
     Also return how long the last micro-batch took, whenever records came.
@@ -155,15 +125,12 @@ def _read_for(
     delays_ms: list[float] = []
     batches_ms: list[float] = []
     groups, last_s = 0, 0.0
-    until_s = time.monotonic() + seconds
-    while (left_s := until_s - time.monotonic()) > 0:
-        for message in consumer.consume(1_000, min(left_s, 0.1)):
-            assert message.error() is None, message.error()
-            delays_ms.append(_now_ms() - message.timestamp()[1])
-            if time.monotonic() - last_s > 3 * _COMMIT_S:
-                groups += 1
-                batches_ms += _batch_ms(port)
-            last_s = time.monotonic()
+    for row in reader.rows(seconds):
+        delays_ms.append(row.age_ms)
+        if time.monotonic() - last_s > 3 * _COMMIT_S:
+            groups += 1
+            batches_ms += _batch_ms(port)
+        last_s = time.monotonic()
     return delays_ms, groups, batches_ms
 
 
@@ -177,43 +144,25 @@ def _batch_ms(port: int) -> list[float]:
     return [1_000 * float(found) for found in _BATCH_SECONDS.findall(page)]
 
 
-def _now_ms() -> float:
-    return time.time() * 1_000  # noqa: TID251 (records carry the clock's time)
+def _trickling(
+    sidecar: Sidecar, a_second: int, make: Callable[[int, float], _Row]
+) -> AbstractContextManager[None]:
+    """Commit so many records a second until the end, each when it is a grace old."""
+
+    def commit(due: Due) -> None:
+        sidecar.commit((make(n, due.time_ms(n)) for n in due.numbers), due.until_ms)
+
+    return steadily(commit, a_second, _COMMIT_S, GRACE_MS)
 
 
-@contextmanager
-def _trickling(sidecar: Sidecar, a_second: int, make: object) -> Iterator[None]:
-    """Write so many records a second until the end, each when it is a grace old."""
-    ends = Event()
-    thread = Thread(target=_trickle, args=(sidecar, a_second, make, ends))
-    thread.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        thread.join()
-
-
-def _trickle(sidecar: Sidecar, a_second: int, make: object, ends: Event) -> None:
-    assert callable(make)
-    number, began_ms = 0, _now_ms() - GRACE_MS
-    while not ends.wait(_COMMIT_S):
-        until_ms = _now_ms() - GRACE_MS
-        due = int((until_ms - began_ms) * a_second / 1_000)
-        sidecar.commit(
-            (make(n, began_ms + n * 1_000 / a_second) for n in range(number, due)), int(until_ms)
-        )
-        number = due
-
-
-def _order(number: int, at_ms: float) -> tuple[bytes, bytes, int, int]:
+def _order(number: int, at_ms: float) -> _Row:
     return _record(number, at_ms, b'{"order_id":"o%d","quantity":1}' % number)
 
 
-def _price(number: int, at_ms: float) -> tuple[bytes, bytes, int, int]:
+def _price(number: int, at_ms: float) -> _Row:
     return _record(number, at_ms, b'{"price_cents":%d}' % number)
 
 
-def _record(number: int, at_ms: float, value: bytes) -> tuple[bytes, bytes, int, int]:
+def _record(number: int, at_ms: float, value: bytes) -> _Row:
     key = b"k%d" % (number % _KEYS)
     return key, value, int(at_ms), crc32(key) % PARTITIONS

@@ -11,8 +11,10 @@ import os
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tests.bench.processes import memory_bytes, stat_of
@@ -84,6 +86,26 @@ class Tree:
         return dict(found)
 
 
+@contextmanager
+def running(
+    command: list[str], log: Path, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process, and tell it to stop at the end; until then it must run."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **environment}, stdout=file, stderr=file
+        )
+    try:
+        yield process
+    finally:
+        has_ended = process.poll() is not None
+        process.terminate()
+        process.wait(_END_WITHIN_S)
+        if has_ended:
+            # It explains what went wrong in the block.
+            raise Failed(_said(process, log))
+
+
 def watch(
     arguments: list[str],
     environment: Mapping[str, str],
@@ -136,9 +158,12 @@ def _watched(
         if process.poll() is not None:
             break
         time.sleep(_SAMPLE_S)
+    raise Failed(_said(process, log))
+
+
+def _said(process: subprocess.Popen[bytes], log: Path) -> str:
     last = "\n".join(log.read_text("utf-8", "replace").splitlines()[-_TAIL_LINES:])
-    message = f"it ended ({process.poll()}), or stood still:\n{last}"
-    raise Failed(message)
+    return f"it ended ({process.poll()}), or stood still:\n{last}"
 
 
 def _since(now: dict[str, float], before: dict[str, float]) -> dict[str, float]:
