@@ -200,7 +200,7 @@ bench-spark: spark ## the Spark join beside Spark's own operators and Kafka Stre
 	@$(BIN)/python -m tests.bench.spark --results tests/bench/results
 
 .PHONY: bench-whole
-bench-whole: spark ## raw topics to priced orders, beside Flink SQL and Kafka Streams (WHOLE="--orders 4000000")
+bench-whole: spark ## raw topics to priced orders, beside Flink SQL and Kafka Streams (WHOLE="--orders 4000000", or --delay)
 	@$(BIN)/python -m tests.bench.whole --results tests/bench/results $(WHOLE)
 
 .PHONY: bench-operators

@@ -7,11 +7,10 @@ the other, and what they make is compared with the right rows.
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,12 +19,16 @@ from headrace.services.broker.embedded import EmbeddedBroker
 from tests.bench.race import environments
 from tests.bench.race.machine import load
 from tests.bench.spark.topics import Size
-from tests.bench.whole import headrace, peers, raw
-from tests.bench.whole.measured import Track, Used, Whole, dumped, loaded, priced
-from tests.bench.whole.report import TITLES, report
+from tests.bench.steady import ORDERS_A_SECOND
+from tests.bench.whole import delay, headrace, kept, peers, raw
+from tests.bench.whole.delay import Delayed, Load
+from tests.bench.whole.kept import Kept, Part, Told
+from tests.bench.whole.measured import Track, Used, Whole, priced
+from tests.bench.whole.raw import Raw
+from tests.bench.whole.report import TITLES, report, told
 
 _BROKER_MIB = 512
-_WAYS: dict[str, Callable[[Track], Used]] = {
+_WAYS: dict[str, Callable[[Track, Raw], Used]] = {
     "headrace": headrace.run,
     "flink": peers.flink,
     "streams": peers.streams,
@@ -40,27 +43,24 @@ def main() -> None:
     """Measure as the command line says, and write what came of it."""
     options = _options()
     _build(options.only)
-    runs = _earlier(options)
-    loads = [load()]
+    found = kept.read(options.results) if options.results else Kept()
     with TemporaryDirectory(prefix="bench-whole-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary)
         broker = EmbeddedBroker(folder / "broker", heap_mib=_BROKER_MIB, java_options=())
         broker.start()
         try:
-            for run in _runs(options, broker.bootstrap_servers, folder, _rounds_of(runs)):
-                print(run, flush=True)
-                runs.append(run)
+            measure = _with_delay if options.delay else _with_rounds
+            found = measure(found, options, broker.bootstrap_servers, folder)
         finally:
             broker.stop()
-    loads.append(load())
-    text = report(runs, shlex.join(["python", "-m", "tests.bench.whole", *sys.argv[1:]]), loads)
+    text = report(found)
     print(text)
     if options.results is not None:
         options.results.mkdir(parents=True, exist_ok=True)
         (options.results / "whole.md").write_text(text, "utf-8")
-        listed = [dumped(run) for run in runs]
-        (options.results / "whole.json").write_text(json.dumps(listed, indent=1) + "\n", "utf-8")
-    if not all(run.agreement.is_whole for run in runs if run.who == "headrace"):
+        kept.write(options.results, found)
+    part = found.delay if options.delay else found.rounds
+    if part and not all(run.agreement.is_whole for run in part.runs if run.who == "headrace"):
         sys.exit("headrace did not make the right rows")
 
 
@@ -84,31 +84,69 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--results", type=Path, help="a folder for the page and its figures")
     parser.add_argument("--more", action="store_true", help="add to the rounds in that folder")
+    parser.add_argument("--delay", action="store_true", help="measure the delay instead")
+    parser.add_argument(
+        "--orders-a-second", type=int, default=ORDERS_A_SECOND, help="for the delay"
+    )
+    parser.add_argument("--warming-seconds", type=float, default=60.0, help="before the delay")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for the delay")
     return parser.parse_args()
 
 
-def _earlier(options: argparse.Namespace) -> list[Whole]:
-    if not options.more or options.results is None:
-        return []
-    return [*map(loaded, json.loads((options.results / "whole.json").read_text("utf-8")))]
+def _with_rounds(found: Kept, options: argparse.Namespace, servers: str, folder: Path) -> Kept:
+    runs = [*found.rounds.runs] if found.rounds and options.more else []
+    before = load()
+    for run in _runs(options, servers, folder, _next_round(runs)):
+        print(run, flush=True)
+        runs.append(run)
+    return found._replace(rounds=Part(_told(before), runs))
 
 
-def _rounds_of(runs: list[Whole]) -> int:
+def _with_delay(found: Kept, options: argparse.Namespace, servers: str, folder: Path) -> Kept:
+    runs = [*found.delay.runs] if found.delay and options.more else []
+    before = load()
+    for run in _delays(options, servers, folder, _next_round(runs)):
+        print(run, flush=True)
+        runs.append(run)
+    return found._replace(delay=Part(_told(before), runs))
+
+
+def _told(before: str) -> Told:
+    return told(shlex.join(["python", "-m", "tests.bench.whole", *sys.argv[1:]]), [before, load()])
+
+
+def _next_round(runs: Sequence[Whole] | Sequence[Delayed]) -> int:
     return max((run.round + 1 for run in runs), default=0)
+
+
+def _turns(options: argparse.Namespace, first: int) -> Iterator[tuple[int, str]]:
+    """Yield who comes in which round; every other runs backwards, so nobody always comes last."""
+    for number in range(first, first + options.rounds):
+        for who in options.only[:: -1 if number % 2 else 1]:
+            yield number, who
 
 
 def _runs(options: argparse.Namespace, servers: str, folder: Path, first: int) -> Iterator[Whole]:
     for orders in options.orders:
         size = Size(orders, orders // 2)
         filled = raw.fill(servers, size)
-        for number in range(first, first + options.rounds):
-            # Every other round runs backwards, so that nobody always comes last.
-            for who in options.only[:: -1 if number % 2 else 1]:
-                name = f"{who}-{orders}-{number}"
-                track = Track(filled, servers, name, folder / name)
-                used = _WAYS[who](track)
-                agreement = filled.wanted.compare(priced(servers, track.sink))
-                yield Whole(who, *size, number, used, agreement)
+        for number, who in _turns(options, first):
+            name = f"{who}-{orders}-{number}"
+            track = Track(filled.topics, raw.GRACE_MS, servers, name, folder / name)
+            used = _WAYS[who](track, filled)
+            agreement = filled.wanted.compare(priced(servers, track.sink))
+            yield Whole(who, *size, number, used, agreement)
+
+
+def _delays(
+    options: argparse.Namespace, servers: str, folder: Path, first: int
+) -> Iterator[Delayed]:
+    steady = Load(options.orders_a_second, options.warming_seconds, options.seconds)
+    for number, who in _turns(options, first):
+        name = f"{who}-delay-{number}"
+        topics = raw.make_topics(servers, name)
+        track = Track(topics, delay.GRACE_MS, servers, name, folder / name)
+        yield delay.measure(who, number, track, steady)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,17 @@ import orjson
 
 from tests.bench.spark.topics import read_rows
 from tests.bench.whole.agreement import Agreement, Priced
-from tests.bench.whole.raw import Raw
+from tests.bench.whole.raw import Topics
 
 WARMING_SHARE = 0.4
 """So much of the input at the beginning is not steady: Java compiles."""
-COMMIT_INTERVAL_MS = 5_000
-"""How often peers commit: as often as a micro-batch of the job does."""
 
 
 class Track(NamedTuple):
     """Where a contestant runs, and the name that all of its own begins with."""
 
-    raw: Raw
+    topics: Topics
+    grace_ms: int
     servers: str
     name: str
     folder: Path

@@ -31,15 +31,22 @@ _VERSIONS_A_KEY = 5
 _UNKNOWN_KEYS = 0.02
 _END_MS = 3_600_000
 """How far the last records are ahead: further than anybody holds anything."""
+_LINGER_MS = 50
 _FULL_WAIT_S = 0.5
+
+
+class Topics(NamedTuple):
+    """The names of both topics."""
+
+    orders: str
+    prices: str
 
 
 class Raw(NamedTuple):
     """The filled topics, and what must come of them."""
 
     size: Size
-    orders: str
-    prices: str
+    topics: Topics
     records: int
     """In both topics, duplicates and last records included."""
     wanted: Wanted
@@ -60,41 +67,50 @@ def fill(servers: str, size: Size) -> Raw:
     keys = max(size.versions // _VERSIONS_A_KEY, 1)
     prices = prices_of(random, size, keys)
     orders = orders_of(random, size, keys)
-    names = f"orders-{size.facts}.raw", f"prices-{size.facts}.raw"
+    topics = make_topics(servers, f"{size.facts}")
     records = 0
-    for name, events in zip(names, (orders, prices), strict=True):
-        Clients(servers).make_topic(name, PARTITIONS, FOREVER)
+    for name, events in zip(topics, (orders, prices), strict=True):
         records += _write(servers, name, arrivals(random, events))
-    return Raw(size, *names, records, Wanted(size.facts, rows_of(orders, prices)))
+    return Raw(size, topics, records, Wanted(size.facts, rows_of(orders, prices)))
+
+
+def make_topics(servers: str, name: str) -> Topics:
+    """Make both topics, empty."""
+    topics = Topics(f"orders-{name}.raw", f"prices-{name}.raw")
+    Clients(servers).make_topics(topics, PARTITIONS, FOREVER)
+    return topics
 
 
 def prices_of(random: np.random.Generator, size: Size, keys: int) -> list[Event]:
     """Return the prices, in the order of their times."""
     step_ms = _ORDER_STEP_MS * size.facts // size.versions
     times_ms = _times(random, size.versions, step_ms)
-    events = []
-    for number, (key, time_ms) in enumerate(
-        zip(random.integers(0, keys, size.versions).tolist(), times_ms, strict=True)
-    ):
-        value = b'{"price_cents":%d}' % (100 + number % 9_901)
-        events.append(Event(b"k%07d" % key, value, time_ms, b"p%09d" % number))
-    return events
+    of_keys = random.integers(0, keys, size.versions).tolist()
+    return [*map(price_of, range(size.versions), of_keys, times_ms)]
 
 
 def orders_of(random: np.random.Generator, size: Size, keys: int) -> list[Event]:
     """Return the orders, in the order of their times; some ask for products without a price."""
-    wanted = random.integers(0, int(keys * (1 + _UNKNOWN_KEYS)) + 1, size.facts).tolist()
+    of_keys = random.integers(0, int(keys * (1 + _UNKNOWN_KEYS)) + 1, size.facts).tolist()
     times_ms = _times(random, size.facts, _ORDER_STEP_MS)
-    events = []
-    for number, (key, time_ms) in enumerate(zip(wanted, times_ms, strict=True)):
-        name = order_id(number).encode()
-        value = b'{"order_id":"%s","quantity":%d,"customer":"c%04d"}' % (
-            name,
-            1 + number % 7,
-            number % 1_000,
-        )
-        events.append(Event(b"k%07d" % key, value, time_ms + 1, name))
-    return events
+    return [*map(order_of, range(size.facts), of_keys, times_ms)]
+
+
+def price_of(number: int, key: int, time_ms: int) -> Event:
+    """Make a price at an even millisecond."""
+    value = b'{"price_cents":%d}' % (100 + number % 9_901)
+    return Event(b"k%07d" % key, value, time_ms, b"p%09d" % number)
+
+
+def order_of(number: int, key: int, time_ms: int) -> Event:
+    """Make an order at the odd millisecond behind an even one."""
+    name = order_id(number).encode()
+    value = b'{"order_id":"%s","quantity":%d,"customer":"c%04d"}' % (
+        name,
+        1 + number % 7,
+        number % 1_000,
+    )
+    return Event(b"k%07d" % key, value, time_ms + 1, name)
 
 
 def arrivals(random: np.random.Generator, events: list[Event]) -> Iterator[Event]:
@@ -151,38 +167,56 @@ def _times(random: np.random.Generator, count: int, step_ms: int) -> list[int]:
 
 
 def _write(servers: str, topic: str, events: Iterable[Event]) -> int:
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "linger.ms": 50,
-            "queue.buffering.max.messages": 1_000_000,
-            "compression.type": "lz4",
-        }
-    )
+    writer = Writer(servers, topic, _LINGER_MS)
     count = 0
-    last_ms = START_MS
     for event in events:
-        _produce(producer, topic, event, crc32(event.key) % PARTITIONS)
+        writer.write(event)
         count += 1
-        last_ms = max(last_ms, event.time_ms)
-    # An order here has no price, and a price no order, so they make no rows.
-    for partition in range(PARTITIONS):
-        name = f"end-of-{topic}-{partition}".encode()
-        value = b'{"order_id":"o%09d","quantity":1,"price_cents":1}' % 0
-        _produce(producer, topic, Event(name, value, last_ms + _END_MS, name), partition)
-    producer.flush()
+    writer.end(_END_MS)
     return count + PARTITIONS
 
 
-def _produce(producer: Producer, topic: str, event: Event, partition: int) -> None:
-    headers: list[tuple[str, str | bytes | None]] = [("id", event.id)]
-    while True:
-        try:
-            producer.produce(
-                topic, event.value, event.key, partition, timestamp=event.time_ms, headers=headers
-            )
-        except BufferError:
-            producer.poll(_FULL_WAIT_S)
-        else:
-            producer.poll(0)
-            return
+class Writer:
+    """Writes a raw topic."""
+
+    def __init__(self, servers: str, topic: str, linger_ms: int) -> None:
+        """Open a plain producer."""
+        self._topic = topic
+        self._last_ms = START_MS
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "linger.ms": linger_ms,
+                "queue.buffering.max.messages": 1_000_000,
+                "compression.type": "lz4",
+            }
+        )
+
+    def write(self, event: Event) -> None:
+        """Write a record; it is there a little later."""
+        self._last_ms = max(self._last_ms, event.time_ms)
+        self._produce(event, crc32(event.key) % PARTITIONS)
+
+    def end(self, ahead_ms: int) -> None:
+        """Write a record to each partition by which all others leave, and wait for everything."""
+        # An order here has no price, and a price no order, so they make no rows.
+        for partition in range(PARTITIONS):
+            name = f"end-of-{self._topic}-{partition}".encode()
+            value = b'{"order_id":"o%09d","quantity":1,"price_cents":1}' % 0
+            self._produce(Event(name, value, self._last_ms + ahead_ms, name), partition)
+        self._producer.flush()
+
+    def _produce(self, event: Event, partition: int) -> None:
+        headers: list[tuple[str, str | bytes | None]] = [("id", event.id)]
+        while True:
+            try:
+                self._producer.produce(
+                    *(self._topic, event.value, event.key, partition),
+                    timestamp=event.time_ms,
+                    headers=headers,
+                )
+            except BufferError:
+                self._producer.poll(_FULL_WAIT_S)
+            else:
+                self._producer.poll(0)
+                return

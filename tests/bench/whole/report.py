@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
 from headrace.services.broker.jars import kafka_version
 from tests.bench.race.machine import machine
+from tests.bench.whole.agreement import Agreement
+from tests.bench.whole.delay import COMMIT_INTERVAL_MS, GRACE_MS, PRODUCTS, Delayed
+from tests.bench.whole.kept import Kept, Part, Told
 from tests.bench.whole.measured import Whole
 
 TITLES = {
@@ -20,22 +23,25 @@ TITLES = {
 }
 _PEERS = Path(__file__).parents[1] / "peers"
 _MIB = 1 << 20
-_HEAD = """\
+_TITLE = """\
 # The whole way
 
 From raw orders and raw prices, as JSON, to priced orders, as JSON: each record once by its key and
 the id in a header, each order with the price that its product had at the order's own time, exactly
 once.
-
+"""
+_TOLD = """
 ```sh
-{command}
+{told.command}
 ```
 
-On {where}. {versions}. {rounds}
+On {told.where}. {told.versions}. {rounds}
 
-The load (means of 1, 5 and 15 minutes) was {loads}. Above two, others shared the two cores. So CPU
-time is the figure to read; it rises under load as well, for all alike. Seconds only tell how long a
-run took.
+The load (means of 1, 5 and 15 minutes) was {loads}. Above two, others shared the two cores.
+"""
+_ROUNDS = """\
+So CPU time is the figure to read; it rises under load as well, for all alike. Seconds only tell how
+long a run took.
 
 Time counts for all processes of a contestant, without the broker's. *All* is orders a CPU-second
 from nothing to the end, start and Java's compiling included; the prices, half as many, come on top.
@@ -53,6 +59,33 @@ Which part takes the CPU-seconds, in all and warm:
 
 | who | orders | part | CPU-s | warm CPU-s | MiB |
 |---|--:|---|--:|--:|--:|
+"""
+_DELAY = """
+## The delay
+"""
+_DELAYED = """\
+Then delays are longer, and not for all alike.
+
+Orders, and a fifth as many prices, come in by the clock, in the order of their times, over
+{products} products, a twentieth twice. The delay is from an order's own time to the moment at which
+a consumer of what is committed has its priced row. Of each delay {grace_s} s are the grace, in
+which a price may still come. Rows are committed every {commit_ms:,} ms by all: so often the job has
+a micro-batch, Flink a checkpoint, and Kafka Streams its commit. Behind the first row each becomes
+warm for {warming_s:,.0f} s, and is measured for {measured_s:,.0f} s. Figures are medians of the
+rounds, memory is the most. Cores are CPU-seconds a second of all processes of a contestant, without
+the broker's. *Measured* are rows of orders of that time, whenever they came, and *rows* are all,
+from the first order to the last.
+
+| who | orders/s | p50, ms | p99, ms | p99 of all rounds | cores | MiB | measured | rows | agrees |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|---|
+"""
+_DELAYED_BY = """
+- **headrace** runs its two sidecars and its job at once, all with their defaults. The sidecars
+  commit every 200 ms, and what they commit waits for the next micro-batch.
+- **Flink SQL** makes its watermark by the record and not, as by default, five times a second. A
+  partition is idle after 10 s, as in headrace. All other options are those below.
+- **Kafka Streams** lets an order leave once a later order of its partition has passed the grace.
+  The others wait until the prices have come as far, too.
 """
 _FOOT = """
 
@@ -91,22 +124,66 @@ prices in the order of their times, and with it Flink's rows are the same.
 """
 
 
-def report(runs: Sequence[Whole], command: str, loads: Iterable[str]) -> str:
+def report(kept: Kept) -> str:
     """Return the page."""
-    rounds = sorted({run.round for run in runs})
-    said = f"{len(rounds)} rounds." if len(rounds) > 1 else "One round."
-    where = ", ".join(machine().values())
-    head = _HEAD.format(
-        command=command,
-        where=where,
-        loads=" before, and behind it ".join(loads),
-        versions=_versions(),
-        rounds=said,
-    )
-    groups = list(_groups(runs))
-    rows = [_row(group, runs) for group in groups]
+    rounds = _rounds(kept.rounds) if kept.rounds else []
+    delay = _delay(kept.delay) if kept.delay else []
+    return "".join([_TITLE, *rounds, *delay, _FOOT])
+
+
+def told(command: str, loads: list[str]) -> Told:
+    """Say by which command something was measured, here and now."""
+    return Told(command, ", ".join(machine().values()), _versions(), loads)
+
+
+def _rounds(part: Part[Whole]) -> list[str]:
+    groups = list(_groups(part.runs))
+    rows = [_row(group, part.runs) for group in groups]
     parts = [line for group in groups for line in _part_rows(group)]
-    return "".join([head, _TABLE, *rows, _PARTS, *parts, _FOOT])
+    return [_head(part), _ROUNDS, _TABLE, *rows, _PARTS, *parts]
+
+
+def _delay(part: Part[Delayed]) -> list[str]:
+    load = part.runs[0].load
+    said = _DELAYED.format(
+        products=PRODUCTS,
+        grace_s=GRACE_MS // 1_000,
+        commit_ms=COMMIT_INTERVAL_MS,
+        warming_s=load.warming_s,
+        measured_s=load.measured_s,
+    )
+    rates = sorted({run.load.orders_a_second for run in part.runs})
+    groups = [
+        [run for run in part.runs if (run.load.orders_a_second, run.who) == (rate, who)]
+        for rate in rates
+        for who in TITLES
+    ]
+    rows = [_delay_row(group) for group in groups if group]
+    return [_DELAY, _head(part), said, *rows, _DELAYED_BY]
+
+
+def _delay_row(group: Sequence[Delayed]) -> str:
+    p99s_ms = sorted(run.p99_ms for run in group)
+    cells = [
+        TITLES[group[0].who],
+        f"{group[0].load.orders_a_second:,}",
+        f"{median(run.p50_ms for run in group):,.0f}",
+        f"{median(p99s_ms):,.0f}",
+        f"{p99s_ms[0]:,.0f} to {p99s_ms[-1]:,.0f}" if len(group) > 1 else "",
+        f"{median(run.cores for run in group):.2f}",
+        f"{max(run.memory_mib for run in group):,.0f}",
+        f"{sum(run.orders for run in group):,}",
+        f"{sum(run.agreement.rows for run in group):,}",
+        _agrees([run.agreement for run in group]),
+    ]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _head(part: Part[Whole] | Part[Delayed]) -> str:
+    rounds = {run.round for run in part.runs}
+    said = f"{len(rounds)} rounds." if len(rounds) > 1 else "One round."
+    loads = " before, and behind it ".join(part.told.loads)
+    return _TOLD.format(told=part.told, rounds=said, loads=loads)
 
 
 def _groups(runs: Sequence[Whole]) -> Iterator[list[Whole]]:
@@ -131,7 +208,7 @@ def _row(group: Sequence[Whole], runs: Sequence[Whole]) -> str:
         f"{median(run.used.seconds for run in group):,.1f}",
         f"{max(sum(run.used.memory_bytes_max.values()) for run in group) / _MIB:,.0f}",
         f"{one.agreement.rows:,}",
-        _agrees(group),
+        _agrees([run.agreement for run in group]),
     ]
     return f"| {' | '.join(cells)} |\n"
 
@@ -166,11 +243,11 @@ def _part_rows(group: Sequence[Whole]) -> Iterator[str]:
         )
 
 
-def _agrees(group: Sequence[Whole]) -> str:
-    wrong = [run for run in group if not run.agreement.is_whole]
+def _agrees(agreements: Sequence[Agreement]) -> str:
+    wrong = [agreement for agreement in agreements if not agreement.is_whole]
     if not wrong:
         return "yes"
-    found = max((run.agreement for run in wrong), key=lambda one: sum(one[1:]))
+    found = max(wrong, key=lambda one: sum(one[1:]))
     names = ("missing", "other", "doubled", "surplus")
     said = ", ".join(
         f"{count:,} {name}" for name, count in zip(names, found[1:], strict=True) if count

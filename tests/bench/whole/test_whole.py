@@ -12,12 +12,14 @@ import pytest
 from tests.bench.spark.topics import START_MS, Size
 from tests.bench.whole import headrace, raw
 from tests.bench.whole.agreement import Agreement, Priced, Wanted
+from tests.bench.whole.kept import Kept, Part, Told
 from tests.bench.whole.measured import Track, Used, Whole, dumped, loaded, priced
 from tests.bench.whole.raw import Event, arrivals, orders_of, prices_of, rows_of
 from tests.bench.whole.report import report
 from tests.kafka.fixtures import SharedKafka
 
 SIZE = Size(400, 200)
+TOLD = Told("make bench-whole", "two cores", "Flink 2", ["1", "2"])
 
 
 def _row(number: int, price_cents: int = 5) -> Priced:
@@ -105,7 +107,7 @@ def test_the_page_names_the_worst_round_and_what_differs() -> None:
         *(_run("flink", 0, 6.0), _run("flink", 1, 9.0, missing=27, other=4)),
         *(_run("streams", 0, 3.0), _run("streams", 1, 3.0)._replace(round=2)),
     ]
-    lines = report(runs, "make bench-whole", ["1", "2"]).splitlines()
+    lines = report(Kept(rounds=Part(TOLD, runs))).splitlines()
     cells = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")
     ]
@@ -124,7 +126,7 @@ def test_the_page_names_the_worst_round_and_what_differs() -> None:
 def test_a_run_without_a_steady_part_is_too_short_to_compare() -> None:
     short = _run("flink", 0, 0.0)
     short = short._replace(used=short.used._replace(steady_orders=0))
-    page = report([_run("headrace", 0, 3.0), short], "make bench-whole", ["1", "2"])
+    page = report(Kept(rounds=Part(TOLD, [_run("headrace", 0, 3.0), short])))
     assert "| Flink SQL | 1,000 | 100 | too short |  |  |" in page
 
 
@@ -136,8 +138,9 @@ def test_a_run_is_read_as_it_was_written() -> None:
 @pytest.mark.long("spark", why="it runs two sidecars and the job over ten micro-batches")
 def test_headrace_writes_the_right_rows(kafka: SharedKafka, tmp_path: Path) -> None:
     filled = raw.fill(kafka.bootstrap_servers, Size(2_000, 1_000))
-    track = Track(filled, kafka.bootstrap_servers, "whole", tmp_path / "whole")
-    used = headrace.run(track)
+    folder = tmp_path / "whole"
+    track = Track(filled.topics, raw.GRACE_MS, kafka.bootstrap_servers, "whole", folder)
+    used = headrace.run(track, filled)
     rows = priced(kafka.bootstrap_servers, track.sink)
     assert filled.wanted.compare(rows).is_whole
     assert set(used.cpu_seconds) == set(used.steady_cpu_seconds) == set(used.memory_bytes_max)
