@@ -36,6 +36,8 @@ _SMALL = Size(100_000, 50_000)
 _MIB = 1 << 20
 _BROKER_MIB = 512
 STREAMS = ("at_least_once", "exactly_once_v2")
+_ALIKE = ("json", "exactly_once_v2")
+"""Kafka Streams beside the shipped job, all exactly once."""
 _ELSE = frozenset({"stream-stream", "duplicates"})
 """Contestants that make other rows, since Spark has no such operator; small sizes only."""
 
@@ -43,7 +45,7 @@ _ELSE = frozenset({"stream-stream", "duplicates"})
 def main() -> None:
     """Measure as the command line says, and write what came of it."""
     options = _options()
-    if any(who in STREAMS for who in (*options.peers, *options.shipped)):
+    if any(who in streams.JOINS for who in (*options.peers, *options.shipped)):
         environments.build_streams()
     loads = [load()]
     with TemporaryDirectory(prefix="bench-spark-", ignore_cleanup_errors=True) as temporary:
@@ -71,7 +73,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.spark", description=__doc__)
     parser.add_argument("--peers", nargs="*", choices=TITLES, default=list(TITLES))
     parser.add_argument(
-        "--shipped", nargs="*", choices=(*SINKS, *STREAMS), default=(*SINKS, STREAMS[1])
+        "--shipped", nargs="*", choices=(*SINKS, *streams.JOINS), default=(*SINKS, *_ALIKE)
     )
     parser.add_argument("--orders", type=int, default=1_000_000, help="for the shipped job")
     parser.add_argument("--facts", nargs="+", type=int, help="sizes; versions are half as many")
@@ -87,7 +89,7 @@ def _jobs(options: argparse.Namespace, servers: str, folder: Path) -> Iterator[S
     filled = cleaned.fill(servers, size)
     for who in options.shipped:
         apart = folder / f"job-{who}"
-        contestant = streams.run if who in STREAMS else shipped.run
+        contestant = streams.run if who in streams.JOINS else shipped.run
         one = contestant(who, size, filled, servers, apart)
         print(one, flush=True)
         yield one
@@ -144,7 +146,8 @@ def _run(who: str, size: Size, servers: str, folder: Path) -> tuple[Run, Digest]
 def _streams(guarantee: str, size: Size, servers: str, folder: Path) -> tuple[Watched, Digest]:
     name = f"{guarantee}-{size.facts}".replace("_", "-")
     topics = size.facts_topic, size.versions_topic
-    watched = streams.join(guarantee, name, topics, size.facts + size.versions, servers, folder)
+    goal = size.facts + size.versions
+    watched = streams.join(streams.JOINS[guarantee], name, topics, goal, servers, folder)
     return watched, digest(read_rows(servers, name))
 
 

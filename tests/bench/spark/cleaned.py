@@ -25,7 +25,7 @@ from headrace.contracts.progress import (
     progress_row,
 )
 from headrace.contracts.topics import cleaned_topic, progress_topic
-from tests.bench.spark.topics import PARTITIONS, SPAN_MS, START_MS, Digest, Size
+from tests.bench.spark.topics import PARTITIONS, SPAN_MS, START_MS, Digest, Size, read_rows
 from tests.kafka.clients import Clients
 
 GRACE_MS = 2_000
@@ -36,6 +36,13 @@ _UNKNOWN_KEYS = 0.02
 _RECORDS_A_COMMIT = 5_000
 _FULL_WAIT_S = 0.1
 _WITHIN_S = 60.0
+_LAST_MS = START_MS + SPAN_MS + GRACE_MS
+_Row = tuple[bytes, bytes | None, int, int]
+_LAST_ORDERS: list[_Row] = [
+    (b"last-%d" % number, b'{"order_id":"last","quantity":1}', _LAST_MS, number)
+    for number in range(PARTITIONS)
+]
+"""Where a grace goes by the orders alone, these let the others leave; nothing has their price."""
 
 
 class Cleaned(NamedTuple):
@@ -68,7 +75,7 @@ def fill(servers: str, size: Size) -> Filled:
     random = np.random.default_rng(1)
     prices, orders = _prices(random, size.versions, keys), _orders(random, size.facts, keys)
     table, stream = (Cleaned(name, f"{name}-{size.facts}.cleaned") for name in ("prices", "orders"))
-    ends = _write(servers, table, prices) + _write(servers, stream, orders)
+    ends = _write(servers, table, prices, ()) + _write(servers, stream, orders, _LAST_ORDERS)
     return Filled(table, stream, ends, _wanted(prices, orders))
 
 
@@ -79,6 +86,13 @@ def digest_of(rows: Iterable[tuple[bytes, str, int, int]]) -> Digest:
         count += 1
         checksum += crc32(b"%s %s %d %d" % (key, order.encode(), quantity, price))
     return Digest(count, checksum)
+
+
+def priced(servers: str, topic: str) -> Iterator[tuple[bytes, str, int, int]]:
+    """Read such rows from a topic of priced orders as JSON."""
+    for key, value, _ in read_rows(servers, topic):
+        row = json.loads(value)
+        yield key, row["order_id"], row["quantity"], row["price_cents"]
 
 
 def _wanted(prices: _Records, orders: _Records) -> Digest:
@@ -159,7 +173,7 @@ class Sidecar:
         self._tell(0, *cleaned_by_row(CleanedBy(names.pipeline, LAYOUT, "source", spec)))
         self._producer.commit_transaction(_WITHIN_S)
 
-    def commit(self, rows: Iterable[tuple[bytes, bytes | None, int, int]], until_ms: int) -> None:
+    def commit(self, rows: Iterable[_Row], until_ms: int) -> None:
         """Write records, and that none on time is older than `until_ms`, in one transaction."""
         self._producer.begin_transaction()
         for key, value, time_ms, partition in rows:
@@ -199,7 +213,7 @@ class Sidecar:
         self.ends[partition] = offset + 1
 
 
-def _write(servers: str, names: Cleaned, records: _Records) -> int:
+def _write(servers: str, names: Cleaned, records: _Records, last: Iterable[_Row]) -> int:
     sidecar = Sidecar(servers, names)
     size = len(records.keys)
     for start in range(0, size, _RECORDS_A_COMMIT):
@@ -207,5 +221,5 @@ def _write(servers: str, names: Cleaned, records: _Records) -> int:
         rows = zip(*(column[start:end] for column in records), strict=True)
         sidecar.commit(rows, records.times_ms[end - 1] - GRACE_MS)
     # At the end both sidecars have passed everything, so that every order leaves.
-    sidecar.commit((), START_MS + SPAN_MS + 1)
+    sidecar.commit(last, _LAST_MS + 1)
     return sum(sidecar.ends.values())

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import pyarrow.dataset as ds
 
-from tests.bench.spark.cleaned import Filled, digest_of
-from tests.bench.spark.topics import RETENTION_MS, Digest, Size, read_rows
+from tests.bench.spark.cleaned import Filled, digest_of, priced
+from tests.bench.spark.topics import RETENTION_MS, Digest, Size
 from tests.bench.spark.watched import ROOT, Failed, Tree
 
 SINKS = ("parquet", "delta", "kafka")
@@ -138,9 +138,7 @@ def _rows(
     sink: str, size: Size, servers: str, folder: Path
 ) -> Iterator[tuple[bytes, str, int, int]]:
     if sink == "kafka":
-        for key, value, _ in read_rows(servers, f"priced-{sink}-{size.facts}"):
-            row = json.loads(value)
-            yield key, row["order_id"], row["quantity"], row["price_cents"]
+        yield from priced(servers, f"priced-{sink}-{size.facts}")
         return
     names = ["key", "order_id", "quantity", "price_cents"]
     for batch in ds.dataset(folder / "out", exclude_invalid_files=True).to_batches(columns=names):

@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Joined;
@@ -14,11 +15,12 @@ import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * The whole way in one topology: raw orders and raw prices, each once by key and id, and each order
- * with the price that its product had at the order's own time, as JSON.
+ * Each order with the price that its product had at the order's own time, as JSON: of raw orders and
+ * raw prices each once by key and id, which is the whole way in one topology, or of cleaned ones.
  */
 final class PricedOrders {
     record Order(
@@ -41,18 +43,36 @@ final class PricedOrders {
 
     private PricedOrders() {}
 
-    static void apply(
+    static void ofRaw(
             StreamsBuilder builder, KStream<byte[], byte[]> orders, String sink, String prices) {
         long intervalMs = Race.millis("INTERVAL_MS");
-        Duration grace = Duration.ofMillis(Race.millis("GRACE_MS"));
         KStream<byte[], byte[]> changes =
             builder.stream(prices, Consumed.with(Race.BYTES, Race.BYTES));
-        KTable<byte[], byte[]> versions = Once.of(builder, changes, "prices", intervalMs).toTable(
-            Materialized.<byte[], byte[]>as(Stores.persistentVersionedKeyValueStore(
-                    "versions", Duration.ofMillis(Race.millis("RETENTION_MS"))))
-                .withKeySerde(Race.BYTES)
-                .withValueSerde(Race.BYTES));
-        Once.of(builder, orders, "orders", intervalMs)
+        join(
+            Once.of(builder, orders, "orders", intervalMs),
+            Once.of(builder, changes, "prices", intervalMs).toTable(versions()),
+            sink);
+    }
+
+    static void ofCleaned(
+            StreamsBuilder builder, KStream<byte[], byte[]> orders, String sink, String prices) {
+        join(
+            orders,
+            builder.table(prices, Consumed.with(Race.BYTES, Race.BYTES), versions()),
+            sink);
+    }
+
+    private static Materialized<byte[], byte[], KeyValueStore<Bytes, byte[]>> versions() {
+        return Materialized.<byte[], byte[]>as(Stores.persistentVersionedKeyValueStore(
+                "versions", Duration.ofMillis(Race.millis("RETENTION_MS"))))
+            .withKeySerde(Race.BYTES)
+            .withValueSerde(Race.BYTES);
+    }
+
+    private static void join(
+            KStream<byte[], byte[]> orders, KTable<byte[], byte[]> versions, String sink) {
+        Duration grace = Duration.ofMillis(Race.millis("GRACE_MS"));
+        orders
             .join(
                 versions,
                 PricedOrders::priced,

@@ -53,7 +53,9 @@ public final class Race {
                 VersionedJoin.apply(
                     builder, source, sink, setting("TABLE"), millis("RETENTION_MS"));
             case "priced-orders" ->
-                PricedOrders.apply(builder, source, sink, setting("TABLE"));
+                PricedOrders.ofRaw(builder, source, sink, setting("TABLE"));
+            case "priced-cleaned-orders" ->
+                PricedOrders.ofCleaned(builder, source, sink, setting("TABLE"));
             default -> throw new IllegalArgumentException(setting("OPERATOR"));
         }
     }
