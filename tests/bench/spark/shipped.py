@@ -17,8 +17,9 @@ from typing import NamedTuple
 import pyarrow.dataset as ds
 
 from tests.bench.spark.cleaned import Filled, digest_of, priced
-from tests.bench.spark.topics import RETENTION_MS, Digest, Size
+from tests.bench.spark.topics import PARTITIONS, RETENTION_MS, Digest, Size
 from tests.bench.spark.watched import ROOT, Failed, Tree
+from tests.kafka.clients import Clients
 
 SINKS = ("parquet", "delta", "kafka")
 BATCHES = 10
@@ -66,22 +67,44 @@ class Shipped(NamedTuple):
         return self.steady_facts / sum(self.steady_cpu_seconds.values())
 
 
+class Cut(NamedTuple):
+    """The offsets of a topic, and how many of them a micro-batch takes, so that there are ten."""
+
+    offsets: int
+    of_a_batch: int
+
+    def share_behind(self, batches: int) -> float:
+        """Return what is left behind so many micro-batches."""
+        return max(1 - self.of_a_batch * batches / self.offsets, 0.0)
+
+
+def cut(servers: str, topic: str) -> Cut:
+    """Cut a topic into ten micro-batches."""
+    # Markers of transactions have offsets as well. Spark shares an even tenth out among partitions
+    # and rounds down, so an eleventh would take what is left, and cost as much as any.
+    offsets = sum(Clients(servers).end_offsets(topic).values())
+    return Cut(offsets, offsets * 101 // (100 * BATCHES) + 2 * PARTITIONS)
+
+
 def run(sink: str, size: Size, filled: Filled, servers: str, folder: Path) -> Shipped:
     """Run the job over all that the topics hold; what it made must be right."""
     folder.mkdir(parents=True)
     file, checkpoint = folder / "job.yaml", folder / "checkpoint"
-    file.write_text(json.dumps(_job(sink, size, filled, servers, folder)), "utf-8")
+    pieces = cut(servers, filled.orders.topic)
+    job = _job(sink, size, filled, servers, folder)
+    file.write_text(json.dumps({**job, "records-per-batch": pieces.of_a_batch}), "utf-8")
     command = [sys.executable, "-m", "headrace.services.cli", "spark", str(file), "--once"]
     tree, moments, seconds = watch_batches(command, checkpoint, folder / "log")
     made = digest_of(_rows(sink, size, servers, folder))
     if made != filled.wanted:
         message = f"the job made {made}, and right is {filled.wanted}"
         raise SystemExit(message)
-    return _summary(sink, size, made, (tree, moments, seconds))
+    steady_facts = round(size.facts * pieces.share_behind(WARMING_BATCHES))
+    return _summary(sink, size, made, steady_facts, (tree, moments, seconds))
 
 
 def _job(sink: str, size: Size, filled: Filled, servers: str, folder: Path) -> dict[str, object]:
-    """A job's file, with nothing in it but what it must have, and the size of a micro-batch."""
+    """A job's file, with nothing in it but what it must have."""
     name = f"priced-{sink}-{size.facts}"
     out = {"topic": name} if sink == "kafka" else {"folder": str(folder / "out")}
     return {
@@ -91,7 +114,6 @@ def _job(sink: str, size: Size, filled: Filled, servers: str, folder: Path) -> d
         "checkpoint": str(folder / "checkpoint"),
         "inputs": {"prices": filled.prices._asdict(), "orders": filled.orders._asdict()},
         "retention": f"{RETENTION_MS}ms",
-        "records-per-batch": size.facts // BATCHES,
         "sink": {sink: out},
     }
 
@@ -147,7 +169,11 @@ def _rows(
 
 
 def _summary(
-    sink: str, size: Size, made: Digest, watched: tuple[Tree, list[Moment], float]
+    sink: str,
+    size: Size,
+    made: Digest,
+    steady_facts: int,
+    watched: tuple[Tree, list[Moment], float],
 ) -> Shipped:
     tree, moments, seconds = watched
     (start,) = [each for each in moments if each.batch == WARMING_BATCHES - 1]
@@ -161,7 +187,7 @@ def _summary(
         made.rows,
         seconds,
         tree.used(),
-        size.facts * (BATCHES - WARMING_BATCHES) // BATCHES,
+        steady_facts,
         end.seconds - start.seconds,
         steady,
         dict(tree.memory_max),

@@ -26,8 +26,6 @@ from tests.kafka.clients import Clients
 _HEADRACE = [sys.executable, "-m", "headrace.services.cli"]
 _SAMPLE_S = 0.2
 _PATIENCE_S = 1_800.0
-_BATCHES = 10
-_WARMING_BATCHES = round(_BATCHES * WARMING_SHARE)
 _CHECKPOINT = "checkpoint"
 _SIDECARS = "sidecars"
 _PARTS = {"java": "Spark's Java", "workers": "Spark's Python", "python": "Spark's driver"}
@@ -149,17 +147,17 @@ def _sidecars(track: Track) -> Iterator[AbstractContextManager[subprocess.Popen[
 
 
 def _join(track: Track, orders: int) -> Used:
-    batch = max(orders // _BATCHES, 1)
-    command = [*_job(track, {"records-per-batch": batch}), "--once"]
+    pieces = shipped.cut(track.servers, _inputs(track)["orders"].topic)
+    command = [*_job(track, {"records-per-batch": pieces.of_a_batch}), "--once"]
     tree, moments, seconds = shipped.watch_batches(
         command, track.folder / _CHECKPOINT, track.folder / "log"
     )
-    start = next(each for each in moments if each.batch >= _WARMING_BATCHES - 1)
+    start = next(each for each in moments if each.batch >= shipped.WARMING_BATCHES - 1)
     used = tree.used()
     return Used(
         seconds,
         _by_part(used),
-        orders - batch * (start.batch + 1),
+        round(orders * pieces.share_behind(start.batch + 1)),
         _by_part({name: cpu_s - start.cpu_seconds.get(name, 0.0) for name, cpu_s in used.items()}),
         {_PARTS[name]: size for name, size in tree.memory_max.items()},
     )

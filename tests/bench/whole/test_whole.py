@@ -143,4 +143,8 @@ def test_headrace_writes_the_right_rows(kafka: SharedKafka, tmp_path: Path) -> N
     used = headrace.run(track, filled)
     rows = priced(kafka.bootstrap_servers, track.sink)
     assert filled.wanted.compare(rows).is_whole
+    batches = [
+        file for file in (folder / "checkpoint" / "commits").iterdir() if file.name.isdigit()
+    ]
+    assert len(batches) == 10
     assert set(used.cpu_seconds) == set(used.steady_cpu_seconds) == set(used.memory_bytes_max)
