@@ -20,7 +20,10 @@ INCLUDED = {
     "contributing.md": ROOT / "CONTRIBUTING.md",
     "reference/pipeline.schema.json": ROOT / "contracts" / "schemas" / "pipeline.schema.json",
     "reference/query.schema.json": ROOT / "contracts" / "schemas" / "query.schema.json",
-    "results/race.svg": ROOT / "tests" / "bench" / "results" / "race.svg",
+    **{
+        f"results/{name}.svg": ROOT / "tests" / "bench" / "results" / f"{name}.svg"
+        for name in ("race", "whole")
+    },
 }
 _MOVED = (
     ("docs/", ""),

@@ -22,6 +22,7 @@ from tests.bench.spark.topics import Size
 from tests.bench.steady import ORDERS_A_SECOND
 from tests.bench.whole import delay, headrace, kept, peers, raw
 from tests.bench.whole.delay import Delayed, Load
+from tests.bench.whole.drawn import whole_chart
 from tests.bench.whole.kept import Kept, Part, Told
 from tests.bench.whole.measured import Track, Used, Whole, priced
 from tests.bench.whole.raw import Raw
@@ -59,6 +60,8 @@ def main() -> None:
         options.results.mkdir(parents=True, exist_ok=True)
         (options.results / "whole.md").write_text(text, "utf-8")
         kept.write(options.results, found)
+        if found.rounds:
+            (options.results / "whole.svg").write_text(whole_chart(found.rounds.runs), "utf-8")
     part = found.delay if options.delay else found.rounds
     if part and not all(run.agreement.is_whole for run in part.runs if run.who == "headrace"):
         sys.exit("headrace did not make the right rows")

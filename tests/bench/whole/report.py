@@ -54,6 +54,9 @@ _TABLE = """
 | who | orders | all | warm | headrace is | worst round | CPU-s | seconds | MiB | rows | agrees |
 |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|
 """
+_PICTURE = """
+![orders per CPU-second](whole.svg)
+"""
 _PARTS = """
 Which part takes the CPU-seconds, in all and warm:
 
@@ -140,7 +143,7 @@ def _rounds(part: Part[Whole]) -> list[str]:
     groups = list(_groups(part.runs))
     rows = [_row(group, part.runs) for group in groups]
     parts = [line for group in groups for line in _part_rows(group)]
-    return [_head(part), _ROUNDS, _TABLE, *rows, _PARTS, *parts]
+    return [_head(part), _ROUNDS, _TABLE, *rows, _PICTURE, _PARTS, *parts]
 
 
 def _delay(part: Part[Delayed]) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from tests.bench.spark.topics import START_MS, Size
 from tests.bench.whole import headrace, raw
 from tests.bench.whole.agreement import Agreement, Priced, Wanted
+from tests.bench.whole.drawn import whole_chart
 from tests.bench.whole.kept import Kept, Part, Told
 from tests.bench.whole.measured import Track, Used, Whole, dumped, loaded, priced
 from tests.bench.whole.raw import Event, arrivals, orders_of, prices_of, rows_of
@@ -128,6 +129,16 @@ def test_a_run_without_a_steady_part_is_too_short_to_compare() -> None:
     short = short._replace(used=short.used._replace(steady_orders=0))
     page = report(Kept(rounds=Part(TOLD, [_run("headrace", 0, 3.0), short])))
     assert "| Flink SQL | 1,000 | 100 | too short |  |  |" in page
+
+
+def test_the_picture_has_a_bar_of_all_and_one_of_what_is_warm_for_each_contestant() -> None:
+    short = _run("flink", 0, 0.0)
+    short = short._replace(used=short.used._replace(steady_orders=0))
+    picture = whole_chart([_run("headrace", 0, 3.0), _run("headrace", 1, 5.0), short])
+    assert picture.count("headrace, sidecars and Spark job") == 2
+    # A run that is too short has no warm part.
+    assert picture.count("Flink SQL") == 1
+    assert "Kafka Streams" not in picture
 
 
 def test_a_run_is_read_as_it_was_written() -> None:
