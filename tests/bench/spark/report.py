@@ -33,8 +33,9 @@ TITLES = {
     "exactly_once_v2": "Kafka Streams, exactly once",
 }
 _JOBS = """\
-Users get the job `orders-prices` as `headrace spark` starts it. It runs by progress, over the cleaned
-topics of two sidecars with JSON values, {orders} orders and {prices} prices, in ten micro-batches.
+Users get the job `orders-prices` as `headrace spark` starts it. It runs by progress, over the
+cleaned topics of two sidecars with JSON values, {orders} orders and {prices} prices, in ten
+micro-batches.
 Kafka Streams does the same over the same topics, with Jackson: it holds orders by a grace of
 {grace} ms, as the sidecars' progress does, and parses an order and its price when they meet. As
 bytes, it holds and parses nothing, and its row is both values side by side. All made the same rows.
