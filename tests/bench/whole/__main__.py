@@ -10,9 +10,11 @@ import argparse
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from headrace.contracts.errors import HeadraceError
 from headrace.services.broker.embedded import EmbeddedBroker
@@ -28,6 +30,7 @@ from tests.bench.whole.measured import Track, Used, Whole, priced
 from tests.bench.whole.raw import Raw
 from tests.bench.whole.report import TITLES, report, told
 
+_One = TypeVar("_One", bound=Whole | Delayed)
 _BROKER_MIB = 512
 _WAYS: dict[str, Callable[[Track, Raw], Used]] = {
     "headrace": headrace.run,
@@ -50,8 +53,7 @@ def main() -> None:
         broker = EmbeddedBroker(folder / "broker", heap_mib=_BROKER_MIB, java_options=())
         broker.start()
         try:
-            measure = _with_delay if options.delay else _with_rounds
-            found = measure(found, options, broker.bootstrap_servers, folder)
+            found = _measured(found, options, broker.bootstrap_servers, folder)
         finally:
             broker.stop()
     text = report(found)
@@ -96,30 +98,28 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _with_rounds(found: Kept, options: argparse.Namespace, servers: str, folder: Path) -> Kept:
-    runs = [*found.rounds.runs] if found.rounds and options.more else []
-    before = load()
-    for run in _runs(options, servers, folder, _next_round(runs)):
-        print(run, flush=True)
-        runs.append(run)
-    return found._replace(rounds=Part(_told(before), runs))
+def _measured(found: Kept, options: argparse.Namespace, servers: str, folder: Path) -> Kept:
+    """Measure one part of the page anew, or add to it; the other one stays."""
+    if options.delay:
+        delays = partial(_delays, options, servers, folder)
+        return found._replace(delay=_part(found.delay, delays, adds=options.more))
+    rounds = partial(_runs, options, servers, folder)
+    return found._replace(rounds=_part(found.rounds, rounds, adds=options.more))
 
 
-def _with_delay(found: Kept, options: argparse.Namespace, servers: str, folder: Path) -> Kept:
-    runs = [*found.delay.runs] if found.delay and options.more else []
-    before = load()
-    for run in _delays(options, servers, folder, _next_round(runs)):
+def _part(
+    before: Part[_One] | None, measure: Callable[[int], Iterator[_One]], *, adds: bool
+) -> Part[_One]:
+    runs = [*before.runs] if before and adds else []
+    load_before = load()
+    for run in measure(max((run.round + 1 for run in runs), default=0)):
         print(run, flush=True)
         runs.append(run)
-    return found._replace(delay=Part(_told(before), runs))
+    return Part(_told(load_before), runs)
 
 
 def _told(before: str) -> Told:
     return told(shlex.join(["python", "-m", "tests.bench.whole", *sys.argv[1:]]), [before, load()])
-
-
-def _next_round(runs: Sequence[Whole] | Sequence[Delayed]) -> int:
-    return max((run.round + 1 for run in runs), default=0)
 
 
 def _turns(options: argparse.Namespace, first: int) -> Iterator[tuple[int, str]]:
