@@ -18,6 +18,7 @@ from headrace.contracts.policies import (
     Session,
     SuppressPolicy,
     Unlimited,
+    Window,
 )
 from headrace.services.operators.aggregate import Aggregate
 from headrace.services.operators.chain import Chain
@@ -71,9 +72,8 @@ def _aggregated(policy: AggregatePolicy, time_ms: int, before_ms: int | None) ->
     window = policy.window
     if window is None or isinstance(window, Unlimited):
         return before_ms
-    open_from_ms = time_ms - window.grace_ms - span_ms(window)
     if before_ms is None or isinstance(window, Session):
-        return _least(before_ms, open_from_ms)
+        return _least(before_ms, _open_from_ms(window, time_ms))
     return before_ms
 
 
@@ -86,15 +86,19 @@ def _suppressed(policy: SuppressPolicy, suppress: Suppress, before_ms: int | Non
         return _least(_least(held_ms, late_ms), before_ms)
     # Reading a pipeline refuses one that waits for windows that never close.
     assert window is not None
-    assert not isinstance(window, Unlimited)
-    span = span_ms(window)
-    open_ms = suppress.stream_time_ms - window.grace_ms - span
+    open_ms = _open_from_ms(window, suppress.stream_time_ms)
     # Behind a restart with a shorter grace, results are due that leave with the next record. A
     # session's result has the time at which the session ends.
     held_ms = suppress.held_from_ms
     if held_ms is not None and not isinstance(window, Session):
-        held_ms -= span
+        held_ms -= span_ms(window)
     return open_ms if held_ms is None else min(held_ms, open_ms)
+
+
+def _open_from_ms(window: Window, time_ms: int) -> int:
+    """Return the lowest timestamp of a result whose window is not closed."""
+    assert not isinstance(window, Unlimited)
+    return time_ms - window.grace_ms - span_ms(window)
 
 
 def _least(one_ms: int | None, other_ms: int | None) -> int | None:
