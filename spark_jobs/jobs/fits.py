@@ -32,7 +32,7 @@ _READER_OURS = {
 }
 _READER_DECIDED = (
     *("starting", "ending", "includeheaders", "kafka.auto.offset.reset"),
-    *("kafka.enable.auto.commit", "kafka.interceptor.classes"),
+    *("kafka.enable.auto.commit", "kafka.interceptor.classes", "kafka.isolation.level"),
     *("kafka.key.deserializer", "kafka.value.deserializer"),
 )
 """How options begin that the job decides, or that Spark's source refuses since it does."""

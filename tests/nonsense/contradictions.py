@@ -193,6 +193,7 @@ JOB_CONTRADICTIONS: tuple[Contradiction, ...] = (
     lambda document: document.update({"reader": {"subscribe": "other"}}),
     lambda document: document.update({"reader": {"kafka.bootstrap.servers": "other:9092"}}),
     lambda document: document.update({"reader": {"includeHeaders": "false"}}),
+    lambda document: document.update({"reader": {"kafka.isolation.level": "read_uncommitted"}}),
     lambda document: document.update({"reader": {"failOnDataLoss": "perhaps"}}),
     lambda document: document.update({"kafka": {"sasl-username": "ada"}}),
     lambda document: document.update(

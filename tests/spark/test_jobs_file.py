@@ -130,6 +130,10 @@ def test_a_file_says_all_that_a_job_needs(tmp_path: Path) -> None:
             "`kafka.auto.offset.reset` is what the job decides; remove it",
         ),
         (
+            GOOD + "reader: {Kafka.isolation.level: read_uncommitted}",
+            "`Kafka.isolation.level` is what the job decides; remove it",
+        ),
+        (
             GOOD + 'writer: {linger.ms: "5"}',
             "writer.linger.ms: `linger.ms` is what the job decides; remove it",
         ),
