@@ -1,4 +1,4 @@
-"""Sentences that refuse a table of another query, of another mode or of another time.
+"""Sentences that refuse a table of another query, of another mode, time or version.
 
 A table notes the checkpoint that writes to it. The number of a micro-batch means something only
 with its checkpoint.
@@ -6,10 +6,10 @@ with its checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NoReturn
 
-from headrace.contracts.errors import JobInvalid, SinkOfAnotherQuery
+from headrace.contracts.errors import JobInvalid, SinkOfAnotherQuery, StateLayoutNewer
 
 MODE = "headrace.mode"
 APPEND, UPSERT, SCD2 = "append", "upsert", "scd2"
@@ -57,6 +57,22 @@ def refuse_older_copy(query: str, written: int, batch: int) -> NoReturn:
         " bring back the newest checkpoint"
     )
     raise SinkOfAnotherQuery(message)
+
+
+def refuse_newer(
+    place: str, fields: Collection[str], known: Collection[str], later: Collection[str]
+) -> None:
+    """Refuse a marker with other fields than the known ones; earlier versions lack `later` ones.
+
+    A field that is unknown here may decide whether a micro-batch is written.
+    """
+    if not {*known} - {*later} <= {*fields} <= {*known}:
+        names = ", ".join(f"`{name}`" for name in sorted(fields))
+        message = (
+            f"{place} has a marker that a newer headrace wrote, with the fields {names}; start the"
+            " job with that version, or a later one"
+        )
+        raise StateLayoutNewer(message)
 
 
 def refuse_other_columns(title: str, there: list[str], rows: list[str]) -> None:

@@ -18,7 +18,7 @@ import json
 from typing import TYPE_CHECKING
 
 from headrace.spark_jobs.write.claims import property_of
-from headrace.spark_jobs.write.snapshots import TableMarker
+from headrace.spark_jobs.write.snapshots import TableMarker, read_table_marker
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
@@ -40,7 +40,7 @@ def marker_in(text: str | None, query: str) -> TableMarker | None:
     if not found:
         return None
     noted, _ = json.JSONDecoder().raw_decode(rest)
-    return TableMarker(**noted)
+    return read_table_marker(query, noted)
 
 
 def marker_of_batch(table: DeltaTable, query: str, query_id: str, batch: int) -> TableMarker:

@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from headrace.contracts.errors import KafkaRefused, KafkaUnreachable
+from headrace.spark_jobs.write.claims import refuse_newer
 
 T = TypeVar("T")
 WITHIN_S = 60.0
@@ -69,6 +70,13 @@ def marker_row(writer: int, marker: Marker) -> tuple[bytes, bytes]:
     return b"%d" % writer, json.dumps(marker._asdict(), separators=(",", ":")).encode()
 
 
+def read_marker(topic: str, value: bytes) -> Marker:
+    """Return the marker in a record of a topic; refuse one that a newer version wrote."""
+    said = json.loads(value)
+    refuse_newer(f"the topic `{topic}`", said, Marker._fields, Marker._field_defaults)
+    return Marker(**said)
+
+
 def last_marker(client: Mapping[str, str], topic: str, writer: int) -> Marker | None:
     """Return the last marker that a writer has committed, None if there is none."""
     consumer = Consumer(
@@ -110,7 +118,7 @@ def _read_back(consumer: Consumer, place: TopicPartition) -> Marker | None:
         begin = max(start, end - look)
         value = _last_value(consumer, TopicPartition(place.topic, place.partition, begin))
         if value is not None:
-            return Marker(**json.loads(value))
+            return read_marker(place.topic, value)
         if begin == start:
             return None
         # Aborted transactions stand between the marker and the end.

@@ -12,10 +12,11 @@ from the current snapshot back, through its parents. An expiry of snapshots may 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from headrace.contracts.errors import ReplayDiffers
-from headrace.spark_jobs.write.claims import property_of, refuse_older_copy
+from headrace.spark_jobs.write.claims import property_of, refuse_newer, refuse_older_copy
 
 
 class TableMarker(NamedTuple):
@@ -34,6 +35,13 @@ class TableMarker(NamedTuple):
         return json.dumps(self._asdict(), separators=(",", ":"))
 
 
+def read_table_marker(query: str, said: Mapping[str, Any]) -> TableMarker:
+    """Return the marker of a query with these fields; refuse one that a newer version wrote."""
+    known, later = TableMarker._fields, TableMarker._field_defaults
+    refuse_newer(f"the table of `{query}`", said, known, later)
+    return TableMarker(**said)
+
+
 class Past(NamedTuple):
     """The answer of a table's snapshots about a query."""
 
@@ -47,7 +55,7 @@ def past_of(table: Any, query: str, query_id: str) -> Past:
     snapshot = table.currentSnapshot()
     while snapshot is not None:
         text = snapshot.summary().get(property_of(query))
-        marker = None if text is None else TableMarker(**json.loads(text))
+        marker = None if text is None else read_table_marker(query, json.loads(text))
         if marker is not None and marker.query_id == query_id:
             return Past(marker, is_whole=True)
         parent = snapshot.parentId()

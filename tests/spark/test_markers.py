@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from headrace.contracts.errors import KafkaRefused
+from headrace.contracts.errors import KafkaRefused, StateLayoutNewer
 from headrace.spark_jobs.write import markers
-from headrace.spark_jobs.write.markers import last_marker
+from headrace.spark_jobs.write.markers import Marker, last_marker, marker_row
 from headrace.spark_jobs.write.topics import ensure_markers
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
@@ -53,3 +54,16 @@ def test_any_other_refusal_is_a_sentence(
     monkeypatch.setattr(Early, "code", KafkaError.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaRefused, match=f"^the markers in `{topic}` cannot be read: "):
         last_marker({"bootstrap.servers": kafka.bootstrap_servers}, topic, 0)
+
+
+def test_a_marker_of_a_newer_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, value = marker_row(0, Marker("id", 3, 1))
+    client = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
+    monkeypatch.setattr(markers, "ask_until_known", lambda *_: (0, 1))
+    monkeypatch.setattr(markers, "_last_value", lambda *_: value)
+    assert last_marker(client, "priced.batches", 0) == Marker("id", 3, 1)
+    newer = json.dumps({**json.loads(value), "sealed": True})
+    monkeypatch.setattr(markers, "_last_value", lambda *_: newer)
+    sentence = "^the topic `priced.batches` has a marker that a newer headrace wrote, with the f"
+    with pytest.raises(StateLayoutNewer, match=sentence):
+        last_marker(client, "priced.batches", 0)
