@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from pydantic import ValidationError
+
 from headrace.contracts.errors import (
     StateLayoutNewer,
     StateOfAnotherPipeline,
@@ -20,7 +22,13 @@ from headrace.contracts.errors import (
 )
 from headrace.contracts.hops import Hop
 from headrace.contracts.pipeline import PipelineSpec
-from headrace.contracts.policies import MergePolicy, ReorderPolicy, read_operator
+from headrace.contracts.policies import (
+    OPERATOR_KINDS,
+    AnyOperator,
+    MergePolicy,
+    ReorderPolicy,
+    read_operator,
+)
 from headrace.contracts.selector_text import AGGREGATE_FUNCTIONS
 from headrace.services.operators.aggregate import Aggregate
 from headrace.services.operators.chain import build_operator
@@ -168,8 +176,20 @@ def _sharing(stamp: Stamp) -> set[tuple[str, str]]:
         (one["store"], behind["store"])
         for one, behind in pairwise(stamp.operators)
         if (one["kind"], behind["kind"]) == ("aggregate", "suppress")
-        and may_share(read_operator(one), read_operator(behind))
+        and may_share(_read(one), _read(behind))
     }
+
+
+def _read(noted: dict[str, Any]) -> AnyOperator:
+    """Return a policy that a stamp has; refuse one with options of another version."""
+    try:
+        return read_operator(noted)
+    except ValidationError as error:
+        message = (
+            f"`{noted['name']}` had options when this state was written that this version does not"
+            " take; start it with the version that wrote it, or begin anew with `headrace reset`"
+        )
+        raise StateOfOtherOptions(message) from error
 
 
 def _refused(problem: str) -> StateOfOtherOptions:
@@ -234,9 +254,9 @@ def _waits_no_more(policy: dict[str, Any]) -> bool:
 
 
 def _held(state: PartitionState, old: dict[str, Any]) -> int:
-    if old["kind"] not in _HOLDING:
+    if old["kind"] in OPERATOR_KINDS and old["kind"] not in _HOLDING:
         return 0
-    policy, view = read_operator(old), state.overlay.view(old["store"])
+    policy, view = _read(old), state.overlay.view(old["store"])
     if isinstance(policy, ReorderPolicy | MergePolicy):
         # A merge reads the rows of a reorder as well.
         return Merge(policy, view, Lanes(state.overlay.view(ABOUT))).counts.held
@@ -278,7 +298,8 @@ def _taken(before: Stamp, now: Stamp) -> Iterator[str]:
         if old is None:
             yield f"`{new['name']}` is new, and begins without state"
         elif old != new:
-            changed = sorted(option for option in new if old.get(option) != new[option])
+            options = old.keys() | new.keys()
+            changed = sorted(one for one in options if old.get(one) != new.get(one))
             yield f"`{new['name']}` goes on with another " + ", ".join(f"`{it}`" for it in changed)
     stayed = [policy["store"] for policy in now.operators if policy["store"] in olds]
     if stayed != [store for store in olds if store in stayed]:

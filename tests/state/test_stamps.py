@@ -157,6 +157,49 @@ def test_a_change_that_keeps_the_meaning_of_rows_is_taken_and_said(
     write(state, after, records=2)
 
 
+COUNT = aggregate(function="count", of=None)
+
+
+def stamped(state: PartitionState, operators: list[Operator], **noted: Any) -> None:
+    """Note in a state the operators of another version, the first of which had more options."""
+    other = stamp(*operators)
+    state.stamp_with(other._replace(operators=[other.operators[0] | noted, *other.operators[1:]]))
+
+
+def go_on(state: PartitionState, now: Stamp) -> list[str]:
+    """Begin with a state as a task does."""
+    changes = check_stamp(state, now)
+    carry_over(state, now)
+    return changes
+
+
+def test_an_option_that_this_version_does_not_know_is_said(state: PartitionState) -> None:
+    stamped(state, [deduplicate()], sealed=True)
+    now = stamp(deduplicate())
+    assert go_on(state, now) == ["`deduplicate` goes on with another `sealed`"]
+
+
+@pytest.mark.parametrize(
+    ("before", "noted", "after"),
+    [
+        ([reorder(), deduplicate()], {"sealed": True}, [deduplicate()]),
+        ([reorder(), deduplicate()], {"kind": "seal"}, [deduplicate()]),
+        ([COUNT, suppress()], {"sealed": True}, [COUNT, suppress()]),
+    ],
+)
+def test_an_operator_of_a_later_version_that_may_hold_records_is_refused(
+    state: PartitionState,
+    before: list[Operator],
+    noted: dict[str, object],
+    after: list[Operator],
+) -> None:
+    stamped(state, before, **noted)
+    (name,) = before[0]
+    sentence = f"`{name}` had options when this state was written that this version does not take; "
+    with pytest.raises(StateOfOtherOptions, match=sentence):
+        go_on(state, stamp(*after))
+
+
 REFUSED = [
     (
         deduplicate(),
