@@ -111,7 +111,9 @@ def read_cleaned_by(key: bytes | None, value: bytes | None) -> CleanedBy | None:
     """Return the pipeline in a row, None where it is a row of another kind."""
     if key != PIPELINE_KEY or value is None:
         return None
-    return CleanedBy(**json.loads(value))
+    said = json.loads(value)
+    # A later version may add fields. Where it leaves some out, its layout is another.
+    return CleanedBy(*(said.get(name) for name in CleanedBy._fields))
 
 
 def _dumps(fields: dict[str, Any]) -> bytes:

@@ -70,6 +70,14 @@ def test_rows_come_back_as_they_were() -> None:
     assert read_cleaned_by(*GOLDEN_CLEANED_BY) == CLEANED_BY
 
 
+def test_the_row_of_a_later_version_says_its_layout_whatever_else_it_has() -> None:
+    more = GOLDEN_CLEANED_BY[1][:-1] + b',"more":[1]}'
+    assert read_cleaned_by(PIPELINE_KEY, more) == CLEANED_BY
+    found = read_cleaned_by(PIPELINE_KEY, b'{"layout":2,"written_by":{}}')
+    assert found is not None
+    assert found.layout == 2
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
