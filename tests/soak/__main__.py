@@ -12,6 +12,9 @@ from pathlib import Path
 from tests.soak.page import PICTURE, page, picture, problems
 from tests.soak.run import Plan, soak
 
+_MINUTES_MIN = 1.0
+"""A level is seen to grow in three looks, a quarter of a minute apart."""
+
 
 def main() -> int:
     """Run what the arguments say; 1 if something is wrong."""
@@ -22,6 +25,11 @@ def main() -> int:
     parser.add_argument("--kill-each", type=float, default=300.0, metavar="SECONDS")
     parser.add_argument("--results", type=Path, help="a folder for soak.md and its picture")
     options = parser.parse_args()
+    if options.minutes < _MINUTES_MIN:
+        parser.error(
+            f"a soak of {options.minutes:g} minutes is too short to tell what grows; give it"
+            f" {_MINUTES_MIN:g} or more"
+        )
     plan = Plan(options.minutes, options.records_per_second, options.factor, options.kill_each)
     if options.results is not None:
         options.results.mkdir(parents=True, exist_ok=True)

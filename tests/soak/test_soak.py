@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from headrace.contracts.record import Record
 from headrace.services.cli.pipeline_file import parse_pipeline
 from tests.operators.service import Service, left
+from tests.soak import __main__ as command
 from tests.soak.account import Account
 from tests.soak.levels import Sample, grown
 from tests.soak.page import page, picture, problems
@@ -77,6 +79,17 @@ def test_the_page_says_what_is_wrong() -> None:
     for line in problems(outcome):
         assert f"- {line}\n" in text
     assert picture(samples).count("<polyline") == 5
+
+
+def test_a_soak_too_short_for_three_looks_is_refused_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "soak", lambda *_: Outcome([], Account(), 0, []))
+    monkeypatch.setattr(sys, "argv", ["soak", "--minutes", "0.2", "--results", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 2
+    assert "error: a soak of 0.2 minutes is too short to tell what grows" in capsys.readouterr().err
 
 
 @pytest.mark.long("kill", why="it takes two minutes, and when it kills is up to the clock")
