@@ -194,7 +194,11 @@ class Rebalance:
             self._looking.cancel()
         followers = list(self.followers.values())
         self.followers.clear()
-        await asyncio.gather(*(follower.stop() for follower in followers))
+        stops = (follower.stop() for follower in followers)
+        # A copy whose disk fails must not keep the worker from the commits of its tasks.
+        for problem in await asyncio.gather(*stops, return_exceptions=True):
+            if problem is not None:
+                self._tasks.fail(problem)
 
     async def _take(self, steps: Iterable[Step]) -> None:
         """Take steps for all tasks at once: one that is slow to close holds up no other."""
