@@ -215,6 +215,7 @@ async def _consumer(
 ) -> AsyncIterator[AIOKafkaConsumer]:
     consumer = AIOKafkaConsumer(
         **client_options(settings, "replay-dead"),
+        auto_offset_reset="earliest",
         isolation_level="read_committed",
         enable_auto_commit=False,
     )

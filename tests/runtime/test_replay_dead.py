@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -25,6 +26,7 @@ from headrace.contracts.decision import Reason
 from headrace.contracts.errors import GroupBusy, KafkaUnreachable, TopicRefused
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.record import Record
+from headrace.services.admin import replay_dead as replays
 from headrace.services.admin.replay_dead import Choice, Fate, Tally, put_back
 from headrace.services.admin.replay_place import Place
 from headrace.services.cli.pipeline_file import load_pipeline
@@ -354,6 +356,57 @@ def test_a_replay_without_a_source_is_refused_before_letters_count_as_dealt_with
         astray.replay()
     kafka.clients.make_topic(astray.source, 1, FOREVER)
     assert astray.replay() == {(Fate.BACK, "undecodable"): 1}
+
+
+class Trimmed:
+    """A consumer of a partition with five letters, three of which are deleted before it reads."""
+
+    def __init__(self, *, auto_offset_reset: str = "latest", **_: object) -> None:
+        self._reset_to = 3 if auto_offset_reset == "earliest" else 5
+        self._at = 0
+
+    async def start(self) -> None:
+        """Connect to nothing."""
+
+    async def stop(self) -> None:
+        """Leave nothing open."""
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        """Take the only partition."""
+
+    def seek(self, _place: TopicPartition, offset: int) -> None:
+        """Read from an offset on."""
+        self._at = offset
+
+    async def position(self, _place: TopicPartition) -> int:
+        """Return the offset of the next record."""
+        return self._at
+
+    async def getmany(
+        self, place: TopicPartition, *, timeout_ms: int
+    ) -> dict[TopicPartition, list[SimpleNamespace]]:
+        """Return what is there, as brokers do that have no such offset any more."""
+        del timeout_ms
+        begin, self._at = max(self._at, self._reset_to), 5
+        about = {"topic": place.topic, "partition": place.partition, "timestamp": 0, "headers": ()}
+        rows = [SimpleNamespace(key=None, value=None, offset=n, **about) for n in range(begin, 5)]
+        return {place: rows} if rows else {}
+
+
+def test_letters_deleted_meanwhile_do_not_hide_those_behind_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replays, "AIOKafkaConsumer", Trimmed)
+    monkeypatch.setattr("headrace.services.kafka.seams.stop", Trimmed.stop)
+    place = Place.read(None, Ends(0, 5))
+
+    async def read() -> list[int | None]:
+        letters = replays._letters(  # noqa: SLF001 - as a replay reads them
+            Settings(), "clicks.dead", {0: place}, lambda _read, _total: None
+        )
+        return [one.offset async for _, some, _ in letters for one in some]
+
+    assert asyncio.run(read()) == [3, 4]
 
 
 def test_the_place_is_kept_with_the_groups_offsets(dying: Dying) -> None:
