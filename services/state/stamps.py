@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from pydantic import ValidationError
-
 from headrace.contracts.errors import (
     StateLayoutNewer,
     StateOfAnotherPipeline,
@@ -184,7 +182,7 @@ def _read(noted: dict[str, Any]) -> AnyOperator:
     """Return a policy that a stamp has; refuse one with options of another version."""
     try:
         return read_operator(noted)
-    except ValidationError as error:
+    except ValueError as error:
         message = (
             f"`{noted['name']}` had options when this state was written that this version does not"
             " take; start it with the version that wrote it, or begin anew with `headrace reset`"

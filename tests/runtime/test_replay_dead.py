@@ -8,7 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -26,12 +25,10 @@ from headrace.contracts.decision import Reason
 from headrace.contracts.errors import GroupBusy, KafkaUnreachable, TopicRefused
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.record import Record
-from headrace.services.admin import replay_dead as replays
 from headrace.services.admin.replay_dead import Choice, Fate, Tally, put_back
-from headrace.services.admin.replay_place import Place
 from headrace.services.cli.pipeline_file import load_pipeline
 from headrace.services.cli.replay_dead import replay_dead
-from headrace.services.kafka.cluster import Ends, connected
+from headrace.services.kafka.cluster import connected
 from headrace.services.runtime.output.outbox import Outbox
 from headrace.services.settings import Settings
 from tests.kafka.clients import Clients, fresh_name
@@ -358,57 +355,6 @@ def test_a_replay_without_a_source_is_refused_before_letters_count_as_dealt_with
     assert astray.replay() == {(Fate.BACK, "undecodable"): 1}
 
 
-class Trimmed:
-    """A consumer of a partition with five letters, three of which are deleted before it reads."""
-
-    def __init__(self, *, auto_offset_reset: str = "latest", **_: object) -> None:
-        self._reset_to = 3 if auto_offset_reset == "earliest" else 5
-        self._at = 0
-
-    async def start(self) -> None:
-        """Connect to nothing."""
-
-    async def stop(self) -> None:
-        """Leave nothing open."""
-
-    def assign(self, places: list[TopicPartition]) -> None:
-        """Take the only partition."""
-
-    def seek(self, _place: TopicPartition, offset: int) -> None:
-        """Read from an offset on."""
-        self._at = offset
-
-    async def position(self, _place: TopicPartition) -> int:
-        """Return the offset of the next record."""
-        return self._at
-
-    async def getmany(
-        self, place: TopicPartition, *, timeout_ms: int
-    ) -> dict[TopicPartition, list[SimpleNamespace]]:
-        """Return what is there, as brokers do that have no such offset any more."""
-        del timeout_ms
-        begin, self._at = max(self._at, self._reset_to), 5
-        about = {"topic": place.topic, "partition": place.partition, "timestamp": 0, "headers": ()}
-        rows = [SimpleNamespace(key=None, value=None, offset=n, **about) for n in range(begin, 5)]
-        return {place: rows} if rows else {}
-
-
-def test_letters_deleted_meanwhile_do_not_hide_those_behind_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(replays, "AIOKafkaConsumer", Trimmed)
-    monkeypatch.setattr("headrace.services.kafka.seams.stop", Trimmed.stop)
-    place = Place.read(None, Ends(0, 5))
-
-    async def read() -> list[int | None]:
-        letters = replays._letters(  # noqa: SLF001 - as a replay reads them
-            Settings(), "clicks.dead", {0: place}, lambda _read, _total: None
-        )
-        return [one.offset async for _, some, _ in letters for one in some]
-
-    assert asyncio.run(read()) == [3, 4]
-
-
 def test_the_place_is_kept_with_the_groups_offsets(dying: Dying) -> None:
     dying.die(_records(dying, 3))
     dying.replay(Choice(Reason.UNDECODABLE, replays_max=1))
@@ -421,33 +367,3 @@ def test_the_place_is_kept_with_the_groups_offsets(dying: Dying) -> None:
             return list(found.values())
 
     assert asyncio.run(committed()) == [OffsetAndMetadata(0, '{"undecodable": 3}')]
-
-
-BY_REPLAYS, BY_TOPIC = {"<2": 8, "failed<1": 9}, {"@a.b": 8, "<1@c": 9}
-
-
-@pytest.mark.parametrize(
-    ("committed", "place"),
-    [
-        (None, Place(4, 9, {})),
-        (OffsetAndMetadata(6, ""), Place(6, 9, {})),
-        (OffsetAndMetadata(6, '{"undecodable": 8}'), Place(6, 9, {"undecodable": 8})),
-        (OffsetAndMetadata(2, ""), Place(4, 9, {})),
-        (OffsetAndMetadata(10, '{"undecodable": 12}'), Place(4, 9, {})),
-        (OffsetAndMetadata(6, '{"undecodable": 12}'), Place(4, 9, {})),
-        (OffsetAndMetadata(6, "set by hand"), Place(6, 9, {})),
-        (OffsetAndMetadata(6, "[1]"), Place(6, 9, {})),
-        (OffsetAndMetadata(6, '{"<2": 8, "failed<1": 9, "<": 7}'), Place(6, 9, BY_REPLAYS)),
-        (OffsetAndMetadata(6, '{"@a.b": 8, "<1@c": 9, "": 7, "@": 7}'), Place(6, 9, BY_TOPIC)),
-    ],
-)
-def test_a_place_is_read_from_a_commit(committed: OffsetAndMetadata | None, place: Place) -> None:
-    assert Place.read(committed, Ends(4, 9)) == place
-
-
-def test_a_place_that_all_reasons_have_passed_is_one_number() -> None:
-    place = Place(4, 9, {"undecodable": 6, "no-window": 9})
-    place.advance(7, *ALL)
-    assert place.written() == OffsetAndMetadata(7, '{"no-window": 9}')
-    place.advance(9, *ALL)
-    assert place.written() == OffsetAndMetadata(9, "")

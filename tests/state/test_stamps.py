@@ -13,7 +13,6 @@ from headrace.contracts.errors import (
     StateLayoutNewer,
     StateOfAnotherPipeline,
     StateOfOtherOptions,
-    StateRefused,
 )
 from headrace.contracts.pipeline import PipelineSpec
 from headrace.contracts.policies import Tumbling, read_operator
@@ -22,10 +21,10 @@ from headrace.services.operators.chain import Chain
 from headrace.services.operators.operator import Batch
 from headrace.services.operators.windows.time_windows import has_rows
 from headrace.services.state.changelog import Stamp
-from headrace.services.state.layout import ONE_LENGTH_VERSION, OPERATORS_VERSION
+from headrace.services.state.layout import OPERATORS_VERSION
 from headrace.services.state.partition import PartitionState
 from headrace.services.state.rocks import RocksMemory
-from headrace.services.state.stamps import carry_over, check_stamp, layout_of, stamp_of
+from headrace.services.state.stamps import carry_over, check_stamp, stamp_of
 
 Operator = Mapping[str, Mapping[str, Any]]
 
@@ -374,62 +373,3 @@ def test_state_of_another_pipeline_is_refused(state: PartitionState) -> None:
     state.stamp_with(stamp(reorder())._replace(layout=OPERATORS_VERSION + 1))
     with pytest.raises(StateLayoutNewer, match="upgrade headrace"):
         check_stamp(state, stamp(reorder()))
-
-
-def with_topics(of: Stamp, **known: Any) -> Stamp:
-    """A stamp that says other things of its topics."""
-    return of._replace(**known)
-
-
-KNOWN = {"topic_id": "1", "partitions": 4, "spread_over": 6}
-
-
-@pytest.mark.parametrize(
-    ("name", "other", "sentence"),
-    [
-        ("topic_id", "2", "`raw` was deleted and made anew since this state was written"),
-        ("partitions", 5, "`raw` had 4 partitions when this state was written, and has 5 now"),
-        ("spread_over", 5, "spread by id over 6 partitions, and the repartition topic has 5 now"),
-    ],
-)
-def test_topics_that_are_not_what_they_were_are_refused(
-    state: PartitionState, name: str, other: object, sentence: str
-) -> None:
-    now = with_topics(stamp(reorder()), **KNOWN)
-    for unknown in (with_topics(now, **{name: None}), now):
-        # An unknown identity is accepted, and known from then on.
-        assert check_stamp(state, now) == []
-        state.stamp_with(unknown)
-    with pytest.raises(StateRefused, match=sentence) as refused:
-        check_stamp(state, with_topics(now, **{name: other}))
-    assert refused.value.exit_code == 4
-    assert "headrace reset" in str(refused.value)
-    assert check_stamp(state, with_topics(now, **{name: None})) == []
-
-
-def by_interval(interval: str) -> Operator:
-    return {"deduplicate": {"by": "key", "interval": interval}}
-
-
-def sessions(gap: str, **aggregate: str) -> Operator:
-    window = {"kind": "session", "gap": gap, "grace": "0s"}
-    kind = "aggregate" if aggregate else "distinct"
-    return {kind: {"window": window, **aggregate}}
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "layout"),
-    [
-        (by_interval("1m"), by_interval("4m"), ONE_LENGTH_VERSION),
-        (by_interval("1m"), by_interval("1h"), OPERATORS_VERSION),
-        (sessions("1m"), sessions("4m"), ONE_LENGTH_VERSION),
-        (sessions("1m"), sessions("1h"), OPERATORS_VERSION),
-        (sessions("1m", function="count"), sessions("1h", function="count"), OPERATORS_VERSION),
-    ],
-)
-def test_rows_in_segments_of_former_lengths_are_of_a_newer_version(
-    state: PartitionState, before: Operator, after: Operator, layout: int
-) -> None:
-    write(state, before, records=3)
-    chain = Chain([read_operator(one) for one in stamp(after).operators], state.overlay.view)
-    assert layout_of(chain.operators) == layout
