@@ -91,6 +91,12 @@ SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "8",
     # Counting rows costs a look-up a put, and the number of our rows, buckets, tells nothing.
     f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
+    # Spark's pages show the last micro-batches; of a thousand it would keep the plans.
+    "spark.sql.ui.retainedExecutions": "100",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "200",
+    # Spark says so to some Python workers and not to others, and starts a daemon for each kind.
+    "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
     # On a busy machine Python may take longer to authenticate than Spark's fifteen seconds.
     "spark.python.authenticate.socketTimeout": "300s",
     # A column of Arrow holds two gigabytes, and Java's memory less.
