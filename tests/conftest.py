@@ -10,6 +10,7 @@ import gc
 import logging
 import os
 from collections.abc import Generator, Iterator
+from tempfile import gettempdir
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -46,6 +47,8 @@ settings.load_profile("ci")
 _OF_TERMINALS = ("COLUMNS", "LINES", "FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "TTY_COMPATIBLE")
 """Variables that fold and colour what a command says."""
 _NO_PROXY = "127.0.0.1,localhost,::1"
+_TMPDIR_BYTES_MAX = 71
+"""A socket's name has 104 bytes or more, and Python adds a folder and a file to this one."""
 _OBJECTS_MAX = 20_000
 """Python searches for garbage whenever so many more objects are alive; 700 by itself."""
 
@@ -56,6 +59,13 @@ def pytest_configure(config: pytest.Config) -> None:
     Commands are compared with what they say, whatever the terminal of who runs the tests is like.
     No proxy of this machine is asked for servers that listen on loopback.
     """
+    folder = gettempdir()
+    if len(os.fsencode(folder)) > _TMPDIR_BYTES_MAX:
+        message = (
+            f"TMPDIR is `{folder}`, whose name is too long for sockets of forked processes;"
+            f" name a folder with {_TMPDIR_BYTES_MAX} bytes at most, such as /tmp"
+        )
+        raise pytest.UsageError(message)
     for name in _OF_TERMINALS:
         os.environ.pop(name, None)
     for name in ("no_proxy", "NO_PROXY"):

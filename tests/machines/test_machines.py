@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -34,6 +36,21 @@ def test_the_ends_of_the_range_come_first_and_a_minor_once_more_last() -> None:
 
 def test_a_minor_that_is_not_here_is_named() -> None:
     assert missing(_named("3.11.2", "3.11.7")) == ["3.12", "3.13"]
+
+
+def test_a_folder_for_temporary_files_without_room_for_sockets_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 25)
+    folder.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", __file__],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"ERROR: TMPDIR is `{folder}`, whose name is too long for sockets" in done.stderr
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
 
 
 def test_every_library_that_we_ship_with_has_a_lowest_version() -> None:
