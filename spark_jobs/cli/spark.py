@@ -24,6 +24,7 @@ from headrace.spark_jobs.cli.log import log_file, started_into
 from headrace.spark_jobs.cli.python_job import PYTHON, run_file
 from headrace.spark_jobs.cli.run import run_job
 from headrace.spark_jobs.cli.submit import check_deploy_mode, hand_over, submit_command
+from headrace.spark_jobs.jobs.config import TASKS_MAX
 from headrace.spark_jobs.jobs.move import move as move_state
 from headrace.spark_jobs.observe.metrics import LOOPBACK, Address
 from headrace.spark_jobs.observe.state import StateRow, read_state, waits_of
@@ -117,7 +118,12 @@ def state(checkpoint: str, *, rows: bool = False) -> None:
 
 
 @app.command
-def move(old: str, new: str, *, tasks: Annotated[int, Parameter(validator=Number(gte=1))]) -> None:
+def move(
+    old: str,
+    new: str,
+    *,
+    tasks: Annotated[int, Parameter(validator=Number(gte=1, lte=TASKS_MAX))],
+) -> None:
     """Move the state of a checkpoint into another number of tasks; the job must not run.
 
     Args:

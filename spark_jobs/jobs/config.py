@@ -22,7 +22,8 @@ from headrace.contracts.time import DurationMs, SizeBytes
 from headrace.spark_jobs.jobs.access import KafkaAccess
 from headrace.spark_jobs.read.registry import RegistryAccess
 
-Positive = Annotated[int, Field(strict=True, gt=0, le=100_000)]
+TASKS_MAX = 100_000
+Positive = Annotated[int, Field(strict=True, gt=0, le=TASKS_MAX)]
 Many = Annotated[int, Field(strict=True, gt=0, le=(1 << 63) - 1)]
 Folder = Annotated[str, Field(min_length=1)]
 _IN_A_DATABASE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){1,2}")

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.contracts.errors import StateUnavailable
+from headrace.spark_jobs.cli import spark as command
 from headrace.spark_jobs.jobs.move import move
 from headrace.spark_jobs.observe.state import read_state
 from tests.pages import installed
@@ -34,6 +35,17 @@ def test_a_folder_that_is_missing_is_not_made(spark: SparkSession, tmp_path: Pat
     with pytest.raises(StateUnavailable, match="missing is no checkpoint with state in it"):
         list(read_state(spark, str(tmp_path / "missing")))
     assert not (tmp_path / "missing").exists()
+
+
+def test_more_tasks_than_a_job_may_have_are_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "_session", lambda *_: pytest.fail("it starts Spark"))
+    with pytest.raises(SystemExit) as ended:
+        command.app(["move", "old", "new", "--tasks", "200000"])
+    assert ended.value.code != 0
+    said = " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
+    assert '"200000" for --tasks. Must be <= 100000.' in said
 
 
 @pytest.mark.long("spark", why="each command starts Java; the sentences are tested above")
