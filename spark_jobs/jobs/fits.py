@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from pathlib import PurePosixPath
 
 from headrace.contracts.problem_text import Path
 from headrace.contracts.topics import dead_topic_name, progress_topic
@@ -121,7 +122,25 @@ def _folder_problems(config: JobConfig) -> Iterator[tuple[Path, str]]:
             bare = table.folder.rstrip("/")
             if bare in owners:
                 yield path, f"`{table.folder}` is the folder of {owners[bare]}; name another one"
+            elif _is_among_files(config.checkpoint, table.folder):
+                sentence = (
+                    f"`{config.checkpoint}` is below `{table.folder}`, and the upkeep or the"
+                    " readers of a table take all files there for its own; name a folder that is"
+                    " not, or one whose name begins with `_`"
+                )
+                yield ("checkpoint",), sentence
             owners.setdefault(bare, "the results")
+
+
+def _is_among_files(folder: str, table: str) -> bool:
+    """Return whether a `VACUUM` of Delta's or of orphans of Iceberg's would remove a folder.
+
+    They pass over names that begin with `_` or `.`, as readers of Parquet do.
+    """
+    inner, around = PurePosixPath(folder), PurePosixPath(table)
+    if not inner.is_relative_to(around):
+        return False
+    return not any(name.startswith(("_", ".")) for name in inner.relative_to(around).parts)
 
 
 def _reader_problems(reader: Mapping[str, str]) -> Iterator[tuple[Path, str]]:

@@ -161,6 +161,25 @@ def test_mistakes_in_a_file_are_said_with_their_place(
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+def test_a_checkpoint_among_the_files_of_a_table_is_refused(tmp_path: Path, kind: str) -> None:
+    def loaded(folder: str) -> None:
+        load_job(written(tmp_path, GOOD.replace(TO_KAFKA, f"{{{kind}: {{folder: {folder}}}}}")))
+
+    for fits in ("state/orders", "state/orders-priced/table", "states"):
+        loaded(fits)
+    for around in ("state", "state/", "./state"):
+        with pytest.raises(JobInvalid) as caught:
+            loaded(around)
+        assert (
+            f"checkpoint: `state/orders-priced` is below `{around}`, and the upkeep or the readers"
+            " of a table take all files there for its own; name a folder that is not, or one whose"
+            " name begins with `_`"
+        ) in str(caught.value)
+    hidden = GOOD.replace("state/orders-priced", "state/_checkpoints/orders-priced")
+    load_job(written(tmp_path, hidden.replace(TO_KAFKA, f"{{{kind}: {{folder: state}}}}")))
+
+
 def test_a_misspelt_option_is_not_missing_as_well(tmp_path: Path) -> None:
     with pytest.raises(JobInvalid) as caught:
         load_job(written(tmp_path, GOOD.replace("retention", "retension")))
