@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.bench.spark.watched import Failed, running
+from tests.bench.steady import Due
 from tests.bench.whole import delay, kept, raw
 from tests.bench.whole.agreement import Agreement
 from tests.bench.whole.delay import PRODUCTS, Delayed, Load, order_due, price_due
@@ -47,6 +49,21 @@ def test_each_product_has_prices_but_one_that_has_orders_alone() -> None:
     assert len(priced) == PRODUCTS
     assert len(ordered - priced) == 1
     assert priced < ordered
+
+
+def test_a_price_that_is_written_later_than_the_grace_judges_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written_at_ms = iter((1_500.0, 1_000.0 + delay.GRACE_MS))
+    monkeypatch.setattr(delay, "now_ms", lambda: next(written_at_ms))
+    nowhere = SimpleNamespace(write=lambda _event: None)
+    monkeypatch.setattr(delay, "Writer", lambda *_, **__: nowhere)
+    prices = delay.Incoming("127.0.0.1:1", "prices", price_due)
+    prices.write(Due(range(1), 1_500, 1_000.0, 20))
+    prices.refuse_late()
+    prices.write(Due(range(1), 3_000, 1_000.0, 20))
+    with pytest.raises(Failed, match=r"`prices` was written 2\.0 s late, and the grace is 2 s;"):
+        prices.refuse_late()
 
 
 def test_the_page_has_the_middle_round_and_names_what_differs() -> None:
