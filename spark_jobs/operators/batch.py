@@ -28,6 +28,7 @@ from headrace.spark_jobs.operators.messages import received
 from headrace.spark_jobs.operators.pieces import BLAMELESS, in_pieces
 from headrace.spark_jobs.operators.results import slices
 from headrace.spark_jobs.shapes import COUNT, DEAD, FAILED, LOWEST, POSITION, SAID
+from headrace.spark_jobs.versioned.arrival import COPIED
 from headrace.spark_jobs.versioned.progress import (
     STORED_KINDS,
     place_of,
@@ -167,7 +168,8 @@ class TaskBatch:
         open_over = partial(self._processor.open, self._task)
         for piece in in_pieces(arrivals, error, rows, open_over, notes):
             notes = piece.notes
-            if piece.failed is not None:
+            if piece.failed is not None and arrivals[piece.start].input != COPIED:
+                # The task of its key fails on the record of which it is a copy, and says so.
                 self._fail(_origin_of(arrivals[piece.start]), piece.failed)
             self._note_failed(piece.running)
             for results in piece.results:

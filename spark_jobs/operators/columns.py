@@ -14,7 +14,7 @@ from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
 from headrace.spark_jobs.operators.bundles import BUNDLE, unbundled
 from headrace.spark_jobs.shapes import LOWEST
-from headrace.spark_jobs.versioned.arrival import Arrivals
+from headrace.spark_jobs.versioned.arrival import COPIED, Arrivals
 from headrace.spark_jobs.versioned.layout import NO_OFFSET
 from headrace.spark_jobs.versioned.records import Columns, Records, are_present, objects
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 RECORD, PROGRESS, ROW, ASK, ANSWER, PART, TASK_PROGRESS, LEFT_ROW = range(8)
 """Kinds of rows: of an input, of its progress, and from one stage to the next, with what a task has
 passed. A left row is one until the stage of the right rows has handed it on as a row."""
+COPY = -COPIED
+"""The kind of a copy: a table's record of a hot key, on its way to a task that is not the key's."""
 NO_INPUT = -1
 """The input of a row that belongs to none."""
 
@@ -43,8 +45,8 @@ class Taken(NamedTuple):
     """The rows of a task in their order."""
 
     arrivals: Arrivals
-    """All rows. A row of progress is an empty record at the time that it tells. A row from another
-    stage has its kind, negated, as its input."""
+    """All rows. A row of progress is an empty record at the time that it tells. A copy and a row
+    from another stage have their kind, negated, as their input."""
     progress: list[int]
     """The indexes of the rows of progress."""
     causes: NDArray[np.int64] | None
@@ -101,11 +103,13 @@ def _order_of(columns: dict[str, NDArray[Any]]) -> NDArray[np.intp]:
     one, at the lane's highest timestamp so far. Progress is read last, and rows that answers will
     join are read first.
     """
-    kinds, places = columns["kind"], columns["place"]
+    # A copy stands where its record would.
+    kinds = np.where(columns["kind"] == COPY, RECORD, columns["kind"])
+    places = columns["place"]
     if "arrival" in columns:
         return np.lexsort((places, kinds, columns["arrival"]))
     order = np.lexsort((places, columns["lane"], columns["input"], kinds))
-    lanes = np.stack([columns[name][order] for name in ("kind", "input", "lane")])
+    lanes = np.stack([each[order] for each in (kinds, columns["input"], columns["lane"])])
     starts = np.flatnonzero(np.any(lanes[:, 1:] != lanes[:, :-1], axis=0)) + 1
     times = columns["timestamp_ms"][order]
     if not len(times):

@@ -25,6 +25,7 @@ from headrace.spark_jobs.folder import literal
 from headrace.spark_jobs.headers import packed_headers, unpacked_headers
 from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA, bundles_of, bundles_of_rows
 from headrace.spark_jobs.operators.columns import RECORD, RESULTS_SCHEMA
+from headrace.spark_jobs.operators.hot_keys import HotKeys, listed
 from headrace.spark_jobs.operators.options import options_of
 from headrace.spark_jobs.operators.positions import Positions
 from headrace.spark_jobs.operators.processor import TaskProcessor
@@ -69,10 +70,14 @@ class Spread:
     """How many tasks there are, if they are spread by key."""
     buckets: int = BUCKETS_DEFAULT
     """Rows into which a task cuts each of its tables."""
+    hot_keys: frozenset[bytes] = frozenset()
+    """Keys whose stream's records are spread over all tasks, each of which has the table's rows."""
 
     def options(self) -> dict[str, int]:
         """Return the options that a checkpoint remembers, since they decide where its state is."""
-        return {TASKS_BY_KEY: self.tasks} if self.by == "key" else {"option:tasks:by-partition": 1}
+        if self.by == "partition":
+            return {"option:tasks:by-partition": 1}
+        return {TASKS_BY_KEY: self.tasks, **listed(self.hot_keys)}
 
     @property
     def in_one_task(self) -> bool:
@@ -118,11 +123,17 @@ class InputProgress:
         return Expected(self.partitions, self.topics, by_partition=spread.by == "partition")
 
 
-def record_rows(records: DataFrame, spread: Spread) -> DataFrame:
+def record_rows(records: DataFrame, spread: Spread, hot: HotKeys | None = None) -> DataFrame:
     """Make rows for the processor; a column `arrival`, if there is one, is their order."""
     own = [F.col("arrival")] if "arrival" in records.columns else []
+    task = spread.task()
+    if hot is not None:
+        is_hot = (F.col("input") == hot.stream) & F.col("key").isin(*sorted(hot.keys))
+        # By where it stands, a record goes to the same task when its micro-batch is repeated.
+        of_place = F.pmod(F.xxhash64("partition", "offset"), F.lit(spread.tasks)).cast("int")
+        task = F.when(is_hot, of_place).otherwise(task)
     return records.select(
-        spread.task().alias("task"),
+        task.alias("task"),
         F.lit(RECORD).alias("kind"),
         "input",
         F.col("partition").alias("lane"),
@@ -173,9 +184,14 @@ def rows_behind(
 
 
 def bundled(
-    rows: DataFrame, tasks_waiting_for: Callable[[int], Iterable[int]] | None = None
+    rows: DataFrame,
+    tasks_waiting_for: Callable[[int], Iterable[int]] | None = None,
+    hot: HotKeys | None = None,
 ) -> DataFrame:
-    """Bundle rows by task; say how far they go to the tasks that wait for a partition."""
+    """Bundle rows by task; say how far they go to the tasks that wait for a partition.
+
+    A table's record of a hot key goes to all tasks.
+    """
 
     def bundle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         positions = Positions()
@@ -183,6 +199,9 @@ def bundled(
             if tasks_waiting_for is not None:
                 positions.note(batch)
             yield from bundles_of(batch)
+            if hot is not None:
+                for copies in hot.copies_of(batch):
+                    yield from bundles_of(copies)
         if tasks_waiting_for is not None:
             yield from bundles_of_rows(positions.rows(tasks_waiting_for))
 

@@ -30,6 +30,7 @@ from headrace.spark_jobs.operators.frames import (
     rows_behind,
     with_headers,
 )
+from headrace.spark_jobs.operators.hot_keys import HotKeys, hot_keys_of
 from headrace.spark_jobs.operators.packed import progress_bundles
 from headrace.spark_jobs.operators.stages import (
     ANSWER_SENT,
@@ -130,7 +131,7 @@ def _operate_each(
             " key says where that is; use `Spread(by='key')`"
         )
         raise TopologyRefused(message)
-    return _Plan(records, spread, progress, options).run(of_task, like)
+    return _Plan(records, spread, progress, options, hot_keys_of(like, spread)).run(of_task, like)
 
 
 class _Plan:
@@ -140,11 +141,13 @@ class _Plan:
         spread: Spread,
         progress: InputProgress | None,
         options: Mapping[str, int],
+        hot: HotKeys | None,
     ) -> None:
         self._records = records
         self._spread = spread
         self._progress = progress
         self._options = options
+        self._hot = hot
 
     def run(self, of_task: OfTask, like: Topology, messages: DataFrame | None = None) -> DataFrame:
         """Run a topology behind all stages that it needs."""
@@ -169,8 +172,9 @@ class _Plan:
     def _rows_of(self, inputs: set[int]) -> DataFrame:
         """Return the records of some inputs, and, where progress counts, how far they are read."""
         records = self._records.where(F.col("input").isin(*sorted(inputs)))
-        rows = record_rows(records, self._spread).coalesce(_readers(records.sparkSession))
-        return bundled(rows, None if self._progress is None else self._spread.tasks_waiting_for)
+        rows = record_rows(records, self._spread, self._hot)
+        waiting = None if self._progress is None else self._spread.tasks_waiting_for
+        return bundled(rows.coalesce(_readers(records.sparkSession)), waiting, self._hot)
 
     def _messages(self, of_task: OfTask, cut: AggregateStep | ForeignKeyStep) -> DataFrame:
         """Run the stages before a step; return the messages that they send to it."""

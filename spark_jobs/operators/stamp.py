@@ -11,6 +11,7 @@ from headrace.spark_jobs.versioned.history import forgotten_name
 from headrace.spark_jobs.versioned.spread import (
     KINDS,
     LEFT_COLUMNS,
+    LISTED,
     MEETS_AS,
     MEETS_BY,
     REGROUPS,
@@ -30,6 +31,7 @@ _HELD_COLUMNS = (f":{LEFT_COLUMNS}", f":{RIGHT_COLUMNS}")
 _NOTED_LATER = (REGROUPS, f":{MEETS_BY}", f":{MEETS_AS}", f":{KINDS}", *_HELD_COLUMNS)
 """Ends the names of options that older checkpoints lack."""
 _WAS_OTHERWISE = {
+    LISTED: "had other keys or none, and the table's rows of a key are where it says",
     MEETS_BY: "met by another column, which the records that it holds have as their keys",
     MEETS_AS: "met by a column of another type, or by times in another time zone of the session",
     KINDS: "had columns of other types, of which its open windows are",

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 
 _LONG_MAX = (1 << 63) - 1
+COPIED = -8
+"""The input of a copy: a record of the table whose key is hot, in a task that is not its key's own.
+
+It is kept as the record is, and counted only in the key's own task.
+"""
 
 
 class Arrival(NamedTuple):
@@ -119,7 +124,7 @@ class Lateness(NamedTuple):
 def observe_lateness(state: TaskState, arrivals: Sequence[Arrival]) -> None:
     """Add a batch, every input and null keys included, to the task's lateness.
 
-    Arrivals from other stages do not count; their inputs are below zero.
+    Arrivals from other stages and copies do not count; their inputs are below zero.
     """
     arrivals = Arrivals.of(arrivals)
     times = arrivals.records.take(arrivals.inputs >= 0).times_ms

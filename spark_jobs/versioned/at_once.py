@@ -14,6 +14,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
+from headrace.spark_jobs.versioned.arrival import COPIED
 from headrace.spark_jobs.versioned.layout import decode_version_columns, encode_version_columns
 from headrace.spark_jobs.versioned.records import are_present, objects
 from headrace.spark_jobs.versioned.state import row_name
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from headrace.spark_jobs.versioned.arrival import Arrivals
     from headrace.spark_jobs.versioned.functions import StepFailed
     from headrace.spark_jobs.versioned.records import Integers, Objects
     from headrace.spark_jobs.versioned.state import TaskState
@@ -48,11 +50,24 @@ class NewVersions(NamedTuple):
     steps: Integers
     values: Objects
     """None is a tombstone."""
+    are_copies: NDArray[np.bool_]
+    """True for one that another task counts."""
+
+    @classmethod
+    def of(cls, arrivals: Arrivals, places: NDArray[np.int64]) -> NewVersions:
+        """Take the arrivals at these places, of which each has a key."""
+        new = arrivals.records.take(places)
+        are_copies = arrivals.inputs[places] == COPIED
+        return cls(new.keys, new.times_ms, places, new.values, are_copies)
 
     def where(self, holds: NDArray[np.bool_]) -> NewVersions:
         """Return those for which a mask is true."""
         return NewVersions(
-            self.keys[holds], self.times_ms[holds], self.steps[holds], self.values[holds]
+            self.keys[holds],
+            self.times_ms[holds],
+            self.steps[holds],
+            self.values[holds],
+            self.are_copies[holds],
         )
 
 

@@ -93,15 +93,16 @@ class VersionedStore:
     def meet(self, puts: NewVersions, asked: LookUps, *, all_of_them: bool) -> tuple[int, Answers]:
         """Take a batch of versions, and answer a batch of look-ups, each as of its step.
 
-        Returns also how many versions were not rejected. `all_of_them` is as for `expired`. A store
-        that takes a batch at once must not take or answer anything one by one.
+        Returns also how many versions were not rejected, without copies. `all_of_them` is as for
+        `expired`. A store that takes a batch at once must not take or answer anything one by one.
         """
         if self._at_once is None:
             self._at_once = self._open_at_once()
         horizons_ms = self._horizons_ms(puts.times_ms)
         is_on_time = puts.times_ms >= horizons_ms[:-1]
-        taken = int(np.count_nonzero(is_on_time))
-        self._expired += len(is_on_time) - taken
+        counts = ~puts.are_copies
+        taken = int(np.count_nonzero(is_on_time & counts))
+        self._expired += int(np.count_nonzero(counts)) - taken
         of_asks_ms = horizons_ms[np.searchsorted(puts.steps, asked.steps)]
         if len(puts.times_ms) and not self.follows_progress:
             self.time_ms = max(self.time_ms, int(puts.times_ms.max()))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from headrace.contracts.errors import StateCorrupt, StateLayoutNewer, StateOfOtherOptions
 from headrace.spark_jobs.versioned.history import forgotten_name
 from headrace.spark_jobs.versioned.progress import STORED_KINDS
-from headrace.spark_jobs.versioned.spread import REGROUPS, TASKS_BY_KEY
+from headrace.spark_jobs.versioned.spread import HOT_KEYS, REGROUPS, TASKS_BY_KEY
 from headrace.spark_jobs.versioned.state import VERDICTS
 from headrace.spark_jobs.versioned.window_fold import is_of_one_window
 
@@ -55,6 +55,13 @@ class Placed:
 
 def tasks_before(headers: Collection[Numbers]) -> int:
     """Return how many tasks a state has; refuse one that cannot be moved."""
+    if any(name.startswith(f"{_OPTION}{HOT_KEYS}:") for numbers in headers for name in numbers):
+        message = (
+            "this checkpoint was written with `hot-keys`, whose rows and waiting records are in all"
+            " tasks, and such state is not moved; keep its number of tasks, or start the job with a"
+            " new checkpoint"
+        )
+        raise StateOfOtherOptions(message)
     found = {numbers.get(TASKS_BY_KEY) for numbers in headers}
     tasks = found.pop() if len(found) == 1 else None
     if tasks is None:

@@ -10,6 +10,11 @@ from struct import Struct
 
 TASKS_BY_KEY = "option:tasks:by-key"
 """The number in a task's header that says over how many tasks keys are spread."""
+HOT_KEYS, LISTED = "hot-keys", "listed"
+"""The words of the option that tells which keys are hot: their table's rows are in all tasks.
+
+A state without it has none.
+"""
 REGROUPS = ":regroups"
 """Ends the name of an option of windows whose groups have other keys than their records.
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 from functools import update_wrapper
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.contracts.errors import TopologyRefused
+from headrace.spark_jobs.versioned.arrival import COPIED
 from headrace.spark_jobs.versioned.at_once import NewVersions
 from headrace.spark_jobs.versioned.functions import as_value, each_answer, of_step
 from headrace.spark_jobs.versioned.history import (
@@ -30,7 +32,6 @@ from headrace.spark_jobs.versioned.records import are_present
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from headrace.contracts.record import Record
@@ -208,14 +209,12 @@ class Source(StoredTable):
         """
         store = self._store
         assert isinstance(store, VersionedStore)
-        own = places[arrivals.inputs[places] == self._input]
-        keyed = own[are_present(arrivals.records.take(own).keys)]
-        records = arrivals.records.take(keyed)
-        puts = NewVersions(records.keys, records.times_ms, keyed, records.values)
+        own = places[np.isin(arrivals.inputs[places], (self._input, COPIED))]
+        puts = NewVersions.of(arrivals, own[are_present(arrivals.records.take(own).keys)])
         kept, answers = store.meet(puts, asked, all_of_them=all_of_them)
-        self._numbers[self._taken] += len(own)
+        self._numbers[self._taken] += len(own) - int(np.count_nonzero(puts.are_copies))
         self._numbers[self._kept] += kept
-        self._state.count(f"{self.name}:dropped:null-key", len(own) - len(keyed))
+        self._state.count(f"{self.name}:dropped:null-key", len(own) - len(puts.keys))
         return answers
 
 

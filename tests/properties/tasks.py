@@ -18,6 +18,7 @@ from headrace.spark_jobs.operators.bundles import ROWS_SCHEMA
 from headrace.spark_jobs.operators.columns import (
     ANSWER,
     ASK,
+    COPY,
     LEFT_ROW,
     NO_INPUT,
     PART,
@@ -43,6 +44,7 @@ from headrace.spark_jobs.operators.stages import (
 from headrace.spark_jobs.operators.topology import (
     AggregateStep,
     ForeignKeyStep,
+    LookUp,
     Topology,
     WindowStep,
     inputs_of,
@@ -78,25 +80,32 @@ class Told(NamedTuple):
 class Operator:
     """One stage: its topology, and the state of each of its tasks."""
 
-    def __init__(self, topology: Topology, progress: InputProgress | None, tasks: int) -> None:
-        self._topology = topology
+    def __init__(
+        self,
+        topology: Topology,
+        progress: InputProgress | None,
+        tasks: int,
+        hot_keys: frozenset[bytes] = frozenset(),
+    ) -> None:
+        self.topology = topology
         self._progress = progress
+        self._hot_keys = hot_keys
         self.inputs = inputs_of(topology)
         self.is_behind = isinstance(topology, WindowStep) and topology.is_behind
         self.state: dict[int, MemoryRows] = {}
         self._open(tasks)
 
     def _open(self, tasks: int) -> None:
-        spread = Spread(tasks=tasks, buckets=BUCKETS)
+        spread = Spread(tasks=tasks, buckets=BUCKETS, hot_keys=self._hot_keys)
         progress = self._progress or InputProgress()
         options = {**spread.options(), **progress.options()}
         if self.is_behind:
             progress = InputProgress(partitions=dict.fromkeys(range(tasks), 0))
-        elif not waits(self._topology):
+        elif not waits(self.topology):
             progress = InputProgress()
         expected = progress.expected(spread)
         self._processor = TaskProcessor(
-            lambda _task: self._topology, expected, {}, options, BUCKETS, stops=False
+            lambda _task: self.topology, expected, {}, options, BUCKETS, stops=False
         )
 
     def take(self, rows: Rows) -> Rows:
@@ -154,19 +163,21 @@ class Query:
         tasks: int,
         topics: Mapping[int, str],
         behind: tuple[WindowStep, Callable[[Record, bytes | None], Record]] | None = None,
+        hot_keys: frozenset[bytes] = frozenset(),
     ) -> None:
         """Take, as `behind`, windows over the rows of a join, and how a row of it is made."""
+        self._hot_keys = hot_keys
         counts = dict.fromkeys(topics, 1)
         progress = InputProgress(partitions=counts, topics=topics)
         self.tasks = tasks
         self._topics = topics
         stages = stages_of(topology)
-        self.operators = [Operator(one, progress, tasks) for one, _ in stages]
+        self.operators = [Operator(one, progress, tasks, hot_keys) for one, _ in stages]
         self._hears = [hears for _, hears in stages]
         self._made = None
         if behind is not None:
             windows, self._made = behind
-            self.operators.append(Operator(windows, None, tasks))
+            self.operators.append(Operator(windows, None, tasks, hot_keys))
             self._hears.append([len(stages) - 1])
         self.waits = waits(topology)
 
@@ -196,8 +207,8 @@ class Query:
     ) -> Rows:
         rows = [
             {
-                "task": task_of(record.key, record.partition, self.tasks),
-                "kind": RECORD,
+                "task": task,
+                "kind": kind,
                 "input": number,
                 "lane": record.partition,
                 "place": record.offset,
@@ -206,6 +217,7 @@ class Query:
             }
             for number, record in records
             if number in operator.inputs
+            for task, kind in self._tasks_of(operator, number, record).items()
         ]
         if not self.waits:
             return rows
@@ -219,6 +231,17 @@ class Query:
                 rows.append(position_row(place, offset, 0, task))
             rows += [self._progress_row(one, task) for one in told if one.input in self._topics]
         return rows
+
+    def _tasks_of(self, operator: Operator, number: int, record: Record) -> dict[int, int]:
+        """Return the tasks that get a record, and as what."""
+        own = task_of(record.key, record.partition, self.tasks)
+        if record.key not in self._hot_keys:
+            return {own: RECORD}
+        assert isinstance(operator.topology, LookUp)
+        if number == operator.topology.stream:
+            assert record.offset is not None
+            return {record.offset % self.tasks: RECORD}
+        return {task: RECORD if task == own else COPY for task in range(self.tasks)}
 
     def _progress_row(self, told: Told, task: int) -> dict[str, Any]:
         value = pack_progress([ProgressRow(told.progress_ms, None)])

@@ -69,14 +69,16 @@ any_order = inputs(sorted_by_time=False)
 cuts = st.lists(st.integers(0, 40), min_size=1, max_size=4)
 
 
-def in_batches(query: Query, records: Given, cut_at: list[int], moves: Sequence[int]) -> Rows:
-    """Return all results, with the number of their micro-batch; move between micro-batches."""
+def in_batches(
+    query: Query, records: Given, cut_at: list[int], moves: Sequence[int] | None
+) -> Rows:
+    """Return all results, with the number of their micro-batch; move between them, or never."""
     cuts_there = {cut for cut in cut_at if cut < len(records)}
     bounds = sorted({0, len(records), *cuts_there})
     results: Rows = []
-    to = iter(moves)
+    to = iter(moves or ())
     for number, (start, end) in enumerate(pairwise(bounds)):
-        if number:
+        if number and moves is not None:
             move(query, next(to, query.tasks))
         rest = records[end:]
         told = [Told(each, rest[0][1].timestamp_ms if rest else END_MS) for each in TOPICS]
