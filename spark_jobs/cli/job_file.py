@@ -27,6 +27,7 @@ from headrace.spark_jobs.cli.sentences import EXAMPLES, sentences
 from headrace.spark_jobs.cli.variables import with_variables
 from headrace.spark_jobs.jobs.config import JobConfig
 from headrace.spark_jobs.jobs.fits import own_column_among, problems
+from headrace.spark_jobs.jobs.hot_keys import hot_keys_problems
 from headrace.spark_jobs.jobs.run import Job, find_job, no_history
 from headrace.spark_jobs.queries.file import OF_THE_QUERY, QueryFile
 from headrace.spark_jobs.queries.names import names_of
@@ -58,7 +59,7 @@ def load_job(file: File) -> tuple[Job, JobConfig]:
         config = job.Config.model_validate(document, by_alias=True, by_name=False)
     except ValidationError as error:
         raise _invalid(sentences(error, job.Config), file, places) from error
-    found = list(problems(config))
+    found = [*problems(config), *hot_keys_problems(job, config)]
     taken = own_column_among(names_of(job.Row), config)
     if taken is not None:
         found.append((("job",), taken))

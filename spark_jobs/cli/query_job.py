@@ -11,6 +11,7 @@ from headrace.contracts.problem_text import Path, together
 from headrace.spark_jobs.cli.sentences import sentences
 from headrace.spark_jobs.jobs.config import JobConfig
 from headrace.spark_jobs.jobs.fits import own_column_among, problems
+from headrace.spark_jobs.jobs.hot_keys import hot_keys_problems
 from headrace.spark_jobs.queries.compiled import QueryConfig, QueryJob
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.public import Sink
@@ -40,7 +41,7 @@ def described(query: Query, *, to: Sink, **said: Any) -> tuple[QueryJob, JobConf
         config = job.Config.model_validate(document)
     except ValidationError as error:
         raise _invalid(sentences(error, job.Config)) from error
-    found = list(problems(config))
+    found = [*problems(config), *hot_keys_problems(job, config)]
     if found:
         raise _invalid(found)
     # Where only Spark knows the columns, the job looks once it has a session.

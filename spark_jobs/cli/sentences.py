@@ -33,6 +33,7 @@ EXAMPLES = {
     "parquet": "parquet: {folder: tables/orders}",
     "console": "console: {}",
     "late": "late: {topic: orders.late}",
+    "hot-keys": "hot-keys: [product-1]",
     "cold-history": "cold-history: {folder: tables/prices}",
     "reader": 'reader: {kafka.request.timeout.ms: "15000"}',
     "writer": "writer: {compression.type: zstd}",

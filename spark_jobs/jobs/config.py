@@ -226,6 +226,12 @@ class JobConfig(Policy):
     tasks: Positive = 16
     """Into how many tasks the keys are spread; fixed for the life of the checkpoint, whose state
     `headrace spark move` moves into another number of tasks and a new checkpoint."""
+    hot_keys: list[str] = Field(default_factory=list)
+    """Keys of which one task has too much, for a stream that looks up in a table by its key and
+    releases by progress: each task has a part of their records, and the table's rows of them.
+
+    Their results leave in no order. Fixed for the life of the checkpoint.
+    """
     shuffle_partitions: Positive = 4
     """How many tasks run, and write, at a time; fixed for the life of the checkpoint."""
     every_ms: Annotated[DurationMs, Field(le=365 * 86_400_000)] = 1_000

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 from headrace.contracts.time import DurationMs
 from headrace.spark_jobs.jobs.cold import FallBack
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinKind, TableFolder
+from headrace.spark_jobs.jobs.hot_keys import spread_of
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.rows import with_row
-from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import LookUp, Topic
 from headrace.spark_jobs.versioned.tables import Versioned
@@ -76,6 +76,8 @@ class Row(BaseModel):
 
 
 VALUES: Mapping[str, type[BaseModel]] = {"prices": Price, "orders": Order}
+LOOKS_UP_BY = "key"
+FOLDS_ROWS = False
 
 
 def transform(inputs: Inputs, config: Config) -> DataFrame:
@@ -91,9 +93,7 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
         corrects=config.corrections,
         asks_cold=config.cold_history is not None,
     )
-    return rows(
-        operate_for_sinks(priced, inputs.records, Spread(tasks=config.tasks), inputs.progress)
-    )
+    return rows(operate_for_sinks(priced, inputs.records, spread_of(config), inputs.progress))
 
 
 def fall_back(config: Config) -> FallBack | None:

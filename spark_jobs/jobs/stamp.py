@@ -122,6 +122,9 @@ class Stamp:
 def options_of(config: JobConfig) -> Options:
     """Return the options of a job that decide which rows it writes, and where."""
     said = config.model_dump(mode="json", by_alias=True)
+    if not config.hot_keys:
+        # Checkpoints of earlier versions do not note that there are none.
+        del said["hot-keys"]
     return {name: value for name, value in said.items() if name not in _DECIDE_NOTHING}
 
 

@@ -23,6 +23,7 @@ from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.jobs.bulk import join_as_of, join_within, latest
 from headrace.spark_jobs.jobs.cold import FallBack
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, Mode, TableFolder
+from headrace.spark_jobs.jobs.hot_keys import spread_of
 from headrace.spark_jobs.operators.behind import operate_behind
 from headrace.spark_jobs.operators.columns import RESULTS_SCHEMA
 from headrace.spark_jobs.operators.frames import InputProgress, Spread
@@ -115,6 +116,17 @@ class QueryJob:
         query = self.query
         return not isinstance(query, JoinedStream | PairedStream) or query.on is None
 
+    @property
+    def FOLDS_ROWS(self) -> bool:  # noqa: N802 (as every job calls it)
+        """Whether it groups the rows of its stream by window."""
+        return isinstance(self.query, WindowedStream)
+
+    @property
+    def LOOKS_UP_BY(self) -> str | None:  # noqa: N802 (as every job calls it)
+        """The column by which its stream looks up in a table, None if it does something else."""
+        made = self.query.stream if isinstance(self.query, WindowedStream) else self.query
+        return (made.on or "key") if isinstance(made, JoinedStream) else None
+
     def described(self) -> dict[str, Any]:
         """Return the job's options that the description decides, as a file would have them."""
         inputs = {
@@ -173,15 +185,15 @@ class QueryJob:
 
     def transform(self, inputs: Inputs, config: JobConfig) -> DataFrame:
         """Compute the query over the records of its inputs."""
-        return self.rows(self.results(inputs, config.tasks, config.sink.mode))
+        return self.rows(self.results(inputs, spread_of(config), config.sink.mode))
 
-    def results(self, inputs: Inputs, tasks: int, mode: Mode = "append") -> DataFrame:
+    def results(self, inputs: Inputs, spread: Spread, mode: Mode = "append") -> DataFrame:
         """Apply the topology to the inputs; `mode` is that of the sink."""
         self.prepare(inputs.frames[0].sparkSession)
         taken = self._taken(dict(zip(self.sources, inputs.frames, strict=True)))
         records = reduce(DataFrame.unionByName, taken.values())
         progress = inputs.progress if isinstance(self.query, MadeStream) else None
-        return self._operated(records, Spread(tasks=tasks), progress, mode)
+        return self._operated(records, spread, progress, mode)
 
     def _operated(
         self, records: DataFrame, spread: Spread, progress: InputProgress | None, mode: Mode

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.contracts.errors import SettingsInvalid
 from headrace.spark_jobs.jobs.access import access_of
 from headrace.spark_jobs.jobs.bulk import read_range
+from headrace.spark_jobs.jobs.hot_keys import spread_of
 from headrace.spark_jobs.jobs.run import Job, read_inputs
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.read.decode import checked_alone
@@ -46,7 +47,7 @@ def dataframe(
     }
     config = job.Config.model_validate(document)
     inputs = read_inputs(spark, cast("Job", job), config)
-    return job.columns(job.results(inputs, config.tasks))
+    return job.columns(job.results(inputs, spread_of(config)))
 
 
 def backfill(

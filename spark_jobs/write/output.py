@@ -116,8 +116,8 @@ class TableOutput:
 def columns(rows: DataFrame, row_schema: StructType, *, corrects: bool = False) -> DataFrame:
     """Return rows with a column for each field of their JSON; they are null for a deleted key.
 
-    All rows of a key are of one `task`, and the one with the highest `sequence` is the last. `key`
-    is the record's, even if a row has a field of that name.
+    All rows of a key that is not hot are of one `task`, and the one with the highest `sequence` is
+    the last. `key` is the record's, even if a row has a field of that name.
     """
     corrected = [(F.col("verdict") == CORRECTED).alias("corrected")] if corrects else []
     places = F.col("task"), F.col("sequence")

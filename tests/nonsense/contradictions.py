@@ -185,6 +185,8 @@ JOB_CONTRADICTIONS: tuple[Contradiction, ...] = (
     lambda document: document.update(tasks=0),
     lambda document: document.update(tasks=10**12),
     lambda document: document.update({"shuffle-partitions": 0}),
+    lambda document: document.update({"hot-keys": "product-1"}),
+    lambda document: document.update({"hot-keys": [7]}),
     lambda document: document.update({"shuffle-partitions": 10**12}),
     lambda document: document.update({"dead-partitions": 10**12}),
     lambda document: document.update({"bytes-per-batch": "0B"}),

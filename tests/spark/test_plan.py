@@ -13,7 +13,7 @@ from headrace.spark_jobs.headers import text_of_headers
 from headrace.spark_jobs.jobs import orders_prices
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.run import find_job, format_of
-from headrace.spark_jobs.operators.frames import InputProgress
+from headrace.spark_jobs.operators.frames import InputProgress, Spread
 from headrace.spark_jobs.queries import compiled
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.read.decode import JsonValue, checked_alone, readable
@@ -106,7 +106,9 @@ def test_a_join_by_a_column_notes_how_its_text_is_written(
     for query in (*queries, orders.join_within(_PAID, within="1m", on="at")):
         job = QueryJob(query)
         names = list(job.sources)
-        job.results(Inputs(names, _frames(spark, job.VALUES.values()), InputProgress(), {}), 2)
+        job.results(
+            Inputs(names, _frames(spark, job.VALUES.values()), InputProgress(), {}), Spread(tasks=2)
+        )
     text, time, day, key, paired = (each.meets_as for each in steps)
     assert len({text, time, day}) == len([text, time, day])
     assert (key, paired) == (None, time)
