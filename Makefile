@@ -196,8 +196,8 @@ bench: broker ## the race: headrace beside Kafka Streams, Quix and Faust (an hou
 	@$(BIN)/python -m tests.bench.race --results tests/bench/results $(RACE)
 
 .PHONY: bench-spark
-bench-spark: spark ## the Spark join beside Spark's own operators and Kafka Streams (half an hour)
-	@$(BIN)/python -m tests.bench.spark --results tests/bench/results
+bench-spark: spark ## the shipped Spark jobs beside Kafka Streams (20 minutes; SPARK=--peers also has the join alone, beside Spark's own)
+	@$(BIN)/python -m tests.bench.spark --results tests/bench/results $(SPARK)
 
 .PHONY: bench-whole
 bench-whole: spark ## raw topics to priced orders, beside Flink SQL and Kafka Streams (WHOLE="--orders 4000000", or --delay)

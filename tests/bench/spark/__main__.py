@@ -1,7 +1,7 @@
-"""`python -m tests.bench.spark`: the shipped job, and its join, beside Spark and Kafka Streams.
+"""`python -m tests.bench.spark`: the shipped jobs, and a join, beside Spark and Kafka Streams.
 
-The shipped job is measured as users run it. Then come the join alone and other ways to write it:
-all read the same two topics of one broker, one after the other, and what they make is compared.
+The jobs are measured as users run them. With `--peers` come the join alone and other ways to write
+it. All read the same topics of one broker, one after the other, and what they make is compared.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +18,15 @@ import pyarrow.dataset as ds
 from headrace.services.broker.embedded import EmbeddedBroker
 from tests.bench.race import environments
 from tests.bench.race.machine import load
-from tests.bench.spark import cleaned, shipped, streams, trickle
+from tests.bench.spark import shipped, streams, trickle
+from tests.bench.spark.cleaned import Filled
+from tests.bench.spark.jobs import (
+    count_alerts,
+    customers_subscriptions,
+    orders_customers,
+    orders_prices,
+    revenue_by_segment,
+)
 from tests.bench.spark.report import TITLES, Run, report, spark_chart
 from tests.bench.spark.shipped import SINKS, Shipped
 from tests.bench.spark.topics import (
@@ -38,6 +46,9 @@ _BROKER_MIB = 512
 STREAMS = ("at_least_once", "exactly_once_v2")
 _ALIKE = ("json", "exactly_once_v2")
 """Kafka Streams beside the shipped job, all exactly once."""
+_OTHERS = (orders_customers, revenue_by_segment, customers_subscriptions, count_alerts)
+_FILLS: dict[str, Callable[[str, int], Filled]] = {each.JOB: each.fill for each in _OTHERS}
+"""The shipped jobs beside `orders-prices`."""
 _ELSE = frozenset({"stream-stream", "duplicates"})
 """Contestants that make other rows, since Spark has no such operator; small sizes only."""
 
@@ -45,7 +56,7 @@ _ELSE = frozenset({"stream-stream", "duplicates"})
 def main() -> None:
     """Measure as the command line says, and write what came of it."""
     options = _options()
-    if any(who in streams.JOINS for who in (*options.peers, *options.shipped)):
+    if options.jobs or any(who in streams.JOINS for who in (*options.peers, *options.shipped)):
         environments.build_streams()
     loads = [load()]
     with TemporaryDirectory(prefix="bench-spark-", ignore_cleanup_errors=True) as temporary:
@@ -53,9 +64,10 @@ def main() -> None:
         broker = EmbeddedBroker(folder / "broker", heap_mib=_BROKER_MIB, java_options=())
         broker.start()
         try:
-            jobs = list(_jobs(options, broker.bootstrap_servers, folder))
-            delay = trickle.run(broker.bootstrap_servers, folder / "trickle") if jobs else None
-            runs = list(_runs(options, broker.bootstrap_servers, folder))
+            servers = broker.bootstrap_servers
+            jobs = list(_jobs(options, servers, folder))
+            delay = trickle.run(servers, folder / "trickle") if options.shipped else None
+            runs = list(_runs(options, servers, folder))
         finally:
             broker.stop()
     loads.append(load())
@@ -66,31 +78,58 @@ def main() -> None:
         (options.results / "spark.md").write_text(text, "utf-8")
         listed = [*(job._asdict() for job in jobs), *(run._asdict() for run in runs)]
         (options.results / "spark.json").write_text(json.dumps(listed, indent=1) + "\n", "utf-8")
-        (options.results / "spark.svg").write_text(spark_chart(jobs), "utf-8")
+        if options.shipped:
+            (options.results / "spark.svg").write_text(spark_chart(jobs), "utf-8")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.spark", description=__doc__)
-    parser.add_argument("--peers", nargs="*", choices=TITLES, default=list(TITLES))
     parser.add_argument(
-        "--shipped", nargs="*", choices=(*SINKS, *streams.JOINS), default=(*SINKS, *_ALIKE)
+        "--shipped",
+        nargs="*",
+        choices=(*SINKS, *streams.JOINS),
+        default=(*SINKS, *_ALIKE),
+        help=f"who runs {orders_prices.JOB}",
     )
-    parser.add_argument("--orders", type=int, default=1_000_000, help="for the shipped job")
-    parser.add_argument("--facts", nargs="+", type=int, help="sizes; versions are half as many")
+    parser.add_argument(
+        "--jobs", nargs="*", choices=_FILLS, default=[*_FILLS], help="the other shipped jobs"
+    )
+    parser.add_argument(
+        "--orders", type=int, default=1_000_000, help="records of a job's largest topic"
+    )
+    parser.add_argument(
+        "--peers",
+        nargs="*",
+        metavar="WHO",
+        help="the join alone as well, by all or by some of " + ", ".join(TITLES),
+    )
+    parser.add_argument("--facts", nargs="+", type=int, help="its sizes; versions are half as many")
     parser.add_argument("--results", type=Path, help="a folder for table, figures and chart")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.peers = [] if options.peers is None else options.peers or [*TITLES]
+    if unknown := {*options.peers} - {*TITLES}:
+        parser.error(f"--peers: {', '.join(sorted(unknown))}: choose from {', '.join(TITLES)}")
+    return options
 
 
 def _jobs(options: argparse.Namespace, servers: str, folder: Path) -> Iterator[Shipped]:
-    """Run the shipped job into its sinks, and Kafka Streams over the same topics."""
-    if not options.shipped:
-        return
-    size = Size(options.orders, options.orders // 2)
-    filled = cleaned.fill(servers, size)
-    for who in options.shipped:
-        apart = folder / f"job-{who}"
-        contestant = streams.run if who in streams.JOINS else shipped.run
-        one = contestant(who, size, filled, servers, apart)
+    """Run shipped jobs, and Kafka Streams over the same topics."""
+    if options.shipped:
+        filled = orders_prices.fill(servers, options.orders)
+        yield from _contest(options.shipped, filled, servers, folder)
+    for job in options.jobs:
+        contestants = ["kafka", streams.PEER]
+        if job == revenue_by_segment.JOB:
+            contestants.append(streams.EACH_UPDATE)
+        yield from _contest(contestants, _FILLS[job](servers, options.orders), servers, folder)
+
+
+def _contest(
+    contestants: Iterable[str], filled: Filled, servers: str, folder: Path
+) -> Iterator[Shipped]:
+    for who in contestants:
+        contestant = shipped.run if who in SINKS else streams.run
+        one = contestant(who, filled, servers, folder / f"{filled.job}-{who}")
         print(one, flush=True)
         yield one
 

@@ -1,16 +1,15 @@
-"""Orders and prices as two sidecars leave them: cleaned topics, with progress in each transaction.
+"""The inputs of a job as sidecars leave them: cleaned topics, with progress in each transaction.
 
-Both stand in the order of their times over the same span, an order at an odd and a price at an even
-millisecond. So the right result is the same for all: each order with the newest price that is not
-newer than it.
+All of a job's inputs stand in the order of their times over the same span, tables at even and
+streams at odd milliseconds, so that nobody has to decide who goes first.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from types import MappingProxyType
 from typing import NamedTuple
-from zlib import crc32
 
 import numpy as np
 from confluent_kafka import Message, Producer
@@ -24,25 +23,22 @@ from headrace.contracts.progress import (
     milestone_row,
     progress_row,
 )
+from headrace.contracts.record import Headers
 from headrace.contracts.topics import cleaned_topic, progress_topic
-from tests.bench.spark.topics import PARTITIONS, SPAN_MS, START_MS, Digest, Size, read_rows
+from headrace.services.runtime.output.partitioner import murmur2
+from tests.bench.spark.topics import PARTITIONS, SPAN_MS, START_MS, Digest, Read, Size
 from tests.kafka.clients import Clients
 
 GRACE_MS = 2_000
 """How far the sidecars' progress is behind the newest record, as with a grace of theirs."""
-_VERSIONS_A_KEY = 5
-_TOMBSTONES = 0.05
-_UNKNOWN_KEYS = 0.02
+LAST_MS = START_MS + SPAN_MS + GRACE_MS
+"""The time of records behind all others, by which whoever waits for a grace lets those leave."""
 _RECORDS_A_COMMIT = 5_000
 _FULL_WAIT_S = 0.1
 _WITHIN_S = 60.0
-_LAST_MS = START_MS + SPAN_MS + GRACE_MS
 _Row = tuple[bytes, bytes | None, int, int]
-_LAST_ORDERS: list[_Row] = [
-    (b"last-%d" % number, b'{"order_id":"last","quantity":1}', _LAST_MS, number)
-    for number in range(PARTITIONS)
-]
-"""Where a grace goes by the orders alone, these let the others leave; nothing has their price."""
+HeadersOf = Callable[[bytes], Headers]
+"""The headers of a record with that key."""
 
 
 class Cleaned(NamedTuple):
@@ -52,106 +48,93 @@ class Cleaned(NamedTuple):
     topic: str
 
 
-class Filled(NamedTuple):
-    """The names of the filled topics, and the rows that a job must make of them."""
+class Made(NamedTuple):
+    """The rows that a job made."""
 
-    prices: Cleaned
-    orders: Cleaned
+    digest: Digest
+    """Of the rows that must be right."""
+    rows: int
+    """How many it wrote, tombstones and rows that later ones replace included."""
+
+
+class Filled(NamedTuple):
+    """The filled topics of a job, and the rows that it must make of them."""
+
+    job: str
+    size: Size
+    inputs: dict[str, Cleaned]
+    """By the names that the job gives them, the stream or the largest table last."""
     ends: int
     """The sum of the offsets behind the last records."""
     wanted: Digest
+    judge: Callable[[Iterable[Read]], Made]
+    """Digests a topic of rows as JSON."""
 
 
-class _Records(NamedTuple):
+class Records(NamedTuple):
+    """One input, in the order of its times."""
+
     keys: list[bytes]
     values: list[bytes | None]
     times_ms: list[int]
     partitions: list[int]
 
 
-def fill(servers: str, size: Size) -> Filled:
-    """Make the topics, and write everything as sidecars do."""
-    keys = size.versions // _VERSIONS_A_KEY
-    random = np.random.default_rng(1)
-    prices, orders = _prices(random, size.versions, keys), _orders(random, size.facts, keys)
-    table, stream = (Cleaned(name, f"{name}-{size.facts}.cleaned") for name in ("prices", "orders"))
-    ends = _write(servers, table, prices, ()) + _write(servers, stream, orders, _LAST_ORDERS)
-    return Filled(table, stream, ends, _wanted(prices, orders))
+def records_of(
+    keys: list[bytes],
+    values: list[bytes] | list[bytes | None],
+    times_ms: list[int],
+    homes: list[bytes] | None = None,
+) -> Records:
+    """Put records where Kafka's clients put their keys, or these other ones."""
+    partitions = [murmur2(key) % PARTITIONS for key in homes or keys]
+    return Records(keys, [*values], times_ms, partitions)
 
 
-def digest_of(rows: Iterable[tuple[bytes, str, int, int]]) -> Digest:
-    """Of rows of key, order, quantity and price."""
-    count = checksum = 0
-    for key, order, quantity, price in rows:
-        count += 1
-        checksum += crc32(b"%s %s %d %d" % (key, order.encode(), quantity, price))
-    return Digest(count, checksum)
+def times_of(random: np.random.Generator, records: int, *, odd: bool = False) -> list[int]:
+    """Draw the times of records, in their order."""
+    even = 2 * np.sort(random.integers(0, SPAN_MS // 2, records))
+    return [*map(int, START_MS + odd + even)]
 
 
-def priced(servers: str, topic: str) -> Iterator[tuple[bytes, str, int, int]]:
-    """Read such rows from a topic of priced orders as JSON."""
-    for key, value, _ in read_rows(servers, topic):
-        row = json.loads(value)
-        yield key, row["order_id"], row["quantity"], row["price_cents"]
+def last_keys() -> list[bytes]:
+    """Return a key for each partition that no other record has."""
+    found: dict[int, bytes] = {}
+    for number in count():
+        key = b"last-%d" % number
+        found.setdefault(murmur2(key) % PARTITIONS, key)
+        if len(found) == PARTITIONS:
+            return [*found.values()]
+    raise AssertionError
 
 
-def _wanted(prices: _Records, orders: _Records) -> Digest:
-    """Join both in the simplest way: their times never meet, so one sort orders them."""
-    return digest_of(_joined(prices, orders))
-
-
-def _joined(prices: _Records, orders: _Records) -> Iterator[tuple[bytes, str, int, int]]:
-    now: dict[bytes, bytes | None] = {}
-    order = np.argsort(np.array(prices.times_ms + orders.times_ms), kind="stable")
-    for place in order.tolist():
-        if place < len(prices.keys):
-            now[prices.keys[place]] = prices.values[place]
-            continue
-        at = place - len(prices.keys)
-        price = now.get(orders.keys[at])
-        if price is not None:
-            value = json.loads(orders.values[at] or b"")
-            cents = json.loads(price)["price_cents"]
-            yield orders.keys[at], value["order_id"], value["quantity"], cents
-
-
-def _prices(random: np.random.Generator, count: int, keys: int) -> _Records:
-    of_keys = random.integers(0, keys, count)
-    times_ms = _times(random, count)
-    gone = random.random(count) < _TOMBSTONES
-    values = [
-        None if is_gone else b'{"price_cents":%d}' % (100 + number % 9_901)
-        for number, is_gone in enumerate(gone.tolist())
-    ]
-    return _records(of_keys, values, [START_MS + at_ms for at_ms in times_ms])
-
-
-def _orders(random: np.random.Generator, count: int, keys: int) -> _Records:
-    of_keys = random.integers(0, int(keys * (1 + _UNKNOWN_KEYS)), count)
-    values = [
-        b'{"order_id":"o%09d","quantity":%d,"customer":"c%04d"}' % (n, 1 + n % 7, n % 1_000)
-        for n in range(count)
-    ]
-    return _records(of_keys, values, [START_MS + at_ms + 1 for at_ms in _times(random, count)])
-
-
-def _records(
-    of_keys: np.ndarray, values: list[bytes] | list[bytes | None], times_ms: list[int]
-) -> _Records:
-    keys = [b"k%07d" % key for key in of_keys.tolist()]
-    partitions = [crc32(key) % PARTITIONS for key in keys]
-    return _Records(keys, [*values], times_ms, partitions)
-
-
-def _times(random: np.random.Generator, count: int) -> list[int]:
-    return [*map(int, 2 * np.sort(random.integers(0, SPAN_MS // 2, count)))]
+def write(
+    servers: str,
+    job: str,
+    size: Size,
+    inputs: Mapping[str, Records],
+    headers_of: Mapping[str, HeadersOf] = MappingProxyType({}),
+) -> tuple[dict[str, Cleaned], int]:
+    """Write the inputs of a job; return their names and the sum of the offsets behind them."""
+    names = {name: Cleaned(name, f"{job}-{size.facts}-{name}.cleaned") for name in inputs}
+    ends = 0
+    for name, records in inputs.items():
+        sidecar = Sidecar(servers, names[name], headers_of.get(name, lambda _key: ()))
+        write_records(sidecar, records)
+        # At the end all sidecars have passed everything, so that every record leaves.
+        sidecar.commit((), LAST_MS + 1)
+        ends += sum(sidecar.ends.values())
+    return names, ends
 
 
 class Sidecar:
     """Writes one cleaned topic and its progress, commit by commit."""
 
-    def __init__(self, servers: str, names: Cleaned) -> None:
+    def __init__(
+        self, servers: str, names: Cleaned, headers_of: HeadersOf = lambda _key: ()
+    ) -> None:
         self._names = names
+        self._headers_of = headers_of
         self._said = progress_topic(names.topic).name
         clients = Clients(servers)
         for each in (cleaned_topic(names.topic), progress_topic(names.topic)):
@@ -195,11 +178,21 @@ class Sidecar:
     def _produce(
         self, topic: str, key: bytes, value: bytes | None, partition: int, time_ms: int
     ) -> None:
-        noted = self._note if topic == self._names.topic else None
+        is_record = topic == self._names.topic
+        headers: list[tuple[str, str | bytes | None]] = []
+        if is_record:
+            headers += self._headers_of(key)
+        noted = self._note if is_record else None
         while True:
             try:
                 self._producer.produce(
-                    topic, value, key, partition, timestamp=time_ms, on_delivery=noted
+                    topic,
+                    value,
+                    key,
+                    partition,
+                    timestamp=time_ms,
+                    headers=headers,
+                    on_delivery=noted,
                 )
             except BufferError:
                 self._producer.poll(_FULL_WAIT_S)
@@ -213,13 +206,10 @@ class Sidecar:
         self.ends[partition] = offset + 1
 
 
-def _write(servers: str, names: Cleaned, records: _Records, last: Iterable[_Row]) -> int:
-    sidecar = Sidecar(servers, names)
+def write_records(sidecar: Sidecar, records: Records) -> None:
+    """Commit records in pieces, each with the progress behind it."""
     size = len(records.keys)
     for start in range(0, size, _RECORDS_A_COMMIT):
         end = min(start + _RECORDS_A_COMMIT, size)
         rows = zip(*(column[start:end] for column in records), strict=True)
         sidecar.commit(rows, records.times_ms[end - 1] - GRACE_MS)
-    # At the end both sidecars have passed everything, so that every order leaves.
-    sidecar.commit(last, _LAST_MS + 1)
-    return sum(sidecar.ends.values())

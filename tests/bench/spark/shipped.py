@@ -1,4 +1,4 @@
-"""The shipped job `orders-prices` as `headrace spark` starts it, by progress, in micro-batches.
+"""A shipped job as `headrace spark` starts it, by progress, in micro-batches.
 
 The whole run counts, and apart from it the steady part behind the first micro-batches, for which
 Java still compiles.
@@ -10,18 +10,20 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.dataset as ds
 
-from tests.bench.spark.cleaned import Filled, digest_of, priced
-from tests.bench.spark.topics import PARTITIONS, RETENTION_MS, Digest, Size
+from tests.bench.spark.cleaned import Filled, Made
+from tests.bench.spark.jobs.orders_prices import digest_of
+from tests.bench.spark.topics import PARTITIONS, RETENTION_MS, read_rows
 from tests.bench.spark.watched import ROOT, Failed, Tree
 from tests.kafka.clients import Clients
 
-SINKS = ("parquet", "delta", "kafka")
+_TABLES = ("parquet", "delta")
+SINKS = (*_TABLES, "kafka")
 BATCHES = 10
 WARMING_BATCHES = 4
 """So many at the beginning are not steady."""
@@ -40,13 +42,15 @@ class Moment(NamedTuple):
 
 
 class Shipped(NamedTuple):
-    """The time and memory of a run of the job."""
+    """The time and memory of a run of a job."""
 
+    job: str
     who: str
     """A sink, or a guarantee of Kafka Streams, which is measured alike."""
     facts: int
     versions: int
     rows: int
+    """How many were written, tombstones and rows that later ones replace included."""
     seconds: float
     cpu_seconds: dict[str, float]
     """Of the whole run, by program."""
@@ -86,40 +90,60 @@ def cut(servers: str, topic: str) -> Cut:
     return Cut(offsets, offsets * 101 // (100 * BATCHES) + 2 * PARTITIONS)
 
 
-def run(sink: str, size: Size, filled: Filled, servers: str, folder: Path) -> Shipped:
-    """Run the job over all that the topics hold; what it made must be right."""
-    folder.mkdir(parents=True)
-    file, checkpoint = folder / "job.yaml", folder / "checkpoint"
-    pieces = cut(servers, filled.orders.topic)
-    job = _job(sink, size, filled, servers, folder)
-    file.write_text(json.dumps({**job, "records-per-batch": pieces.of_a_batch}), "utf-8")
-    command = [sys.executable, "-m", "headrace.services.cli", "spark", str(file), "--once"]
-    tree, moments, seconds = watch_batches(command, checkpoint, folder / "log")
-    made = digest_of(_rows(sink, size, servers, folder))
-    if made != filled.wanted:
-        message = f"the job made {made}, and right is {filled.wanted}"
-        raise SystemExit(message)
-    steady_facts = round(size.facts * pieces.share_behind(WARMING_BATCHES))
-    return _summary(sink, size, made, steady_facts, (tree, moments, seconds))
+def command_of(file: Path) -> list[str]:
+    """Return how users run a job over all that there is."""
+    return [sys.executable, "-m", "headrace.services.cli", "spark", str(file), "--once"]
 
 
-def _job(sink: str, size: Size, filled: Filled, servers: str, folder: Path) -> dict[str, object]:
+def described(sink: str, filled: Filled, servers: str, folder: Path) -> dict[str, object]:
     """A job's file, with nothing in it but what it must have."""
-    name = f"priced-{sink}-{size.facts}"
+    name = topic_of(sink, filled)
     out = {"topic": name} if sink == "kafka" else {"folder": str(folder / "out")}
     return {
-        "job": "orders-prices",
+        "job": filled.job,
         "name": name,
         "servers": servers,
         "checkpoint": str(folder / "checkpoint"),
-        "inputs": {"prices": filled.prices._asdict(), "orders": filled.orders._asdict()},
+        "inputs": {name: each._asdict() for name, each in filled.inputs.items()},
         "retention": f"{RETENTION_MS}ms",
         "sink": {sink: out},
     }
 
 
+def topic_of(who: str, filled: Filled) -> str:
+    """Return the topic of a job's rows, which is its name as well."""
+    return f"{filled.job}-{who}-{filled.size.facts}"
+
+
+def run(who: str, filled: Filled, servers: str, folder: Path) -> Shipped:
+    """Run the job over all that the topics hold; what it made must be right."""
+    folder.mkdir(parents=True)
+    file, checkpoint = folder / "job.yaml", folder / "checkpoint"
+    # All topics are read in equally many micro-batches.
+    largest = max(
+        (cut(servers, each.topic) for each in filled.inputs.values()), key=lambda cut: cut.offsets
+    )
+    job = {**described(who, filled, servers, folder), "records-per-batch": largest.of_a_batch}
+    file.write_text(json.dumps(job), "utf-8")
+    watched = watch_batches(command_of(file), checkpoint, folder / "log")
+    made = _made(who, filled, servers, folder)
+    refuse_wrong("the job", made, filled)
+    steady_facts = round(filled.size.facts * largest.share_behind(WARMING_BATCHES))
+    return _summary(who, filled, made, steady_facts, watched)
+
+
+def refuse_wrong(who: str, made: Made, filled: Filled) -> None:
+    """Stop if what somebody made is not right."""
+    if made.digest != filled.wanted:
+        message = f"{filled.job}: {who} made {made}, and right is {filled.wanted}"
+        raise SystemExit(message)
+
+
 def watch_batches(
-    command: list[str], checkpoint: Path, log: Path
+    command: list[str],
+    checkpoint: Path,
+    log: Path,
+    on_commit: Callable[[int], None] = lambda _batch: None,
 ) -> tuple[Tree, list[Moment], float]:
     """Run a command to its end; note what it had used whenever a micro-batch was committed."""
     moments: list[Moment] = []
@@ -132,9 +156,10 @@ def watch_batches(
                 if time.monotonic() > began_s + _PATIENCE_S:
                     raise Failed(_last_words(log))
                 cpu, now_s = tree.sample(), time.monotonic() - began_s
-                batch = _last_commit(checkpoint)
+                batch = last_commit(checkpoint)
                 if batch is not None and (not moments or batch > moments[-1].batch):
                     moments.append(Moment(batch, now_s, cpu))
+                    on_commit(batch)
                 time.sleep(_SAMPLE_S)
         finally:
             process.terminate()
@@ -144,7 +169,8 @@ def watch_batches(
     return tree, moments, time.monotonic() - began_s
 
 
-def _last_commit(checkpoint: Path) -> int | None:
+def last_commit(checkpoint: Path) -> int | None:
+    """Return the last micro-batch that was committed, None if none was."""
     try:
         names = [each.name for each in (checkpoint / "commits").iterdir()]
     except FileNotFoundError:
@@ -156,22 +182,24 @@ def _last_words(log: Path) -> str:
     return "\n".join(log.read_text("utf-8", "replace").splitlines()[-_TAIL_LINES:])
 
 
-def _rows(
-    sink: str, size: Size, servers: str, folder: Path
-) -> Iterator[tuple[bytes, str, int, int]]:
-    if sink == "kafka":
-        yield from priced(servers, f"priced-{sink}-{size.facts}")
-        return
+def _made(who: str, filled: Filled, servers: str, folder: Path) -> Made:
+    if who not in _TABLES:
+        return filled.judge(read_rows(servers, topic_of(who, filled)))
+    priced = digest_of(_priced(folder / "out"))
+    return Made(priced, priced.rows)
+
+
+def _priced(folder: Path) -> Iterator[tuple[bytes, str, int, int]]:
     names = ["key", "order_id", "quantity", "price_cents"]
-    for batch in ds.dataset(folder / "out", exclude_invalid_files=True).to_batches(columns=names):
+    for batch in ds.dataset(folder, exclude_invalid_files=True).to_batches(columns=names):
         for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
             yield row[0].encode(), *row[1:]
 
 
 def _summary(
-    sink: str,
-    size: Size,
-    made: Digest,
+    who: str,
+    filled: Filled,
+    made: Made,
     steady_facts: int,
     watched: tuple[Tree, list[Moment], float],
 ) -> Shipped:
@@ -182,8 +210,9 @@ def _summary(
         name: cpu_s - start.cpu_seconds.get(name, 0.0) for name, cpu_s in end.cpu_seconds.items()
     }
     return Shipped(
-        sink,
-        *size,
+        filled.job,
+        who,
+        *filled.size,
         made.rows,
         seconds,
         tree.used(),

@@ -1,101 +1,139 @@
-"""The versioned join of Kafka Streams, as a contestant, with all that Java gives it.
+"""Kafka Streams as a contestant, with all that Java gives it.
 
-It prices orders as the shipped job does, from JSON to JSON, with the sidecars' grace; or it puts
-the bytes of both values side by side.
+It does what a shipped job does, from JSON to JSON: it prices orders with the sidecars' grace, or
+joins and aggregates tables. Or it puts the bytes of both values of a join side by side.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench.race import environments
-from tests.bench.spark.cleaned import GRACE_MS, Filled, digest_of, priced
-from tests.bench.spark.shipped import BATCHES, WARMING_BATCHES, Shipped
-from tests.bench.spark.topics import PARTITIONS, RETENTION_MS, Size, read_rows
+from tests.bench.spark.cleaned import GRACE_MS, Filled, Made
+from tests.bench.spark.jobs import count_alerts, orders_prices
+from tests.bench.spark.shipped import BATCHES, WARMING_BATCHES, Shipped, refuse_wrong
+from tests.bench.spark.topics import PARTITIONS, RETENTION_MS, read_rows
 from tests.bench.spark.watched import Watched, watch
 from tests.kafka.clients import FOREVER, Clients
 
 _BYTES, _JSON = "versioned-join", "priced-cleaned-orders"
+PEER, EACH_UPDATE = "streams", "each-update"
+"""Kafka Streams as it comes, and without the cache that merges updates of an aggregate."""
+_CHANGES = "-changelog"
+"""How the internal topics end that nobody consumes."""
 
 
-class Join(NamedTuple):
-    """An operator of `Race.java`, and a guarantee."""
+class How(NamedTuple):
+    """An operator of `Race.java`, and how it runs."""
 
     operator: str
-    guarantee: str
+    guarantee: str = "exactly_once_v2"
+    cache: str = "as it comes"
 
 
 JOINS = {
-    "json": Join(_JSON, "exactly_once_v2"),
-    "at_least_once": Join(_BYTES, "at_least_once"),
-    "exactly_once_v2": Join(_BYTES, "exactly_once_v2"),
+    "json": How(_JSON),
+    "at_least_once": How(_BYTES, "at_least_once"),
+    "exactly_once_v2": How(_BYTES),
 }
 
 
+def of_job(job: str, who: str) -> How:
+    """Return what does the same as a job; of `each update`, without the cache that merges them."""
+    return How(job, cache="turned over" if who == EACH_UPDATE else "as it comes")
+
+
 def join(
-    how: Join, name: str, topics: tuple[str, str], goal: int, servers: str, folder: Path
+    how: How, name: str, topics: Sequence[str], goal: int, servers: str, folder: Path
 ) -> Watched:
-    """Join a stream's topic with a table's into the topic `name`, up to a sum of offsets."""
+    """Process topics, a table's last, into the topic `name`, up to a sum of their offsets.
+
+    Topics of its own on the way must be read to their ends as well.
+    """
     clients = Clients(servers)
     clients.make_topic(name, PARTITIONS, FOREVER)
-    source, table = topics
     told = {
         "OPERATOR": how.operator,
         "GUARANTEE": how.guarantee,
         "GROUP": f"{name}-group",
-        "SOURCE": source,
-        "TABLE": table,
+        "SOURCE": topics[0],
+        "TABLE": topics[-1],
         "SINK": name,
         "BOOTSTRAP_SERVERS": servers,
         "STATE_FOLDER": str(folder),
         "COMMIT_INTERVAL_MS": "1000",
         "RETENTION_MS": str(RETENTION_MS),
         "GRACE_MS": str(GRACE_MS),
+        "WINDOW_MS": str(count_alerts.WINDOW_MS),
         "THREADS": "2",
-        "CACHE": "as it comes",
+        "CACHE": how.cache,
     }
     warm = goal * WARMING_BATCHES // BATCHES
 
     def done() -> int:
-        return sum(clients.committed_offsets(told["GROUP"]).values())
+        committed = clients.committed_offsets(told["GROUP"])
+        return sum(offset for (topic, _), offset in committed.items() if topic in topics)
+
+    def is_done() -> bool:
+        return done() >= goal and _has_read_its_own(clients, told["GROUP"])
 
     environment = {f"RACE_{each}": value for each, value in told.items()}
     return watch(
         environments.streams_command("G1"),
         environment,
         folder.with_suffix(".log"),
-        lambda: done() >= goal,
+        is_done,
         lambda: done() >= warm,
     )
 
 
-def run(who: str, size: Size, filled: Filled, servers: str, folder: Path) -> Shipped:
-    """Join the cleaned topics; the rows must be those of the shipped job."""
+def _has_read_its_own(clients: Clients, group: str) -> bool:
+    # Commits are read before ends, since a commit comes with all that was written for it.
+    committed = clients.committed_offsets(group)
+    own = {name for name in clients.topics() if name.startswith(f"{group}-")}
+    ends = {
+        (topic, partition): end
+        for topic in own
+        if not topic.endswith(_CHANGES)
+        for partition, end in clients.end_offsets(topic).items()
+    }
+    return all(committed.get(place, 0) >= end for place, end in ends.items())
+
+
+def run(who: str, filled: Filled, servers: str, folder: Path) -> Shipped:
+    """Do as the job over the same topics; the rows must be right as well."""
     folder.mkdir(parents=True)
-    name = f"streams-{who}-{size.facts}".replace("_", "-")
-    topics = filled.orders.topic, filled.prices.topic
-    watched = join(JOINS[who], name, topics, filled.ends, servers, folder)
-    made = digest_of(priced(servers, name) if who == "json" else _side_by_side(servers, name))
-    if made != filled.wanted:
-        message = f"Kafka Streams made {made}, and right is {filled.wanted}"
-        raise SystemExit(message)
+    how = JOINS[who] if filled.job == orders_prices.JOB else of_job(filled.job, who)
+    name = f"streams-{filled.job}-{who}-{filled.size.facts}".replace("_", "-")
+    topics = [each.topic for each in reversed(filled.inputs.values())]
+    watched = join(how, name, topics, filled.ends, servers, folder)
+    made = _made(how, name, filled, servers)
+    refuse_wrong("Kafka Streams", made, filled)
     return Shipped(
+        filled.job,
         who,
-        *size,
+        *filled.size,
         made.rows,
         watched.seconds,
         {
             name: cpu_s + watched.before.get(name, 0.0)
             for name, cpu_s in watched.cpu_seconds.items()
         },
-        size.facts * (BATCHES - WARMING_BATCHES) // BATCHES,
+        filled.size.facts * (BATCHES - WARMING_BATCHES) // BATCHES,
         watched.warm_seconds,
         watched.warm_cpu_seconds,
         watched.memory_bytes_max,
     )
+
+
+def _made(how: How, topic: str, filled: Filled, servers: str) -> Made:
+    if how.operator != _BYTES:
+        return filled.judge(read_rows(servers, topic))
+    priced = orders_prices.digest_of(_side_by_side(servers, topic))
+    return Made(priced, priced.rows)
 
 
 def _side_by_side(servers: str, topic: str) -> Iterator[tuple[bytes, str, int, int]]:

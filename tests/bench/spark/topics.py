@@ -52,6 +52,10 @@ class Digest(NamedTuple):
     checksum: int
 
 
+Read = tuple[bytes, bytes, int]
+"""Key, value and time of a record; a null is empty."""
+
+
 def fill(servers: str, size: Size) -> None:
     """Make both topics, and write everything."""
     keys = size.versions // _VERSIONS_A_KEY
@@ -63,7 +67,7 @@ def fill(servers: str, size: Size) -> None:
     _write(servers, size.facts_topic, _facts(random, size.facts, keys))
 
 
-def digest(rows: Iterable[tuple[bytes, bytes, int]]) -> Digest:
+def digest(rows: Iterable[Read]) -> Digest:
     """Of rows of key, value and time."""
     count = checksum = 0
     for key, value, time_ms in rows:
@@ -72,7 +76,7 @@ def digest(rows: Iterable[tuple[bytes, bytes, int]]) -> Digest:
     return Digest(count, checksum)
 
 
-def read_rows(servers: str, topic: str) -> Iterator[tuple[bytes, bytes, int]]:
+def read_rows(servers: str, topic: str) -> Iterator[Read]:
     """Everything committed in a topic."""
     consumer = Consumer(
         {

@@ -1,6 +1,4 @@
 import com.fasterxml.jackson.annotation.JsonProperty;
-import com.fasterxml.jackson.databind.DeserializationFeature;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.ObjectReader;
 import com.fasterxml.jackson.databind.ObjectWriter;
 import java.io.IOException;
@@ -35,11 +33,9 @@ final class PricedOrders {
             @JsonProperty("price_cents") long priceCents,
             @JsonProperty("total_cents") long totalCents) {}
 
-    private static final ObjectMapper JSON =
-        new ObjectMapper().disable(DeserializationFeature.FAIL_ON_UNKNOWN_PROPERTIES);
-    private static final ObjectReader ORDERS = JSON.readerFor(Order.class);
-    private static final ObjectReader PRICES = JSON.readerFor(Price.class);
-    private static final ObjectWriter ROWS = JSON.writerFor(Row.class);
+    private static final ObjectReader ORDERS = Json.MAPPER.readerFor(Order.class);
+    private static final ObjectReader PRICES = Json.MAPPER.readerFor(Price.class);
+    private static final ObjectWriter ROWS = Json.MAPPER.writerFor(Row.class);
 
     private PricedOrders() {}
 

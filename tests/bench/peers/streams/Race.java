@@ -37,9 +37,24 @@ public final class Race {
     }
 
     private static void build(StreamsBuilder builder) {
-        KStream<byte[], byte[]> source =
-            builder.stream(setting("SOURCE"), Consumed.with(BYTES, BYTES));
+        String source = setting("SOURCE");
         String sink = setting("SINK");
+        switch (setting("OPERATOR")) {
+            case "count-alerts" ->
+                CountAlerts.apply(builder, source, setting("TABLE"), sink);
+            case "customers-subscriptions" ->
+                CustomersSubscriptions.apply(builder, source, setting("TABLE"), sink);
+            case "orders-customers" ->
+                OrdersCustomers.apply(builder, source, setting("TABLE"), sink);
+            case "revenue-by-segment" ->
+                RevenueBySegment.apply(builder, source, sink);
+            default ->
+                buildOnBytes(builder, builder.stream(source, Consumed.with(BYTES, BYTES)), sink);
+        }
+    }
+
+    private static void buildOnBytes(
+            StreamsBuilder builder, KStream<byte[], byte[]> source, String sink) {
         switch (setting("OPERATOR")) {
             case "deduplicate" ->
                 Deduplicate.apply(builder, source, sink, millis("INTERVAL_MS"));

@@ -1,0 +1,119 @@
+"""`orders-prices`: each order with the newest price that is not newer than it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from zlib import crc32
+
+import numpy as np
+
+from tests.bench.spark.cleaned import (
+    LAST_MS,
+    Filled,
+    Made,
+    Records,
+    last_keys,
+    records_of,
+    times_of,
+    write,
+)
+from tests.bench.spark.topics import Digest, Read, Size
+
+JOB = "orders-prices"
+_VERSIONS_A_KEY = 5
+_TOMBSTONES = 0.05
+_UNKNOWN_KEYS = 0.02
+
+
+def fill(servers: str, orders: int) -> Filled:
+    """Make the topics, and write everything as sidecars do."""
+    size = Size(orders, orders // 2)
+    keys = size.versions // _VERSIONS_A_KEY
+    random = np.random.default_rng(1)
+    table, stream = prices_of(random, size.versions, keys), orders_of(random, size.facts, keys)
+    written = write(servers, JOB, size, {"prices": table, "orders": stream})
+    return Filled(JOB, size, *written, digest_of(joined(table, stream)), judge)
+
+
+def judge(read: Iterable[Read]) -> Made:
+    """Digest a topic of priced orders."""
+    made = digest_of(_rows(read))
+    return Made(made, made.rows)
+
+
+def digest_of(rows: Iterable[tuple[bytes, str, int, int]]) -> Digest:
+    """Of rows of key, order, quantity and price."""
+    count = checksum = 0
+    for key, order, quantity, price in rows:
+        count += 1
+        checksum += crc32(b"%s %s %d %d" % (key, order.encode(), quantity, price))
+    return Digest(count, checksum)
+
+
+def _rows(read: Iterable[Read]) -> Iterator[tuple[bytes, str, int, int]]:
+    for key, value, _ in read:
+        row = json.loads(value)
+        yield key, row["order_id"], row["quantity"], row["price_cents"]
+
+
+def joined(
+    prices: Records, orders: Records, before: Callable[[bytes], bytes | None] = lambda _key: None
+) -> Iterator[tuple[bytes, str, int, int]]:
+    """Join both in the simplest way: their times never meet, so one sort orders them.
+
+    `before` knows the prices that held before these.
+    """
+    now: dict[bytes, bytes | None] = {}
+    order = np.argsort(np.array(prices.times_ms + orders.times_ms), kind="stable")
+    for place in order.tolist():
+        if place < len(prices.keys):
+            now[prices.keys[place]] = prices.values[place]
+            continue
+        at = place - len(prices.keys)
+        key = orders.keys[at]
+        paid = now[key] if key in now else before(key)
+        if paid is not None:
+            value = json.loads(orders.values[at] or b"")
+            cents = json.loads(paid)["price_cents"]
+            yield key, value["order_id"], value["quantity"], cents
+
+
+def prices_of(random: np.random.Generator, count: int, keys: int) -> Records:
+    """Draw prices that change; some products go."""
+    of_keys = random.integers(0, keys, count)
+    times_ms = times_of(random, count)
+    gone = random.random(count) < _TOMBSTONES
+    values = [None if is_gone else price(number) for number, is_gone in enumerate(gone.tolist())]
+    return records_of(_products(of_keys), values, times_ms)
+
+
+def orders_of(random: np.random.Generator, count: int, keys: int) -> Records:
+    """Draw orders, some of products without a price."""
+    of_keys = random.integers(0, int(keys * (1 + _UNKNOWN_KEYS)), count)
+    values = [
+        b'{"order_id":"o%09d","quantity":%d,"customer":"c%04d"}' % (n, 1 + n % 7, n % 1_000)
+        for n in range(count)
+    ]
+    times_ms = times_of(random, count, odd=True)
+    # Where a grace goes by the orders alone, these let the others leave; nothing has their price.
+    last = last_keys()
+    return records_of(
+        [*_products(of_keys), *last],
+        [*values, *[b'{"order_id":"last","quantity":1}'] * len(last)],
+        [*times_ms, *[LAST_MS] * len(last)],
+    )
+
+
+def product(number: int) -> bytes:
+    """Return a product's key."""
+    return b"k%07d" % number
+
+
+def price(number: int) -> bytes:
+    """Return a price."""
+    return b'{"price_cents":%d}' % (100 + number % 9_901)
+
+
+def _products(numbers: np.ndarray) -> list[bytes]:
+    return [*map(product, numbers.tolist())]

@@ -1,0 +1,147 @@
+"""Each job's input has one right answer, which is what is compared, and the page tells it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from headrace.contracts.window import WindowBounds, windowed_key
+from tests.bench.spark import streams
+from tests.bench.spark.cleaned import LAST_MS, Records, last_keys, records_of
+from tests.bench.spark.jobs import (
+    count_alerts,
+    customers_subscriptions,
+    orders_customers,
+    orders_prices,
+    revenue_by_segment,
+)
+from tests.bench.spark.jobs.rows import digest_of, judge_each, judge_last, latest_of
+from tests.bench.spark.report import report, spark_chart
+from tests.bench.spark.shipped import Cut, Shipped
+from tests.bench.spark.topics import PARTITIONS, START_MS
+
+Value = Mapping[str, Any] | None
+
+
+def _table(*changes: tuple[bytes, Value]) -> Records:
+    values = [None if value is None else json.dumps(value).encode() for _, value in changes]
+    return records_of([key for key, _ in changes], values, [*range(len(changes))])
+
+
+def test_the_last_row_of_a_key_counts_and_a_tombstone_is_none() -> None:
+    read = [(b"a", b'{"n":1}', 0), (b"b", b'{"n":2}', 0), (b"a", b'{"n": 3}', 0), (b"b", b"", 0)]
+    made = judge_last(read)
+    assert made.digest == digest_of([(b"a", {"n": 3})])
+    assert made.rows == 4
+    assert judge_each(read[:3]).digest != judge_each(read[:2]).digest
+
+
+def test_rows_in_any_order_and_with_fields_in_any_order_are_the_same() -> None:
+    rows: list[tuple[bytes, Mapping[str, Any]]] = [(b"a", {"n": 1, "m": 2}), (b"b", {"n": 3})]
+    assert digest_of(rows) == digest_of([(b"b", {"n": 3}), (b"a", {"m": 2, "n": 1})])
+    assert digest_of(rows) != digest_of([(b"b", {"n": 1, "m": 2}), (b"a", {"n": 3})])
+
+
+def test_an_order_stands_with_its_last_customer() -> None:
+    ann, bob = {"name": "Ann", "segment": "s"}, {"name": "Bob", "segment": "s"}
+    orders = _table(
+        (b"moves", {"customer": "a", "amount_cents": 1}),
+        (b"moves", {"customer": "b", "amount_cents": 1}),
+        (b"goes", {"customer": "b", "amount_cents": 2}),
+        (b"goes", None),
+        (b"alone", {"customer": "gone", "amount_cents": 3}),
+    )
+    customers = _table((b"a", ann), (b"b", ann), (b"b", bob), (b"gone", ann), (b"gone", None))
+    assert dict(orders_customers.joined(orders, customers)) == {
+        b"moves": {"customer": "b", "amount_cents": 1, **bob}
+    }
+
+
+def test_a_segment_without_orders_stays_with_nothing_if_it_ever_had_any() -> None:
+    orders = _table(
+        (b"moves", {"segment": "x", "amount_cents": 5}),
+        (b"moves", {"segment": "y", "amount_cents": 7}),
+        (b"bare", {"segment": None, "amount_cents": 9}),
+    )
+    assert dict(revenue_by_segment.folded(orders)) == {
+        b"x": {"orders": 0, "revenue_cents": 0},
+        b"y": {"orders": 1, "revenue_cents": 7},
+    }
+
+
+def test_a_customer_without_a_subscription_stands_alone() -> None:
+    customers = _table((b"a", {"name": "Ann"}), (b"b", {"name": "Bob"}), (b"c", None))
+    subscriptions = _table((b"a", {"plan": "p"}), (b"b", {"plan": "p"}), (b"b", None))
+    assert dict(customers_subscriptions.joined(customers, subscriptions)) == {
+        b"a": {"name": "Ann", "plan": "p"},
+        b"b": {"name": "Bob", "plan": None},
+    }
+
+
+def test_a_count_outside_of_the_limits_of_its_time_is_an_alert() -> None:
+    start_ms = START_MS
+    window = WindowBounds("tumbling", start_ms, start_ms + count_alerts.WINDOW_MS)
+    limits = _table((b"k", {"least": 2, "most": None}), (b"k", {"least": None, "most": 4}))
+    limits = limits._replace(times_ms=[start_ms, start_ms + 10])
+    said = ((1, 1), (2, 3), (5, 5), (5, 11), (4, 13), (1, 15))
+    counts = records_of(
+        [windowed_key(b"k", window) for _ in said],
+        [count.to_bytes(8, "big") for count, _ in said],
+        [start_ms + after_ms for _, after_ms in said],
+    )
+    rows = [row for _, row in count_alerts.alerts(limits, counts)]
+    assert [(row["count"], row["least"], row["most"]) for row in rows] == [
+        (1, 2, None),
+        (5, None, 4),
+    ]
+
+
+def test_each_input_has_changes_tombstones_and_strangers() -> None:
+    random = np.random.default_rng(1)
+    customers = orders_customers.customers_of(random, 400, 200)
+    orders = orders_customers.orders_of(random, 4_000, 200)
+    segmented = revenue_by_segment.orders_of(random, 4_000)
+    limits, counts = (
+        count_alerts.limits_of(random, 200, 40),
+        count_alerts.counts_of(random, 4_000, 40),
+    )
+    for records in (customers, orders, segmented, limits, counts):
+        assert records.times_ms == sorted(records.times_ms)
+        assert len({*records.partitions}) == PARTITIONS
+    for table in (customers, orders, segmented, limits):
+        assert None in table.values
+        assert len({*table.keys}) < len(table.keys)
+    joined = dict(orders_customers.joined(orders, customers))
+    assert 0 < len(joined) < len(latest_of(orders))
+    assert any(row["segment"] is None for row in latest_of(segmented).values())
+    alerts = [*count_alerts.alerts(limits, counts)]
+    assert 0 < len(alerts) < 4_000
+
+
+def test_a_last_record_comes_to_each_partition() -> None:
+    counts = count_alerts.counts_of(np.random.default_rng(1), 100, 10)
+    last = [at for at, time_ms in enumerate(counts.times_ms) if time_ms == LAST_MS]
+    assert {counts.partitions[at] for at in last} == {*range(PARTITIONS)}
+    assert len({*last_keys()}) == PARTITIONS
+
+
+def test_a_topic_is_left_behind_its_micro_batches() -> None:
+    assert Cut(1_000, 101).share_behind(4) == 1 - 404 / 1_000
+    assert Cut(1_000, 101).share_behind(10) == 0
+
+
+def test_the_page_has_a_row_a_run_and_the_chart_is_of_one_job() -> None:
+    def run(job: str, who: str) -> Shipped:
+        used = {"java": 2.0, "workers": 1.0, "python": 1.0}
+        return Shipped(job, who, 8_000, 800, 7_777, 9.0, used, 4_000, 3.0, used, {"java": 1 << 20})
+
+    ours, other = orders_prices.JOB, revenue_by_segment.JOB
+    runs = [run(ours, "kafka"), run(ours, "json"), run(other, "kafka")]
+    runs += [run(other, streams.PEER), run(other, streams.EACH_UPDATE)]
+    page = report(runs, None, [], ["1", "2"])
+    assert page.count("| 7,777 |") == 5
+    assert f"| {other} | 8,000 + 800 | Kafka Streams, without its cache | 2,000 | 1,000 |" in page
+    assert spark_chart(runs).count("<rect") == 4
