@@ -199,6 +199,10 @@ bench: broker ## the race: headrace beside Kafka Streams, Quix and Faust (an hou
 bench-spark: spark ## the shipped Spark jobs beside Kafka Streams (20 minutes; SPARK=--peers also has the join alone, beside Spark's own)
 	@$(BIN)/python -m tests.bench.spark --results tests/bench/results $(SPARK)
 
+.PHONY: bench-tables
+bench-tables: spark ## the shipped Spark join over tables of ever more keys (half an hour; TABLES="--keys 100000 1000000")
+	@$(BIN)/python -m tests.bench.tables --results tests/bench/results $(TABLES)
+
 .PHONY: bench-whole
 bench-whole: spark ## raw topics to priced orders, beside Flink SQL and Kafka Streams (WHOLE="--orders 4000000", or --delay)
 	@$(BIN)/python -m tests.bench.whole --results tests/bench/results $(WHOLE)

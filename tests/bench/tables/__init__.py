@@ -1,0 +1,1 @@
+"""The shipped join over tables of ever more keys: a micro-batch must not cost more."""
