@@ -196,7 +196,7 @@ bench: broker ## the race: headrace beside Kafka Streams, Quix and Faust (an hou
 	@$(BIN)/python -m tests.bench.race --results tests/bench/results $(RACE)
 
 .PHONY: bench-spark
-bench-spark: spark ## the shipped Spark jobs beside Kafka Streams (20 minutes; SPARK=--peers also has the join alone, beside Spark's own)
+bench-spark: spark ## the shipped Spark join beside Kafka Streams (10 minutes; SPARK=--jobs also has the other jobs, SPARK=--peers the join alone)
 	@$(BIN)/python -m tests.bench.spark --results tests/bench/results $(SPARK)
 
 .PHONY: bench-tables

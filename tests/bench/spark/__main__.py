@@ -1,7 +1,8 @@
 """`python -m tests.bench.spark`: the shipped jobs, and a join, beside Spark and Kafka Streams.
 
-The jobs are measured as users run them. With `--peers` come the join alone and other ways to write
-it. All read the same topics of one broker, one after the other, and what they make is compared.
+The shipped join is measured as users run it. With `--jobs` come the other shipped jobs, and with
+`--peers` the join alone and other ways to write it. All read the same topics of one broker, one
+after the other, and what they make is compared.
 """
 
 from __future__ import annotations
@@ -92,7 +93,10 @@ def _options() -> argparse.Namespace:
         help=f"who runs {orders_prices.JOB}",
     )
     parser.add_argument(
-        "--jobs", nargs="*", choices=_FILLS, default=[*_FILLS], help="the other shipped jobs"
+        "--jobs",
+        nargs="*",
+        metavar="JOB",
+        help="the other shipped jobs as well, all or some of " + ", ".join(_FILLS),
     )
     parser.add_argument(
         "--orders", type=int, default=1_000_000, help="records of a job's largest topic"
@@ -106,9 +110,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--facts", nargs="+", type=int, help="its sizes; versions are half as many")
     parser.add_argument("--results", type=Path, help="a folder for table, figures and chart")
     options = parser.parse_args()
-    options.peers = [] if options.peers is None else options.peers or [*TITLES]
-    if unknown := {*options.peers} - {*TITLES}:
-        parser.error(f"--peers: {', '.join(sorted(unknown))}: choose from {', '.join(TITLES)}")
+    for name, known in (("peers", TITLES), ("jobs", _FILLS)):
+        given = getattr(options, name)
+        setattr(options, name, [] if given is None else given or [*known])
+        if unknown := {*getattr(options, name)} - {*known}:
+            parser.error(f"--{name}: {', '.join(sorted(unknown))}: choose from {', '.join(known)}")
     return options
 
 
