@@ -19,7 +19,7 @@ from tests.bench.spark.cleaned import (
     times_of,
     write,
 )
-from tests.bench.spark.jobs.rows import Row, digest_of, judge_each
+from tests.bench.spark.jobs.rows import Row, digest_of, judge_each, met_by
 from tests.bench.spark.topics import SPAN_MS, Size
 
 JOB = "count-alerts"
@@ -44,18 +44,9 @@ def fill(servers: str, counts: int) -> Filled:
 
 
 def alerts(limits: Records, counts: Records) -> Iterator[tuple[bytes, Row]]:
-    """Yield the counts outside of their limits: times never meet, so one sort orders them."""
-    now: dict[bytes, bytes | None] = {}
-    order = np.argsort(np.array(limits.times_ms + counts.times_ms), kind="stable")
-    for place in order.tolist():
-        if place < len(limits.keys):
-            now[limits.keys[place]] = limits.values[place]
-            continue
-        at = place - len(limits.keys)
-        key, start_ms = _plain(counts.keys[at])
-        limit = now.get(key)
-        if limit is None:
-            continue
+    """Yield the counts outside of their limits."""
+    for at, key, limit in met_by(counts, limits, lambda windowed: _plain(windowed)[0]):
+        _, start_ms = _plain(counts.keys[at])
         (count,) = _count.unpack(counts.values[at] or b"")
         said = json.loads(limit)
         least, most = said["least"], said["most"]

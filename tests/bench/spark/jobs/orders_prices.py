@@ -18,6 +18,7 @@ from tests.bench.spark.cleaned import (
     times_of,
     write,
 )
+from tests.bench.spark.jobs.rows import met_by
 from tests.bench.spark.topics import Digest, Read, Size
 
 JOB = "orders-prices"
@@ -60,23 +61,10 @@ def _rows(read: Iterable[Read]) -> Iterator[tuple[bytes, str, int, int]]:
 def joined(
     prices: Records, orders: Records, before: Callable[[bytes], bytes | None] = lambda _key: None
 ) -> Iterator[tuple[bytes, str, int, int]]:
-    """Join both in the simplest way: their times never meet, so one sort orders them.
-
-    `before` knows the prices that held before these.
-    """
-    now: dict[bytes, bytes | None] = {}
-    order = np.argsort(np.array(prices.times_ms + orders.times_ms), kind="stable")
-    for place in order.tolist():
-        if place < len(prices.keys):
-            now[prices.keys[place]] = prices.values[place]
-            continue
-        at = place - len(prices.keys)
-        key = orders.keys[at]
-        paid = now[key] if key in now else before(key)
-        if paid is not None:
-            value = json.loads(orders.values[at] or b"")
-            cents = json.loads(paid)["price_cents"]
-            yield key, value["order_id"], value["quantity"], cents
+    """Join both in the simplest way; `before` knows the prices that held before these."""
+    for at, key, paid in met_by(orders, prices, before=before):
+        order = json.loads(orders.values[at] or b"")
+        yield key, order["order_id"], order["quantity"], json.loads(paid)["price_cents"]
 
 
 def prices_of(random: np.random.Generator, count: int, keys: int) -> Records:

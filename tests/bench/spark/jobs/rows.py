@@ -1,4 +1,4 @@
-"""Digests of a job's rows, which are compared: of each row, or of the last one of each key.
+"""The rows that a job must make, and digests of those it made: of each, or of a key's last one.
 
 Where rows replace each other, systems may differ in those between, as each reads several topics in
 turns of its own.
@@ -7,9 +7,11 @@ turns of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from zlib import crc32
+
+import numpy as np
 
 from tests.bench.spark.cleaned import Made, Records
 from tests.bench.spark.topics import Digest, Read
@@ -47,3 +49,26 @@ def latest_of(records: Records) -> dict[bytes, Row]:
     """Return the rows of a table at the end of its topic."""
     last = dict(zip(records.keys, records.values, strict=True))
     return {key: json.loads(value) for key, value in last.items() if value is not None}
+
+
+def met_by(
+    stream: Records,
+    table: Records,
+    key_of: Callable[[bytes], bytes] = lambda key: key,
+    before: Callable[[bytes], bytes | None] = lambda _key: None,
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield the place of each of the stream's records, its key, and the row that held then, if any.
+
+    Their times never meet, so one sort orders both. `before` knows the rows that held before these.
+    """
+    now: dict[bytes, bytes | None] = {}
+    order = np.argsort(np.array(table.times_ms + stream.times_ms), kind="stable")
+    for place in order.tolist():
+        if place < len(table.keys):
+            now[table.keys[place]] = table.values[place]
+            continue
+        at = place - len(table.keys)
+        key = key_of(stream.keys[at])
+        met = now[key] if key in now else before(key)
+        if met is not None:
+            yield at, key, met
