@@ -31,7 +31,15 @@ from tests.properties.test_moving import (
     many_tasks,
     on_time,
 )
-from tests.properties.test_moving_windows import SIZE_MS, Numbered, by_key, left_windows, windows_of
+from tests.properties.test_moving_windows import (
+    SIZE_MS,
+    Numbered,
+    by_key,
+    left_windows,
+    regrouped,
+    regrouped_rows,
+    windows_of,
+)
 
 hot_keys = st.frozensets(st.sampled_from(KEYS), min_size=1)
 
@@ -102,12 +110,6 @@ def test_late_records_and_rejected_versions_are_those_of_one_task(
     assert totals == totals_of_one
 
 
-def _regrouped(record: Record, table_value: bytes | None) -> Record:
-    """A joined row goes to the group that its table's value names."""
-    key = KEYS[5] if table_value is None else KEYS[6]
-    return record._replace(key=key, topic="r")
-
-
 @FEWER
 @given(on_time, cuts, many_tasks, hot_keys)
 def test_windows_behind_a_join_leave_with_the_rows_of_all_tasks(
@@ -115,15 +117,9 @@ def test_windows_behind_a_join_leave_with_the_rows_of_all_tasks(
 ) -> None:
     windows = WindowStep("windows", 0, SIZE_MS, by_key, Numbered(), "r", is_behind=True)
     step = look_up(LONG_MS, says_progress=True)
-    query = Query(step, tasks, TOPICS, (windows, _regrouped), hot)
+    query = Query(step, tasks, TOPICS, (windows, regrouped), hot)
     results = in_batches(query, records, cut_at, None)
-    versions = [record for number, record in records if number == LEFT]
-    rows = [
-        _regrouped(one, joined_on_time(versions, one))
-        for number, one in records
-        if number == RIGHT and one.value is not None
-    ]
-    assert sorted(left_windows(results)) == sorted(windows_of(rows))
+    assert sorted(left_windows(results)) == sorted(windows_of(regrouped_rows(records)))
 
 
 def _records(number: int, first: int, times_ms: Sequence[int]) -> Given:

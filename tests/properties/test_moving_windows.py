@@ -86,10 +86,20 @@ def test_windows_of_a_stream_leave_once_with_all_records(
     assert sorted(left_windows(results)) == sorted(windows_of(stream))
 
 
-def _regrouped(record: Record, table_value: bytes | None) -> Record:
+def regrouped(record: Record, table_value: bytes | None) -> Record:
     """A joined row goes to the group that its table's value names."""
     key = KEYS[5] if table_value is None else KEYS[6]
     return record._replace(key=key, topic="r")
+
+
+def regrouped_rows(records: Given) -> list[Record]:
+    """The rows of a left join on time, in their groups."""
+    versions = [record for number, record in records if number == LEFT]
+    return [
+        regrouped(one, joined_on_time(versions, one))
+        for number, one in records
+        if number == RIGHT and one.value is not None
+    ]
 
 
 @FEWER
@@ -100,15 +110,9 @@ def test_windows_behind_a_join_leave_once_with_all_rows(
     table = Topic("table", LEFT, Versioned(LONG_MS))
     step = LookUp("join", table, stream=RIGHT, join="left", release="progress", says_progress=True)
     windows = WindowStep("windows", 0, SIZE_MS, by_key, Numbered(), "r", is_behind=True)
-    query = Query(step, before, TOPICS, (windows, _regrouped))
+    query = Query(step, before, TOPICS, (windows, regrouped))
     results = in_batches(query, records, cut_at, moves)
-    versions = [record for number, record in records if number == LEFT]
-    rows = [
-        _regrouped(one, joined_on_time(versions, one))
-        for number, one in records
-        if number == RIGHT and one.value is not None
-    ]
-    assert sorted(left_windows(results)) == sorted(windows_of(rows))
+    assert sorted(left_windows(results)) == sorted(windows_of(regrouped_rows(records)))
 
 
 def _put(query: Query, records: Given, progress_ms: int) -> Rows:
