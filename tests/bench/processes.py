@@ -44,11 +44,11 @@ def descriptors_of(pid: int) -> int:
     return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
 
 
-def files_below(folder: Path) -> list[os.stat_result]:
+def files_below(folder: Path) -> dict[Path, os.stat_result]:
     """All files below a folder, without those that are deleted meanwhile."""
-    found = []
+    found = {}
     for parent, _, names in os.walk(folder):
         for name in names:
             with suppress(FileNotFoundError):
-                found.append(Path(parent, name).stat())
+                found[Path(parent, name)] = Path(parent, name).stat()
     return found

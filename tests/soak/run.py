@@ -218,4 +218,4 @@ def _places(*topics: str) -> list[TopicPartition]:
 
 def _bytes_in(folder: Path) -> int:
     """Add up what the files of a folder take on disk; a broker's indexes are mostly holes."""
-    return sum(file.st_blocks * _BLOCK_BYTES for file in files_below(folder))
+    return sum(file.st_blocks * _BLOCK_BYTES for file in files_below(folder).values())

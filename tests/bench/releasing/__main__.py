@@ -94,7 +94,7 @@ def _watch(driver: Driver, port: int, records: int) -> list[Seen]:
         batch = int(page.sum("batch"))
         if not seen or (read, held, batch) != seen[-1][1:4]:
             at_s = time.monotonic() - began_at_s
-            kept = files_below(driver.log_file.with_name("checkpoint"))
+            kept = files_below(driver.log_file.with_name("checkpoint")).values()
             kept_mib = sum(file.st_size for file in kept) / _MIB
             memory_mib = _memory_mib(session)
             seen.append(Seen(at_s, read, held, batch, memory_mib, len(kept), kept_mib))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from headrace.services.broker.embedded import EmbeddedBroker
+from tests.bench.processes import files_below
 from tests.bench.spark.shipped import (
     Moment,
     command_of,
@@ -81,14 +80,8 @@ class Written:
 
 def sizes_below(folder: Path) -> dict[Path, int]:
     """Return the sizes of all whole files below a folder."""
-    found: dict[Path, int] = {}
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            # It may have been deleted since it was listed.
-            with suppress(FileNotFoundError):
-                if not name.startswith("."):
-                    found[Path(parent, name)] = Path(parent, name).stat().st_size
-    return found
+    files = files_below(folder).items()
+    return {path: file.st_size for path, file in files if not path.name.startswith(".")}
 
 
 def measure(keys: int, folder: Path) -> Figures:
