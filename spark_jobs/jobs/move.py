@@ -17,7 +17,7 @@ from headrace.spark_jobs.observe.state import operators_of, stored_rows
 from headrace.spark_jobs.operators.frames import MOVED_SCHEMA, operator_of
 from headrace.spark_jobs.versioned.layout import decode_numbers
 from headrace.spark_jobs.versioned.moved_numbers import tasks_before
-from headrace.spark_jobs.versioned.moving import StoredRow, moved
+from headrace.spark_jobs.versioned.moving import Groups, StoredRow, moved
 from headrace.spark_jobs.versioned.state import HEADER
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ def move_rows(spark: SparkSession, old: str, headers: Headers, folder: str, task
     """Write the rows of all operators of a checkpoint, as they are in other tasks, to a folder."""
     for operator, of_tasks in headers.items():
         names = {name for header in of_tasks.values() for name in decode_numbers(header)}
-        others = _stored(stored_rows(spark, old, operator).where(F.col("name") != HEADER))
+        group_of = F.udf(Groups.of(of_tasks.values()).group_of, "string")
+        rows = stored_rows(spark, old, operator).where(F.col("name") != HEADER)
+        others = _stored(rows.orderBy(group_of("name"), "name", "task"))
         for some in _in_pieces(moved(of_tasks, others, tasks)):
             named = [(operator_of(names), *row) for row in some]
             written = spark.createDataFrame(named, MOVED_SCHEMA).write.mode("append")
@@ -111,7 +113,7 @@ def _refuse_open(stamp: Stamp, old: str) -> None:
 
 
 def _stored(rows: DataFrame) -> Iterator[StoredRow]:
-    for row in rows.orderBy("name", "task").toLocalIterator():
+    for row in rows.toLocalIterator():
         yield StoredRow(row.task, row.name, bytes(row.row))
 
 

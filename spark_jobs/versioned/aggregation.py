@@ -17,6 +17,7 @@ import numpy as np
 from headrace.spark_jobs.versioned.functions import as_group, as_value, of_step
 from headrace.spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
 from headrace.spark_jobs.versioned.state import Buckets, TaskState
+from headrace.spark_jobs.versioned.table_rows import TableRows
 from headrace.spark_jobs.versioned.tables import Change, Plain, Storage, StoredTable, Table
 
 if TYPE_CHECKING:
@@ -180,7 +181,8 @@ class Standing:
     def __init__(self, state: TaskState, step: str) -> None:
         self._numbers = state.numbers
         self._count = f"{step}:forgone"
-        self._rows = Buckets(state, f"{step}:standing", decode_subscriptions, encode_subscriptions)
+        table = TableRows(state, f"{step}:standing")
+        self._rows = Buckets(table, decode_subscriptions, encode_subscriptions)
         state.add(self)
 
     def pop(self, group: bytes, row: bytes, sent: bytes | None) -> bytes | None:

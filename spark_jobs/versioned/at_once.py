@@ -1,23 +1,37 @@
 """A versioned table that takes a batch at once, in columns, and answers all its look-ups at once.
 
 Its rows are those of `VersionedStore`, which takes and answers one by one where it must. Both read
-only the buckets that they are asked for, and write only those that changed.
+only the rows that they are asked for, and write only those that changed.
+
+A row has the versions of some hundred keys, of which a batch meets few. So all rows that were read
+stay as they are, in columns, and only the keys that the batch names are known by a number:
+
+    _stored      keys    a  c  |  b  d          as they were read, one row after the other
+    _met         numbers -  0  |  1  -          the number of a key that the batch named, if any
+    _versions    of keys 0, 1, 2                those, and 2, which is in no row yet
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from itertools import repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.spark_jobs.versioned.arrival import COPIED
-from headrace.spark_jobs.versioned.layout import decode_version_columns, encode_version_columns
-from headrace.spark_jobs.versioned.records import are_present, objects
-from headrace.spark_jobs.versioned.state import row_name
+from headrace.spark_jobs.versioned.records import are_present
+from headrace.spark_jobs.versioned.version_rows import (
+    NO_VERSIONS,
+    VersionColumns,
+    decode_version_rows,
+    encode_version_rows,
+    ranges,
+)
 from headrace.spark_jobs.versioned.versions import (
     BEFORE,
     NOTHING,
@@ -37,9 +51,10 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.arrival import Arrivals
     from headrace.spark_jobs.versioned.functions import StepFailed
     from headrace.spark_jobs.versioned.records import Integers, Objects
-    from headrace.spark_jobs.versioned.state import TaskState
+    from headrace.spark_jobs.versioned.table_rows import TableRows
 
-_NONE = pa.array([], pa.large_binary())
+_NOBODY = np.zeros(0, np.int64)
+_UNKNOWN = Versions(np.zeros(1, np.int64), _NOBODY, _NOBODY, NO_VERSIONS.values)
 
 
 class NewVersions(NamedTuple):
@@ -92,30 +107,33 @@ class Answers(NamedTuple):
 
 
 class HistoryAtOnce:
-    """The versions of the keys in the buckets that were asked for."""
+    """The versions of the keys in the rows that were asked for."""
 
-    def __init__(self, state: TaskState, name: str) -> None:
-        self._rows = state.rows
-        self._buckets = state.buckets
-        self._name = name
-        self._read: set[int] = set()
+    def __init__(self, table: TableRows) -> None:
+        self._table = table
         self._changed: set[int] = set()
-        # A key's number is its place here.
-        self._keys: dict[bytes, int] = {}
-        nothing = np.zeros(0, np.int64)
-        self._versions = Versions(np.zeros(1, np.int64), nothing, nothing, _NONE)
+        self._rows: dict[int, tuple[int, int]] = {}
+        """Where the keys of each row that was read begin and end."""
+        self._numbers: dict[bytes, int] = {}
+        self._new_keys: dict[int, list[bytes]] = defaultdict(list)
+        """The named keys that are not in their rows."""
+        self._stored = NO_VERSIONS
+        self._met = _NOBODY
+        self._versions = _UNKNOWN
 
     def meet(self, puts: NewVersions, asked: LookUps, horizons_ms: Integers) -> Answers:
         """Take versions in the order of their steps, and answer as of each look-up's step.
 
         `horizons_ms` are the look-ups': before it only the latest version is an answer.
         """
+        has_key = are_present(asked.keys)
+        self._name([*puts.keys.tolist(), *asked.keys[has_key].tolist()])
         self._put(puts)
-        keys = asked.keys
-        has_key = are_present(keys)
-        self._read_buckets(self._buckets_of(keys[has_key]))
-        of_keys = np.fromiter(map(self._keys.get, keys, repeat(NOTHING)), np.int64, len(keys))
+        numbers = self._numbers
+        of_keys = np.fromiter(map(numbers.get, asked.keys, repeat(NOTHING)), np.int64, len(has_key))
         versions = self._versions
+        is_known = np.append(np.diff(versions.starts) > 0, False)  # of `NOTHING`
+        of_keys[~is_known[of_keys]] = NOTHING
         asks = Asks(of_keys, asked.times_ms, asked.steps, horizons_ms)
         places, expired = as_of(versions, asks)
         values = versions.values.take(pa.array(places, mask=places == NOTHING))
@@ -125,84 +143,149 @@ class HistoryAtOnce:
         return Answers(values, expired & has_key)
 
     def save(self, horizon_ms: int) -> None:
-        """Write out the buckets that changed, without versions that no answer can need any more."""
-        versions = self._versions
-        keep = remembered(versions, horizon_ms)
-        sizes = np.diff(np.concatenate([[0], np.cumsum(keep)])[versions.starts])
-        keys = objects(list(self._keys))
-        alive = np.flatnonzero(sizes > 0)
-        numbers = self._numbers_of(keys)[alive]
-        order = np.argsort(numbers, kind="stable")
-        alive, numbers = alive[order], numbers[order]
-        changed = sorted(self._changed)
-        starts, ends = (np.searchsorted(numbers, changed, side) for side in ("left", "right"))
-        for number, start, end in zip(changed, starts.tolist(), ends.tolist(), strict=True):
-            own = alive[start:end].tolist()
-            if not own:
-                self._rows.remove(row_name(self._name, number))
-                continue
-            own.sort(key=keys.__getitem__)
-            places = _ranges(versions.starts[own], versions.starts[np.add(own, 1)])
-            places = places[keep[places]]
-            row = encode_version_columns(
-                keys[own].tolist(),
-                sizes[own],
-                versions.times_ms[places],
-                versions.values.take(pa.array(places)),
-            )
-            self._rows.put(row_name(self._name, number), row)
-        self._changed.clear()
+        """Write out the rows that changed, without versions that no answer can need any more."""
+        if not self._changed:
+            return
+        split = self._table.grow()
+        self._read_rows(split)
+        written = sorted(self._changed.union(split))
+        columns, places = self._remembered(*self._keys_of(written), horizon_ms)
+        if split:
+            # The keys of a row that is split ascend in each of its parts as they did in it.
+            of_rows = self._table.places_of(columns.keys.to_pylist(), len(places))
+            order = np.argsort(of_rows, kind="stable")
+            columns, places = columns.take(order), of_rows[order]
+        found, row_keys = np.unique(places, return_counts=True)
+        rows = dict(zip(found.tolist(), encode_version_rows(columns, row_keys), strict=True))
+        for place in sorted(rows.keys() | set(written)):
+            self._table.put(place, rows.get(place))
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget all rows; those that are asked for next are read."""
+        for known in (self._changed, self._rows, self._numbers, self._new_keys):
+            known.clear()
+        self._stored, self._met, self._versions = NO_VERSIONS, _NOBODY, _UNKNOWN
+
+    def _name(self, keys: list[bytes]) -> None:
+        """Number the keys that have no number yet, and take their versions from their rows."""
+        unnamed = [key for key in dict.fromkeys(keys) if key not in self._numbers]
+        if not unnamed:
+            return
+        first = len(self._numbers)
+        self._numbers.update(zip(unnamed, range(first, 1 << 62), strict=False))
+        places = self._table.places_of(unnamed, len(unnamed))
+        self._read_rows(np.unique(places).tolist())
+        stored = self._stored
+        found = pc.index_in(stored.keys, value_set=pa.array(unnamed, pa.large_binary()))
+        of_stored = pc.fill_null(found, NOTHING).to_numpy()
+        at = np.flatnonzero(of_stored != NOTHING)
+        named = of_stored[at]
+        self._met[at] = first + named
+        at = at[np.argsort(named)]
+        named = np.sort(named)
+        is_new = np.ones(len(unnamed), np.bool_)
+        is_new[named] = False
+        for number in np.flatnonzero(is_new).tolist():
+            self._new_keys[int(places[number])].append(unnamed[number])
+        sizes = np.zeros(len(unnamed), np.int64)
+        sizes[named] = stored.sizes[at]
+        ends = np.cumsum(stored.sizes)[at]
+        taken = ranges(ends - stored.sizes[at], ends)
+        known = self._versions
+        self._versions = Versions(
+            np.concatenate([known.starts, known.starts[-1] + np.cumsum(sizes)]),
+            np.concatenate([known.times_ms, stored.times_ms[taken]]),
+            np.concatenate([known.steps, np.full(len(taken), BEFORE)]),
+            pa.concat_arrays([known.values, stored.values.take(pa.array(taken))]),
+        )
 
     def _put(self, puts: NewVersions) -> None:
-        keys = puts.keys
-        if not len(keys):
+        keys = puts.keys.tolist()
+        if not keys:
             return
-        numbers = self._buckets_of(keys)
-        self._read_buckets(numbers)
-        self._changed.update(numbers)
-        known = self._keys
-        of_keys = np.array([known.setdefault(key, len(known)) for key in keys.tolist()], np.int64)
+        self._changed.update(np.unique(self._table.places_of(keys, len(keys))).tolist())
+        of_keys = np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))
         values = pa.array(puts.values, pa.large_binary())
         new = Puts(of_keys, puts.times_ms, puts.steps, values)
-        self._versions = with_puts(self._versions, new, len(known))
+        self._versions = with_puts(self._versions, new, len(self._numbers))
 
-    def _read_buckets(self, numbers: list[int]) -> None:
-        """Read these buckets, unless they were read already."""
-        known = self._versions
-        sizes, times, values = [np.diff(known.starts)], [known.times_ms], [known.values]
-        unread = [number for number in numbers if number not in self._read]
-        self._read.update(unread)
-        for row in self._rows.get_all([row_name(self._name, number) for number in unread]):
-            if row is None:
-                continue
-            row_keys, row_sizes, row_times, row_values = decode_version_columns(row)
-            self._keys.update(zip(row_keys, range(len(self._keys), 1 << 62), strict=False))
-            sizes.append(row_sizes)
-            times.append(row_times)
-            values.append(row_values)
-        if len(sizes) > 1:
-            starts = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
-            more = np.full(int(starts[-1]) - len(known.steps), BEFORE)
-            self._versions = Versions(
-                starts,
-                np.concatenate(times),
-                np.concatenate([known.steps, more]),
-                pa.concat_arrays(values),
-            )
+    def _read_rows(self, places: list[int]) -> None:
+        """Read these rows, unless they were read already."""
+        unread = [place for place in places if place not in self._rows]
+        rows = dict(zip(unread, self._table.get_all(unread), strict=True))
+        columns, row_keys = decode_version_rows([row for row in rows.values() if row is not None])
+        first = len(self._stored.sizes)
+        ends = iter((first + np.cumsum(row_keys)).tolist())
+        for place, row in rows.items():
+            end = first if row is None else next(ends)
+            self._rows[place] = first, end
+            first = end
+        if len(row_keys):
+            self._stored = VersionColumns.together([self._stored, columns])
+            unmet = np.full(len(columns.sizes), NOTHING)
+            self._met = np.concatenate([self._met, unmet])
 
-    def _buckets_of(self, keys: Objects) -> list[int]:
-        """Return the buckets of the keys, each once."""
-        numbers: list[int] = np.flatnonzero(np.bincount(self._numbers_of(keys))).tolist()
-        return numbers
+    def _keys_of(self, places: list[int]) -> tuple[pa.LargeBinaryArray, Integers, Integers]:
+        """Return the keys of these rows in order, where each one's versions are, and its row.
 
-    def _numbers_of(self, keys: Objects) -> NDArray[np.uint32]:
-        """Return the bucket of each key, as `Buckets` computes it."""
-        return np.fromiter(map(crc32, keys), np.uint32, len(keys)) % np.uint32(self._buckets)
+        A number below that of stored keys is the place of one; a higher one is that of a named key.
+        """
+        firsts, ends = np.array([self._rows[place] for place in places]).T
+        at = ranges(firsts, ends)
+        stored_count = len(self._met)
+        met = self._met[at]
+        sources = np.where(met == NOTHING, at, stored_count + met)
+        rows = np.repeat(places, ends - firsts)
+        keys = self._stored.keys.take(pa.array(at))
+        new = self._new_keys_among(places)
+        if not new:
+            return keys, sources, rows
+        befores, numbers, new_rows = np.array([each[:3] for each in new]).T
+        order = np.insert(np.arange(len(at)), befores, len(at) + np.arange(len(new)))
+        new_keys = pa.array([each[3] for each in new], pa.large_binary())
+        keys = pa.concat_arrays([keys, new_keys]).take(pa.array(order))
+        sources = np.insert(sources, befores, stored_count + numbers)
+        return keys, sources, np.insert(rows, befores, new_rows)
 
+    def _new_keys_among(self, places: list[int]) -> list[tuple[int, int, int, bytes]]:
+        """Return the put keys that are not in their rows: before which one, number, row and key."""
+        sizes = np.diff(self._versions.starts)
+        new: list[tuple[int, int, int, bytes]] = []
+        before = 0
+        for place in places:
+            first, end = self._rows[place]
+            put = [key for key in self._new_keys.get(place, ()) if sizes[self._numbers[key]]]
+            if put:
+                row_keys = self._stored.keys.slice(first, end - first).to_pylist()
+                new += (
+                    (before + bisect_left(row_keys, key), self._numbers[key], place, key)
+                    for key in sorted(put)
+                )
+            before += end - first
+        return new
 
-def _ranges(starts: Integers, ends: Integers) -> Integers:
-    """Return all places of these ranges, one range after the other."""
-    sizes = ends - starts
-    behind = np.cumsum(sizes)
-    places: Integers = np.arange(behind[-1]) + np.repeat(starts - (behind - sizes), sizes)
-    return places
+    def _remembered(
+        self, keys: pa.LargeBinaryArray, sources: Integers, rows: Integers, horizon_ms: int
+    ) -> tuple[VersionColumns, Integers]:
+        """Return keys and versions that an answer may still need, and the row of each key."""
+        stored, met = self._stored, self._versions
+        sizes = np.concatenate([stored.sizes, np.diff(met.starts)])
+        times_ms = np.concatenate([stored.times_ms, met.times_ms])
+        values = pa.concat_arrays([stored.values, met.values])
+        ends = np.cumsum(sizes)[sources]
+        sizes = sizes[sources]
+        at = ranges(ends - sizes, ends)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        is_tombstone = pc.is_null(values).to_numpy(zero_copy_only=False)[at]
+        keep = remembered(starts, times_ms[at], is_tombstone, horizon_ms)
+        sizes = np.diff(np.concatenate([[0], np.cumsum(keep)])[starts])
+        is_left = sizes > 0
+        kept = at[keep]
+        columns = VersionColumns(
+            keys.filter(pa.array(is_left)),
+            sizes[is_left],
+            times_ms[kept],
+            values.take(pa.array(kept)),
+        )
+        return columns, rows[is_left]

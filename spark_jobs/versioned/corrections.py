@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.spark_jobs.versioned.layout import decode_held, encode_held
 from headrace.spark_jobs.versioned.state import Buckets
+from headrace.spark_jobs.versioned.table_rows import TableRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ class Corrections:
         self._table = table
         # A look-up goes to the nearest store.
         self._store = table.versioned_stores()[0]
-        self._buckets = Buckets(state, name, decode_kept, encode_kept)
+        self._buckets = Buckets(TableRows(state, name), decode_kept, encode_kept)
         state.add(self)
 
     def keep(self, records: Sequence[Record]) -> None:

@@ -20,6 +20,7 @@ from headrace.contracts.record import Record
 from headrace.spark_jobs.versioned.functions import as_value, of_step
 from headrace.spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
 from headrace.spark_jobs.versioned.state import Buckets, TaskState
+from headrace.spark_jobs.versioned.table_rows import TableRows
 from headrace.spark_jobs.versioned.tables import Change, StoredTable, Table
 
 if TYPE_CHECKING:
@@ -132,9 +133,8 @@ class Answering:
     def __init__(self, state: TaskState, name: str) -> None:
         self._state = state
         self._name = name
-        self._subscribers = Buckets(
-            state, f"{name}:subscribers", decode_subscriptions, encode_subscriptions
-        )
+        table = TableRows(state, f"{name}:subscribers")
+        self._subscribers = Buckets(table, decode_subscriptions, encode_subscriptions)
         state.add(self)
 
     def ask(self, subscription: Subscription, right: Readable) -> list[Answer]:

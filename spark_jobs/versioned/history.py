@@ -14,6 +14,7 @@ from headrace.spark_jobs.versioned.at_once import Answers, HistoryAtOnce, LookUp
 from headrace.spark_jobs.versioned.layout import History, decode_versions, encode_versions
 from headrace.spark_jobs.versioned.records import are_present
 from headrace.spark_jobs.versioned.state import Buckets, TaskState
+from headrace.spark_jobs.versioned.table_rows import TableRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,9 +56,10 @@ class VersionedStore:
         self._expired = self._numbers.get(self._expired_name, 0)
         self._forgotten_ms = self._numbers.get(forgotten_name(name), REJECTED)
         self.time_ms = self._numbers.get(self._time_name, NO_TIME_MS)
-        self._buckets = Buckets(state, name, decode_versions, encode_versions)
+        table = TableRows(state, name)
+        self._buckets = Buckets(table, decode_versions, encode_versions)
         self._at_once: HistoryAtOnce | None = None
-        self._open_at_once = partial(HistoryAtOnce, state, name)
+        self._open_at_once = partial(HistoryAtOnce, table)
         state.add(self)
 
     @property
@@ -223,7 +225,8 @@ class PlainStore:
     """The latest version of every key by arrival, whatever its timestamp."""
 
     def __init__(self, state: TaskState, name: str) -> None:
-        self._buckets = Buckets(state, name, decode_versions, encode_versions)
+        table = TableRows(state, name)
+        self._buckets = Buckets(table, decode_versions, encode_versions)
         state.add(self)
 
     def put(self, key: bytes, value: bytes | None, timestamp_ms: int) -> int:

@@ -17,6 +17,8 @@
     kind 3  subscriptions  foreign keys | primary keys | marks (bytes)
             Rows ascend by foreign key, then primary key. A mark tells left values apart.
     kind 4  numbers        names (bytes, UTF-8) | values (integers)
+            Of format 2 where tables note how many rows they have (`table_rows`), so that a version
+            that does not know of them refuses the state.
     kind 5  slices         numbers of the slices that hold records (integers)
 
 All numbers are little-endian. Timestamps are milliseconds.
@@ -36,13 +38,15 @@ import pyarrow.compute as pc
 
 from headrace.contracts.errors import StateCorrupt, StateLayoutNewer
 from headrace.contracts.record import Headers, Record
+from headrace.spark_jobs.versioned.table_rows import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-FORMAT = 1
+FORMAT, FORMAT_OF_TABLES = 1, 2
+"""The format of rows, and of numbers that say how many rows a table has."""
 NO_OFFSET = -(1 << 63)
 
 History = tuple[list[int], list[bytes | None]]
@@ -83,45 +87,16 @@ def encode_versions(histories: Mapping[bytes, History]) -> bytes:
 
 def decode_versions(row: bytes) -> dict[bytes, History]:
     """Decode the histories of one bucket, in key order."""
-    reader = _Reader(row, Kind.VERSIONS)
+    reader = RowReader(row, Kind.VERSIONS)
     keys, counts = reader.present(), reader.numbers()
     times, values = reader.integers(), reader.strings()
-    _finish_versions(reader, keys, counts, (len(times), len(values)))
+    reader.finish()
+    reader.expect(len(keys) == len(counts), "every key has a count")
+    reader.expect(int(counts.sum()) == len(times) == len(values), "every version has a key")
+    reader.expect(counts.min(initial=1) > 0, "every key has a version")
     sizes = counts.tolist()
     places = zip(keys, sizes, accumulate(sizes), strict=True)
     return {key: (times[end - n : end], values[end - n : end]) for key, n, end in places}
-
-
-def encode_version_columns(
-    keys: Sequence[bytes],
-    counts: NDArray[np.int64],
-    times: NDArray[np.int64],
-    values: pa.LargeBinaryArray,
-) -> bytes:
-    """Encode the same row from ascending keys, their numbers of versions, and all versions."""
-    columns = (_strings(keys), _integers(counts), _integers(times), _packed(values))
-    return _row(Kind.VERSIONS, columns)
-
-
-def decode_version_columns(
-    row: bytes,
-) -> tuple[list[bytes], NDArray[np.int64], NDArray[np.int64], pa.LargeBinaryArray]:
-    """Decode a row of `encode_version_columns`."""
-    reader = _Reader(row, Kind.VERSIONS)
-    keys, counts = reader.present(), reader.numbers()
-    times, values = reader.numbers(), reader.packed()
-    _finish_versions(reader, keys, counts, (len(times), len(values)))
-    return keys, counts, times, values
-
-
-def _finish_versions(
-    reader: _Reader, keys: list[bytes], counts: NDArray[np.int64], sizes: tuple[int, int]
-) -> None:
-    """Check the end and the sizes of a row; `sizes` are its numbers of times and values."""
-    reader.finish()
-    reader.expect(len(keys) == len(counts), "every key has a count")
-    reader.expect((int(counts.sum()),) * 2 == sizes, "every version has a key")
-    reader.expect(counts.min(initial=1) > 0, "every key has a version")
 
 
 class HeldColumns(NamedTuple):
@@ -160,7 +135,7 @@ def encode_held_columns(held: HeldColumns) -> bytes:
 
 def decode_held_columns(row: bytes) -> HeldColumns:
     """Decode the held records of one slice."""
-    reader = _Reader(row, Kind.HELD)
+    reader = RowReader(row, Kind.HELD)
     times, arrivals = reader.numbers(), reader.numbers()
     partitions, offsets, topic_numbers = reader.numbers(), reader.numbers(), reader.numbers()
     topics = np.array([*(topic.decode() for topic in reader.present()), None], object)
@@ -224,7 +199,7 @@ def encode_subscriptions(subscribers: Mapping[bytes, Mapping[bytes, bytes]]) -> 
 
 def decode_subscriptions(row: bytes) -> dict[bytes, dict[bytes, bytes]]:
     """Decode the marks of one bucket, by foreign key, then primary key."""
-    reader = _Reader(row, Kind.SUBSCRIPTIONS)
+    reader = RowReader(row, Kind.SUBSCRIPTIONS)
     foreign, primary, marks = reader.present(), reader.present(), reader.present()
     reader.finish()
     reader.expect(len(foreign) == len(primary) == len(marks), "rows are whole")
@@ -241,12 +216,13 @@ def encode_numbers(numbers: Mapping[str, int]) -> bytes:
         _strings([name.encode() for name in names]),
         _integers([numbers[name] for name in names]),
     )
-    return _row(Kind.NUMBERS, columns)
+    notes_tables = any(name.startswith(PREFIX) for name in names)
+    return _row(Kind.NUMBERS, columns, FORMAT_OF_TABLES if notes_tables else FORMAT)
 
 
 def decode_numbers(row: bytes) -> dict[str, int]:
     """Decode the times and counts of a task's header."""
-    reader = _Reader(row, Kind.NUMBERS)
+    reader = RowReader(row, Kind.NUMBERS)
     names, values = reader.present(), reader.integers()
     reader.finish()
     reader.expect(len(names) == len(values), "every name has a number")
@@ -260,26 +236,27 @@ def encode_slices(slices: Iterable[int]) -> bytes:
 
 def decode_slices(row: bytes) -> list[int]:
     """Decode the list of slices of held records, ascending."""
-    reader = _Reader(row, Kind.SLICES)
+    reader = RowReader(row, Kind.SLICES)
     slices = reader.integers()
     reader.finish()
     return slices
 
 
-class _Reader:
+class RowReader:
     """Reads one row from front to back, and refuses one that is not whole."""
 
     def __init__(self, row: bytes, kind: Kind) -> None:
         self._kind = kind
         self.expect(len(row) >= _start.size + _u32.size, "it is not cut short")
         written, found = _start.unpack_from(row)
-        if written > FORMAT:
+        newest = FORMAT_OF_TABLES if kind is Kind.NUMBERS else FORMAT
+        if written > newest:
             message = (
-                f"this state has format {written}, and this headrace knows {FORMAT} at most;"
+                f"this state has format {written}, and this headrace knows {newest} at most;"
                 " upgrade headrace, or start the query from a new checkpoint"
             )
             raise StateLayoutNewer(message)
-        self.expect(written == FORMAT, f"format {written} was ever written")
+        self.expect(written >= FORMAT, f"format {written} was ever written")
         end = len(row) - _u32.size
         self.expect(
             crc32(memoryview(row)[:end]) == _u32.unpack_from(row, end)[0], "its checksum holds"
@@ -292,11 +269,7 @@ class _Reader:
     def expect(self, holds: object, what: str) -> None:
         """Refuse the row unless this holds."""
         if not holds:
-            message = (
-                f"a row of {self._kind.name.lower()} is damaged: it cannot be that {what};"
-                " start the query from an older or a new checkpoint"
-            )
-            raise StateCorrupt(message)
+            raise damaged(self._kind, what)
 
     def integers(self) -> list[int]:
         """Read the next column, of integers."""
@@ -307,14 +280,19 @@ class _Reader:
         """Read the next column, of integers, as an array."""
         return self._numbers("<i8").astype(np.int64, copy=False)
 
+    def stored_numbers(self) -> bytes:
+        """Read the next column, of integers, as it is stored, without its count."""
+        return self._stored(8)
+
+    def stored_bytes(self) -> tuple[bytes, bytes]:
+        """Read the lengths of the next column, of bytes or nulls, and its bytes, end to end."""
+        lengths = self._stored(_i32.size)
+        size = np.maximum(np.frombuffer(lengths, "<i4"), 0).sum(dtype=np.int64)
+        return lengths, self._take(int(size))
+
     def packed(self) -> pa.LargeBinaryArray:
         """Read the next column, of bytes or nulls, as an array that shares the row's memory."""
-        lengths = self._numbers("<i4")
-        ends = np.cumsum(np.maximum(lengths, 0), dtype=np.int64)
-        offsets = np.concatenate([np.zeros(1, np.int64), ends])
-        present = np.packbits(lengths >= 0, bitorder="little")
-        buffers = [present, offsets, self._take(int(offsets[-1]))]
-        return pa.Array.from_buffers(pa.large_binary(), len(lengths), [*map(pa.py_buffer, buffers)])
+        return bytes_column(*self.stored_bytes())
 
     def objects(self) -> NDArray[np.object_]:
         """Read the next column, of bytes or nulls, as objects."""
@@ -347,8 +325,11 @@ class _Reader:
         self.expect(self._place == self._end, "nothing is left over")
 
     def _numbers(self, dtype: str) -> NDArray[np.signedinteger]:
+        return np.frombuffer(self._stored(np.dtype(dtype).itemsize), dtype)
+
+    def _stored(self, width: int) -> bytes:
         (count,) = _u32.unpack(self._take(_u32.size))
-        return np.frombuffer(self._take(count * np.dtype(dtype).itemsize), dtype)
+        return self._take(count * width)
 
     def _take(self, size: int) -> bytes:
         self.expect(size <= self._end - self._place, "it is not cut short")
@@ -356,8 +337,27 @@ class _Reader:
         return self._row[self._place - size : self._place]
 
 
-def _row(kind: Kind, columns: Iterable[bytes]) -> bytes:
-    body = b"".join((_start.pack(FORMAT, kind), *columns))
+def damaged(kind: Kind, what: str) -> StateCorrupt:
+    """Make the error of a row of which this does not hold."""
+    message = (
+        f"a row of {kind.name.lower()} is damaged: it cannot be that {what}; start the query from"
+        " an older or a new checkpoint"
+    )
+    return StateCorrupt(message)
+
+
+def bytes_column(lengths: bytes, data: bytes) -> pa.LargeBinaryArray:
+    """Return a column of bytes or nulls that shares the memory of what is stored."""
+    sizes = np.frombuffer(lengths, "<i4")
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(np.maximum(sizes, 0), out=offsets[1:])
+    present = np.packbits(sizes >= 0, bitorder="little")
+    buffers = [*map(pa.py_buffer, (present, offsets, data))]
+    return pa.Array.from_buffers(pa.large_binary(), len(sizes), buffers)
+
+
+def _row(kind: Kind, columns: Iterable[bytes], written: int = FORMAT) -> bytes:
+    body = b"".join((_start.pack(written, kind), *columns))
     return body + _u32.pack(crc32(body))
 
 

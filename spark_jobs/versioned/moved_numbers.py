@@ -5,6 +5,7 @@
     stream times             the highest: time does not go back for any key
     numbers that order rows  the highest: what comes later has a higher one for each key
     counters                 the sum, in the first task
+    rows and bytes of tables what the task has got
 
 A record that is held is counted as taken where it is, so that each task balances. Tasks that are
 not at one progress are refused: rows that one has released would leave again, or never.
@@ -21,6 +22,7 @@ from headrace.spark_jobs.versioned.history import forgotten_name
 from headrace.spark_jobs.versioned.progress import STORED_KINDS
 from headrace.spark_jobs.versioned.spread import HOT_KEYS, REGROUPS, TASKS_BY_KEY
 from headrace.spark_jobs.versioned.state import VERDICTS
+from headrace.spark_jobs.versioned.table_rows import PREFIX as TABLE_PREFIX
 from headrace.spark_jobs.versioned.window_fold import is_of_one_window
 
 if TYPE_CHECKING:
@@ -47,8 +49,10 @@ class Placed:
 
     held: Counter[str] = field(default_factory=Counter)
     """How many records are held, by the name of their rows."""
-    tables: set[str] = field(default_factory=set)
-    """The tables of which the task has rows: one of them is a window's if it has groups of it."""
+    tables: Counter[str] = field(default_factory=Counter)
+    """The bytes of each table of which the task has rows.
+
+    One of them is a window's if the task has groups of it."""
     standing: Counter[str] = field(default_factory=Counter)
     """How many values stand in a group, by the name of their rows."""
 
@@ -225,7 +229,8 @@ def _is_alike(name: str) -> bool:
 def _is_counted_anew(name: str, held: set[str]) -> bool:
     """Return whether a number says how many rows of a kind a task has."""
     owner, _, last = name.rpartition(":")
-    return last == _FORGONE or (owner in held and last in {"records", "bytes"})
+    is_of_rows = name.startswith(TABLE_PREFIX) or last == _FORGONE
+    return is_of_rows or (owner in held and last in {"records", "bytes"})
 
 
 def _is_highest(name: str, held: set[str]) -> bool:

@@ -8,13 +8,15 @@ had before. A record that is held goes with its key, and one without a key with 
     held records             by key, in slices of the same width
     numbers                  as `moved_numbers` says of each
 
-A bucket of a key does not depend on its task. So a bucket is moved by itself, and all buckets of a
-state are never in memory at once.
+A table may have more rows in one task than in another, and then a key is in different rows of them
+(`table_rows`). But keys of one hash modulo the fewest rows stay together: they are a group. A group
+is moved by itself, and becomes one row of each new task. So a state is never in memory at once.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -41,9 +43,17 @@ from headrace.spark_jobs.versioned.moved_numbers import (
 )
 from headrace.spark_jobs.versioned.spread import task_number, task_of
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
+from headrace.spark_jobs.versioned.table_rows import (
+    base_of,
+    bytes_number,
+    modulus_of,
+    row_name,
+    rows_number,
+    tables_in,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     Bucket = dict[bytes, Any]
 
@@ -70,26 +80,60 @@ def moved(
 ) -> Iterator[StoredRow]:
     """Yield the rows of the new tasks, their headers last.
 
-    `headers` are those of all tasks that there are. `rows` are all other rows; rows of one name
-    follow each other.
+    `headers` are those of all tasks that there are. `rows` are all other rows; rows of one group of
+    `Groups` follow each other.
     """
-    moving = _Moving({task: decode_numbers(row) for task, row in headers.items()}, tasks)
-    alike: dict[int, bytes] = {}
-    name = None
-    for row in rows:
-        if row.name != name and name is not None:
-            yield from moving.take(name, alike)
-            alike = {}
-        name = row.name
-        alike[row.task] = row.row
-    if name is not None:
-        yield from moving.take(name, alike)
+    groups = Groups.of(headers.values())
+    moving = _Moving({task: decode_numbers(row) for task, row in headers.items()}, groups, tasks)
+    for group, together in groupby(rows, lambda row: groups.group_of(row.name)):
+        yield from moving.take(group, [*together])
     yield from moving.rest()
 
 
+class Groups(NamedTuple):
+    """The groups of a state's rows: the rows that may hold the same keys, in all tasks."""
+
+    held: frozenset[str]
+    """The names of held records, whose rows are a group each."""
+    row_counts: Mapping[str, int]
+    """How many rows each table has in the new tasks: no more than it has in any task."""
+    row_count: int
+    """How many rows other tables have."""
+
+    @classmethod
+    def of(cls, headers: Iterable[bytes]) -> Groups:
+        """Find the groups by the headers of all tasks."""
+        numbers = [*map(decode_numbers, headers)]
+        if not numbers:
+            return cls(frozenset(), {}, 1)
+        buckets = min(each["buckets"] for each in numbers)
+        tables = {table for each in numbers for table in tables_in(each)}
+        fewest = {
+            table: min(each.get(rows_number(table), buckets) for each in numbers)
+            for table in tables
+        }
+        base = base_of(buckets)
+        counts = {table: modulus_of(base, count) for table, count in fewest.items()}
+        return cls(frozenset(held_names(numbers)), counts, buckets)
+
+    def group_of(self, name: str) -> str:
+        """Return the group of a row: the name of the row that it becomes, if it is a table's."""
+        table, _, place = name.rpartition("/")
+        if table in self.held or not place.isdecimal():
+            return name
+        return row_name(table, int(place) % self.count_of(table))
+
+    def count_of(self, table: str) -> int:
+        """Return how many rows a table has in each new task."""
+        return self.row_counts.get(table, self.row_count)
+
+
 class _Moving:
-    def __init__(self, headers: Mapping[int, Mapping[str, int]], tasks: int) -> None:
+    def __init__(
+        self, headers: Mapping[int, Mapping[str, int]], groups: Groups, tasks: int
+    ) -> None:
         self._headers = headers
+        self._groups = groups
         numbers = headers.values()
         self._before = tasks_before(numbers) if headers else tasks
         refuse_other_stages(numbers, tasks)
@@ -99,28 +143,28 @@ class _Moving:
         self._listed: set[tuple[int, str]] = set()
         self._read: set[tuple[int, str]] = set()
 
-    def take(self, name: str, rows: Mapping[int, bytes]) -> Iterator[StoredRow]:
-        """Take the rows of one name, by task; yield those that are complete by then."""
-        table, _, part = name.rpartition("/")
-        kinds = {Kind(row[KIND_AT]) for row in rows.values()}
-        if len(kinds) != 1 or not rows.keys() <= self._headers.keys():
+    def take(self, group: str, rows: Sequence[StoredRow]) -> Iterator[StoredRow]:
+        """Take the rows of a group; yield those that are complete by then."""
+        table, _, part = group.rpartition("/")
+        kinds = {Kind(row.row[KIND_AT]) for row in rows}
+        if len(kinds) != 1 or not {row.task for row in rows} <= self._headers.keys():
             message = (
-                f"the row `{name}` of this state belongs to no task, or is of several kinds; start"
+                f"the row `{group}` of this state belongs to no task, or is of several kinds; start"
                 " the query from an older or a new checkpoint"
             )
             raise StateCorrupt(message)
         (kind,) = kinds
         if table in self._held_names and kind in {Kind.HELD, Kind.SLICES}:
-            for task, row in rows.items():
-                self._hold(task, table, part, row)
+            for row in rows:
+                self._hold(row.task, table, part, row.row)
             return
         if kind not in _CODECS:
             message = (
-                f"the row `{name}` of this state is of {kind.name.lower()}, and it is not known to"
+                f"the row `{group}` of this state is of {kind.name.lower()}, and it is not known to"
                 " which tasks they go; upgrade headrace, or start the job with a new checkpoint"
             )
             raise StateCorrupt(message)
-        yield from self._keyed(kind, name, table, rows)
+        yield from self._keyed(kind, group, table, rows)
 
     def rest(self) -> Iterator[StoredRow]:
         """Yield held records and headers."""
@@ -136,6 +180,9 @@ class _Moving:
         held = {name: self._spread(name) for name in self._held_names}
         numbers = moved_numbers([*self._headers.values()], self._placed)
         for task, own in enumerate(numbers):
+            for table, size in self._placed[task].tables.items():
+                own[rows_number(table)] = self._groups.count_of(table)
+                own[bytes_number(table)] = size
             rows = MemoryRows()
             state = TaskState(rows)
             state.numbers = own
@@ -147,19 +194,20 @@ class _Moving:
                 yield StoredRow(task, name, row)
 
     def _keyed(
-        self, kind: Kind, name: str, table: str, rows: Mapping[int, bytes]
+        self, kind: Kind, group: str, table: str, rows: Sequence[StoredRow]
     ) -> Iterator[StoredRow]:
         decode, encode = _CODECS[kind]
         buckets: dict[int, Bucket] = defaultdict(dict)
-        for task, row in rows.items():
-            for key, entry in decode(row).items():
-                buckets[self._task_of(key, 0, task, name)][key] = entry
+        for row in rows:
+            for key, entry in decode(row.row).items():
+                buckets[self._task_of(key, 0, row.task, row.name)][key] = entry
         for task, bucket in sorted(buckets.items()):
             placed = self._placed[task]
-            placed.tables.add(table)
+            encoded = encode(bucket)
+            placed.tables[table] += len(encoded)
             if is_standing(table):
                 placed.standing[table] += sum(map(len, bucket.values()))
-            yield StoredRow(task, name, encode(bucket))
+            yield StoredRow(task, group, encoded)
 
     def _hold(self, task: int, table: str, part: str, row: bytes) -> None:
         if part == _SLICES:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
-from zlib import crc32
 
 from headrace.spark_jobs.versioned.layout import decode_numbers, encode_numbers
 
@@ -11,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.spark_jobs.versioned.arrival import Arrival
+    from headrace.spark_jobs.versioned.table_rows import TableRows
 
 Entry = TypeVar("Entry")
 Notes = dict[str, frozenset[bytes]]
@@ -116,8 +116,8 @@ class Part(Protocol):
 class TaskState:
     """The whole state of one task between two batches.
 
-    The number of buckets is fixed when the state is first written, since a key's bucket depends on
-    it. A later state ignores another `buckets`.
+    `buckets` is fixed when the state is first written, since the row of a key depends on it
+    (`table_rows`). A later state ignores another one.
     """
 
     def __init__(
@@ -129,6 +129,8 @@ class TaskState:
         """Open the rows; `notes` are those of an earlier piece of the same batch."""
         header = rows.get(HEADER)
         self.rows = rows
+        self.is_new = header is None
+        """True if nothing was ever saved."""
         self.numbers = {"buckets": buckets} if header is None else decode_numbers(header)
         self.buckets = self.numbers["buckets"]
         self.notes: Notes = dict(notes or {})
@@ -178,70 +180,78 @@ class TaskState:
         self.rows.settle()
 
 
-def row_name(table: str, bucket: int) -> str:
-    """Return the row name of a bucket."""
-    return f"{table}/{bucket}"
-
-
 class Buckets(Generic[Entry]):
-    """Entries by key; reads only the buckets asked for, and writes only those that changed."""
+    """Entries by key; reads only the rows asked for, and writes only those that changed."""
 
     def __init__(
         self,
-        state: TaskState,
-        name: str,
+        table: TableRows,
         decode: Callable[[bytes], dict[bytes, Entry]],
         encode: Callable[[dict[bytes, Entry]], bytes],
     ) -> None:
-        self._rows = state.rows
-        self._buckets_max = state.buckets
-        self._name = name
+        self._table = table
         self._decode = decode
         self._encode = encode
         self._read: dict[int, dict[bytes, Entry]] = {}
         self._changed: set[int] = set()
+        self._grew = False
 
     def to_read(self, key: bytes) -> dict[bytes, Entry]:
         """Return the bucket of a key, to look into."""
-        number = crc32(key) % self._buckets_max
-        bucket = self._read.get(number)
-        return self._load(number) if bucket is None else bucket
+        place = self._table.place_of(key)
+        bucket = self._read.get(place)
+        return self._load(place) if bucket is None else bucket
 
     def find(self, keys: Iterable[bytes | None]) -> list[Entry | None]:
         """Return the entry of each key, for many look-ups. A null key has none."""
-        buckets_max = self._buckets_max
-        numbered = [(0, None) if key is None else (crc32(key) % buckets_max, key) for key in keys]
-        wanted = sorted({number for number, _ in numbered} - self._read.keys())
-        rows = self._rows.get_all([row_name(self._name, number) for number in wanted])
-        for number, row in zip(wanted, rows, strict=True):
-            self._take(number, row)
+        place_of = self._table.place_of
+        placed = [(-1, b"") if key is None else (place_of(key), key) for key in keys]
+        self._load_all({place for place, _ in placed if place >= 0})
         read = self._read
-        return [None if key is None else read[number].get(key) for number, key in numbered]
+        return [None if place < 0 else read[place].get(key) for place, key in placed]
 
     def to_change(self, key: bytes) -> dict[bytes, Entry]:
         """Return the bucket of a key, to be changed; the next save writes it."""
-        number = crc32(key) % self._buckets_max
-        self._changed.add(number)
-        bucket = self._read.get(number)
-        return self._load(number) if bucket is None else bucket
+        place = self._table.place_of(key)
+        self._changed.add(place)
+        bucket = self._read.get(place)
+        return self._load(place) if bucket is None else bucket
 
     def changed(self) -> list[dict[bytes, Entry]]:
-        """Return the buckets that the next save writes."""
-        return [self._read[number] for number in self._changed]
+        """Return the buckets that the next save writes; nothing else is changed before it."""
+        self._grow()
+        return [self._read[place] for place in sorted(self._changed)]
 
     def save(self) -> None:
         """Write out the buckets that changed; an empty one has no row."""
-        for number in sorted(self._changed):
-            if bucket := self._read[number]:
-                self._rows.put(row_name(self._name, number), self._encode(bucket))
-            else:
-                self._rows.remove(row_name(self._name, number))
+        self._grow()
+        for place in sorted(self._changed):
+            bucket = self._read[place]
+            self._table.put(place, self._encode(bucket) if bucket else None)
         self._changed.clear()
+        self._grew = False
 
-    def _load(self, number: int) -> dict[bytes, Entry]:
-        return self._take(number, self._rows.get(row_name(self._name, number)))
+    def _grow(self) -> None:
+        """Let the table grow if it is to be written, once before each save."""
+        if self._grew or not self._changed:
+            return
+        self._grew = True
+        split = self._table.grow()
+        self._load_all(split)
+        entries = [entry for place in split for entry in self._read[place].items()]
+        for place in split:
+            self._read[place] = {}
+        self._changed.update(split)
+        for key, entry in entries:
+            place = self._table.place_of(key)
+            self._read.setdefault(place, {})[key] = entry
+            self._changed.add(place)
 
-    def _take(self, number: int, row: bytes | None) -> dict[bytes, Entry]:
-        bucket = {} if row is None else self._decode(row)
-        self._read[number] = bucket
-        return bucket
+    def _load(self, place: int) -> dict[bytes, Entry]:
+        self._load_all([place])
+        return self._read[place]
+
+    def _load_all(self, places: Iterable[int]) -> None:
+        unread = sorted(set(places) - self._read.keys())
+        for place, row in zip(unread, self._table.get_all(unread), strict=True):
+            self._read[place] = {} if row is None else self._decode(row)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,17 +93,16 @@ def as_of(versions: Versions, asks: Asks) -> tuple[Integers, Mask]:
     return places, expired
 
 
-def remembered(versions: Versions, horizon_ms: int) -> Mask:
+def remembered(starts: Integers, times_ms: Integers, is_tombstone: Mask, horizon_ms: int) -> Mask:
     """Return which versions an answer may still need: of each key those after the horizon, and one.
 
     A last tombstone before the horizon answers as an unknown key does.
     """
-    is_last = np.zeros(len(versions.times_ms), np.bool_)
-    is_last[versions.starts[1:] - 1] = True
-    next_ms = np.append(versions.times_ms[1:], 0)
-    is_over: Mask = (next_ms <= horizon_ms) | (next_ms == versions.times_ms)
-    is_tombstone = pc.is_null(versions.values).to_numpy(zero_copy_only=False)
-    is_over[is_last] = (is_tombstone & (versions.times_ms < horizon_ms))[is_last]
+    is_last = np.zeros(len(times_ms), np.bool_)
+    is_last[starts[1:] - 1] = True
+    next_ms = np.append(times_ms[1:], 0)
+    is_over: Mask = (next_ms <= horizon_ms) | (next_ms == times_ms)
+    is_over[is_last] = (is_tombstone & (times_ms < horizon_ms))[is_last]
     return ~is_over
 
 

@@ -6,7 +6,7 @@
 Each open window is a table of its own, of aggregates by group. So a batch reads and writes only the
 groups of its records, and a window that leaves takes its rows with it:
 
-    NAME-N/BUCKET              the aggregates of window N
+    NAME-N/ROW                 the aggregates of window N
     window:NAME:N              how many records window N has folded
     NAME:first-open            the first window that has not left
 
@@ -24,7 +24,8 @@ from headrace.spark_jobs.versioned.arrival import Arrivals, in_order
 from headrace.spark_jobs.versioned.functions import as_group, as_value, of_step
 from headrace.spark_jobs.versioned.layout import decode_versions, encode_versions
 from headrace.spark_jobs.versioned.records import are_present
-from headrace.spark_jobs.versioned.state import Buckets, row_name
+from headrace.spark_jobs.versioned.state import Buckets
+from headrace.spark_jobs.versioned.table_rows import TableRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -159,8 +160,9 @@ class WindowFold:
     def _fold(self, number: int, groups: dict[bytes, list[bytes]]) -> None:
         window = self._windows.get(number)
         if window is None:
-            window = Buckets(self._state, self._table(number), decode_versions, encode_versions)
-            self._windows[number] = window
+            begins = self._counted(number) not in self._state.numbers
+            table = TableRows(self._state, self._table(number), begins=begins)
+            window = self._windows[number] = Buckets(table, decode_versions, encode_versions)
         end_ms = (number + 1) * self._size_ms
         for group, values in groups.items():
             bucket = window.to_change(group)
@@ -173,13 +175,11 @@ class WindowFold:
         # A window of this batch may have changes that no row has yet.
         if (window := self._windows.pop(number, None)) is not None:
             window.save()
-        rows, table = self._state.rows, self._table(number)
-        names = [row_name(table, bucket) for bucket in range(self._state.buckets)]
+        table = TableRows(self._state, self._table(number))
         totals: dict[bytes, bytes | None] = {}
-        for name, row in zip(names, rows.get_all(names), strict=True):
-            if row is not None:
-                totals |= {group: values[0] for group, (_, values) in decode_versions(row).items()}
-                rows.remove(name)
+        for row in filter(None, table.all_rows()):
+            totals |= {group: values[0] for group, (_, values) in decode_versions(row).items()}
+        table.remove()
         self._state.count(f"{self._name}:passed", self._state.numbers.pop(self._counted(number)))
         start_ms = number * self._size_ms
         end_ms = start_ms + self._size_ms

@@ -13,3 +13,11 @@ def _drop_often() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.services.operators.sweep.SWEEP_AFTER_ROWS", 3)
         yield
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _split_often() -> Iterator[None]:
+    """Have tables get a row for every key or two."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.spark_jobs.versioned.table_rows.ROW_BYTES", 40)
+        yield

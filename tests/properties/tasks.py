@@ -52,10 +52,11 @@ from headrace.spark_jobs.operators.topology import (
 )
 from headrace.spark_jobs.shapes import COUNT, JOINED, PASSED
 from headrace.spark_jobs.versioned.layout import decode_numbers
-from headrace.spark_jobs.versioned.moving import StoredRow, moved
+from headrace.spark_jobs.versioned.moving import Groups, StoredRow, moved
 from headrace.spark_jobs.versioned.progress import ProgressRow, pack_progress
 from headrace.spark_jobs.versioned.spread import task_of
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows
+from headrace.spark_jobs.versioned.table_rows import bytes_number, rows_number, tables_in
 
 BUCKETS = 3
 _SENT = {
@@ -122,11 +123,15 @@ class Operator:
                 results += pa.Table.from_pandas(found, preserve_index=False).to_pylist()
         lost = [row for row in results if str(row["reason"]).endswith(":balance") and row["number"]]
         assert not [row["reason"] for row in lost if row["verdict"] == COUNT]
+        for rows_of_task in self.state.values():
+            check_tables(rows_of_task)
         return results
 
     def move(self, tasks: int) -> None:
         """Move the state into so many tasks."""
         self.state = moved_state(self.state, tasks)
+        for rows in self.state.values():
+            check_tables(rows)
         self._open(tasks)
 
     def totals(self) -> dict[str, int]:
@@ -148,10 +153,23 @@ def moved_state(state: Mapping[int, Mapping[str, bytes]], tasks: int) -> dict[in
         if name != HEADER
     ]
     found: dict[int, MemoryRows] = defaultdict(MemoryRows)
-    for task, name, row in moved(headers, sorted(others, key=lambda one: one.name), tasks):
+    groups = Groups.of(headers.values())
+    others.sort(key=lambda one: groups.group_of(one.name))
+    for task, name, row in moved(headers, others, tasks):
         assert name not in found[task]
         found[task][name] = row
     return dict(found)
+
+
+def check_tables(rows: MemoryRows) -> None:
+    """Check that a task has the rows and bytes that its tables note."""
+    numbers = decode_numbers(rows[HEADER])
+    for table in tables_in(numbers):
+        own = {name: row for name, row in rows.items() if name.rpartition("/")[0] == table}
+        assert sum(map(len, own.values())) == numbers[bytes_number(table)]
+        places = [int(name.rpartition("/")[2]) for name in own]
+        count = numbers.get(rows_number(table), numbers["buckets"])
+        assert max(places, default=0) < count
 
 
 class Query:

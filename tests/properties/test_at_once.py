@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from headrace.contracts.record import Record
 from headrace.spark_jobs.versioned.at_once import LookUps, NewVersions
 from headrace.spark_jobs.versioned.history import REJECTED, VersionedStore
+from headrace.spark_jobs.versioned.layout import decode_numbers, encode_numbers
 from headrace.spark_jobs.versioned.records import objects
-from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
+from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
+from headrace.spark_jobs.versioned.table_rows import PREFIX
 from tests.properties.strategies import MORE
 
 BUCKETS = 3
@@ -35,7 +37,7 @@ class Outcome(NamedTuple):
     expired: list[bool]
 
 
-keys = st.sampled_from((b"", b"a", b"b", b"c"))
+keys = st.sampled_from((b"", b"a", b"b", b"c")) | st.binary(max_size=2)
 times_ms = st.integers(-1, 9)
 puts = st.builds(Turn, st.just(True), keys, times_ms, st.none() | st.binary(max_size=2))  # noqa: FBT003
 asks = st.builds(Turn, st.just(False), st.none() | keys, times_ms, st.none())  # noqa: FBT003
@@ -56,11 +58,21 @@ batches = st.lists(st.lists(puts | asks, max_size=16), max_size=4)
     retention_ms=st.integers(0, 6),
     follows=st.booleans(),
     all_of_them=st.booleans(),
+    of_older=st.booleans(),
 )
-@example(given_batches=[OLD_AND_MET], retention_ms=1, follows=False, all_of_them=False)
-@example(given_batches=[OLD_AND_NOT], retention_ms=1, follows=False, all_of_them=False)
+@example(
+    given_batches=[OLD_AND_MET], retention_ms=1, follows=False, all_of_them=False, of_older=False
+)
+@example(
+    given_batches=[OLD_AND_NOT], retention_ms=1, follows=False, all_of_them=False, of_older=False
+)
 def test_at_once_equals_one_by_one(
-    *, given_batches: list[list[Turn]], retention_ms: int, follows: bool, all_of_them: bool
+    *,
+    given_batches: list[list[Turn]],
+    retention_ms: int,
+    follows: bool,
+    all_of_them: bool,
+    of_older: bool,
 ) -> None:
     single, whole = MemoryRows(), MemoryRows()
     for number, batch in enumerate(given_batches):
@@ -77,6 +89,16 @@ def test_at_once_equals_one_by_one(
             state.save()
         assert told[0] == told[1]
         assert single == whole
+        if of_older and number == 0:
+            _forget_tables(single)
+            _forget_tables(whole)
+
+
+def _forget_tables(rows: MemoryRows) -> None:
+    """Make of a new state one of a version whose tables did not grow."""
+    numbers = decode_numbers(rows[HEADER])
+    kept = {name: number for name, number in numbers.items() if not name.startswith(PREFIX)}
+    rows[HEADER] = encode_numbers(kept)
 
 
 def _one_by_one(store: VersionedStore, batch: list[Turn], *, all_of_them: bool) -> Outcome:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from headrace.contracts.errors import StateCorrupt, StateLayoutNewer
 from headrace.contracts.record import Record
 from headrace.spark_jobs.versioned import layout
+from headrace.spark_jobs.versioned.version_rows import decode_version_rows
 
 GOLDEN = Path(__file__).parents[1] / "formats" / "versioned"
 FAR_MS = (1 << 63) - 1
@@ -51,6 +52,9 @@ CONTENT: dict[str, tuple[Callable[[Any], bytes], Callable[[bytes], Any], Any]] =
     ),
     "slices": (layout.encode_slices, layout.decode_slices, [-3, 0, 1 << 40]),
 }
+NEWEST = {"numbers": layout.FORMAT_OF_TABLES}
+"""The newest formats, of those that have a second one."""
+OF_TABLES = {"buckets": 64, "buckets:join:rows": 5, "buckets:join:bytes": 1 << 40}
 every_kind = pytest.mark.parametrize("kind", CONTENT)
 
 
@@ -64,6 +68,12 @@ def test_rows_of_format_1_are_read(kind: str) -> None:
 def test_rows_are_written_in_format_1(kind: str) -> None:
     encode, _, content = CONTENT[kind]
     assert encode(content) == (GOLDEN / f"1-{kind}.bin").read_bytes()
+
+
+def test_numbers_that_note_tables_are_of_format_2() -> None:
+    row = (GOLDEN / "2-numbers.bin").read_bytes()
+    assert layout.decode_numbers(row) == OF_TABLES
+    assert layout.encode_numbers(OF_TABLES) == row
 
 
 @every_kind
@@ -95,7 +105,7 @@ def test_a_row_with_any_byte_changed_is_refused(kind: str) -> None:
 def test_a_newer_format_says_that_it_is_newer(kind: str) -> None:
     _, decode, _ = CONTENT[kind]
     with pytest.raises(StateLayoutNewer, match="upgrade headrace"):
-        decode(bytes([layout.FORMAT + 1]) + b"whatever comes then")
+        decode(bytes([NEWEST.get(kind, 1) + 1]) + b"whatever comes then")
 
 
 @every_kind
@@ -141,6 +151,8 @@ def _strings(*texts: bytes | None) -> bytes:
 def test_columns_that_do_not_fit_each_other_are_refused(columns: bytes, reason: str) -> None:
     with pytest.raises(StateCorrupt, match=reason):
         layout.decode_versions(_sealed(layout.Kind.VERSIONS, columns))
+    with pytest.raises(StateCorrupt, match=reason):
+        decode_version_rows([_sealed(layout.Kind.VERSIONS, columns)])
 
 
 def test_a_held_record_of_no_topic_is_refused() -> None:

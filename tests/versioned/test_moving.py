@@ -108,7 +108,8 @@ def test_a_step_with_stages_is_not_moved_into_one_task_or_out_of_it() -> None:
     with pytest.raises(StateOfOtherOptions, match="`count` sends rows to other tasks"):
         moved_state(split.operators[0].state, 1)
     assert set(moved_state(split.operators[0].state, 3)) == {0, 1, 2}
-    headers = {0: {HEADER: encode_numbers({TASKS_BY_KEY: 1, "step:count:AggregateStep": 1})}}
+    numbers = {"buckets": 64, TASKS_BY_KEY: 1, "step:count:AggregateStep": 1}
+    headers = {0: {HEADER: encode_numbers(numbers)}}
     with pytest.raises(StateOfOtherOptions, match="a job with one task keeps its state otherwise"):
         moved_state(headers, 2)
 

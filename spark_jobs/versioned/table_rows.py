@@ -1,0 +1,167 @@
+"""The rows of one table in a task. Their number grows with the table, a row at a time.
+
+A key's hash says which row the key is in (linear hashing):
+
+    count       how many rows the table may have
+    modulus     the largest `base` times a power of two that is not above the count
+    row         hash % (2 * modulus) if there is such a row, else hash % modulus
+
+    count 6:    hash % 8    0  1  2  3  4  5  6  7
+                row         0  1  2  3  4  5  2  3
+
+So a further row takes its keys from one other row, here row 6 from row 2, and all other rows stay
+as they are. A small table is one row, and a batch touches a few kilobytes of a large one.
+
+    NAME/ROW              a row, absent while it has no key
+    buckets:NAME:rows     the count; a table without it has as many rows as `buckets` says
+    buckets:NAME:bytes    the bytes of all rows
+
+A table grows when it is written: to a row for each `ROW_BYTES` that it had before. It never
+shrinks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from headrace.spark_jobs.versioned.records import Integers
+    from headrace.spark_jobs.versioned.state import TaskState
+
+ROW_BYTES = 8 << 10
+"""The bytes of a row on average: to read so many costs about what a call of the store does."""
+SPLITS_MAX = 1024
+"""By how many rows a table grows at most when it is written once."""
+PREFIX = "buckets:"
+_ROWS, _BYTES = ":rows", ":bytes"
+
+
+class TableRows:
+    """The rows of one table."""
+
+    def __init__(self, state: TaskState, name: str, *, begins: bool = False) -> None:
+        """Open a table; one that `begins` has no row yet, as all tables of a new state."""
+        self._rows = state.rows
+        self._numbers = state.numbers
+        self._name = name
+        self._sizes: dict[int, int] = {}
+        """The bytes of the rows that were read."""
+        buckets = state.buckets
+        self._base = base_of(buckets)
+        if begins or state.is_new:
+            self._numbers.setdefault(rows_number(name), self._base)
+            self._numbers.setdefault(bytes_number(name), 0)
+        self._set_count(self._numbers.get(rows_number(name), buckets))
+
+    def place_of(self, key: bytes) -> int:
+        """Return the number of a key's row."""
+        place = crc32(key) % self._modulus_next
+        return place if place < self.count else place - self._modulus
+
+    def places_of(self, keys: Iterable[bytes], size: int) -> Integers:
+        """Return the number of the row of each of so many keys."""
+        return self._places_of(np.fromiter(map(crc32, keys), np.int64, size))
+
+    def get_all(self, places: Sequence[int]) -> list[bytes | None]:
+        """Return these rows, None for one that is not there."""
+        rows = self._rows.get_all([row_name(self._name, place) for place in places])
+        self._sizes.update(
+            (place, 0 if row is None else len(row)) for place, row in zip(places, rows, strict=True)
+        )
+        return [*rows]
+
+    def put(self, place: int, row: bytes | None) -> None:
+        """Set a row that was read, or is of a table that grew; None removes it."""
+        before = self._sizes.get(place, 0)
+        if row is not None:
+            self._rows.put(row_name(self._name, place), row)
+        elif before:
+            self._rows.remove(row_name(self._name, place))
+        self._sizes[place] = size = 0 if row is None else len(row)
+        self._numbers[bytes_number(self._name)] += size - before
+
+    def grow(self) -> list[int]:
+        """Add the rows that the table needs; return those whose keys may be in one of them now.
+
+        The caller reads these and puts them anew.
+        """
+        before = self.count
+        if bytes_number(self._name) not in self._numbers:
+            # An older version did not note it.
+            self._numbers[bytes_number(self._name)] = sum(map(len, filter(None, self.all_rows())))
+        wanted = self._numbers[bytes_number(self._name)] // ROW_BYTES
+        after = min(wanted, before + SPLITS_MAX)
+        if after <= before:
+            return []
+        split: list[int] = np.unique(self._places_of(np.arange(before, after))).tolist()
+        self._set_count(after)
+        self._numbers[rows_number(self._name)] = after
+        return split
+
+    def all_rows(self) -> list[bytes | None]:
+        """Return all rows, None for one that is not there."""
+        return self.get_all(range(self.count))
+
+    def remove(self) -> None:
+        """Remove the rows that were read, and what is noted of the table."""
+        for place, size in self._sizes.items():
+            if size:
+                self._rows.remove(row_name(self._name, place))
+        self._sizes.clear()
+        for number in (rows_number(self._name), bytes_number(self._name)):
+            self._numbers.pop(number, None)
+
+    def _places_of(self, hashes: Integers) -> Integers:
+        places = hashes % self._modulus_next
+        found: NDArray[np.int64] = np.where(places < self.count, places, places - self._modulus)
+        return found
+
+    def _set_count(self, count: int) -> None:
+        self.count = count
+        self._modulus = modulus_of(self._base, count)
+        self._modulus_next = 2 * self._modulus
+
+
+def row_name(table: str, place: int) -> str:
+    """Return the name of a row."""
+    return f"{table}/{place}"
+
+
+def rows_number(table: str) -> str:
+    """Return the name of the number of a table's rows."""
+    return f"{PREFIX}{table}{_ROWS}"
+
+
+def bytes_number(table: str) -> str:
+    """Return the name of the number of a table's bytes."""
+    return f"{PREFIX}{table}{_BYTES}"
+
+
+def tables_in(numbers: Iterable[str]) -> set[str]:
+    """Return the tables whose rows are noted in a header."""
+    return {
+        name.removeprefix(PREFIX).removesuffix(_BYTES)
+        for name in numbers
+        if name.startswith(PREFIX) and name.endswith(_BYTES)
+    }
+
+
+def base_of(buckets: int) -> int:
+    """Return the number of rows with which a table begins, where `buckets` is noted.
+
+    It is the odd part of `buckets`, so a table that had that many rows from the start has them by
+    linear hashing as well.
+    """
+    return buckets // (buckets & -buckets)
+
+
+def modulus_of(base: int, count: int) -> int:
+    """Return the largest base times a power of two that is not above a count."""
+    return base << ((count // base).bit_length() - 1)

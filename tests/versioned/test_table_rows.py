@@ -1,0 +1,169 @@
+"""Rows of tables: where a key is, and how their number grows with the table."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.spark_jobs.versioned import layout
+from headrace.spark_jobs.versioned.at_once import LookUps, NewVersions
+from headrace.spark_jobs.versioned.history import PlainStore, VersionedStore
+from headrace.spark_jobs.versioned.layout import decode_numbers, decode_versions, encode_numbers
+from headrace.spark_jobs.versioned.records import objects
+from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
+from headrace.spark_jobs.versioned.table_rows import (
+    ROW_BYTES,
+    TableRows,
+    base_of,
+    bytes_number,
+    rows_number,
+    tables_in,
+)
+from headrace.spark_jobs.versioned.version_rows import decode_version_rows, encode_version_rows
+from tests.versioned.examples import CountedRows
+
+KEYS = [b"%d" % number for number in range(2_000)]
+NO_ASKS = LookUps(objects([]), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def table_of(count: int, buckets: int = 64) -> TableRows:
+    state = TaskState(MemoryRows(), buckets)
+    state.numbers[rows_number("table")] = count
+    return TableRows(state, "table")
+
+
+@given(st.integers(1, 200), st.integers(1, 300))
+def test_a_further_row_takes_keys_from_one_other_row(buckets: int, more: int) -> None:
+    count = base_of(buckets) + more - 1
+    before, after = table_of(count, buckets), table_of(count + 1, buckets)
+    moved = {before.place_of(key) for key in KEYS if after.place_of(key) != before.place_of(key)}
+    assert len(moved) <= 1
+    assert all(0 <= after.place_of(key) <= count for key in KEYS)
+    assert {after.place_of(key) for key in KEYS if after.place_of(key) != before.place_of(key)} <= {
+        count
+    }
+    assert [*map(after.place_of, KEYS)] == after.places_of(KEYS, len(KEYS)).tolist()
+
+
+@given(st.integers(1, 500))
+def test_a_table_of_an_older_version_keeps_its_places(buckets: int) -> None:
+    table = table_of(buckets, buckets)
+    assert [*map(table.place_of, KEYS)] == [crc32(key) % buckets for key in KEYS]
+
+
+def _put(rows: MemoryRows, keys: list[bytes], value: bytes, *, at_once: bool) -> None:
+    state = TaskState(rows)
+    store = VersionedStore(state, "table", 1_000)
+    if at_once:
+        times_ms, steps = np.zeros(len(keys), np.int64), np.arange(len(keys))
+        values = objects([value] * len(keys))
+        new = NewVersions(objects(keys), times_ms, steps, values, np.zeros(len(keys), np.bool_))
+        store.meet(new, NO_ASKS, all_of_them=False)
+    else:
+        for key in keys:
+            store.put(key, value, 0)
+    state.save()
+
+
+both_ways = pytest.mark.parametrize("at_once", [False, True], ids=["one by one", "at once"])
+
+
+@both_ways
+def test_a_small_table_is_one_row_and_a_large_one_has_small_rows(*, at_once: bool) -> None:
+    rows = CountedRows()
+    _put(rows, KEYS[:20], b"v", at_once=at_once)
+    assert set(rows) == {"header", "table/0"}
+    _put(rows, KEYS, b"v" * 100, at_once=at_once)
+    assert len(rows) == 2, "a table grows when it is written again"
+    _put(rows, KEYS[:1], b"w", at_once=at_once)
+    sizes = [len(row) for name, row in rows.items() if name != HEADER]
+    numbers = decode_numbers(rows[HEADER])
+    assert sum(sizes) == numbers[bytes_number("table")]
+    assert numbers[rows_number("table")] == sum(sizes) // ROW_BYTES
+    assert max(sizes) < 3 * ROW_BYTES
+    rows.forget_counts()
+    _put(rows, KEYS[:1], b"x", at_once=at_once)
+    assert len(rows.was_written) == 2
+    assert len([name for name in rows.was_read if name.startswith("table/")]) == 1
+    found = {
+        key: history
+        for name, row in rows.items()
+        if name != HEADER
+        for key, history in decode_versions(row).items()
+    }
+    assert sorted(found) == sorted(KEYS)
+
+
+@both_ways
+def test_a_large_table_of_an_older_version_is_split(*, at_once: bool) -> None:
+    rows = CountedRows()
+    state = TaskState(rows, buckets=1)
+    plain = PlainStore(state, "table")
+    for key in KEYS:
+        plain.put(key, b"v" * 100, 0)
+    state.save()
+    rows[HEADER] = encode_numbers({"buckets": 1})
+    assert rows[HEADER][0] == layout.FORMAT
+    _put(rows, KEYS[:1], b"w", at_once=at_once)
+    numbers = decode_numbers(rows[HEADER])
+    assert numbers[rows_number("table")] > 20
+    assert rows[HEADER][0] == layout.FORMAT_OF_TABLES, "an older version must not read this"
+    state = TaskState(rows)
+    store = VersionedStore(state, "table", 1_000)
+    assert [version and version.value for version in map(store.latest, KEYS)] == [
+        b"w",
+        *[b"v" * 100] * (len(KEYS) - 1),
+    ]
+
+
+def test_a_table_grows_by_so_many_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.spark_jobs.versioned.table_rows.SPLITS_MAX", 5)
+    rows = CountedRows()
+    counts = []
+    for _ in range(4):
+        _put(rows, KEYS, b"v" * 100, at_once=True)
+        counts.append(decode_numbers(rows[HEADER])[rows_number("table")])
+    assert counts == [1, 6, 11, 16]
+
+
+def test_a_table_that_is_removed_leaves_nothing() -> None:
+    rows = MemoryRows()
+    _put(rows, KEYS, b"v" * 100, at_once=True)
+    _put(rows, KEYS, b"v" * 100, at_once=True)
+    state = TaskState(rows)
+    table = TableRows(state, "table")
+    assert sum(row is not None for row in table.all_rows()) == len(rows) - 1
+    table.remove()
+    assert set(rows) == {HEADER}
+    assert not tables_in(state.numbers)
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.binary(max_size=3),
+            st.dictionaries(st.integers(-9, 9), st.none() | st.binary(max_size=3), min_size=1),
+            min_size=1,
+        ),
+        max_size=4,
+    )
+)
+def test_rows_in_columns_are_the_rows_one_by_one(
+    given_rows: list[dict[bytes, dict[int, bytes | None]]],
+) -> None:
+    rows = []
+    for histories in given_rows:
+        content = {
+            key: (sorted(versions), [versions[time_ms] for time_ms in sorted(versions)])
+            for key, versions in histories.items()
+        }
+        rows.append(layout.encode_versions(content))
+    columns, row_keys = decode_version_rows(rows)
+    assert [*encode_version_rows(columns, row_keys)] == rows
+    assert row_keys.tolist() == [len(histories) for histories in given_rows]
+    kept = columns.take(np.arange(len(columns.sizes)))
+    assert [*encode_version_rows(kept, row_keys)] == rows
