@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.records import Integers
     from headrace.spark_jobs.versioned.state import TaskState
 
-ROW_BYTES = 8 << 10
+ROW_BYTES = 16 << 10
 """The bytes of a row on average: to read so many costs about what a call of the store does."""
 SPLITS_MAX = 1024
 """By how many rows a table grows at most when it is written once."""
