@@ -116,20 +116,25 @@ def _folder_problems(config: JobConfig) -> Iterator[tuple[Path, str]]:
         (("sink", "parquet", "folder"), config.sink.parquet),
         (("cold-history", "folder"), getattr(config, "cold_history", None)),
     ]
-    owners = {config.checkpoint.rstrip("/"): "the checkpoint"}
+    owners = {_bare(config.checkpoint): "the checkpoint"}
     for path, table in tables:
         if table is not None and table.folder is not None:
-            bare = table.folder.rstrip("/")
+            bare = _bare(table.folder)
             if bare in owners:
                 yield path, f"`{table.folder}` is the folder of {owners[bare]}; name another one"
             elif _is_among_files(config.checkpoint, table.folder):
                 sentence = (
                     f"`{config.checkpoint}` is below `{table.folder}`, and the upkeep or the"
-                    " readers of a table take all files there for its own; name a folder that is"
-                    " not, or one whose name begins with `_`"
+                    " readers of a table take all files there for its own; name a folder elsewhere,"
+                    " or one whose name begins with `_`"
                 )
                 yield ("checkpoint",), sentence
             owners.setdefault(bare, "the results")
+
+
+def _bare(folder: str) -> PurePosixPath:
+    """Return a folder's path, of a URL of this machine's disk as of a path alone."""
+    return PurePosixPath(re.sub("^file:(//)?(?=/)", "", folder))
 
 
 def _is_among_files(folder: str, table: str) -> bool:
@@ -137,7 +142,7 @@ def _is_among_files(folder: str, table: str) -> bool:
 
     They pass over names that begin with `_` or `.`, as readers of Parquet do.
     """
-    inner, around = PurePosixPath(folder), PurePosixPath(table)
+    inner, around = _bare(folder), _bare(table)
     if not inner.is_relative_to(around):
         return False
     return not any(name.startswith(("_", ".")) for name in inner.relative_to(around).parts)

@@ -173,11 +173,20 @@ def test_a_checkpoint_among_the_files_of_a_table_is_refused(tmp_path: Path, kind
             loaded(around)
         assert (
             f"checkpoint: `state/orders-priced` is below `{around}`, and the upkeep or the readers"
-            " of a table take all files there for its own; name a folder that is not, or one whose"
+            " of a table take all files there for its own; name a folder elsewhere, or one whose"
             " name begins with `_`"
         ) in str(caught.value)
     hidden = GOOD.replace("state/orders-priced", "state/_checkpoints/orders-priced")
     load_job(written(tmp_path, hidden.replace(TO_KAFKA, f"{{{kind}: {{folder: state}}}}")))
+
+
+@pytest.mark.parametrize("folder", ["file:/data/{}", "file:///data/{}", "/data//{}/"])
+def test_a_folder_is_the_same_by_its_url(tmp_path: Path, folder: str) -> None:
+    text = GOOD.replace("state/orders-priced", "/data/state/orders-priced")
+    for name, sentence in (("state/orders-priced", "is the folder of"), ("state", "is below")):
+        sink = f"{{delta: {{folder: '{folder.format(name)}'}}}}"
+        with pytest.raises(JobInvalid, match=sentence):
+            load_job(written(tmp_path, text.replace(TO_KAFKA, sink)))
 
 
 def test_a_misspelt_option_is_not_missing_as_well(tmp_path: Path) -> None:
