@@ -146,19 +146,21 @@ class HistoryAtOnce:
         """Write out the rows that changed, without versions that no answer can need any more."""
         if not self._changed:
             return
-        split = self._table.grow()
-        self._read_rows(split)
-        written = sorted(self._changed.union(split))
-        columns, places = self._remembered(*self._keys_of(written), horizon_ms)
+        changed = sorted(self._changed)
+        columns, places = self._remembered(*self._keys_of(changed), horizon_ms)
+        rows = _rows_of(columns, places, changed)
+        split = self._table.grow(rows)
         if split:
+            unchanged = [place for place in split if place not in self._changed]
+            self._read_rows(unchanged)
+            more, _ = self._remembered(*self._keys_of(unchanged), horizon_ms)
+            columns = VersionColumns.together([columns, more])
+            places = self._table.places_of(columns.keys.to_pylist(), len(columns.sizes))
             # The keys of a row that is split ascend in each of its parts as they did in it.
-            of_rows = self._table.places_of(columns.keys.to_pylist(), len(places))
-            order = np.argsort(of_rows, kind="stable")
-            columns, places = columns.take(order), of_rows[order]
-        found, row_keys = np.unique(places, return_counts=True)
-        rows = dict(zip(found.tolist(), encode_version_rows(columns, row_keys), strict=True))
-        for place in sorted(rows.keys() | set(written)):
-            self._table.put(place, rows.get(place))
+            order = np.argsort(places, kind="stable")
+            rows = _rows_of(columns.take(order), places[order], changed + unchanged)
+        for place, row in sorted(rows.items()):
+            self._table.put(place, row)
         self._forget()
 
     def _forget(self) -> None:
@@ -231,7 +233,7 @@ class HistoryAtOnce:
 
         A number below that of stored keys is the place of one; a higher one is that of a named key.
         """
-        firsts, ends = np.array([self._rows[place] for place in places]).T
+        firsts, ends = np.array([self._rows[place] for place in places], np.int64).reshape(-1, 2).T
         at = ranges(firsts, ends)
         stored_count = len(self._met)
         met = self._met[at]
@@ -289,3 +291,13 @@ class HistoryAtOnce:
             values.take(pa.array(kept)),
         )
         return columns, rows[is_left]
+
+
+def _rows_of(
+    columns: VersionColumns, places: Integers, written: list[int]
+) -> dict[int, bytes | None]:
+    """Return the row of each place in order; None for a written place that has no key."""
+    found, row_keys = np.unique(places, return_counts=True)
+    rows: dict[int, bytes | None] = dict.fromkeys(written)
+    rows.update(zip(found.tolist(), encode_version_rows(columns, row_keys), strict=True))
+    return rows

@@ -70,13 +70,14 @@ class Corrections:
 
     def save(self) -> None:
         """Write out changed buckets, without records that no version can change any more."""
+        self._buckets.save(self._clean)
+
+    def _clean(self, bucket: dict[bytes, list[Record]]) -> None:
         horizon_ms = self._horizon_ms
-        for bucket in self._buckets.changed():
-            for key, kept in list(bucket.items()):
-                del kept[: bisect_left(kept, horizon_ms, key=_time_of)]
-                if not kept:
-                    del bucket[key]
-        self._buckets.save()
+        for key, kept in list(bucket.items()):
+            del kept[: bisect_left(kept, horizon_ms, key=_time_of)]
+            if not kept:
+                del bucket[key]
 
     @property
     def _horizon_ms(self) -> int:

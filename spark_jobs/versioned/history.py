@@ -188,9 +188,7 @@ class VersionedStore:
             self._numbers[self._expired_name] = self._expired
         if self._at_once is not None:
             self._at_once.save(self.horizon_ms)
-        for bucket in self._buckets.changed():
-            self._clean(bucket)
-        self._buckets.save()
+        self._buckets.save(self._clean)
 
     def _horizons_ms(self, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the horizon before each of these puts, and the one behind them all."""

@@ -194,7 +194,6 @@ class Buckets(Generic[Entry]):
         self._encode = encode
         self._read: dict[int, dict[bytes, Entry]] = {}
         self._changed: set[int] = set()
-        self._grew = False
 
     def to_read(self, key: bytes) -> dict[bytes, Entry]:
         """Return the bucket of a key, to look into."""
@@ -217,35 +216,40 @@ class Buckets(Generic[Entry]):
         bucket = self._read.get(place)
         return self._load(place) if bucket is None else bucket
 
-    def changed(self) -> list[dict[bytes, Entry]]:
-        """Return the buckets that the next save writes; nothing else is changed before it."""
-        self._grow()
-        return [self._read[place] for place in sorted(self._changed)]
-
-    def save(self) -> None:
-        """Write out the buckets that changed; an empty one has no row."""
-        self._grow()
-        for place in sorted(self._changed):
-            bucket = self._read[place]
-            self._table.put(place, self._encode(bucket) if bucket else None)
-        self._changed.clear()
-        self._grew = False
-
-    def _grow(self) -> None:
-        """Let the table grow if it is to be written, once before each save."""
-        if self._grew or not self._changed:
+    def save(self, clean: Callable[[dict[bytes, Entry]], None] = lambda _: None) -> None:
+        """Clean the buckets that changed, and write them out; an empty one has no row."""
+        if not self._changed:
             return
-        self._grew = True
-        split = self._table.grow()
-        self._load_all(split)
-        entries = [entry for place in split for entry in self._read[place].items()]
-        for place in split:
+        rows = self._encoded(self._changed, clean)
+        split = self._table.grow(rows)
+        if split:
+            rows |= self._encoded(self._split(split), clean)
+        for place, row in sorted(rows.items()):
+            self._table.put(place, row)
+        self._changed.clear()
+
+    def _encoded(
+        self, places: Iterable[int], clean: Callable[[dict[bytes, Entry]], None]
+    ) -> dict[int, bytes | None]:
+        rows: dict[int, bytes | None] = {}
+        for place in places:
+            bucket = self._read[place]
+            clean(bucket)
+            rows[place] = self._encode(bucket) if bucket else None
+        return rows
+
+    def _split(self, places: list[int]) -> set[int]:
+        """Put the entries of rows where they are by now; return all places that changed by it."""
+        self._load_all(places)
+        entries = [entry for place in places for entry in self._read[place].items()]
+        changed = set(places)
+        for place in places:
             self._read[place] = {}
-        self._changed.update(split)
         for key, entry in entries:
             place = self._table.place_of(key)
             self._read.setdefault(place, {})[key] = entry
-            self._changed.add(place)
+            changed.add(place)
+        return changed
 
     def _load(self, place: int) -> dict[bytes, Entry]:
         self._load_all([place])

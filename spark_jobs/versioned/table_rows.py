@@ -16,8 +16,7 @@ as they are. A small table is one row, and a batch touches a few kilobytes of a 
     buckets:NAME:rows     the count; a table without it has as many rows as `buckets` says
     buckets:NAME:bytes    the bytes of all rows
 
-A table grows when it is written: to a row for each `ROW_BYTES` that it had before. It never
-shrinks.
+A table grows when it is written: to a row for each `ROW_BYTES` that it has. It never shrinks.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from zlib import crc32
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
 ROW_BYTES = 16 << 10
 """The bytes of a row on average: to read so many costs about what a call of the store does."""
 SPLITS_MAX = 1024
-"""By how many rows a table grows at most when it is written once."""
+"""By how many rows a table grows at most at a time: one that was large before, of an older version,
+is not read as a whole."""
 PREFIX = "buckets:"
 _ROWS, _BYTES = ":rows", ":bytes"
 
@@ -87,17 +87,18 @@ class TableRows:
         self._sizes[place] = size = 0 if row is None else len(row)
         self._numbers[bytes_number(self._name)] += size - before
 
-    def grow(self) -> list[int]:
-        """Add the rows that the table needs; return those whose keys may be in one of them now.
+    def grow(self, written: Mapping[int, bytes | None]) -> list[int]:
+        """Add the rows that the table needs once these rows of it are put.
 
-        The caller reads these and puts them anew.
+        Return those of which each key may be in an added row by now. The caller reads these, and
+        puts them anew beside the added ones.
         """
         before = self.count
-        if bytes_number(self._name) not in self._numbers:
-            # An older version did not note it.
-            self._numbers[bytes_number(self._name)] = sum(map(len, filter(None, self.all_rows())))
-        wanted = self._numbers[bytes_number(self._name)] // ROW_BYTES
-        after = min(wanted, before + SPLITS_MAX)
+        size = self._bytes() + sum(
+            (0 if row is None else len(row)) - self._sizes.get(place, 0)
+            for place, row in written.items()
+        )
+        after = min(size // ROW_BYTES, before + SPLITS_MAX)
         if after <= before:
             return []
         split: list[int] = np.unique(self._places_of(np.arange(before, after))).tolist()
@@ -117,6 +118,13 @@ class TableRows:
         self._sizes.clear()
         for number in (rows_number(self._name), bytes_number(self._name)):
             self._numbers.pop(number, None)
+
+    def _bytes(self) -> int:
+        number = bytes_number(self._name)
+        if number not in self._numbers:
+            # An older version did not note it.
+            self._numbers[number] = sum(map(len, filter(None, self.all_rows())))
+        return self._numbers[number]
 
     def _places_of(self, hashes: Integers) -> Integers:
         places = hashes % self._modulus_next

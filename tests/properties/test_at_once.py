@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -86,7 +87,10 @@ def test_at_once_equals_one_by_one(
             half = len(batch) // 2
             pieces = (batch[:half], batch[half:])
             told.append([take(store, piece, all_of_them=all_of_them) for piece in pieces])
-            state.save()
+            with pytest.MonkeyPatch.context() as patch:
+                if of_older and number == 0:
+                    patch.setattr("headrace.spark_jobs.versioned.table_rows.SPLITS_MAX", 0)
+                state.save()
         assert told[0] == told[1]
         assert single == whole
         if of_older and number == 0:
@@ -95,7 +99,7 @@ def test_at_once_equals_one_by_one(
 
 
 def _forget_tables(rows: MemoryRows) -> None:
-    """Make of a new state one of a version whose tables did not grow."""
+    """Make of a state whose tables did not grow one of a version in which none did."""
     numbers = decode_numbers(rows[HEADER])
     kept = {name: number for name, number in numbers.items() if not name.startswith(PREFIX)}
     rows[HEADER] = encode_numbers(kept)

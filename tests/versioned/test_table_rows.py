@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.spark_jobs.versioned import layout
 from headrace.spark_jobs.versioned.at_once import LookUps, NewVersions
-from headrace.spark_jobs.versioned.history import PlainStore, VersionedStore
+from headrace.spark_jobs.versioned.history import VersionedStore
 from headrace.spark_jobs.versioned.layout import decode_numbers, decode_versions, encode_numbers
 from headrace.spark_jobs.versioned.records import objects
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
@@ -78,8 +78,6 @@ def test_a_small_table_is_one_row_and_a_large_one_has_small_rows(*, at_once: boo
     _put(rows, KEYS[:20], b"v", at_once=at_once)
     assert set(rows) == {"header", "table/0"}
     _put(rows, KEYS, b"v" * 100, at_once=at_once)
-    assert len(rows) == 2, "a table grows when it is written again"
-    _put(rows, KEYS[:1], b"w", at_once=at_once)
     sizes = [len(row) for name, row in rows.items() if name != HEADER]
     numbers = decode_numbers(rows[HEADER])
     assert sum(sizes) == numbers[bytes_number("table")]
@@ -101,11 +99,7 @@ def test_a_small_table_is_one_row_and_a_large_one_has_small_rows(*, at_once: boo
 @both_ways
 def test_a_large_table_of_an_older_version_is_split(*, at_once: bool) -> None:
     rows = CountedRows()
-    state = TaskState(rows, buckets=1)
-    plain = PlainStore(state, "table")
-    for key in KEYS:
-        plain.put(key, b"v" * 100, 0)
-    state.save()
+    rows["table/0"] = layout.encode_versions({key: ([0], [b"v" * 100]) for key in KEYS})
     rows[HEADER] = encode_numbers({"buckets": 1})
     assert rows[HEADER][0] == layout.FORMAT
     _put(rows, KEYS[:1], b"w", at_once=at_once)
@@ -127,7 +121,7 @@ def test_a_table_grows_by_so_many_rows_at_a_time(monkeypatch: pytest.MonkeyPatch
     for _ in range(4):
         _put(rows, KEYS, b"v" * 200, at_once=True)
         counts.append(decode_numbers(rows[HEADER])[rows_number("table")])
-    assert counts == [1, 6, 11, 16]
+    assert counts == [6, 11, 16, 21]
 
 
 def test_a_table_that_is_removed_leaves_nothing() -> None:
