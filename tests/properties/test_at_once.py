@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import NamedTuple
 
 import numpy as np
@@ -75,6 +76,39 @@ def test_at_once_equals_one_by_one(
     all_of_them: bool,
     of_older: bool,
 ) -> None:
+    check(
+        given_batches,
+        retention_ms=retention_ms,
+        follows=follows,
+        all_of_them=all_of_them,
+        of_older=of_older,
+    )
+
+
+@pytest.mark.parametrize("of_older", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_at_once_equals_one_by_one_over_many_keys(seed: int, *, of_older: bool) -> None:
+    draws = Random(seed)
+
+    def turn() -> Turn:
+        key, time_ms = b"%d" % draws.randrange(200), draws.randrange(100)
+        if draws.random() < 0.5:
+            return Turn(False, key, time_ms, None)  # noqa: FBT003
+        return Turn(True, key, time_ms, draws.choice((None, b"v", b"w" * 30)))  # noqa: FBT003
+
+    batches = [[turn() for _ in range(draws.choice((1, 2, 5, 60)))] for _ in range(25)]
+    check(batches, retention_ms=50, follows=False, all_of_them=False, of_older=of_older)
+
+
+def check(
+    given_batches: list[list[Turn]],
+    *,
+    retention_ms: int,
+    follows: bool,
+    all_of_them: bool,
+    of_older: bool,
+) -> None:
+    """Take batches both ways, and compare outcomes and state."""
     single, whole = MemoryRows(), MemoryRows()
     for number, batch in enumerate(given_batches):
         told = []

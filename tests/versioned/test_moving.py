@@ -10,11 +10,17 @@ from headrace.contracts.errors import StateCorrupt, StateLayoutNewer, StateOfOth
 from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.topology import AggregateStep, LookUp, Topic
 from headrace.spark_jobs.versioned.aggregation import count
-from headrace.spark_jobs.versioned.layout import decode_numbers, encode_numbers, encode_slices
+from headrace.spark_jobs.versioned.layout import (
+    decode_numbers,
+    decode_versions,
+    encode_numbers,
+    encode_slices,
+)
 from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY, task_of, xxhash64
-from headrace.spark_jobs.versioned.state import HEADER
+from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
+from headrace.spark_jobs.versioned.table_rows import TableRows, rows_number
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
-from tests.properties.tasks import Operator, Query, moved_state
+from tests.properties.tasks import Operator, Query, check_tables, moved_state
 
 LEFT, RIGHT = 0, 1
 TOPICS = {LEFT: "l", RIGHT: "r"}
@@ -67,6 +73,26 @@ def test_time_does_not_go_back_for_any_key() -> None:
     for name in ("join:time_ms", "table:time_ms", "task:sequence", "task:arrivals"):
         highest = max(numbers[name] for numbers in before.values())
         assert {numbers[name] for numbers in after.values()} == {highest}
+
+
+def test_tables_of_many_rows_are_moved_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.spark_jobs.versioned.table_rows.ROW_BYTES", 100)
+    keys = [b"k%d" % number for number in range(300)]
+    records = [(LEFT, Record(key, b"v", 0, (), "l", 0, at)) for at, key in enumerate(keys)]
+    state: Mapping[int, MemoryRows] = _looked_up(records, 3).state
+    counts = {numbers[rows_number("table")] for numbers in _numbers(state).values()}
+    assert len(counts) > 1, "the tasks have different numbers of rows"
+    for tasks in (5, 2, 1, 4):
+        state = moved_state(state, tasks)
+        placed = []
+        for task, rows in state.items():
+            check_tables(rows)
+            table = TableRows(TaskState(rows), "table")
+            for place, row in enumerate(table.all_rows()):
+                for key in {} if row is None else decode_versions(row):
+                    assert (task_of(key, 0, tasks), table.place_of(key)) == (task, place)
+                    placed.append(key)
+        assert sorted(placed) == sorted(keys)
 
 
 def test_a_shorter_retention_of_some_tasks_leaves_what_they_forgot_forgotten() -> None:
