@@ -102,6 +102,40 @@ def test_a_copy_that_was_kept_up_since_it_was_rebuilt_is_rebuilt_again(tmp_path:
     asyncio.run(asyncio.wait_for(live(), PATIENCE_S))
 
 
+def test_a_copy_that_cannot_be_written_any_more_is_closed_all_the_same(tmp_path: Path) -> None:
+    async def live() -> None:
+        async with working(SPEC, tmp_path) as work:
+            opened = asyncio.Event()
+            failures: list[BaseException] = []
+
+            async def now() -> dict[str, Identity]:
+                return {HOP.changelog.name: Identity(None, 1)}
+
+            async def follow(*_: object) -> None:
+                opened.set()
+                await asyncio.Event().wait()
+
+            for one, as_told in (
+                (work.identities, {"now": now}),
+                (work.restorer, {"follow": follow, "told": lambda _: (1, 1, 1 << 62)}),
+            ):
+                vars(one).update(as_told)
+            copy = follower.Follower(work, HOP, 0, failures.append)
+            copy.start()
+            await opened.wait()
+            with (
+                patch.object(PartitionState, "keep_up", side_effect=OSError(28, "disk full")),
+                pytest.raises(OSError, match="disk full"),
+            ):
+                await copy.stop()
+            # RocksDB opens a database once at a time.
+            await work.tables[HOP.name].open(0, work.now_ms())
+            await work.tables[HOP.name].close(0)
+            assert not failures
+
+    asyncio.run(asyncio.wait_for(live(), PATIENCE_S))
+
+
 class Cancelled:
     """Tasks that end before they have opened anything."""
 

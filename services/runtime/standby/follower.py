@@ -92,10 +92,12 @@ class Follower:
         """Follow no more, and close the copy."""
         await self._halt()
         if self._state is not None:
-            if self._had_all_at_ms > self._state.kept_up_ms:
-                self._state.keep_up(self._had_all_at_ms)
-            self._state = None
-            await self._table.close(self._partition)
+            state, self._state = self._state, None
+            try:
+                if self._had_all_at_ms > state.kept_up_ms:
+                    state.keep_up(self._had_all_at_ms)
+            finally:
+                await self._table.close(self._partition)
 
     async def hand_over(self) -> None:
         """Follow no more, and leave the copy open for the task that opens it next.
