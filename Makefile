@@ -200,7 +200,7 @@ bench-spark: spark ## the shipped Spark join beside Kafka Streams (10 minutes; S
 	@$(BIN)/python -m tests.bench.spark --results tests/bench/results $(SPARK)
 
 .PHONY: bench-tables
-bench-tables: spark ## the shipped Spark join over tables of ever more keys (half an hour; TABLES="--keys 100000 1000000")
+bench-tables: spark ## the shipped Spark join over tables of ever more keys (an hour; TABLES="--keys 1000000 --orders 40000")
 	@$(BIN)/python -m tests.bench.tables --results tests/bench/results $(TABLES)
 
 .PHONY: bench-whole

@@ -34,7 +34,7 @@ from tests.bench.spark.jobs.orders_prices import (
 )
 from tests.bench.spark.topics import SPAN_MS, START_MS, Digest, Size
 
-ORDERS_A_BATCH, PRICES_A_BATCH = 40_000, 10_000
+ORDERS_A_PRICE = 4
 _PRODUCTS_AT_ONCE = 100_000
 _RECORDS_A_COMMIT = 50_000
 
@@ -42,10 +42,10 @@ _RECORDS_A_COMMIT = 50_000
 class Inputs:
     """Writes both topics, phase by phase."""
 
-    def __init__(self, servers: str, keys: int, batches: int) -> None:
-        """Make the topics for a table of so many keys, and so many micro-batches behind it."""
+    def __init__(self, servers: str, keys: int, orders: int) -> None:
+        """Make the topics for a table of so many keys, and so many orders behind it."""
         self._servers, self._keys = servers, keys
-        self._size = Size(batches * ORDERS_A_BATCH, batches * PRICES_A_BATCH)
+        self._size = Size(orders, orders // ORDERS_A_PRICE)
         names = {name: Cleaned(name, f"{name}-{keys}.cleaned") for name in ("prices", "orders")}
         self._sidecars = {name: Sidecar(servers, each) for name, each in names.items()}
         self.filled = Filled(JOB, self._size, names, 0, Digest(0, 0), judge)

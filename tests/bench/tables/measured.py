@@ -18,7 +18,7 @@ from tests.bench.spark.shipped import (
     watch_batches,
 )
 from tests.bench.spark.topics import read_rows
-from tests.bench.tables.inputs import ORDERS_A_BATCH, Inputs
+from tests.bench.tables.inputs import Inputs
 
 WARMING_BATCHES, BATCHES = 8, 20
 _BEHIND = 2
@@ -32,6 +32,8 @@ class Figures(NamedTuple):
     """The time and memory of micro-batches alike over a table of so many keys."""
 
     keys: int
+    orders: int
+    """Of a micro-batch."""
     fill_seconds: float
     """How long the job took to read the table."""
     batches: int
@@ -84,19 +86,19 @@ def sizes_below(folder: Path) -> dict[Path, int]:
     return {path: file.st_size for path, file in files if not path.name.startswith(".")}
 
 
-def measure(keys: int, folder: Path) -> Figures:
-    """Fill a table of so many keys, and measure micro-batches over it."""
+def measure(keys: int, orders: int, folder: Path) -> Figures:
+    """Fill a table of so many keys, and measure micro-batches of so many orders over it."""
     folder.mkdir(parents=True)
     broker = EmbeddedBroker(folder / "broker", heap_mib=_BROKER_MIB, java_options=())
     broker.start()
     try:
-        return _measured(keys, broker.bootstrap_servers, folder)
+        return _measured(keys, orders, broker.bootstrap_servers, folder)
     finally:
         broker.stop()
 
 
-def _measured(keys: int, servers: str, folder: Path) -> Figures:
-    inputs = Inputs(servers, keys, WARMING_BATCHES + BATCHES + _BEHIND)
+def _measured(keys: int, orders: int, servers: str, folder: Path) -> Figures:
+    inputs = Inputs(servers, keys, (WARMING_BATCHES + BATCHES + _BEHIND) * orders)
     inputs.write_table()
     file, checkpoint = folder / "job.yaml", folder / "checkpoint"
     job = described(_SINK, inputs.filled, servers, folder)
@@ -107,7 +109,7 @@ def _measured(keys: int, servers: str, folder: Path) -> Figures:
     inputs.delete_table()
     inputs.write_changes()
     # A hundredth more, since the markers of transactions have offsets as well.
-    of_a_batch = ORDERS_A_BATCH * 101 // 100
+    of_a_batch = orders * 101 // 100
     file.write_text(json.dumps({**job, "records-per-batch": of_a_batch}), "utf-8")
     written = Written(checkpoint)
     bytes_at: dict[int, int] = {}
@@ -121,6 +123,7 @@ def _measured(keys: int, servers: str, folder: Path) -> Figures:
     start, end = between(moments, begin)
     return Figures(
         keys,
+        orders,
         fill_seconds,
         BATCHES,
         end.seconds - start.seconds,

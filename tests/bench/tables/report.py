@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 
 from tests.bench.race.machine import machine
-from tests.bench.tables.inputs import ORDERS_A_BATCH, PRICES_A_BATCH
+from tests.bench.tables.inputs import ORDERS_A_PRICE
 from tests.bench.tables.measured import WARMING_BATCHES, Figures
 
 BAR = 1.2
@@ -15,20 +15,22 @@ _MIB = 1 << 20
 _HEAD = """\
 The job `orders-prices` as `headrace spark` starts it, to Kafka in transactions, over tables of so
 many products. It reads the table in micro-batches of a million. Then it is started again and takes
-{orders:,} orders and {prices:,} changes of prices a micro-batch, of products drawn evenly.
+so many orders a micro-batch, with a change of a price to every {ratio} orders, of products drawn
+evenly.
 {batches} micro-batches are measured, behind {warming} for which Java still compiles; memory is the
 most of that second run. All priced orders are right. {where}; load before and behind it {loads}.
 Python {python}, Spark {spark}. `python -m tests.bench.tables`
 
-| keys | CPU-s | Java | workers | driver | ms | MiB written | checkpoint | driver | Java | workers |
-|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
+| orders | keys | CPU-s | Java | workers | driver | ms | written | kept | driver | Java | workers |
+|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|
 """
 _FOOT = """
-First what a micro-batch takes, as CPU time, time, and bytes written into the checkpoint; then MiB
+First what a micro-batch takes, as CPU time, time, and MiB written into the checkpoint; then MiB
 of the whole checkpoint, and of memory.
 """
 _BAR = """
-A micro-batch over {most:,} keys against one over {fewest:,}: {said}. The bar is {bar:.1f}.
+A micro-batch of {orders:,} orders over {most:,} keys against one over {fewest:,}: {said}. The bar
+is {bar:.1f}.
 """
 _COSTS: dict[str, Callable[[Figures], float]] = {
     "CPU time": lambda each: each.cpu_seconds_a_batch,
@@ -41,8 +43,7 @@ _COSTS: dict[str, Callable[[Figures], float]] = {
 def report(measured: Sequence[Figures], loads: Iterable[str]) -> str:
     """The table, where it was made, and the last row against the first."""
     head = _HEAD.format(
-        orders=ORDERS_A_BATCH,
-        prices=PRICES_A_BATCH,
+        ratio=ORDERS_A_PRICE,
         batches=measured[0].batches,
         warming=WARMING_BATCHES,
         where=", ".join(machine().values()),
@@ -51,11 +52,21 @@ def report(measured: Sequence[Figures], loads: Iterable[str]) -> str:
         spark=version("pyspark"),
     )
     rows = "".join(map(_row, measured))
+    return head + rows + _FOOT + "".join(map(_said, _alike(measured)))
+
+
+def _alike(measured: Sequence[Figures]) -> Iterator[Sequence[Figures]]:
+    """Yield those of as many orders, if they are of several tables."""
+    for orders in dict.fromkeys(each.orders for each in measured):
+        alike = [each for each in measured if each.orders == orders]
+        if len(alike) > 1:
+            yield alike
+
+
+def _said(measured: Sequence[Figures]) -> str:
     fewest, most = measured[0], measured[-1]
-    if fewest is most:
-        return head + rows + _FOOT
     said = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios(fewest, most).items())
-    return head + rows + _FOOT + _BAR.format(most=most.keys, fewest=fewest.keys, said=said, bar=BAR)
+    return _BAR.format(orders=most.orders, most=most.keys, fewest=fewest.keys, said=said, bar=BAR)
 
 
 def ratios(fewest: Figures, most: Figures) -> dict[str, float]:
@@ -71,7 +82,8 @@ def _row(each: Figures) -> str:
         for name in ("python", "java", "workers")
     )
     return (
-        f"| {each.keys:,} | {each.cpu_seconds_a_batch:.2f} | {cpu} | {each.ms_a_batch:,.0f}"
+        f"| {each.orders:,} | {each.keys:,} | {each.cpu_seconds_a_batch:.2f} | {cpu}"
+        f" | {each.ms_a_batch:,.0f}"
         f" | {each.written_bytes_a_batch / _MIB:,.2f} | {each.checkpoint_bytes / _MIB:,.0f}"
         f" | {memory} |\n"
     )

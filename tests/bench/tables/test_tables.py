@@ -57,13 +57,19 @@ def test_the_measured_part_begins_behind_the_warming() -> None:
 
 def _figures(keys: int, cpu_s: float) -> Figures:
     used = {"java": cpu_s, "workers": cpu_s, "python": 0.0}
-    return Figures(keys, 9.0, 20, 10.0, used, 20 << 20, 30 << 20, {"java": 1 << 30}, 1)
+    return Figures(keys, 4_000, 9.0, 20, 10.0, used, 20 << 20, 30 << 20, {"java": 1 << 30}, 1)
 
 
 def test_the_page_has_a_row_a_table_and_says_the_ratio() -> None:
     few, many = _figures(100_000, 10.0), _figures(10_000_000, 11.0)
     assert ratios(few, many)["CPU time"] == pytest.approx(1.1)
     page = report([few, many], ["1", "2"])
-    assert "| 10,000,000 | 1.10 | 0.55 | 0.55 | 0.00 | 500 | 1.00 | 30 | 0 | 1,024 | 0 |" in page
-    assert "10,000,000 keys against one over 100,000: CPU time 1.10, time 1.00" in page
+    assert (
+        "| 4,000 | 10,000,000 | 1.10 | 0.55 | 0.55 | 0.00 | 500 | 1.00 | 30 | 0 | 1,024 | 0 |"
+        in page
+    )
+    assert "of 4,000 orders over 10,000,000 keys against one over 100,000: CPU time 1.10" in page
+    assert page.count("against") == 1
+    more = [each._replace(orders=40_000) for each in (few, many)]
+    assert report([few, many, *more], ["1", "2"]).count("against") == 2
     assert "against" not in report([few], ["1", "2"])
