@@ -192,7 +192,7 @@ conformance-spark: setup ## the same through Spark's streaming queries (minutes)
 	@$(BIN)/python -m tests.conformance --through spark
 
 .PHONY: bench
-bench: broker ## the race: headrace beside Kafka Streams, Quix and Faust (an hour; RACE="--rounds 1")
+bench: broker ## the race: headrace beside Kafka Streams, Quix and Faust (hours; RACE="--rounds 1 --guarantees exactly-once")
 	@$(BIN)/python -m tests.bench.race --results tests/bench/results $(RACE)
 
 .PHONY: bench-spark
