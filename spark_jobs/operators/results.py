@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.contracts.record import Record
+    from headrace.spark_jobs.versioned.changes import Changes
     from headrace.spark_jobs.versioned.records import Integers, Objects
-    from headrace.spark_jobs.versioned.tables import Change
 
 
 BYTES_MAX = 64 << 20
@@ -39,6 +39,12 @@ class Results(NamedTuple):
     times_ms: Integers
     table_values: pa.LargeBinaryArray | None = None
     """The table's value for each row, if the step looks one up."""
+
+    @classmethod
+    def of(cls, verdict: str, changes: Changes) -> Results:
+        """Make rows of the changes of a table."""
+        causes, keys, news, _, times_ms, _, records = changes
+        return cls(verdict, causes, records, keys, news, times_ms)
 
     def in_pieces(self, bytes_max: int = BYTES_MAX) -> Iterator[Results]:
         """Yield all rows in their order, in pieces of at most so many bytes, or of one row."""
@@ -95,15 +101,6 @@ class Collected:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     times_ms: list[int] = field(default_factory=list)
-
-    def add_changes(self, changes: Iterable[Change]) -> None:
-        """Append changes of a table."""
-        for change in changes:
-            self.causes.append(change.cause)
-            self.records.append(change.record)
-            self.keys.append(change.key)
-            self.values.append(change.new)
-            self.times_ms.append(change.timestamp_ms)
 
     def add(self, cause: int, record: Record, key: bytes | None, value: bytes | None) -> None:
         """Append a message, at its record's time."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.contracts.record import Record
-from headrace.spark_jobs.operators.results import Collected, Results
+from headrace.spark_jobs.operators.results import Results
 from headrace.spark_jobs.operators.topology import (
     LookUp,
     StreamJoin,
@@ -18,7 +18,8 @@ from headrace.spark_jobs.operators.topology import (
     WindowStep,
 )
 from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED, LATE, PASSED
-from headrace.spark_jobs.versioned.arrival import in_order, observe_lateness
+from headrace.spark_jobs.versioned.arrival import observe_lateness
+from headrace.spark_jobs.versioned.changes import all_changes
 from headrace.spark_jobs.versioned.records import Records, objects
 
 if TYPE_CHECKING:
@@ -98,14 +99,10 @@ class _RunningTable(Running):
 
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
-        changed = Collected(CHANGED)
-        with in_order(enumerate(arrivals)) as numbered:
-            for cause, arrival in numbered:
-                changes = self._table.take(cause, arrival)
-                if self._newest_alone:
-                    changes = [each for each in changes if each.is_latest]
-                changed.add_changes(changes)
-        return [changed.results()]
+        changes = all_changes(self._table, arrivals)
+        if self._newest_alone:
+            changes = changes.where(changes.are_latest)
+        return [Results.of(CHANGED, changes)]
 
 
 class _RunningLookUp(Running):

@@ -15,29 +15,43 @@ answer if it has no right row either.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from headrace.spark_jobs.operators.columns import ANSWER, ASK, LEFT_ROW, PART, ROW
-from headrace.spark_jobs.operators.messages import received, sent
+from headrace.spark_jobs.operators.messages import (
+    Received,
+    handed_on,
+    origin_of,
+    received,
+    sent,
+    sent_all,
+)
 from headrace.spark_jobs.operators.results import Collected, Results
 from headrace.spark_jobs.operators.running import Running
 from headrace.spark_jobs.operators.topology import AggregateStep, ForeignKeyStep, Step
 from headrace.spark_jobs.versioned.aggregation import Folding, Regrouping, Standing
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals, in_order, observe_lateness
+from headrace.spark_jobs.versioned.changes import Change, Changes, all_changes
 from headrace.spark_jobs.versioned.foreign_key import (
-    Answer,
     Answering,
     Ask,
     Resolving,
     Subscribing,
-    Subscription,
+    Subscriptions,
 )
 from headrace.spark_jobs.versioned.history import PlainStore, VersionedStore
-from headrace.spark_jobs.versioned.tables import Change, Plain, Storage, StoredTable, Table
+from headrace.spark_jobs.versioned.records import Records, objects
+from headrace.spark_jobs.versioned.tables import Plain, Storage, StoredTable, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
     from headrace.contracts.record import Record
     from headrace.spark_jobs.versioned.aggregation import Aggregation
     from headrace.spark_jobs.versioned.state import TaskState
@@ -45,7 +59,8 @@ if TYPE_CHECKING:
 LEFT_ROW_SENT, ROW_SENT, ASK_SENT = "left-row", "row", "ask"
 ANSWER_SENT, PART_SENT = "answer", "part"
 """Verdicts of the messages from one stage to the next."""
-_LATEST, _EARLIER = b"1", b"0"
+_WORDS = {ask: ask.value.encode() for ask in Ask}
+_ASKS = {word: ask for ask, word in _WORDS.items()}
 
 
 @dataclass(frozen=True)
@@ -76,22 +91,22 @@ class _Asks(Running):
 
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
-        rows, asks = Collected(LEFT_ROW_SENT), Collected(ASK_SENT)
-        with in_order(enumerate(arrivals)) as numbered:
-            for cause, arrival in numbered:
-                for change in self._left.take(cause, arrival):
-                    self._send(change, rows, asks)
-        return [rows.results(), asks.results()]
-
-    def _send(self, change: Change, rows: Collected, asks: Collected) -> None:
+        changes = all_changes(self._left, arrivals)
         versioned = self._left.versioned
-        record = change.record._replace(timestamp_ms=change.timestamp_ms)
-        if not versioned or change.is_latest:
-            rows.add(change.cause, record, change.key, sent(change.record, change.new))
-        for asked in self._subscribing.subscribe(change, versioned=versioned):
-            ask = asked.ask.value.encode()
-            message = sent(change.record, asked.primary_key, asked.mark, ask)
-            asks.add(change.cause, record, asked.foreign_key, message)
+        made = self._subscribing.subscribe_all(changes, versioned=versioned)
+        rows = changes.where(changes.are_latest) if versioned else changes
+        return [_left_rows(rows), _asks(changes.where(made.places), made)]
+
+
+def _left_rows(rows: Changes) -> Results:
+    return Results.of(LEFT_ROW_SENT, rows)._replace(values=sent_all(rows.records, rows.news))
+
+
+def _asks(changes: Changes, made: Subscriptions) -> Results:
+    """Return the asks, each beside its change."""
+    asks = objects([_WORDS[ask] for ask in made.asks])
+    messages = sent_all(changes.records, changes.keys, made.marks, asks)
+    return Results.of(ASK_SENT, changes)._replace(keys=made.foreign_keys, values=messages)
 
 
 @dataclass(frozen=True)
@@ -115,36 +130,67 @@ class _Answers(Running):
 
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
-        rows, answers = Collected(ROW_SENT), Collected(ANSWER_SENT)
-        with in_order(enumerate(arrivals)) as numbered:
-            for cause, arrival in numbered:
-                if arrival.input == -LEFT_ROW:
-                    record = arrival.record
-                    rows.add(cause, record, record.key, record.value)
-                    continue
-                for answer in self._answers(cause, arrival):
-                    record = answer.record._replace(timestamp_ms=answer.timestamp_ms)
-                    message = sent(answer.record, answer.mark, answer.foreign_value)
-                    answers.add(cause, record, answer.primary_key, message)
-        return [rows.results(), answers.results()]
+        is_row = arrivals.inputs == -LEFT_ROW
+        rows = arrivals.records.take(is_row)
+        passed_on = Results(
+            ROW_SENT, np.flatnonzero(is_row), rows, rows.keys, rows.values, rows.times_ms
+        )
+        return [passed_on, self._answers(arrivals, np.flatnonzero(~is_row))]
 
-    def _answers(self, cause: int, arrival: Arrival) -> list[Answer]:
-        if arrival.input == -ASK:
-            return self._answering.ask(_subscription(cause, arrival.record), self._right)
-        return [
-            answer
-            for change in self._right.take(cause, arrival)
-            for answer in self._answering.update(change, versioned=self._right.versioned)
-        ]
+    def _answers(self, arrivals: Arrivals, places: NDArray[np.intp]) -> Results:
+        """Take asks and records of the right table in their order."""
+        inputs = arrivals.inputs[places]
+        asks = _asked(arrivals.records.take(places[inputs == -ASK]))
+        others = iter(arrivals.take(places[inputs != -ASK]))
+        made: list[_Answer] = []
+        with in_order(zip(places.tolist(), inputs.tolist(), strict=True)) as numbered:
+            for cause, number in numbered:
+                if number == -ASK:
+                    self._answer(cause, next(asks), made)
+                else:
+                    self._update(cause, next(others), made)
+        causes, keys, times_ms, marks, values, origins = (
+            zip(*made, strict=True) if made else [()] * 6
+        )
+        records = arrivals.records.take(np.array(causes, np.intp))
+        messages = handed_on(origins, marks, values)
+        return Results(
+            ANSWER_SENT,
+            np.array(causes, np.int64),
+            records,
+            objects(keys),
+            messages,
+            np.array(times_ms, np.int64),
+        )
+
+    def _answer(self, cause: int, asked: _Asked, made: list[_Answer]) -> None:
+        foreign_key, time_ms, primary_key, mark, word, origin = asked
+        assert primary_key is not None
+        assert word is not None
+        found = self._answering.answer(foreign_key, primary_key, mark, _ASKS[word], self._right)
+        if found is not None:
+            value, right_ms = found
+            answer_ms = time_ms if right_ms is None else max(time_ms, right_ms)
+            made.append((cause, primary_key, answer_ms, mark, value, origin))
+
+    def _update(self, cause: int, arrival: Arrival, made: list[_Answer]) -> None:
+        for change in self._right.take(cause, arrival):
+            asking = self._answering.to_answer(change, versioned=self._right.versioned)
+            origin = origin_of(change.record)
+            for primary_key, mark in asking:
+                made.append((cause, primary_key, change.timestamp_ms, mark, change.new, origin))
 
 
-def _subscription(cause: int, record: Record) -> Subscription:
-    (primary_key, mark, ask), origin = received(record)
-    assert primary_key is not None
-    assert ask is not None
-    return Subscription(
-        cause, record.key, primary_key, mark, Ask(ask.decode()), record.timestamp_ms, origin
-    )
+_Asked = tuple[bytes | None, int, bytes | None, bytes | None, bytes | None, bytes]
+"""Foreign key, time, primary key, mark, request and origin of an ask."""
+_Answer = tuple[int, bytes, int, bytes | None, bytes | None, bytes]
+"""Cause, primary key, time, mark, right value and origin of an answer."""
+
+
+def _asked(records: Records) -> Iterator[_Asked]:
+    messages = Received(records, 3)
+    keys, times_ms = records.keys.tolist(), records.times_ms.tolist()
+    return zip(keys, times_ms, *messages.parts(), messages.origins(), strict=True)
 
 
 @dataclass(frozen=True)
@@ -172,19 +218,42 @@ class _Answered(StoredTable):
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
         """Keep a row, or join an answer to the row that asked."""
-        number, record = arrival
-        if number == -ROW:
-            assert record.key is not None
-            (value,) = received(record).parts
-            self._rows.put(record.key, value, record.timestamp_ms)
-            self._resolving.changed(record.key)
-        elif number == -ANSWER:
-            assert record.key is not None
-            (mark, foreign_value), origin = received(record)
-            answer = Answer(cause, record.key, mark, foreign_value, record.timestamp_ms, origin)
-            result = self._resolving.resolve(answer, self._rows)
-            return () if result is None else self._accept(result)
-        return ()
+        return self._take_all(Arrivals.of([arrival]), cause).one_by_one()
+
+    def take_all(self, arrivals: Arrivals) -> Changes:
+        """Keep rows, and join answers to the rows that asked."""
+        return self._take_all(arrivals, 0)
+
+    def _take_all(self, arrivals: Arrivals, first: int) -> Changes:
+        """Take arrivals, of which the first has this place in the batch."""
+        inputs = arrivals.inputs
+        bounds = {0, *(np.flatnonzero(np.diff(inputs)) + 1).tolist(), len(inputs)}
+        made: list[Changes] = []
+        for start, end in pairwise(sorted(bounds)):
+            records = arrivals.records[start:end]
+            if inputs[start] == -ROW:
+                self._keep(records)
+            elif inputs[start] == -ANSWER:
+                made.append(self._resolve(records, first + start))
+        return Changes.together(made)
+
+    def _keep(self, rows: Records) -> None:
+        (values,) = Received(rows, 1).parts()
+        keys = rows.keys
+        self._rows.put_all(keys, objects(values), rows.times_ms)
+        self._resolving.changed(keys.tolist())
+
+    def _resolve(self, answers: Records, first: int) -> Changes:
+        messages = Received(answers, 2)
+        keys = answers.keys
+        marks, values = messages.parts()
+        rows = self._rows.values_of(keys)
+        causes = range(first, first + len(keys))
+        places, news = self._resolving.resolve_all(causes, keys.tolist(), marks, values, rows)
+        at = np.array(places, np.intp)
+        records = messages.records().take(at)
+        changes = Changes.of_new(first + at, keys[at], objects(news), answers.times_ms[at], records)
+        return self._accept_all(changes)
 
     def versioned_stores(self) -> list[VersionedStore]:
         """Return none: its rows are the latest."""

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from headrace.spark_jobs.versioned.changes import Change
 from headrace.spark_jobs.versioned.functions import as_group, as_value, of_step
 from headrace.spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
 from headrace.spark_jobs.versioned.state import Buckets, TaskState
 from headrace.spark_jobs.versioned.table_rows import TableRows
-from headrace.spark_jobs.versioned.tables import Change, Plain, Storage, StoredTable, Table
+from headrace.spark_jobs.versioned.tables import Plain, Storage, StoredTable, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

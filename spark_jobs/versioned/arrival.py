@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.spark_jobs.versioned.state import TaskState
 
-
+Each = TypeVar("Each")
 _LONG_MAX = (1 << 63) - 1
 COPIED = -8
 """The input of a copy: a record of the table whose key is hot, in a task that is not its key's own.
@@ -94,13 +94,11 @@ def merge(inputs: Sequence[Sequence[Record]]) -> list[Arrival]:
 
 
 @contextmanager
-def in_order(
-    numbered: Iterable[tuple[int, Arrival]],
-) -> Iterator[Iterator[tuple[int, Arrival]]]:
+def in_order(numbered: Iterable[tuple[int, Each]]) -> Iterator[Iterator[tuple[int, Each]]]:
     """Iterate over arrivals; if a step fails, its error gets the number of the arrival."""
     at = 0
 
-    def each() -> Iterator[tuple[int, Arrival]]:
+    def each() -> Iterator[tuple[int, Each]]:
         nonlocal at
         for number, arrival in numbered:
             at = number

@@ -16,18 +16,23 @@ from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+import numpy as np
+
 from headrace.contracts.record import Record
-from headrace.spark_jobs.versioned.functions import as_value, of_step
+from headrace.spark_jobs.versioned.changes import Change, Changes
+from headrace.spark_jobs.versioned.functions import as_value, of_step_for_all
 from headrace.spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
+from headrace.spark_jobs.versioned.records import objects
 from headrace.spark_jobs.versioned.state import Buckets, TaskState
 from headrace.spark_jobs.versioned.table_rows import TableRows
-from headrace.spark_jobs.versioned.tables import Change, StoredTable, Table
+from headrace.spark_jobs.versioned.tables import StoredTable, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from headrace.spark_jobs.versioned.arrival import Arrival
     from headrace.spark_jobs.versioned.history import Version, VersionedStore
+    from headrace.spark_jobs.versioned.records import Integers, Objects
     from headrace.spark_jobs.versioned.table_table import Joiner
 
 MARK_BYTES = 16
@@ -70,6 +75,16 @@ class Answer(NamedTuple):
     record: Record
 
 
+class Subscriptions(NamedTuple):
+    """Subscriptions in columns."""
+
+    places: Integers
+    """Which of the changes each belongs to."""
+    foreign_keys: Objects
+    marks: Objects
+    asks: Sequence[Ask]
+
+
 class Readable(Protocol):
     """A table, or a store, that can look up a key's latest value."""
 
@@ -89,7 +104,7 @@ class Subscribing:
     ) -> None:
         self._state = state
         self._name = name
-        self._foreign_key_of = of_step(name, foreign_key_of, as_value)
+        self._foreign_keys_of = of_step_for_all(name, foreign_key_of, as_value)
         self._left = join == "left"
 
     def subscribe(self, change: Change, *, versioned: bool) -> list[Subscription]:
@@ -98,33 +113,62 @@ class Subscribing:
         if versioned and not change.is_latest:
             self._state.count(f"{self._name}:dropped:out-of-order")
             return []
-        old = self._key_in(change.key, change.old)
-        new = self._key_in(change.key, change.new)
-        keyless = change.new is not None and new is None and not self._left
-        self._state.count(f"{self._name}:{'dropped:null-foreign-key' if keyless else 'passed'}")
-        asks = self._left_asks(change, old, new) if self._left else _inner_asks(old, new)
-        mark = None if change.new is None else mark_of(change.new)
+        cause, key, new, old, time_ms, _, record = change
         return [
-            Subscription(
-                change.cause, key, change.key, mark, ask, change.timestamp_ms, change.record
-            )
-            for key, ask in asks
+            Subscription(cause, foreign, key, mark, ask, time_ms, record)
+            for _, foreign, mark, ask in self._made([cause], [key], [old], [new])
         ]
 
-    def _key_in(self, key: bytes, value: bytes | None) -> bytes | None:
-        return None if value is None else self._foreign_key_of(key, value)
+    def subscribe_all(self, changes: Changes, *, versioned: bool) -> Subscriptions:
+        """Return the subscriptions that left changes make and end, in order."""
+        size = len(changes.causes)
+        places = np.flatnonzero(changes.are_latest) if versioned else np.arange(size)
+        self._state.count(f"{self._name}:taken", size)
+        self._state.count(f"{self._name}:dropped:out-of-order", size - len(places))
+        columns = (changes.causes, changes.keys, changes.olds, changes.news)
+        made = self._made(*(column[places].tolist() for column in columns))
+        ats, foreign_keys, marks, asks = zip(*made, strict=True) if made else [()] * 4
+        of_changes = places[np.array(ats, np.intp)]
+        return Subscriptions(of_changes, objects(foreign_keys), objects(marks), asks)
 
-    def _left_asks(
-        self, change: Change, old: bytes | None, new: bytes | None
-    ) -> list[tuple[bytes | None, Ask]]:
-        if change.old is None and change.new is None:
-            return []
-        asks: list[tuple[bytes | None, Ask]] = []
-        if old is not None and old != new:
-            asks.append((old, Ask.FORGET))
-        # A row without a foreign key asks too, since it has a result: itself joined with nothing.
-        asks.append((new, Ask.ALWAYS))
-        return asks
+    def _made(
+        self,
+        causes: list[int],
+        keys: list[bytes],
+        olds: list[bytes | None],
+        news: list[bytes | None],
+    ) -> list[tuple[int, bytes | None, bytes | None, Ask]]:
+        """Return change, foreign key, mark and request of each subscription."""
+        made: list[tuple[int, bytes | None, bytes | None, Ask]] = []
+        keyless = 0
+        of_olds, of_news = (self._foreign_keys(causes, keys, values) for values in (olds, news))
+        asks_of = _left_asks if self._left else _inner_asks
+        columns = zip(olds, news, of_olds, of_news, strict=True)
+        for at, (old, new, old_key, new_key) in enumerate(columns):
+            if new is None:
+                if old is None:
+                    continue
+                mark = None
+            else:
+                mark = mark_of(new)
+                keyless += new_key is None and not self._left
+            for key, ask in asks_of(old_key, new_key):
+                made.append((at, key, mark, ask))
+        self._state.count(f"{self._name}:dropped:null-foreign-key", keyless)
+        self._state.count(f"{self._name}:passed", len(keys) - keyless)
+        return made
+
+    def _foreign_keys(
+        self, causes: list[int], keys: list[bytes], values: list[bytes | None]
+    ) -> list[bytes | None]:
+        """Return the foreign key in each value, None where there is no value."""
+        present = [at for at, value in enumerate(values) if value is not None]
+        pairs = ((keys[at], values[at]) for at in present)
+        answers = self._foreign_keys_of([causes[at] for at in present], pairs)
+        found: list[bytes | None] = [None] * len(values)
+        for at, answer in zip(present, answers, strict=True):
+            found[at] = answer
+        return found
 
 
 class Answering:
@@ -140,30 +184,50 @@ class Answering:
     def ask(self, subscription: Subscription, right: Readable) -> list[Answer]:
         """Begin or end a subscription, and answer it if it asks for that."""
         cause, foreign_key, primary_key, mark, ask, time_ms, record = subscription
+        answer = self.answer(foreign_key, primary_key, mark, ask, right)
+        if answer is None:
+            return []
+        value, right_ms = answer
+        answer_ms = time_ms if right_ms is None else max(time_ms, right_ms)
+        return [Answer(cause, primary_key, mark, value, answer_ms, record)]
+
+    def answer(
+        self,
+        foreign_key: bytes | None,
+        primary_key: bytes,
+        mark: bytes | None,
+        ask: Ask,
+        right: Readable,
+    ) -> tuple[bytes | None, int | None] | None:
+        """Begin or end a subscription; return the right value and its time, if it asks for that."""
         met = None
-        if foreign_key is not None and ask is not Ask.FORGET:
-            met = right.latest(foreign_key)
         if foreign_key is not None:
+            if ask is not Ask.FORGET:
+                met = right.latest(foreign_key)
             self._remember(foreign_key, primary_key, mark, ask)
         if ask is Ask.FORGET or (ask is Ask.IF_PRESENT and met is None):
-            return []
-        value = None if met is None or ask is Ask.FORGET_AND_ANSWER else met.value
-        answer_ms = time_ms if met is None else max(time_ms, met.valid_from_ms)
-        return [Answer(cause, primary_key, mark, value, answer_ms, record)]
+            return None
+        if met is None:
+            return None, None
+        return (None if ask is Ask.FORGET_AND_ANSWER else met.value), met.valid_from_ms
 
     def update(self, change: Change, *, versioned: bool) -> list[Answer]:
         """Answer all rows that asked for a right key, in the byte order of their primary keys."""
+        cause, _, new, _, time_ms, _, record = change
+        return [
+            Answer(cause, primary_key, mark, new, time_ms, record)
+            for primary_key, mark in self.to_answer(change, versioned=versioned)
+        ]
+
+    def to_answer(self, change: Change, *, versioned: bool) -> list[tuple[bytes, bytes]]:
+        """Return primary keys and marks of the rows that a right change is an answer to."""
         self._state.count(f"{self._name}:taken")
         if versioned and not change.is_latest:
             self._state.count(f"{self._name}:dropped:out-of-order")
             return []
         self._state.count(f"{self._name}:passed")
-        cause, key, new, _, time_ms, _, record = change
-        marks = self._subscribers.to_read(key).get(key, {})
-        return [
-            Answer(cause, primary_key, mark, new, time_ms, record)
-            for primary_key, mark in sorted(marks.items())
-        ]
+        marks = self._subscribers.to_read(change.key).get(change.key)
+        return [] if marks is None else sorted(marks.items())
 
     def save(self) -> None:
         """Write out what changed."""
@@ -171,11 +235,12 @@ class Answering:
 
     def _remember(self, foreign: bytes, primary: bytes, mark: bytes | None, ask: Ask) -> None:
         bucket = self._subscribers.to_change(foreign)
-        if ask in {Ask.FORGET, Ask.FORGET_AND_ANSWER} or mark is None:
-            marks = bucket.get(foreign, {})
-            marks.pop(primary, None)
-            if not marks:
-                bucket.pop(foreign, None)
+        if mark is None or ask is Ask.FORGET or ask is Ask.FORGET_AND_ANSWER:
+            marks = bucket.get(foreign)
+            if marks is not None:
+                marks.pop(primary, None)
+                if not marks:
+                    del bucket[foreign]
         else:
             bucket.setdefault(foreign, {})[primary] = mark
 
@@ -188,30 +253,53 @@ class Resolving:
     ) -> None:
         self._state = state
         self._name = name
-        self._joiner = of_step(name, joiner, as_value)
+        self._join_all = of_step_for_all(name, joiner, as_value)
         self._left = join == "left"
         self._unanswered = set(state.notes.get(name, ()))
         state.add(self)
 
-    def changed(self, key: bytes) -> None:
-        """Note that a left row changed, of which the answers are still to come."""
-        self._unanswered.add(key)
+    def changed(self, keys: Iterable[bytes]) -> None:
+        """Note that left rows changed, of which the answers are still to come."""
+        self._unanswered.update(keys)
 
     def resolve(self, answer: Answer, left: Readable) -> Change | None:
         """Return the result, None where the answer is stale."""
         cause, key, mark, foreign_value, time_ms, record = answer
         version = left.latest(key)
-        value = None if version is None else version.value
-        is_stale = mark != (None if value is None else mark_of(value))
-        # The latest value gets no answer if it has no right row. Then its result goes by this one.
-        deletes = foreign_value is None and not self._left and key in self._unanswered
-        if is_stale and not deletes:
-            self._state.count(f"{self._name}:answers:dropped:stale")
+        asked = [None if version is None else version.value]
+        places, news = self.resolve_all([cause], [key], [mark], [foreign_value], asked)
+        if not places:
             return None
-        self._unanswered.discard(key)
-        missing = value is None or (foreign_value is None and not self._left)
-        new = None if missing or is_stale else self._joiner(value, foreign_value)
-        return Change(cause, key, new, None, time_ms, is_latest=True, record=record)
+        return Change(cause, key, news[0], None, time_ms, is_latest=True, record=record)
+
+    def resolve_all(
+        self,
+        causes: Sequence[int],
+        keys: Sequence[bytes],
+        marks: Sequence[bytes | None],
+        foreign_values: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+    ) -> tuple[list[int], list[bytes | None]]:
+        """Join answers to the latest left values; return which are not stale, and the results."""
+        places: list[int] = []
+        to_join: list[int] = []
+        for at, (key, mark, foreign_value, value) in enumerate(
+            zip(keys, marks, foreign_values, values, strict=True)
+        ):
+            is_stale = mark != (None if value is None else mark_of(value))
+            missing = foreign_value is None and not self._left
+            # The latest value gets no answer if it has no right row. Then its result goes by this.
+            if is_stale and not (missing and key in self._unanswered):
+                continue
+            self._unanswered.discard(key)
+            places.append(at)
+            if not (is_stale or missing or value is None):
+                to_join.append(at)
+        self._state.count(f"{self._name}:answers:dropped:stale", len(keys) - len(places))
+        pairs = ((values[at], foreign_values[at]) for at in to_join)
+        joined = self._join_all([causes[at] for at in to_join], pairs)
+        results = dict(zip(to_join, joined, strict=True))
+        return places, [*map(results.get, places)]
 
     def save(self) -> None:
         """Note which rows of this batch wait for an answer; no later batch has one for them."""
@@ -263,6 +351,13 @@ def _inner_asks(old: bytes | None, new: bytes | None) -> list[tuple[bytes | None
         return [] if old is None else [(old, Ask.FORGET_AND_ANSWER)]
     if old is None or old == new:
         return [(new, Ask.IF_PRESENT)]
+    return [(old, Ask.FORGET), (new, Ask.ALWAYS)]
+
+
+def _left_asks(old: bytes | None, new: bytes | None) -> list[tuple[bytes | None, Ask]]:
+    # A row without a foreign key asks too, since it has a result: itself joined with nothing.
+    if old is None or old == new:
+        return [(new, Ask.ALWAYS)]
     return [(old, Ask.FORGET), (new, Ask.ALWAYS)]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
@@ -37,6 +37,25 @@ def of_step(
             raise StepFailed(step, function) from error
 
     return call
+
+
+def of_step_for_all(
+    step: str, function: Callable[..., Any], use: Callable[[Any], Answer]
+) -> Callable[[Sequence[int], Iterable[tuple[Any, ...]]], list[Answer]]:
+    """Wrap a function as `of_step` does, for many calls at once, each on behalf of an arrival."""
+
+    def call_all(places: Sequence[int], given: Iterable[tuple[Any, ...]]) -> list[Answer]:
+        answers: list[Answer] = []
+        try:
+            for one in given:
+                answers.append(use(function(*one)))  # noqa: PERF401 (an error tells how many)
+        except (Exception, SystemExit) as error:
+            failed = StepFailed(step, function)
+            failed.place = places[len(answers)]
+            raise failed from error
+        return answers
+
+    return call_all
 
 
 def as_value(found: Any) -> bytes | None:

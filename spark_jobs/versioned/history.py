@@ -12,14 +12,16 @@ import numpy as np
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.spark_jobs.versioned.at_once import Answers, HistoryAtOnce, LookUps, NewVersions
 from headrace.spark_jobs.versioned.layout import History, decode_versions, encode_versions
-from headrace.spark_jobs.versioned.records import are_present
+from headrace.spark_jobs.versioned.records import are_present, objects
 from headrace.spark_jobs.versioned.state import Buckets, TaskState
 from headrace.spark_jobs.versioned.table_rows import TableRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
+
+    from headrace.spark_jobs.versioned.records import Integers, Objects
 
 _TIMESTAMP_MS = itemgetter(2)
 LATEST = -1
@@ -91,6 +93,21 @@ class VersionedStore:
         if len(times) > 1 and times[1] <= horizon_ms:
             _forget_before(times, values, horizon_ms)
         return valid_to_ms
+
+    def put_all(
+        self, keys: Objects, values: Objects, times_ms: Integers
+    ) -> tuple[Objects, Integers]:
+        """Put many; return the latest value before each, and what `put` returns for each."""
+        put, bucket_of = self.put, self._buckets.to_read
+        olds: list[bytes | None] = []
+        ends: list[int] = []
+        for key, value, time_ms in zip(
+            keys.tolist(), values.tolist(), times_ms.tolist(), strict=True
+        ):
+            before = bucket_of(key).get(key)
+            olds.append(None if before is None else before[1][-1])
+            ends.append(put(key, value, time_ms))
+        return objects(olds), np.array(ends, np.int64)
 
     def meet(self, puts: NewVersions, asked: LookUps, *, all_of_them: bool) -> tuple[int, Answers]:
         """Take a batch of versions, and answer a batch of look-ups, each as of its step.
@@ -236,6 +253,22 @@ class PlainStore:
             bucket[key] = ([timestamp_ms], [value])
         return LATEST
 
+    def put_all(
+        self, keys: Objects, values: Objects, times_ms: Integers
+    ) -> tuple[Objects, Integers]:
+        """Put many; return the value before each, and what `put` returns for each."""
+        bucket_of = self._buckets.to_change
+        olds: list[bytes | None] = []
+        for key, value, time_ms in zip(
+            keys.tolist(), values.tolist(), times_ms.tolist(), strict=True
+        ):
+            bucket = bucket_of(key)
+            before = bucket.pop(key, None)
+            olds.append(None if before is None else before[1][0])
+            if value is not None:
+                bucket[key] = ([time_ms], [value])
+        return objects(olds), np.full(len(olds), LATEST)
+
     def latest(self, key: bytes) -> Version | None:
         """Return the last value that was put."""
         history = self._buckets.to_read(key).get(key)
@@ -246,7 +279,11 @@ class PlainStore:
 
     def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
         """Return the last value of each record's key: a plain table has no time (rule D2)."""
-        histories = self._buckets.find([record.key for record in records])
+        return self.values_of([record.key for record in records])
+
+    def values_of(self, keys: Iterable[bytes | None]) -> list[bytes | None]:
+        """Return the last value of each key; a null key has none."""
+        histories = self._buckets.find(keys)
         return [None if history is None else history[1][0] for history in histories]
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:  # noqa: ARG002

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from headrace.spark_jobs.versioned.changes import Change
 from headrace.spark_jobs.versioned.functions import as_value, of_step
 from headrace.spark_jobs.versioned.history import Version
-from headrace.spark_jobs.versioned.tables import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,6 +19,7 @@ import pyarrow as pa
 from headrace.contracts.errors import TopologyRefused
 from headrace.spark_jobs.versioned.arrival import COPIED
 from headrace.spark_jobs.versioned.at_once import NewVersions
+from headrace.spark_jobs.versioned.changes import Change, Changes
 from headrace.spark_jobs.versioned.functions import as_value, each_answer, of_step
 from headrace.spark_jobs.versioned.history import (
     LATEST,
@@ -30,7 +31,7 @@ from headrace.spark_jobs.versioned.history import (
 from headrace.spark_jobs.versioned.records import are_present
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -52,21 +53,6 @@ class Versioned(NamedTuple):
 
 
 Storage = Plain | Versioned
-
-
-class Change(NamedTuple):
-    """A key's new value beside the one it replaces."""
-
-    cause: int
-    """Index, in the batch, of the arrival that caused it."""
-    key: bytes
-    new: bytes | None
-    old: bytes | None
-    timestamp_ms: int
-    is_latest: bool
-    """False for a versioned table's record that comes behind a later one of its key."""
-    record: Record
-    """The record that caused it, for its headers and its origin."""
 
 
 class Table(Protocol):
@@ -167,6 +153,16 @@ class StoredTable:
         old = None if before is None else before.value
         return (Change(cause, key, new, old, time_ms, valid_to_ms == LATEST, record),)
 
+    def _accept_all(self, changes: Changes) -> Changes:
+        """Do as `_accept` for many."""
+        if self._store is None:
+            return changes
+        olds, valid_to_ms = self._store.put_all(changes.keys, changes.news, changes.times_ms)
+        changes = changes._replace(are_latest=valid_to_ms == LATEST)
+        if self._sends_old:
+            changes = changes._replace(olds=olds)
+        return changes.where(valid_to_ms != REJECTED)
+
 
 class Source(StoredTable):
     """A table read from a topic, by `table()` or `stream().toTable()`: they are the same here."""
@@ -193,6 +189,16 @@ class Source(StoredTable):
         )
         accepted = self._accept(change)
         self._numbers[self._kept] += len(accepted)
+        return accepted
+
+    def take_all(self, arrivals: Arrivals) -> Changes:
+        """Take the arrivals of this input at once."""
+        own = np.flatnonzero(arrivals.inputs == self._input)
+        keyed = own[are_present(arrivals.records.take(own).keys)]
+        self._numbers[self._taken] += len(own)
+        self._state.count(f"{self.name}:dropped:null-key", len(own) - len(keyed))
+        accepted = self._accept_all(Changes.of_records(keyed, arrivals.records.take(keyed)))
+        self._numbers[self._kept] += len(accepted.causes)
         return accepted
 
     @property
@@ -370,13 +376,6 @@ class Filtered(Derived):
     def _is_needless(self, new: bytes | None, old: bytes | None) -> bool:
         # A second tombstone is needless, except in a version history, where it has its own time.
         return new is None and old is None and self._sends_old and not self._parent.versioned
-
-
-def run(table: Table, arrivals: Iterable[Arrival]) -> list[Change]:
-    """Return all changes of a table by a batch."""
-    return [
-        change for cause, arrival in enumerate(arrivals) for change in table.take(cause, arrival)
-    ]
 
 
 def refuse_suppress(table: Table, step: str) -> None:

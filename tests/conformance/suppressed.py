@@ -13,8 +13,9 @@ from headrace.services.operators.updates import BufferSamples
 from headrace.services.state.memory import MemoryStore
 from headrace.services.state.overlay import Overlay
 from headrace.spark_jobs.versioned.arrival import Arrival
+from headrace.spark_jobs.versioned.changes import Change
 from headrace.spark_jobs.versioned.history import Version, VersionedStore
-from headrace.spark_jobs.versioned.tables import Change, Table, refuse_suppress
+from headrace.spark_jobs.versioned.tables import Table, refuse_suppress
 
 ANSWERS = {"emit": "emit-early", "shutdown": "shut-down"}
 

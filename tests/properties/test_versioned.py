@@ -13,19 +13,18 @@ from hypothesis import strategies as st
 from headrace.contracts.record import Record
 from headrace.spark_jobs.versioned.aggregation import Aggregated, count, read_long
 from headrace.spark_jobs.versioned.arrival import Arrival, merge
+from headrace.spark_jobs.versioned.changes import Change, run
 from headrace.spark_jobs.versioned.foreign_key import ForeignKeyJoin
 from headrace.spark_jobs.versioned.history import VersionedStore
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.stream_table import StreamTableJoin
 from headrace.spark_jobs.versioned.table_table import TableTableJoin
 from headrace.spark_jobs.versioned.tables import (
-    Change,
     Plain,
     Source,
     Storage,
     Table,
     Versioned,
-    run,
 )
 from tests.oracles.versioned import (
     Arrived,

@@ -22,6 +22,7 @@ from headrace.spark_jobs.versioned.arrival import (
     merge,
     observe_lateness,
 )
+from headrace.spark_jobs.versioned.changes import run
 from headrace.spark_jobs.versioned.foreign_key import (
     Answering,
     ForeignKeyJoin,
@@ -41,7 +42,6 @@ from headrace.spark_jobs.versioned.tables import (
     Versioned,
     refuse_global,
     refuse_suppress,
-    run,
 )
 from tests.versioned.examples import FIRST, SECOND, first, record, second
 
