@@ -10,6 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 
 from headrace.spark_jobs.shapes import CORRECTED, FIELDS, JOINED
 
+_SPACE = " \t\n\r"
+"""What may stand around JSON."""
 _NULLS_TOO = {"ignoreNullFields": "false"}
 
 
@@ -34,12 +36,13 @@ def read_json(value: bytes | None) -> dict[str, Any] | None:
     """Return the fields of a value, None for a tombstone or a value that is no JSON object."""
     if value is None:
         return None
+    # Spark, which has found the value readable, puts the same sign in the place of such bytes.
+    text = value.decode(errors="replace").strip(_SPACE)
     try:
-        # Spark, which has found the value readable, puts the same sign in the place of such bytes.
-        found = _DECODER.decode(value.decode(errors="replace"))
+        found, end = _DECODER.raw_decode(text)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and end == len(text) else None
 
 
 def text_of(field: Any) -> str | None:

@@ -12,6 +12,10 @@ from headrace.spark_jobs.jobs.rows import read_json
     [
         (b'{"name":"a"}', {"name": "a"}),
         (b'{"name":"a\xff","n":1}', {"name": "a\N{REPLACEMENT CHARACTER}", "n": 1}),
+        (b' \r\n\t{"n": 1}\n ', {"n": 1}),
+        (b'\x0b{"n":1}', None),
+        (b'{"n":1}{"n":2}', None),
+        (b"", None),
         (b'{"name":"a', None),
         (b"[1]", None),
         (b'{"n":NaN}', None),
