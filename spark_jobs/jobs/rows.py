@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 from headrace.spark_jobs.shapes import CORRECTED, FIELDS, JOINED
 
 _SPACE = " \t\n\r"
-"""What may stand around JSON."""
+"""White space, as JSON has it around a value."""
 _NULLS_TOO = {"ignoreNullFields": "false"}
 
 

@@ -38,6 +38,7 @@ from tests.bench.spark.topics import (
     read_rows,
 )
 from tests.bench.spark.watched import Watched, watch
+from tests.kafka.clients import Clients
 
 _SIZES = (Size(1_000_000, 500_000), Size(4_000_000, 2_000_000))
 _SMALL = Size(100_000, 50_000)
@@ -191,8 +192,13 @@ def _run(who: str, size: Size, servers: str, folder: Path) -> tuple[Run, Digest]
 def _streams(guarantee: str, size: Size, servers: str, folder: Path) -> tuple[Watched, Digest]:
     name = f"{guarantee}-{size.facts}".replace("_", "-")
     topics = size.facts_topic, size.versions_topic
-    goal = size.facts + size.versions
-    watched = streams.join(streams.JOINS[guarantee], name, topics, goal, servers, folder)
+    clients = Clients(servers)
+    ends = {
+        (topic, partition): end
+        for topic in topics
+        for partition, end in clients.end_offsets(topic).items()
+    }
+    watched = streams.join(streams.JOINS[guarantee], name, topics, ends, servers, folder)
     return watched, digest(read_rows(servers, name))
 
 

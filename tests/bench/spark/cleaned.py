@@ -41,6 +41,10 @@ HeadersOf = Callable[[bytes], Headers]
 """The headers of a record with that key."""
 
 
+Ends = Mapping[tuple[str, int], int]
+"""The offset behind the last record of each topic and partition."""
+
+
 class Cleaned(NamedTuple):
     """The names of one input's topics, and its pipeline."""
 
@@ -55,6 +59,8 @@ class Made(NamedTuple):
     """Of the rows that must be right."""
     rows: int
     """How many it wrote, tombstones and rows that later ones replace included."""
+    stayed: int = 0
+    """How many rows that should have gone are in no digest."""
 
 
 class Filled(NamedTuple):
@@ -64,11 +70,12 @@ class Filled(NamedTuple):
     size: Size
     inputs: dict[str, Cleaned]
     """By the names that the job gives them, the stream or the largest table last."""
-    ends: int
-    """The sum of the offsets behind the last records."""
+    ends: Ends
     wanted: Digest
     judge: Callable[[Iterable[Read]], Made]
     """Digests a topic of rows as JSON."""
+    judge_streams: Callable[[Iterable[Read]], Made] | None = None
+    """Digests those of Kafka Streams, where it promises less."""
 
 
 class Records(NamedTuple):
@@ -114,16 +121,16 @@ def write(
     size: Size,
     inputs: Mapping[str, Records],
     headers_of: Mapping[str, HeadersOf] = MappingProxyType({}),
-) -> tuple[dict[str, Cleaned], int]:
-    """Write the inputs of a job; return their names and the sum of the offsets behind them."""
+) -> tuple[dict[str, Cleaned], Ends]:
+    """Write the inputs of a job; return their names, and where their records end."""
     names = {name: Cleaned(name, f"{job}-{size.facts}-{name}.cleaned") for name in inputs}
-    ends = 0
+    ends: dict[tuple[str, int], int] = {}
     for name, records in inputs.items():
         sidecar = Sidecar(servers, names[name], headers_of.get(name, lambda _key: ()))
         write_records(sidecar, records)
         # At the end all sidecars have passed everything, so that every record leaves.
         sidecar.commit((), LAST_MS + 1)
-        ends += sum(sidecar.ends.values())
+        ends |= {(names[name].topic, partition): end for partition, end in sidecar.ends.items()}
     return names, ends
 
 

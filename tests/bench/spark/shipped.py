@@ -59,6 +59,8 @@ class Shipped(NamedTuple):
     steady_cpu_seconds: dict[str, float]
     """The same behind the first micro-batches."""
     memory_bytes_max: dict[str, int]
+    stayed: int = 0
+    """How many rows that should have gone are there at the end."""
 
     @property
     def facts_per_cpu_second(self) -> float:

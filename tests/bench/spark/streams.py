@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench.race import environments
-from tests.bench.spark.cleaned import GRACE_MS, Filled, Made
+from tests.bench.spark.cleaned import GRACE_MS, Ends, Filled, Made
 from tests.bench.spark.jobs import count_alerts, orders_prices
 from tests.bench.spark.shipped import BATCHES, WARMING_BATCHES, Shipped, refuse_wrong
 from tests.bench.spark.topics import PARTITIONS, RETENTION_MS, read_rows
@@ -47,9 +47,9 @@ def of_job(job: str, who: str) -> How:
 
 
 def join(
-    how: How, name: str, topics: Sequence[str], goal: int, servers: str, folder: Path
+    how: How, name: str, topics: Sequence[str], ends: Ends, servers: str, folder: Path
 ) -> Watched:
-    """Process topics, a table's last, into the topic `name`, up to a sum of their offsets.
+    """Process topics, a table's last, into the topic `name`, up to their ends.
 
     Topics of its own on the way must be read to their ends as well.
     """
@@ -71,11 +71,11 @@ def join(
         "THREADS": "2",
         "CACHE": how.cache,
     }
+    goal = sum(ends.values())
     warm = goal * WARMING_BATCHES // BATCHES
 
     def done() -> int:
-        committed = clients.committed_offsets(told["GROUP"])
-        return sum(offset for (topic, _), offset in committed.items() if topic in topics)
+        return read_of(ends, clients.committed_offsets(told["GROUP"]))
 
     def is_done() -> bool:
         return done() >= goal and _has_read_its_own(clients, told["GROUP"])
@@ -88,6 +88,14 @@ def join(
         is_done,
         lambda: done() >= warm,
     )
+
+
+def read_of(ends: Ends, committed: Ends) -> int:
+    """Return how many offsets before these ends are committed.
+
+    An offset behind the marker of a transaction is above its end, and makes up for no other one.
+    """
+    return sum(min(committed.get(place, 0), end) for place, end in ends.items())
 
 
 def _has_read_its_own(clients: Clients, group: str) -> bool:
@@ -126,12 +134,14 @@ def run(who: str, filled: Filled, servers: str, folder: Path) -> Shipped:
         watched.warm_seconds,
         watched.warm_cpu_seconds,
         watched.memory_bytes_max,
+        made.stayed,
     )
 
 
 def _made(how: How, topic: str, filled: Filled, servers: str) -> Made:
     if how.operator != _BYTES:
-        return filled.judge(read_rows(servers, topic))
+        judge = filled.judge_streams or filled.judge
+        return judge(read_rows(servers, topic))
     priced = orders_prices.digest_of(_side_by_side(servers, topic))
     return Made(priced, priced.rows)
 

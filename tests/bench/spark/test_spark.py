@@ -39,6 +39,20 @@ def test_the_last_row_of_a_key_counts_and_a_tombstone_is_none() -> None:
     assert judge_each(read[:3]).digest != judge_each(read[:2]).digest
 
 
+def test_a_row_that_may_stay_is_counted_and_not_compared() -> None:
+    read = [(b"a", b'{"n":1}', 0), (b"b", b'{"n":2}', 0), (b"c", b'{"n":3}', 0), (b"c", b"", 0)]
+    made = judge_last(read, may_stay=frozenset({b"b", b"c"}))
+    assert made.digest == digest_of([(b"a", {"n": 1})])
+    assert (made.rows, made.stayed) == (4, 1)
+
+
+def test_an_offset_behind_a_marker_makes_up_for_no_other() -> None:
+    ends = {("t", 0): 10, ("t", 1): 10}
+    assert streams.read_of(ends, {("t", 0): 11, ("t", 1): 9, ("own", 0): 7}) == 19
+    assert streams.read_of(ends, {("t", 0): 11, ("t", 1): 11}) == 20
+    assert streams.read_of(ends, {}) == 0
+
+
 def test_rows_in_any_order_and_with_fields_in_any_order_are_the_same() -> None:
     rows: list[tuple[bytes, Mapping[str, Any]]] = [(b"a", {"n": 1, "m": 2}), (b"b", {"n": 3})]
     assert digest_of(rows) == digest_of([(b"b", {"n": 3}), (b"a", {"m": 2, "n": 1})])
@@ -55,6 +69,7 @@ def test_an_order_stands_with_its_last_customer() -> None:
         (b"alone", {"customer": "gone", "amount_cents": 3}),
     )
     customers = _table((b"a", ann), (b"b", ann), (b"b", bob), (b"gone", ann), (b"gone", None))
+    assert orders_customers.alone(orders, customers) == {b"alone"}
     assert dict(orders_customers.joined(orders, customers)) == {
         b"moves": {"customer": "b", "amount_cents": 1, **bob}
     }
@@ -140,8 +155,9 @@ def test_the_page_has_a_row_a_run_and_the_chart_is_of_one_job() -> None:
 
     ours, other = orders_prices.JOB, revenue_by_segment.JOB
     runs = [run(ours, "kafka"), run(ours, "json"), run(other, "kafka")]
-    runs += [run(other, streams.PEER), run(other, streams.EACH_UPDATE)]
+    runs += [run(other, streams.PEER)._replace(stayed=1_234), run(other, streams.EACH_UPDATE)]
     page = report(runs, None, [], ["1", "2"])
     assert page.count("| 7,777 |") == 5
     assert f"| {other} | 8,000 + 800 | Kafka Streams, without its cache | 2,000 | 1,000 |" in page
+    assert "Kafka Streams left 1,234 rows" in page
     assert spark_chart(runs).count("<rect") == 4

@@ -48,7 +48,7 @@ class Inputs:
         self._size = Size(orders, orders // ORDERS_A_PRICE)
         names = {name: Cleaned(name, f"{name}-{keys}.cleaned") for name in ("prices", "orders")}
         self._sidecars = {name: Sidecar(servers, each) for name, each in names.items()}
-        self.filled = Filled(JOB, self._size, names, 0, Digest(0, 0), judge)
+        self.filled = Filled(JOB, self._size, names, {}, Digest(0, 0), judge)
 
     def write_table(self) -> None:
         """Write a price of each product."""

@@ -25,15 +25,20 @@ def judge_each(read: Iterable[Read]) -> Made:
     return Made(made, made.rows)
 
 
-def judge_last(read: Iterable[Read]) -> Made:
-    """Digest the last row of each key in a topic; a key whose last one is a tombstone has none."""
+def judge_last(read: Iterable[Read], may_stay: frozenset[bytes] = frozenset()) -> Made:
+    """Digest the last row of each key in a topic; a key whose last one is a tombstone has none.
+
+    The rows of some keys `may_stay`, and are only counted.
+    """
     last: dict[bytes, bytes] = {}
     written = 0
     for key, value, _ in read:
         written += 1
         last[key] = value
-    made = digest_of((key, json.loads(value)) for key, value in last.items() if value)
-    return Made(made, written)
+    left = {key: value for key, value in last.items() if value}
+    stayed = left.keys() & may_stay
+    made = digest_of((key, json.loads(value)) for key, value in left.items() if key not in stayed)
+    return Made(made, written, len(stayed))
 
 
 def digest_of(rows: Iterable[tuple[bytes, Row]]) -> Digest:
