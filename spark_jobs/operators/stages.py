@@ -37,6 +37,7 @@ from headrace.spark_jobs.versioned.aggregation import Folding, Regrouping, Stand
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals, in_order, observe_lateness
 from headrace.spark_jobs.versioned.changes import Change, Changes, all_changes
 from headrace.spark_jobs.versioned.foreign_key import (
+    Answer,
     Answering,
     Ask,
     Resolving,
@@ -218,14 +219,22 @@ class _Answered(StoredTable):
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
         """Keep a row, or join an answer to the row that asked."""
-        return self._take_all(Arrivals.of([arrival]), cause).one_by_one()
+        number, record = arrival
+        if number == -ROW:
+            assert record.key is not None
+            (value,) = received(record).parts
+            self._rows.put(record.key, value, record.timestamp_ms)
+            self._resolving.changed([record.key])
+        elif number == -ANSWER:
+            assert record.key is not None
+            (mark, foreign_value), origin = received(record)
+            answer = Answer(cause, record.key, mark, foreign_value, record.timestamp_ms, origin)
+            result = self._resolving.resolve(answer, self._rows)
+            return () if result is None else self._accept(result)
+        return ()
 
     def take_all(self, arrivals: Arrivals) -> Changes:
-        """Keep rows, and join answers to the rows that asked."""
-        return self._take_all(arrivals, 0)
-
-    def _take_all(self, arrivals: Arrivals, first: int) -> Changes:
-        """Take arrivals, of which the first has this place in the batch."""
+        """Do as `take` for many; rows and answers take turns where the order is given."""
         inputs = arrivals.inputs
         bounds = {0, *(np.flatnonzero(np.diff(inputs)) + 1).tolist(), len(inputs)}
         made: list[Changes] = []
@@ -234,7 +243,7 @@ class _Answered(StoredTable):
             if inputs[start] == -ROW:
                 self._keep(records)
             elif inputs[start] == -ANSWER:
-                made.append(self._resolve(records, first + start))
+                made.append(self._resolve(records, start))
         return Changes.together(made)
 
     def _keep(self, rows: Records) -> None:
@@ -247,7 +256,7 @@ class _Answered(StoredTable):
         messages = Received(answers, 2)
         keys = answers.keys
         marks, values = messages.parts()
-        rows = self._rows.values_of(keys)
+        rows = self._rows.values_of(keys).tolist()
         causes = range(first, first + len(keys))
         places, news = self._resolving.resolve_all(causes, keys.tolist(), marks, values, rows)
         at = np.array(places, np.intp)

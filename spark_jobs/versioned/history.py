@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from headrace.contracts.record import NO_TIME_MS, Record
-from headrace.spark_jobs.versioned.at_once import Answers, HistoryAtOnce, LookUps, NewVersions
+from headrace.spark_jobs.versioned.at_once import Answers, LookUps, NewVersions
 from headrace.spark_jobs.versioned.layout import History, decode_versions, encode_versions
-from headrace.spark_jobs.versioned.records import are_present, objects
+from headrace.spark_jobs.versioned.records import are_present
+from headrace.spark_jobs.versioned.replacing import ReplacingHistory, ReplacingLatest
 from headrace.spark_jobs.versioned.state import Buckets, TaskState
 from headrace.spark_jobs.versioned.table_rows import TableRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -60,8 +61,8 @@ class VersionedStore:
         self.time_ms = self._numbers.get(self._time_name, NO_TIME_MS)
         table = TableRows(state, name)
         self._buckets = Buckets(table, decode_versions, encode_versions)
-        self._at_once: HistoryAtOnce | None = None
-        self._open_at_once = partial(HistoryAtOnce, table)
+        self._at_once: ReplacingHistory | None = None
+        self._open_at_once = partial(ReplacingHistory, table)
         state.add(self)
 
     @property
@@ -96,18 +97,18 @@ class VersionedStore:
 
     def put_all(
         self, keys: Objects, values: Objects, times_ms: Integers
-    ) -> tuple[Objects, Integers]:
-        """Put many; return the latest value before each, and what `put` returns for each."""
-        put, bucket_of = self.put, self._buckets.to_read
-        olds: list[bytes | None] = []
-        ends: list[int] = []
-        for key, value, time_ms in zip(
-            keys.tolist(), values.tolist(), times_ms.tolist(), strict=True
-        ):
-            before = bucket_of(key).get(key)
-            olds.append(None if before is None else before[1][-1])
-            ends.append(put(key, value, time_ms))
-        return objects(olds), np.array(ends, np.int64)
+    ) -> tuple[Objects, NDArray[np.bool_], NDArray[np.bool_]]:
+        """Put many at once; return the latest value before each, and two masks.
+
+        The one says which are the latest then, the other one which are not rejected; these alone
+        have values before. A store that takes a batch at once must not take or answer anything one
+        by one.
+        """
+        puts = NewVersions(keys, times_ms, np.arange(len(keys)), values, np.zeros(len(keys), bool))
+        is_on_time, _ = self._pass(puts)
+        olds, are_latest = np.full(len(keys), None, object), np.zeros(len(keys), np.bool_)
+        olds[is_on_time], are_latest[is_on_time] = self._replacing().replace(puts.where(is_on_time))
+        return olds, are_latest, is_on_time
 
     def meet(self, puts: NewVersions, asked: LookUps, *, all_of_them: bool) -> tuple[int, Answers]:
         """Take a batch of versions, and answer a batch of look-ups, each as of its step.
@@ -115,21 +116,28 @@ class VersionedStore:
         Returns also how many versions were not rejected, without copies. `all_of_them` is as for
         `expired`. A store that takes a batch at once must not take or answer anything one by one.
         """
-        if self._at_once is None:
-            self._at_once = self._open_at_once()
-        horizons_ms = self._horizons_ms(puts.times_ms)
-        is_on_time = puts.times_ms >= horizons_ms[:-1]
-        counts = ~puts.are_copies
-        taken = int(np.count_nonzero(is_on_time & counts))
-        self._expired += int(np.count_nonzero(counts)) - taken
+        is_on_time, horizons_ms = self._pass(puts)
+        taken = int(np.count_nonzero(is_on_time & ~puts.are_copies))
         of_asks_ms = horizons_ms[np.searchsorted(puts.steps, asked.steps)]
-        if len(puts.times_ms) and not self.follows_progress:
-            self.time_ms = max(self.time_ms, int(puts.times_ms.max()))
-        answers = self._at_once.meet(puts.where(is_on_time), asked, of_asks_ms)
+        answers = self._replacing().meet(puts.where(is_on_time), asked, of_asks_ms)
         if all_of_them:
             is_old = asked.times_ms < of_asks_ms
             answers = answers._replace(expired=is_old & are_present(asked.keys))
         return taken, answers
+
+    def _replacing(self) -> ReplacingHistory:
+        if self._at_once is None:
+            self._at_once = self._open_at_once()
+        return self._at_once
+
+    def _pass(self, puts: NewVersions) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Let time pass by puts; return which are not rejected, and the horizons before each."""
+        horizons_ms = self._horizons_ms(puts.times_ms)
+        is_on_time = puts.times_ms >= horizons_ms[:-1]
+        self._expired += int(np.count_nonzero(~(is_on_time | puts.are_copies)))
+        if len(puts.times_ms) and not self.follows_progress:
+            self.time_ms = max(self.time_ms, int(puts.times_ms.max()))
+        return is_on_time, horizons_ms
 
     def latest(self, key: bytes) -> Version | None:
         """Return the latest version by time, None if it is a tombstone; it never expires."""
@@ -242,6 +250,8 @@ class PlainStore:
     def __init__(self, state: TaskState, name: str) -> None:
         table = TableRows(state, name)
         self._buckets = Buckets(table, decode_versions, encode_versions)
+        self._at_once: ReplacingLatest | None = None
+        self._open_at_once = partial(ReplacingLatest, table)
         state.add(self)
 
     def put(self, key: bytes, value: bytes | None, timestamp_ms: int) -> int:
@@ -255,19 +265,10 @@ class PlainStore:
 
     def put_all(
         self, keys: Objects, values: Objects, times_ms: Integers
-    ) -> tuple[Objects, Integers]:
-        """Put many; return the value before each, and what `put` returns for each."""
-        bucket_of = self._buckets.to_change
-        olds: list[bytes | None] = []
-        for key, value, time_ms in zip(
-            keys.tolist(), values.tolist(), times_ms.tolist(), strict=True
-        ):
-            bucket = bucket_of(key)
-            before = bucket.pop(key, None)
-            olds.append(None if before is None else before[1][0])
-            if value is not None:
-                bucket[key] = ([time_ms], [value])
-        return objects(olds), np.full(len(olds), LATEST)
+    ) -> tuple[Objects, NDArray[np.bool_], NDArray[np.bool_]]:
+        """Do as a versioned store: all are the latest then, and none is rejected."""
+        olds = self._replacing().replace(keys, values, times_ms)
+        return olds, np.ones(len(olds), np.bool_), np.ones(len(olds), np.bool_)
 
     def latest(self, key: bytes) -> Version | None:
         """Return the last value that was put."""
@@ -279,12 +280,12 @@ class PlainStore:
 
     def values_as_of(self, records: Sequence[Record]) -> list[bytes | None]:
         """Return the last value of each record's key: a plain table has no time (rule D2)."""
-        return self.values_of([record.key for record in records])
-
-    def values_of(self, keys: Iterable[bytes | None]) -> list[bytes | None]:
-        """Return the last value of each key; a null key has none."""
-        histories = self._buckets.find(keys)
+        histories = self._buckets.find([record.key for record in records])
         return [None if history is None else history[1][0] for history in histories]
+
+    def values_of(self, keys: Objects) -> Objects:
+        """Return the last value of each key, in a store that takes batches at once."""
+        return self._replacing().values_of(keys)
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:  # noqa: ARG002
         """Return no place: the store never knew another value than the latest."""
@@ -292,7 +293,14 @@ class PlainStore:
 
     def save(self) -> None:
         """Write out what changed."""
+        if self._at_once is not None:
+            self._at_once.save_all()
         self._buckets.save()
+
+    def _replacing(self) -> ReplacingLatest:
+        if self._at_once is None:
+            self._at_once = self._open_at_once()
+        return self._at_once
 
 
 Store = VersionedStore | PlainStore

@@ -157,11 +157,13 @@ class StoredTable:
         """Do as `_accept` for many."""
         if self._store is None:
             return changes
-        olds, valid_to_ms = self._store.put_all(changes.keys, changes.news, changes.times_ms)
-        changes = changes._replace(are_latest=valid_to_ms == LATEST)
+        olds, are_latest, are_accepted = self._store.put_all(
+            changes.keys, changes.news, changes.times_ms
+        )
+        changes = changes._replace(are_latest=are_latest)
         if self._sends_old:
             changes = changes._replace(olds=olds)
-        return changes.where(valid_to_ms != REJECTED)
+        return changes.where(are_accepted)
 
 
 class Source(StoredTable):

@@ -96,10 +96,10 @@ def as_of(versions: Versions, asks: Asks) -> tuple[Integers, Mask]:
 def remembered(starts: Integers, times_ms: Integers, is_tombstone: Mask, horizon_ms: int) -> Mask:
     """Return which versions an answer may still need: of each key those after the horizon, and one.
 
-    A last tombstone before the horizon answers as an unknown key does.
+    A last tombstone before the horizon answers as an unknown key does. A key may have no version.
     """
     is_last = np.zeros(len(times_ms), np.bool_)
-    is_last[starts[1:] - 1] = True
+    is_last[starts[1:][np.diff(starts) > 0] - 1] = True
     next_ms = np.append(times_ms[1:], 0)
     is_over: Mask = (next_ms <= horizon_ms) | (next_ms == times_ms)
     is_over[is_last] = (is_tombstone & (times_ms < horizon_ms))[is_last]

@@ -6,7 +6,7 @@ of other stages come between one another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from random import Random
 from typing import Any, Literal
@@ -34,8 +34,14 @@ from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
 from headrace.spark_jobs.versioned.changes import all_changes, run
 from headrace.spark_jobs.versioned.foreign_key import mark_of
 from headrace.spark_jobs.versioned.functions import StepFailed
+from headrace.spark_jobs.versioned.layout import (
+    decode_numbers,
+    decode_subscriptions,
+    decode_versions,
+)
 from headrace.spark_jobs.versioned.records import Records
-from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
+from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
+from headrace.spark_jobs.versioned.table_rows import PREFIX
 from headrace.spark_jobs.versioned.tables import Plain, Source, Storage, Versioned
 from tests.properties.strategies import chance, seeds
 
@@ -81,10 +87,10 @@ def _records(random: Random, number: int, keys: Sequence[bytes | None]) -> list[
 
 def _in_pieces(
     topology: Topology, arrivals: Sequence[Arrival], bounds: Sequence[int]
-) -> tuple[list[list[Row]], dict[str, bytes]]:
+) -> tuple[list[list[Row]], dict[Any, Any]]:
     """Return the rows of each verdict of a batch that is cut there, and the state behind it.
 
-    When a table forgets what no answer can need depends on the cuts.
+    When a table grows, and forgets what no answer can need, depends on the cuts.
     """
     rows, notes = MemoryRows(), None
     found: dict[str, list[Row]] = {}
@@ -94,10 +100,19 @@ def _in_pieces(
             found.setdefault(results.verdict, []).extend(_rows_of(results, start))
         state.save()
         notes = state.notes
-    kept = {
-        name: row for name, row in rows.items() if not name.startswith(("orders/", "customers/"))
-    }
+    kept: dict[Any, Any] = {}
+    for name, row in rows.items():
+        table = name.partition("/")[0]
+        kept |= _DECODE[table](row) if table in _DECODE else {}
+    numbers = decode_numbers(rows[HEADER])
+    kept |= {name: each for name, each in numbers.items() if not name.startswith(PREFIX)}
     return [*found.values()], kept
+
+
+_DECODE: Mapping[str, Callable[[bytes], Mapping[bytes, Any]]] = {
+    "join:left": decode_versions,
+    "join:subscribers": decode_subscriptions,
+}
 
 
 def _rows_of(results: Results, first: int) -> list[Row]:
@@ -171,19 +186,32 @@ def test_a_table_takes_records_at_once_as_one_by_one(
     seed: int, storage: Storage | None, *, sends_old: bool
 ) -> None:
     random = chance(seed)
-    arrivals = _merged(random, [_records(random, number, KEYS) for number in (LEFT, RIGHT)])
+    batches = [
+        _merged(random, [_records(random, number, KEYS) for number in (LEFT, RIGHT)])
+        for _ in range(3)
+    ]
 
-    def taken(take: Callable[[Source], list[Any]]) -> tuple[list[Any], MemoryRows]:
-        state = TaskState(MemoryRows(), BUCKETS)
-        table = Source(state, "table", LEFT, storage)
-        table.send_old(force=sends_old)
-        changes = take(table)
-        state.save()
-        assert isinstance(state.rows, MemoryRows)
-        return changes, state.rows
+    def taken(
+        take: Callable[[Source, list[Arrival]], list[Any]],
+    ) -> tuple[list[list[Any]], MemoryRows]:
+        rows = MemoryRows()
+        changes = []
+        for batch in batches:
+            state = TaskState(rows, BUCKETS)
+            table = Source(state, "table", LEFT, storage)
+            table.send_old(force=sends_old)
+            changes.append(take(table, batch))
+            state.save()
+        return changes, rows
 
-    at_once = taken(lambda table: all_changes(table, Arrivals.of(arrivals)).one_by_one())
-    assert at_once == taken(lambda table: run(table, arrivals))
+    def at_once(table: Source, batch: list[Arrival]) -> list[Any]:
+        # The second half of a batch replaces values of the first one.
+        half = len(batch) // 2
+        pieces = [Arrivals.of(batch[:half]), Arrivals.of(batch[half:])]
+        first, second = (all_changes(table, piece).one_by_one() for piece in pieces)
+        return [*first, *(each._replace(cause=half + each.cause) for each in second)]
+
+    assert taken(at_once) == taken(run)
 
 
 @given(seeds, st.integers(0, 3))
