@@ -27,7 +27,7 @@ All numbers are little-endian. Timestamps are milliseconds.
 from __future__ import annotations
 
 from enum import IntEnum
-from itertools import accumulate
+from itertools import accumulate, pairwise, repeat
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
@@ -81,7 +81,7 @@ def encode_versions(histories: Mapping[bytes, History]) -> bytes:
         counts.append(len(key_times))
         times += key_times
         values += key_values
-    columns = (_strings(keys), _integers(counts), _integers(times), _strings(values))
+    columns = (_present(keys), _integers(counts), _integers(times), _strings(values))
     return _row(Kind.VERSIONS, columns)
 
 
@@ -188,13 +188,16 @@ def decode_held(row: bytes) -> list[HeldRow]:
 
 def encode_subscriptions(subscribers: Mapping[bytes, Mapping[bytes, bytes]]) -> bytes:
     """Encode a bucket of marks by foreign key, then primary key."""
-    rows = [
-        (foreign, primary, mark)
-        for foreign, marks in sorted(subscribers.items())
-        for primary, mark in sorted(marks.items())
-    ]
-    columns = [_strings([row[place] for row in rows]) for place in range(3)]
-    return _row(Kind.SUBSCRIPTIONS, columns)
+    foreign: list[bytes] = []
+    primary: list[bytes] = []
+    marks: list[bytes] = []
+    for key in sorted(subscribers):
+        own = subscribers[key]
+        keys = sorted(own)
+        foreign += repeat(key, len(keys))
+        primary += keys
+        marks += map(own.__getitem__, keys)
+    return _row(Kind.SUBSCRIPTIONS, map(_present, (foreign, primary, marks)))
 
 
 def decode_subscriptions(row: bytes) -> dict[bytes, dict[bytes, bytes]]:
@@ -203,10 +206,10 @@ def decode_subscriptions(row: bytes) -> dict[bytes, dict[bytes, bytes]]:
     foreign, primary, marks = reader.present(), reader.present(), reader.present()
     reader.finish()
     reader.expect(len(foreign) == len(primary) == len(marks), "rows are whole")
-    subscribers: dict[bytes, dict[bytes, bytes]] = {}
-    for foreign_key, primary_key, mark in zip(foreign, primary, marks, strict=True):
-        subscribers.setdefault(foreign_key, {})[primary_key] = mark
-    return subscribers
+    first = [at for at, (key, before) in enumerate(pairwise(foreign), 1) if key != before]
+    bounds = pairwise(sorted({0, *first, len(foreign)}))
+    of_keys = ((foreign[start], slice(start, end)) for start, end in bounds)
+    return {key: dict(zip(primary[own], marks[own], strict=True)) for key, own in of_keys}
 
 
 def encode_numbers(numbers: Mapping[str, int]) -> bytes:
@@ -301,23 +304,14 @@ class RowReader:
 
     def strings(self) -> list[bytes | None]:
         """Read the next column, of bytes or nulls."""
-        lengths = self._numbers("<i4")
-        ends = np.cumsum(np.maximum(lengths, 0), dtype=np.int64)
-        size = int(ends[-1]) if len(ends) else 0
-        data = self._take(size)
-        starts = (ends - np.maximum(lengths, 0)).tolist()
-        column: list[bytes | None] = [
-            data[start:end] for start, end in zip(starts, ends.tolist(), strict=True)
-        ]
-        for place in np.flatnonzero(lengths < 0).tolist():
-            column[place] = None
+        column: list[bytes | None] = self.objects().tolist()
         return column
 
     def present(self) -> list[bytes]:
         """Read the next column, of bytes that are never null."""
-        column = self.strings()
-        present = [each for each in column if each is not None]
-        self.expect(len(present) == len(column), "nothing is null")
+        column = self.packed()
+        self.expect(not column.null_count, "nothing is null")
+        present: list[bytes] = column.to_numpy(zero_copy_only=False).tolist()
         return present
 
     def finish(self) -> None:
@@ -363,6 +357,11 @@ def _row(kind: Kind, columns: Iterable[bytes], written: int = FORMAT) -> bytes:
 
 def _integers(column: Sequence[int] | NDArray[np.int64]) -> bytes:
     return _u32.pack(len(column)) + np.array(column, "<i8").tobytes()
+
+
+def _present(column: Sequence[bytes]) -> bytes:
+    lengths = np.fromiter(map(len, column), "<i4", len(column))
+    return b"".join((_u32.pack(len(column)), lengths.tobytes(), *column))
 
 
 def _strings(column: Sequence[bytes | None]) -> bytes:
