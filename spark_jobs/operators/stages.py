@@ -61,7 +61,7 @@ LEFT_ROW_SENT, ROW_SENT, ASK_SENT = "left-row", "row", "ask"
 ANSWER_SENT, PART_SENT = "answer", "part"
 """Verdicts of the messages from one stage to the next."""
 _WORDS = {ask: ask.value.encode() for ask in Ask}
-_ASKS = {word: ask for ask, word in _WORDS.items()}
+_ASKS: dict[bytes | None, Ask] = {word: ask for ask, word in _WORDS.items()}
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,19 @@ class _Answers(Running):
         inputs = arrivals.inputs[places]
         asks = _asked(arrivals.records.take(places[inputs == -ASK]))
         others = iter(arrivals.take(places[inputs != -ASK]))
+        answer, right = self._answering.answer, self._right
         made: list[_Answer] = []
         with in_order(zip(places.tolist(), inputs.tolist(), strict=True)) as numbered:
             for cause, number in numbered:
-                if number == -ASK:
-                    self._answer(cause, next(asks), made)
-                else:
-                    self._update(cause, next(others), made)
+                if number != -ASK:
+                    made += self._updates(cause, next(others))
+                    continue
+                foreign_key, time_ms, primary_key, mark, ask, origin = next(asks)
+                found = answer(foreign_key, primary_key, mark, ask, right)
+                if found is not None:
+                    value, right_ms = found
+                    answer_ms = time_ms if right_ms is None else max(time_ms, right_ms)
+                    made.append((cause, primary_key, answer_ms, mark, value, origin))
         causes, keys, times_ms, marks, values, origins = (
             zip(*made, strict=True) if made else [()] * 6
         )
@@ -164,25 +170,15 @@ class _Answers(Running):
             np.array(times_ms, np.int64),
         )
 
-    def _answer(self, cause: int, asked: _Asked, made: list[_Answer]) -> None:
-        foreign_key, time_ms, primary_key, mark, word, origin = asked
-        assert primary_key is not None
-        assert word is not None
-        found = self._answering.answer(foreign_key, primary_key, mark, _ASKS[word], self._right)
-        if found is not None:
-            value, right_ms = found
-            answer_ms = time_ms if right_ms is None else max(time_ms, right_ms)
-            made.append((cause, primary_key, answer_ms, mark, value, origin))
-
-    def _update(self, cause: int, arrival: Arrival, made: list[_Answer]) -> None:
+    def _updates(self, cause: int, arrival: Arrival) -> Iterator[_Answer]:
         for change in self._right.take(cause, arrival):
             asking = self._answering.to_answer(change, versioned=self._right.versioned)
             origin = origin_of(change.record)
             for primary_key, mark in asking:
-                made.append((cause, primary_key, change.timestamp_ms, mark, change.new, origin))
+                yield cause, primary_key, change.timestamp_ms, mark, change.new, origin
 
 
-_Asked = tuple[bytes | None, int, bytes | None, bytes | None, bytes | None, bytes]
+_Asked = tuple[bytes | None, int, bytes, bytes | None, Ask, bytes]
 """Foreign key, time, primary key, mark, request and origin of an ask."""
 _Answer = tuple[int, bytes, int, bytes | None, bytes | None, bytes]
 """Cause, primary key, time, mark, right value and origin of an answer."""
@@ -190,8 +186,10 @@ _Answer = tuple[int, bytes, int, bytes | None, bytes | None, bytes]
 
 def _asked(records: Records) -> Iterator[_Asked]:
     messages = Received(records, 3)
+    primary_keys, marks, words = messages.parts()
     keys, times_ms = records.keys.tolist(), records.times_ms.tolist()
-    return zip(keys, times_ms, *messages.parts(), messages.origins(), strict=True)
+    asks = [_ASKS[word] for word in words]
+    return zip(keys, times_ms, primary_keys, marks, asks, messages.origins(), strict=True)
 
 
 @dataclass(frozen=True)
