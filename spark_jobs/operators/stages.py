@@ -289,14 +289,15 @@ class _Parts(Running):
 
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
+        changes = all_changes(self._parent, arrivals)
         parts = Collected(PART_SENT)
-        with in_order(enumerate(arrivals)) as numbered:
-            for cause, arrival in numbered:
-                for change in self._parent.take(cause, arrival):
-                    for part in self._regrouping.split(change, versioned=self._parent.versioned):
-                        record = part.record._replace(timestamp_ms=part.timestamp_ms)
-                        message = sent(part.record, part.old, part.new, change.key)
-                        parts.add(cause, record, part.key, message)
+        places = zip(changes.causes.tolist(), changes.one_by_one(), strict=True)
+        with in_order(places) as numbered:
+            for cause, change in numbered:
+                for part in self._regrouping.split(change, versioned=self._parent.versioned):
+                    record = part.record._replace(timestamp_ms=part.timestamp_ms)
+                    message = sent(part.record, part.old, part.new, change.key)
+                    parts.add(cause, record, part.key, message)
         return [parts.results()]
 
 
