@@ -20,7 +20,7 @@ import numpy as np
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.versioned.changes import Change, Changes
-from headrace.spark_jobs.versioned.functions import as_value, of_step_for_all
+from headrace.spark_jobs.versioned.functions import as_value, of_step, of_step_for_all
 from headrace.spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
 from headrace.spark_jobs.versioned.records import objects
 from headrace.spark_jobs.versioned.state import Buckets, TaskState
@@ -104,6 +104,7 @@ class Subscribing:
     ) -> None:
         self._state = state
         self._name = name
+        self._foreign_key_of = of_step(name, foreign_key_of, as_value)
         self._foreign_keys_of = of_step_for_all(name, foreign_key_of, as_value)
         self._left = join == "left"
 
@@ -114,9 +115,11 @@ class Subscribing:
             self._state.count(f"{self._name}:dropped:out-of-order")
             return []
         cause, key, new, old, time_ms, _, record = change
+        of_old = None if old is None else self._foreign_key_of(key, old)
+        of_new = None if new is None else self._foreign_key_of(key, new)
         return [
             Subscription(cause, foreign, key, mark, ask, time_ms, record)
-            for _, foreign, mark, ask in self._made([cause], [key], [old], [new])
+            for _, foreign, mark, ask in self._made([old], [new], [of_old], [of_new])
         ]
 
     def subscribe_all(self, changes: Changes, *, versioned: bool) -> Subscriptions:
@@ -126,22 +129,26 @@ class Subscribing:
         self._state.count(f"{self._name}:taken", size)
         self._state.count(f"{self._name}:dropped:out-of-order", size - len(places))
         columns = (changes.causes, changes.keys, changes.olds, changes.news)
-        made = self._made(*(column[places].tolist() for column in columns))
+        causes, keys, olds, news = (column[places].tolist() for column in columns)
+        of_olds, of_news = (self._foreign_keys(causes, keys, values) for values in (olds, news))
+        made = self._made(olds, news, of_olds, of_news)
         ats, foreign_keys, marks, asks = zip(*made, strict=True) if made else [()] * 4
         of_changes = places[np.array(ats, np.intp)]
         return Subscriptions(of_changes, objects(foreign_keys), objects(marks), asks)
 
     def _made(
         self,
-        causes: list[int],
-        keys: list[bytes],
         olds: list[bytes | None],
         news: list[bytes | None],
+        of_olds: list[bytes | None],
+        of_news: list[bytes | None],
     ) -> list[tuple[int, bytes | None, bytes | None, Ask]]:
-        """Return change, foreign key, mark and request of each subscription."""
+        """Return change, foreign key, mark and request of each subscription.
+
+        `of_olds` and `of_news` are the foreign keys in old and in new values.
+        """
         made: list[tuple[int, bytes | None, bytes | None, Ask]] = []
         keyless = 0
-        of_olds, of_news = (self._foreign_keys(causes, keys, values) for values in (olds, news))
         asks_of = _left_asks if self._left else _inner_asks
         columns = zip(olds, news, of_olds, of_news, strict=True)
         for at, (old, new, old_key, new_key) in enumerate(columns):
@@ -155,7 +162,7 @@ class Subscribing:
             for key, ask in asks_of(old_key, new_key):
                 made.append((at, key, mark, ask))
         self._state.count(f"{self._name}:dropped:null-foreign-key", keyless)
-        self._state.count(f"{self._name}:passed", len(keys) - keyless)
+        self._state.count(f"{self._name}:passed", len(news) - keyless)
         return made
 
     def _foreign_keys(
