@@ -1,6 +1,7 @@
 """`python -m tests.bench.spark`: the shipped jobs, and a join, beside Spark and Kafka Streams.
 
-The shipped join is measured as users run it. With `--jobs` come the other shipped jobs, and with
+The shipped join is measured as users run it, and as a query with values in JSON and in Avro. With
+`--jobs` come the other shipped jobs, and with
 `--peers` the join alone and other ways to write it. All read the same topics of one broker, one
 after the other, and what they make is compared.
 """
@@ -19,7 +20,7 @@ import pyarrow.dataset as ds
 from headrace.services.broker.embedded import EmbeddedBroker
 from tests.bench.race import environments
 from tests.bench.race.machine import load
-from tests.bench.spark import shipped, streams, trickle
+from tests.bench.spark import queries, shipped, streams, trickle
 from tests.bench.spark.cleaned import Filled
 from tests.bench.spark.jobs import (
     count_alerts,
@@ -28,6 +29,7 @@ from tests.bench.spark.jobs import (
     orders_prices,
     revenue_by_segment,
 )
+from tests.bench.spark.queries import QUERIES
 from tests.bench.spark.report import TITLES, Run, report, spark_chart
 from tests.bench.spark.shipped import SINKS, Shipped
 from tests.bench.spark.topics import (
@@ -39,6 +41,7 @@ from tests.bench.spark.topics import (
 )
 from tests.bench.spark.watched import Watched, watch
 from tests.kafka.clients import Clients
+from tests.runtime.registry_server import registry_server
 
 _SIZES = (Size(1_000_000, 500_000), Size(4_000_000, 2_000_000))
 _SMALL = Size(100_000, 50_000)
@@ -68,7 +71,8 @@ def main() -> None:
         try:
             servers = broker.bootstrap_servers
             jobs = list(_jobs(options, servers, folder))
-            delay = trickle.run(servers, folder / "trickle") if options.shipped else None
+            does_trickle = not {*SINKS}.isdisjoint(options.shipped)
+            delay = trickle.run(servers, folder / "trickle") if does_trickle else None
             runs = list(_runs(options, servers, folder))
         finally:
             broker.stop()
@@ -89,8 +93,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--shipped",
         nargs="*",
-        choices=(*SINKS, *streams.JOINS),
-        default=(*SINKS, *_ALIKE),
+        choices=(*SINKS, *QUERIES, *streams.JOINS),
+        default=(*SINKS, *QUERIES, *_ALIKE),
         help=f"who runs {orders_prices.JOB}",
     )
     parser.add_argument(
@@ -121,9 +125,14 @@ def _options() -> argparse.Namespace:
 
 def _jobs(options: argparse.Namespace, servers: str, folder: Path) -> Iterator[Shipped]:
     """Run shipped jobs, and Kafka Streams over the same topics."""
-    if options.shipped:
+    in_json = [who for who in options.shipped if who != queries.AVRO]
+    if in_json:
         filled = orders_prices.fill(servers, options.orders)
-        yield from _contest(options.shipped, filled, servers, folder)
+        yield from _contest(in_json, filled, servers, folder)
+    if queries.AVRO in options.shipped:
+        with registry_server() as registry:
+            filled = queries.fill(servers, options.orders, registry)
+            yield from _contest([queries.AVRO], filled, servers, folder)
     for job in options.jobs:
         contestants = ["kafka", streams.PEER]
         if job == revenue_by_segment.JOB:
@@ -134,8 +143,9 @@ def _jobs(options: argparse.Namespace, servers: str, folder: Path) -> Iterator[S
 def _contest(
     contestants: Iterable[str], filled: Filled, servers: str, folder: Path
 ) -> Iterator[Shipped]:
+    ours = {**dict.fromkeys(SINKS, shipped.run), **dict.fromkeys(QUERIES, queries.run)}
     for who in contestants:
-        contestant = shipped.run if who in SINKS else streams.run
+        contestant = ours.get(who, streams.run)
         one = contestant(who, filled, servers, folder / f"{filled.job}-{who}")
         print(one, flush=True)
         yield one

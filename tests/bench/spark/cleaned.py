@@ -73,9 +73,11 @@ class Filled(NamedTuple):
     ends: Ends
     wanted: Digest
     judge: Callable[[Iterable[Read]], Made]
-    """Digests a topic of rows as JSON."""
+    """Digests a topic of rows."""
     judge_streams: Callable[[Iterable[Read]], Made] | None = None
     """Digests those of Kafka Streams, where it promises less."""
+    registry: str | None = None
+    """Where the schemas of the values stand; without one, values are JSON."""
 
 
 class Records(NamedTuple):

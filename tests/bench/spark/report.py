@@ -11,6 +11,7 @@ from tests.bench.chart import Bar, Group, chart
 from tests.bench.race.machine import machine
 from tests.bench.spark.cleaned import GRACE_MS
 from tests.bench.spark.jobs import orders_prices
+from tests.bench.spark.queries import AVRO, JSON, QUERIES
 from tests.bench.spark.shipped import SINKS, Shipped
 from tests.bench.spark.streams import EACH_UPDATE, PEER
 from tests.bench.spark.trickle import Delay
@@ -20,6 +21,8 @@ JOB_TITLES = {
     "parquet": "headrace, to Parquet",
     "delta": "headrace, to Delta",
     "kafka": "headrace, to Kafka in transactions",
+    JSON: "headrace, a query from JSON to JSON",
+    AVRO: "headrace, a query from Avro to Avro",
     "json": "Kafka Streams, JSON, exactly once",
     "at_least_once": "Kafka Streams, as bytes, nothing parsed, at least once",
     "exactly_once_v2": "Kafka Streams, as bytes, nothing parsed, exactly once",
@@ -40,6 +43,9 @@ _JOBS = """\
 Users get the job `orders-prices` as `headrace spark` starts it. It runs by progress, over the
 cleaned topics of two sidecars with JSON values, {orders} orders and {prices} prices, in ten
 micro-batches.
+A query's file makes the same rows into Kafka in transactions: from the same topics in JSON, and in
+Avro from topics of the same records, whose schemas stand in a registry on this machine. Kafka
+Streams has no contestant in Avro here.
 Kafka Streams does the same over the same topics, with Jackson: it holds orders by a grace of
 {grace} ms, as the sidecars' progress does, and parses an order and its price when they meet. As
 bytes, it holds and parses nothing, and its row is both values side by side. All made the same rows.
@@ -185,13 +191,14 @@ def _more(runs: Sequence[Run]) -> list[str]:
 
 def spark_chart(jobs: Sequence[Shipped]) -> str:
     """Orders a CPU-second of `orders-prices`, in all and warm."""
+    ours = {*SINKS, *QUERIES}
     jobs = [job for job in jobs if job.job == orders_prices.JOB]
     groups = {
         "orders a CPU-second, all of it": [
-            Bar(JOB_TITLES[job.who], job.facts_per_cpu_second, job.who in SINKS) for job in jobs
+            Bar(JOB_TITLES[job.who], job.facts_per_cpu_second, job.who in ours) for job in jobs
         ],
         "warm": [
-            Bar(JOB_TITLES[job.who], job.steady_facts_per_cpu_second, job.who in SINKS)
+            Bar(JOB_TITLES[job.who], job.steady_facts_per_cpu_second, job.who in ours)
             for job in jobs
         ],
     }

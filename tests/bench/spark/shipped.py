@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ class Shipped(NamedTuple):
 
     job: str
     who: str
-    """A sink, or a guarantee of Kafka Streams, which is measured alike."""
+    """A sink, a query, or a guarantee of Kafka Streams, which is measured alike."""
     facts: int
     versions: int
     rows: int
@@ -119,14 +119,20 @@ def topic_of(who: str, filled: Filled) -> str:
 
 def run(who: str, filled: Filled, servers: str, folder: Path) -> Shipped:
     """Run the job over all that the topics hold; what it made must be right."""
+    return run_described(who, described(who, filled, servers, folder), filled, servers, folder)
+
+
+def run_described(
+    who: str, job: Mapping[str, object], filled: Filled, servers: str, folder: Path
+) -> Shipped:
+    """Run a job's file in ten micro-batches; what it made must be right."""
     folder.mkdir(parents=True)
     file, checkpoint = folder / "job.yaml", folder / "checkpoint"
     # All topics are read in equally many micro-batches.
     largest = max(
         (cut(servers, each.topic) for each in filled.inputs.values()), key=lambda cut: cut.offsets
     )
-    job = {**described(who, filled, servers, folder), "records-per-batch": largest.of_a_batch}
-    file.write_text(json.dumps(job), "utf-8")
+    file.write_text(json.dumps({**job, "records-per-batch": largest.of_a_batch}), "utf-8")
     watched = watch_batches(command_of(file), checkpoint, folder / "log")
     made = _made(who, filled, servers, folder)
     refuse_wrong("the job", made, filled)

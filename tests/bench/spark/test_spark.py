@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headrace.contracts.window import WindowBounds, windowed_key
-from tests.bench.spark import streams
-from tests.bench.spark.cleaned import LAST_MS, Records, last_keys, records_of
+from headrace.spark_jobs.cli.job_file import load_job
+from tests.bench.spark import queries, streams
+from tests.bench.spark.cleaned import LAST_MS, Cleaned, Filled, Records, last_keys, records_of
 from tests.bench.spark.jobs import (
     count_alerts,
     customers_subscriptions,
@@ -21,7 +23,8 @@ from tests.bench.spark.jobs import (
 from tests.bench.spark.jobs.rows import digest_of, judge_each, judge_last, latest_of
 from tests.bench.spark.report import report, spark_chart
 from tests.bench.spark.shipped import Cut, Shipped
-from tests.bench.spark.topics import PARTITIONS, START_MS
+from tests.bench.spark.topics import PARTITIONS, START_MS, Digest, Size
+from tests.runtime.registry_server import registry_server
 
 Value = Mapping[str, Any] | None
 
@@ -148,16 +151,44 @@ def test_a_topic_is_left_behind_its_micro_batches() -> None:
     assert Cut(1_000, 101).share_behind(10) == 0
 
 
+def test_a_row_in_avro_is_judged_as_the_same_row_in_json() -> None:
+    orders = [b'{"order_id":"a","quantity":2,"customer":"c"}', b'{"order_id":"last","quantity":1}']
+    with registry_server() as registry:
+        encode, decode = queries.encoder("orders", registry), queries.decoder(registry)
+        first, last = (encode(json.loads(order)) for order in orders)
+        assert first == b"\0\0\0\0\1" + b"\2a" + b"\4" + b"\2\2c"
+        assert decode(first) == json.loads(orders[0])
+        assert decode(last) == {**json.loads(orders[1]), "customer": None}
+        # The schemas of both topics differ, and so do their numbers.
+        price = queries.encoder("prices", registry)({"price_cents": 7})
+        assert price[:5] == b"\0\0\0\0\2"
+        assert decode(price) == {"price_cents": 7}
+
+
+def test_a_query_file_is_one_that_users_may_write(tmp_path: Path) -> None:
+    inputs = {name: Cleaned(name, f"{name}-1.cleaned") for name in ("prices", "orders")}
+    filled = Filled(orders_prices.JOB, Size(10, 5), inputs, 0, Digest(0, 0), judge_each)
+    for who, registry in zip(queries.QUERIES, (None, "http://127.0.0.1:8081"), strict=True):
+        said = queries.described(who, filled._replace(registry=registry), "here:9092", tmp_path)
+        file = tmp_path / f"{who}.yaml"
+        file.write_text(json.dumps(said), "utf-8")
+        _, config = load_job(file)
+        assert config.name == f"orders-prices-{who}-10"
+        assert config.sink.kafka is not None
+        assert config.sink.kafka.value == ("json" if registry is None else "avro")
+
+
 def test_the_page_has_a_row_a_run_and_the_chart_is_of_one_job() -> None:
     def run(job: str, who: str) -> Shipped:
         used = {"java": 2.0, "workers": 1.0, "python": 1.0}
         return Shipped(job, who, 8_000, 800, 7_777, 9.0, used, 4_000, 3.0, used, {"java": 1 << 20})
 
     ours, other = orders_prices.JOB, revenue_by_segment.JOB
-    runs = [run(ours, "kafka"), run(ours, "json"), run(other, "kafka")]
+    runs = [run(ours, who) for who in ("kafka", *queries.QUERIES, "json")] + [run(other, "kafka")]
     runs += [run(other, streams.PEER)._replace(stayed=1_234), run(other, streams.EACH_UPDATE)]
     page = report(runs, None, [], ["1", "2"])
-    assert page.count("| 7,777 |") == 5
+    assert page.count("| 7,777 |") == 7
+    assert "| headrace, a query from Avro to Avro | 2,000 | 1,000 |" in page
     assert f"| {other} | 8,000 + 800 | Kafka Streams, without its cache | 2,000 | 1,000 |" in page
     assert "Kafka Streams left 1,234 rows" in page
-    assert spark_chart(runs).count("<rect") == 4
+    assert spark_chart(runs).count("<rect") == 8

@@ -18,7 +18,7 @@ from tests.bench.spark.cleaned import (
     times_of,
     write,
 )
-from tests.bench.spark.jobs.rows import met_by
+from tests.bench.spark.jobs.rows import Row, met_by
 from tests.bench.spark.topics import Digest, Read, Size
 
 JOB = "orders-prices"
@@ -29,17 +29,24 @@ _UNKNOWN_KEYS = 0.02
 
 def fill(servers: str, orders: int) -> Filled:
     """Make the topics, and write everything as sidecars do."""
+    size, inputs = drawn(orders)
+    written = write(servers, JOB, size, inputs)
+    wanted = digest_of(joined(inputs["prices"], inputs["orders"]))
+    return Filled(JOB, size, *written, wanted, judge)
+
+
+def drawn(orders: int) -> tuple[Size, dict[str, Records]]:
+    """Draw so many orders and half as many prices, always the same."""
     size = Size(orders, orders // 2)
     keys = size.versions // _VERSIONS_A_KEY
     random = np.random.default_rng(1)
-    table, stream = prices_of(random, size.versions, keys), orders_of(random, size.facts, keys)
-    written = write(servers, JOB, size, {"prices": table, "orders": stream})
-    return Filled(JOB, size, *written, digest_of(joined(table, stream)), judge)
+    prices = prices_of(random, size.versions, keys)
+    return size, {"prices": prices, "orders": orders_of(random, size.facts, keys)}
 
 
-def judge(read: Iterable[Read]) -> Made:
+def judge(read: Iterable[Read], row_of: Callable[[bytes], Row] = json.loads) -> Made:
     """Digest a topic of priced orders."""
-    made = digest_of(_rows(read))
+    made = digest_of(_rows(read, row_of))
     return Made(made, made.rows)
 
 
@@ -52,9 +59,11 @@ def digest_of(rows: Iterable[tuple[bytes, str, int, int]]) -> Digest:
     return Digest(count, checksum)
 
 
-def _rows(read: Iterable[Read]) -> Iterator[tuple[bytes, str, int, int]]:
+def _rows(
+    read: Iterable[Read], row_of: Callable[[bytes], Row]
+) -> Iterator[tuple[bytes, str, int, int]]:
     for key, value, _ in read:
-        row = json.loads(value)
+        row = row_of(value)
         yield key, row["order_id"], row["quantity"], row["price_cents"]
 
 
