@@ -78,7 +78,7 @@ def fill(servers: str, orders: int, registry: RegistryServer) -> Filled:
     written = write(servers, f"{orders_prices.JOB}-avro", size, encoded)
     wanted = orders_prices.digest_of(orders_prices.joined(inputs["prices"], inputs["orders"]))
     judge = partial(orders_prices.judge, row_of=decoder(registry))
-    return Filled(orders_prices.JOB, size, *written, wanted, judge, registry.url)
+    return Filled(orders_prices.JOB, size, *written, wanted, judge, registry=registry.url)
 
 
 def encoder(name: str, registry: RegistryServer) -> Callable[[Row], bytes]:

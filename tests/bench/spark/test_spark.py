@@ -167,7 +167,7 @@ def test_a_row_in_avro_is_judged_as_the_same_row_in_json() -> None:
 
 def test_a_query_file_is_one_that_users_may_write(tmp_path: Path) -> None:
     inputs = {name: Cleaned(name, f"{name}-1.cleaned") for name in ("prices", "orders")}
-    filled = Filled(orders_prices.JOB, Size(10, 5), inputs, 0, Digest(0, 0), judge_each)
+    filled = Filled(orders_prices.JOB, Size(10, 5), inputs, {}, Digest(0, 0), judge_each)
     for who, registry in zip(queries.QUERIES, (None, "http://127.0.0.1:8081"), strict=True):
         said = queries.described(who, filled._replace(registry=registry), "here:9092", tmp_path)
         file = tmp_path / f"{who}.yaml"
