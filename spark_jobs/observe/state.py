@@ -16,7 +16,6 @@ from headrace.spark_jobs.operators.stamp import INPUT
 from headrace.spark_jobs.seams import begin_state_registry
 from headrace.spark_jobs.versioned import progress
 from headrace.spark_jobs.versioned.layout import (
-    Kind,
     decode_held,
     decode_numbers,
     decode_slices,
@@ -24,6 +23,7 @@ from headrace.spark_jobs.versioned.layout import (
     decode_versions,
 )
 from headrace.spark_jobs.versioned.moving import KIND_AT
+from headrace.spark_jobs.versioned.row_bytes import Kind
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
 from headrace.spark_jobs.versioned.window_fold import is_of_one_window
 

@@ -1,8 +1,4 @@
-"""The bytes of a task's state. Every format ever written stays readable for ever.
-
-    row               format (u8) | kind (u8) | columns | CRC-32 of all before it (u32)
-    integer column    count (u32) | count x i64
-    bytes column      count (u32) | count x i32 length, -1 is null | the bytes, end to end
+"""The columns of a task's rows. Every format ever written stays readable for ever (`row_bytes`).
 
     kind 1  versions       keys (bytes) | versions of each key (integers)
                            | timestamps (integers) | values (bytes, null is a tombstone)
@@ -17,27 +13,31 @@
     kind 3  subscriptions  foreign keys | primary keys | marks (bytes)
             Rows ascend by foreign key, then primary key. A mark tells left values apart.
     kind 4  numbers        names (bytes, UTF-8) | values (integers)
-            Of format 2 where tables note how many rows they have (`table_rows`), so that a version
-            that does not know of them refuses the state.
+            Of format 2 where tables note how many rows they have (`table_rows`),
+            so that a version that does not know of them refuses the state.
     kind 5  slices         numbers of the slices that hold records (integers)
 
-All numbers are little-endian. Timestamps are milliseconds.
+Timestamps are milliseconds.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
 from itertools import accumulate, pairwise, repeat
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.contracts.errors import StateCorrupt, StateLayoutNewer
 from headrace.contracts.record import Headers, Record
+from headrace.spark_jobs.versioned.row_bytes import (
+    FORMAT,
+    FORMAT_OF_TABLES,
+    Kind,
+    RowReader,
+    row_of,
+)
 from headrace.spark_jobs.versioned.table_rows import PREFIX
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FORMAT, FORMAT_OF_TABLES = 1, 2
-"""The format of rows, and of numbers that say how many rows a table has."""
 NO_OFFSET = -(1 << 63)
 
 History = tuple[list[int], list[bytes | None]]
@@ -55,19 +53,8 @@ History = tuple[list[int], list[bytes | None]]
 HeldRow = tuple[int, Record]
 """A held record behind its arrival number."""
 
-_start = Struct("<BB")
 _u32 = Struct("<I")
 _i32 = Struct("<i")
-
-
-class Kind(IntEnum):
-    """The kinds of rows."""
-
-    VERSIONS = 1
-    HELD = 2
-    SUBSCRIPTIONS = 3
-    NUMBERS = 4
-    SLICES = 5
 
 
 def encode_versions(histories: Mapping[bytes, History]) -> bytes:
@@ -82,7 +69,7 @@ def encode_versions(histories: Mapping[bytes, History]) -> bytes:
         times += key_times
         values += key_values
     columns = (_present(keys), _integers(counts), _integers(times), _strings(values))
-    return _row(Kind.VERSIONS, columns)
+    return row_of(Kind.VERSIONS, columns)
 
 
 def decode_versions(row: bytes) -> dict[bytes, History]:
@@ -130,7 +117,7 @@ def encode_held_columns(held: HeldColumns) -> bytes:
         _packed(pa.array(held.values, pa.large_binary())),
         _packed(pa.array(headers, pa.large_binary())),
     )
-    return _row(Kind.HELD, columns)
+    return row_of(Kind.HELD, columns)
 
 
 def decode_held_columns(row: bytes) -> HeldColumns:
@@ -197,7 +184,7 @@ def encode_subscriptions(subscribers: Mapping[bytes, Mapping[bytes, bytes]]) -> 
         foreign += repeat(key, len(keys))
         primary += keys
         marks += map(own.__getitem__, keys)
-    return _row(Kind.SUBSCRIPTIONS, map(_present, (foreign, primary, marks)))
+    return row_of(Kind.SUBSCRIPTIONS, map(_present, (foreign, primary, marks)))
 
 
 def decode_subscriptions(row: bytes) -> dict[bytes, dict[bytes, bytes]]:
@@ -220,7 +207,7 @@ def encode_numbers(numbers: Mapping[str, int]) -> bytes:
         _integers([numbers[name] for name in names]),
     )
     notes_tables = any(name.startswith(PREFIX) for name in names)
-    return _row(Kind.NUMBERS, columns, FORMAT_OF_TABLES if notes_tables else FORMAT)
+    return row_of(Kind.NUMBERS, columns, FORMAT_OF_TABLES if notes_tables else FORMAT)
 
 
 def decode_numbers(row: bytes) -> dict[str, int]:
@@ -234,7 +221,7 @@ def decode_numbers(row: bytes) -> dict[str, int]:
 
 def encode_slices(slices: Iterable[int]) -> bytes:
     """Encode the list of slices of held records."""
-    return _row(Kind.SLICES, (_integers(sorted(slices)),))
+    return row_of(Kind.SLICES, (_integers(sorted(slices)),))
 
 
 def decode_slices(row: bytes) -> list[int]:
@@ -243,116 +230,6 @@ def decode_slices(row: bytes) -> list[int]:
     slices = reader.integers()
     reader.finish()
     return slices
-
-
-class RowReader:
-    """Reads one row from front to back, and refuses one that is not whole."""
-
-    def __init__(self, row: bytes, kind: Kind) -> None:
-        self._kind = kind
-        self.expect(len(row) >= _start.size + _u32.size, "it is not cut short")
-        written, found = _start.unpack_from(row)
-        newest = FORMAT_OF_TABLES if kind is Kind.NUMBERS else FORMAT
-        if written > newest:
-            message = (
-                f"this state has format {written}, and this headrace knows {newest} at most;"
-                " upgrade headrace, or start the query from a new checkpoint"
-            )
-            raise StateLayoutNewer(message)
-        self.expect(written >= FORMAT, f"format {written} was ever written")
-        end = len(row) - _u32.size
-        self.expect(
-            crc32(memoryview(row)[:end]) == _u32.unpack_from(row, end)[0], "its checksum holds"
-        )
-        self.expect(found == kind, f"it is of kind {kind.value} and not {found}")
-        self._row = row
-        self._place = _start.size
-        self._end = end
-
-    def expect(self, holds: object, what: str) -> None:
-        """Refuse the row unless this holds."""
-        if not holds:
-            raise damaged(self._kind, what)
-
-    def integers(self) -> list[int]:
-        """Read the next column, of integers."""
-        numbers: list[int] = self.numbers().tolist()
-        return numbers
-
-    def numbers(self) -> NDArray[np.int64]:
-        """Read the next column, of integers, as an array."""
-        return self._numbers("<i8").astype(np.int64, copy=False)
-
-    def stored_numbers(self) -> bytes:
-        """Read the next column, of integers, as it is stored, without its count."""
-        return self._stored(8)
-
-    def stored_bytes(self) -> tuple[bytes, bytes]:
-        """Read the lengths of the next column, of bytes or nulls, and its bytes, end to end."""
-        lengths = self._stored(_i32.size)
-        size = np.maximum(np.frombuffer(lengths, "<i4"), 0).sum(dtype=np.int64)
-        return lengths, self._take(int(size))
-
-    def packed(self) -> pa.LargeBinaryArray:
-        """Read the next column, of bytes or nulls, as an array that shares the row's memory."""
-        return bytes_column(*self.stored_bytes())
-
-    def objects(self) -> NDArray[np.object_]:
-        """Read the next column, of bytes or nulls, as objects."""
-        column: NDArray[np.object_] = self.packed().to_numpy(zero_copy_only=False)
-        return column
-
-    def strings(self) -> list[bytes | None]:
-        """Read the next column, of bytes or nulls."""
-        column: list[bytes | None] = self.objects().tolist()
-        return column
-
-    def present(self) -> list[bytes]:
-        """Read the next column, of bytes that are never null."""
-        column = self.packed()
-        self.expect(not column.null_count, "nothing is null")
-        present: list[bytes] = column.to_numpy(zero_copy_only=False).tolist()
-        return present
-
-    def finish(self) -> None:
-        """Refuse bytes behind the last column."""
-        self.expect(self._place == self._end, "nothing is left over")
-
-    def _numbers(self, dtype: str) -> NDArray[np.signedinteger]:
-        return np.frombuffer(self._stored(np.dtype(dtype).itemsize), dtype)
-
-    def _stored(self, width: int) -> bytes:
-        (count,) = _u32.unpack(self._take(_u32.size))
-        return self._take(count * width)
-
-    def _take(self, size: int) -> bytes:
-        self.expect(size <= self._end - self._place, "it is not cut short")
-        self._place += size
-        return self._row[self._place - size : self._place]
-
-
-def damaged(kind: Kind, what: str) -> StateCorrupt:
-    """Make the error of a row of which this does not hold."""
-    message = (
-        f"a row of {kind.name.lower()} is damaged: it cannot be that {what}; start the query from"
-        " an older or a new checkpoint"
-    )
-    return StateCorrupt(message)
-
-
-def bytes_column(lengths: bytes, data: bytes) -> pa.LargeBinaryArray:
-    """Return a column of bytes or nulls that shares the memory of what is stored."""
-    sizes = np.frombuffer(lengths, "<i4")
-    offsets = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(np.maximum(sizes, 0), out=offsets[1:])
-    present = np.packbits(sizes >= 0, bitorder="little")
-    buffers = [*map(pa.py_buffer, (present, offsets, data))]
-    return pa.Array.from_buffers(pa.large_binary(), len(sizes), buffers)
-
-
-def _row(kind: Kind, columns: Iterable[bytes], written: int = FORMAT) -> bytes:
-    body = b"".join((_start.pack(written, kind), *columns))
-    return body + _u32.pack(crc32(body))
 
 
 def _integers(column: Sequence[int] | NDArray[np.int64]) -> bytes:

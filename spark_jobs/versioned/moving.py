@@ -25,7 +25,6 @@ from headrace.contracts.errors import StateCorrupt
 from headrace.spark_jobs.versioned.corrections import decode_kept, encode_kept
 from headrace.spark_jobs.versioned.grace import Held, HeldRecords, decode_slice
 from headrace.spark_jobs.versioned.layout import (
-    Kind,
     decode_numbers,
     decode_slices,
     decode_subscriptions,
@@ -41,6 +40,7 @@ from headrace.spark_jobs.versioned.moved_numbers import (
     refuse_other_stages,
     tasks_before,
 )
+from headrace.spark_jobs.versioned.row_bytes import Kind
 from headrace.spark_jobs.versioned.spread import task_number, task_of
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.table_rows import (

@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.records import Integers
     from headrace.spark_jobs.versioned.state import TaskState
 
-ROW_BYTES = 16 << 10
-"""The bytes of a row on average: to read so many costs about what a call of the store does."""
+ROW_BYTES = 8 << 10
+"""The bytes of a row on average, as it is stored. With smaller ones a table that is read as a whole
+costs more calls of the store; with larger ones a few keys cost more bytes."""
 SPLITS_MAX = 1024
 """By how many rows a table grows at most at a time: one that was large before, of an older version,
 is not read as a whole."""

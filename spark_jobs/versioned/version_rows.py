@@ -5,20 +5,25 @@
     times     10 20  5  |  7
     values    x  y   -  |  z        null is a tombstone
 
-The bytes are those of `layout`, kind 1.
+The bytes are those of `layout`, kind 1, in `row_bytes`.
 """
 
 from __future__ import annotations
 
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.spark_jobs.versioned.layout import FORMAT, Kind, RowReader, bytes_column, damaged
+from headrace.spark_jobs.versioned.row_bytes import (
+    Kind,
+    RowReader,
+    bytes_column,
+    damaged,
+    sealed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +33,6 @@ if TYPE_CHECKING:
 _I32, _I64 = 4, 8
 """The bytes of a length, and of an integer."""
 _u32 = Struct("<I")
-_START = bytes([FORMAT, Kind.VERSIONS])
 
 
 class VersionColumns(NamedTuple):
@@ -111,9 +115,8 @@ def encode_version_rows(columns: VersionColumns, row_keys: Integers) -> Iterator
     first, version, key_byte, value_byte = next(bounds)
     for end, version_end, key_end, value_end in bounds:
         count, versions = _u32.pack(end - first), _u32.pack(version_end - version)
-        body = b"".join(
+        plain = b"".join(
             (
-                _START,
                 count,
                 key_lengths[first * _I32 : end * _I32],
                 keys[key_byte:key_end],
@@ -126,7 +129,7 @@ def encode_version_rows(columns: VersionColumns, row_keys: Integers) -> Iterator
                 values[value_byte:value_end],
             )
         )
-        yield body + _u32.pack(crc32(body))
+        yield sealed(Kind.VERSIONS, plain)
         first, version, key_byte, value_byte = end, version_end, key_end, value_end
 
 

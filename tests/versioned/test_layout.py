@@ -8,13 +8,14 @@ from struct import pack
 from typing import Any
 from zlib import crc32
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.contracts.errors import StateCorrupt, StateLayoutNewer
 from headrace.contracts.record import Record
-from headrace.spark_jobs.versioned import layout
+from headrace.spark_jobs.versioned import layout, row_bytes
 from headrace.spark_jobs.versioned.version_rows import decode_version_rows
 
 GOLDEN = Path(__file__).parents[1] / "formats" / "versioned"
@@ -52,8 +53,8 @@ CONTENT: dict[str, tuple[Callable[[Any], bytes], Callable[[bytes], Any], Any]] =
     ),
     "slices": (layout.encode_slices, layout.decode_slices, [-3, 0, 1 << 40]),
 }
-NEWEST = {"numbers": layout.FORMAT_OF_TABLES}
-"""The newest formats, of those that have a second one."""
+NEWEST = {"slices": row_bytes.FORMAT}
+"""The newest formats, of kinds that have no second one."""
 OF_TABLES = {"buckets": 64, "buckets:join:rows": 5, "buckets:join:bytes": 1 << 40}
 every_kind = pytest.mark.parametrize("kind", CONTENT)
 
@@ -74,6 +75,55 @@ def test_numbers_that_note_tables_are_of_format_2() -> None:
     row = (GOLDEN / "2-numbers.bin").read_bytes()
     assert layout.decode_numbers(row) == OF_TABLES
     assert layout.encode_numbers(OF_TABLES) == row
+
+
+def _many(kind: str) -> Any:
+    """Content that is long enough to be compressed."""
+    keys = [b"k%d" % number for number in range(40)]
+    return {
+        "versions": {key: ([1, 2], [b"v" * 9, None]) for key in sorted(keys)},
+        "held": [
+            (at, Record(key, b"v", at, HEADERS, "clicks", 0, at)) for at, key in enumerate(keys)
+        ],
+        "subscriptions": {key: {key: b"m" * 16} for key in sorted(keys)},
+    }[kind]
+
+
+compressed = pytest.mark.parametrize("kind", ["versions", "held", "subscriptions"])
+
+
+@compressed
+def test_rows_of_format_2_are_read(kind: str) -> None:
+    _, decode, _ = CONTENT[kind]
+    assert decode((GOLDEN / f"2-{kind}.bin").read_bytes()) == _many(kind)
+
+
+@compressed
+def test_a_long_row_is_compressed(kind: str) -> None:
+    encode, decode, _ = CONTENT[kind]
+    row = encode(_many(kind))
+    assert row[0] == row_bytes.FORMAT_COMPRESSED
+    assert len(row) < int.from_bytes(row[2:6], "little")
+    assert decode(row) == _many(kind)
+
+
+@compressed
+def test_a_compressed_row_cut_short_or_changed_is_refused(kind: str) -> None:
+    _, decode, _ = CONTENT[kind]
+    row = (GOLDEN / f"2-{kind}.bin").read_bytes()
+    for place in range(1, len(row)):
+        changed = row[:place] + bytes([row[place] ^ 0x40]) + row[place + 1 :]
+        for damaged in (row[:place], changed):
+            with pytest.raises(StateCorrupt):
+                decode(damaged)
+
+
+@pytest.mark.parametrize("size", [0, 1, 399, 401, 1 << 31, (1 << 32) - 1])
+def test_a_block_of_another_size_is_refused(size: int) -> None:
+    block = pa.Codec("lz4_raw").compress(bytes(400), asbytes=True)
+    body = bytes([row_bytes.FORMAT_COMPRESSED, row_bytes.Kind.VERSIONS]) + pack("<I", size) + block
+    with pytest.raises(StateCorrupt):
+        layout.decode_versions(body + pack("<I", crc32(body)))
 
 
 @every_kind
@@ -105,7 +155,7 @@ def test_a_row_with_any_byte_changed_is_refused(kind: str) -> None:
 def test_a_newer_format_says_that_it_is_newer(kind: str) -> None:
     _, decode, _ = CONTENT[kind]
     with pytest.raises(StateLayoutNewer, match="upgrade headrace"):
-        decode(bytes([NEWEST.get(kind, 1) + 1]) + b"whatever comes then")
+        decode(bytes([NEWEST.get(kind, 2) + 1]) + b"whatever comes then")
 
 
 @every_kind
@@ -121,9 +171,9 @@ def test_a_row_of_another_kind_is_refused(kind: str) -> None:
         CONTENT[kind][1]((GOLDEN / f"1-{other}.bin").read_bytes())
 
 
-def _sealed(kind: layout.Kind, columns: bytes) -> bytes:
+def _sealed(kind: row_bytes.Kind, columns: bytes) -> bytes:
     """A row whose checksum holds, whatever stands in it."""
-    body = bytes([layout.FORMAT, kind]) + columns
+    body = bytes([row_bytes.FORMAT, kind]) + columns
     return body + pack("<I", crc32(body))
 
 
@@ -150,16 +200,16 @@ def _strings(*texts: bytes | None) -> bytes:
 )
 def test_columns_that_do_not_fit_each_other_are_refused(columns: bytes, reason: str) -> None:
     with pytest.raises(StateCorrupt, match=reason):
-        layout.decode_versions(_sealed(layout.Kind.VERSIONS, columns))
+        layout.decode_versions(_sealed(row_bytes.Kind.VERSIONS, columns))
     with pytest.raises(StateCorrupt, match=reason):
-        decode_version_rows([_sealed(layout.Kind.VERSIONS, columns)])
+        decode_version_rows([_sealed(row_bytes.Kind.VERSIONS, columns)])
 
 
 def test_a_held_record_of_no_topic_is_refused() -> None:
     numbers = _integers(1) * 4 + _integers(5)
     texts = _strings(b"topic") + _strings(b"k") + _strings(b"v") + _strings(b"")
     with pytest.raises(StateCorrupt, match="topic number"):
-        layout.decode_held(_sealed(layout.Kind.HELD, numbers + texts))
+        layout.decode_held(_sealed(row_bytes.Kind.HELD, numbers + texts))
 
 
 @given(

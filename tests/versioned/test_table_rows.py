@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from hashlib import shake_128
 from zlib import crc32
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.spark_jobs.versioned import layout
+from headrace.spark_jobs.versioned import layout, row_bytes
 from headrace.spark_jobs.versioned.at_once import LookUps, NewVersions
 from headrace.spark_jobs.versioned.history import VersionedStore
 from headrace.spark_jobs.versioned.layout import decode_numbers, decode_versions, encode_numbers
@@ -55,17 +57,29 @@ def test_a_table_of_an_older_version_keeps_its_places(buckets: int) -> None:
     assert [*map(table.place_of, KEYS)] == [crc32(key) % buckets for key in KEYS]
 
 
-def _put(rows: MemoryRows, keys: list[bytes], value: bytes, *, at_once: bool) -> None:
+def noise(key: bytes) -> bytes:
+    """Return bytes that cannot be compressed."""
+    return shake_128(key).digest(100)
+
+
+def same(value: bytes) -> Callable[[bytes], bytes]:
+    """Return one value for each key."""
+    return lambda _: value
+
+
+def _put(
+    rows: MemoryRows, keys: list[bytes], value_of: Callable[[bytes], bytes], *, at_once: bool
+) -> None:
     state = TaskState(rows)
     store = VersionedStore(state, "table", 1_000)
     if at_once:
         times_ms, steps = np.zeros(len(keys), np.int64), np.arange(len(keys))
-        values = objects([value] * len(keys))
+        values = objects([*map(value_of, keys)])
         new = NewVersions(objects(keys), times_ms, steps, values, np.zeros(len(keys), np.bool_))
         store.meet(new, NO_ASKS, all_of_them=False)
     else:
         for key in keys:
-            store.put(key, value, 0)
+            store.put(key, value_of(key), 0)
     state.save()
 
 
@@ -75,16 +89,16 @@ both_ways = pytest.mark.parametrize("at_once", [False, True], ids=["one by one",
 @both_ways
 def test_a_small_table_is_one_row_and_a_large_one_has_small_rows(*, at_once: bool) -> None:
     rows = CountedRows()
-    _put(rows, KEYS[:20], b"v", at_once=at_once)
+    _put(rows, KEYS[:20], same(b"v"), at_once=at_once)
     assert set(rows) == {"header", "table/0"}
-    _put(rows, KEYS, b"v" * 100, at_once=at_once)
+    _put(rows, KEYS, noise, at_once=at_once)
     sizes = [len(row) for name, row in rows.items() if name != HEADER]
     numbers = decode_numbers(rows[HEADER])
     assert sum(sizes) == numbers[bytes_number("table")]
     assert numbers[rows_number("table")] == sum(sizes) // ROW_BYTES
     assert max(sizes) < 3 * ROW_BYTES
     rows.forget_counts()
-    _put(rows, KEYS[:1], b"x", at_once=at_once)
+    _put(rows, KEYS[:1], same(b"x"), at_once=at_once)
     assert len(rows.was_written) == 2
     assert len([name for name in rows.was_read if name.startswith("table/")]) == 1
     found = {
@@ -99,18 +113,18 @@ def test_a_small_table_is_one_row_and_a_large_one_has_small_rows(*, at_once: boo
 @both_ways
 def test_a_large_table_of_an_older_version_is_split(*, at_once: bool) -> None:
     rows = CountedRows()
-    rows["table/0"] = layout.encode_versions({key: ([0], [b"v" * 100]) for key in KEYS})
+    rows["table/0"] = layout.encode_versions({key: ([0], [noise(key)]) for key in KEYS})
     rows[HEADER] = encode_numbers({"buckets": 1})
-    assert rows[HEADER][0] == layout.FORMAT
-    _put(rows, KEYS[:1], b"w", at_once=at_once)
+    assert rows[HEADER][0] == row_bytes.FORMAT
+    _put(rows, KEYS[:1], same(b"w"), at_once=at_once)
     numbers = decode_numbers(rows[HEADER])
     assert numbers[rows_number("table")] > 10
-    assert rows[HEADER][0] == layout.FORMAT_OF_TABLES, "an older version must not read this"
+    assert rows[HEADER][0] == row_bytes.FORMAT_OF_TABLES, "an older version must not read this"
     state = TaskState(rows)
     store = VersionedStore(state, "table", 1_000)
     assert [version and version.value for version in map(store.latest, KEYS)] == [
         b"w",
-        *[b"v" * 100] * (len(KEYS) - 1),
+        *map(noise, KEYS[1:]),
     ]
 
 
@@ -119,15 +133,15 @@ def test_a_table_grows_by_so_many_rows_at_a_time(monkeypatch: pytest.MonkeyPatch
     rows = CountedRows()
     counts = []
     for _ in range(4):
-        _put(rows, KEYS, b"v" * 200, at_once=True)
+        _put(rows, KEYS, noise, at_once=True)
         counts.append(decode_numbers(rows[HEADER])[rows_number("table")])
     assert counts == [6, 11, 16, 21]
 
 
 def test_a_table_that_is_removed_leaves_nothing() -> None:
     rows = MemoryRows()
-    _put(rows, KEYS, b"v" * 100, at_once=True)
-    _put(rows, KEYS, b"v" * 100, at_once=True)
+    _put(rows, KEYS, noise, at_once=True)
+    _put(rows, KEYS, noise, at_once=True)
     state = TaskState(rows)
     table = TableRows(state, "table")
     assert sum(row is not None for row in table.all_rows()) == len(rows) - 1
