@@ -1,4 +1,4 @@
-"""What stands around the columns of a row: its format, its kind, and a checksum.
+"""The bytes around the columns of a row: its format, its kind, and a checksum.
 
     row               format (u8) | kind (u8) | columns | CRC-32 of all before it (u32)
     row of format 2   format (u8) | kind (u8) | size of the columns (u32)
