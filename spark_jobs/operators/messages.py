@@ -12,7 +12,7 @@ A batch is hundreds of thousands of messages, so they are packed and unpacked in
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -139,7 +139,7 @@ class Received:
 
     def records(self) -> Records:
         """Return the records that caused the messages."""
-        times_ms, *places = self._of_origins()
+        times_ms, *places = self._of_origins
         keys, values = (np.fromiter(self._cut(*each), object, len(self._ends)) for each in places)
         columns = self._rows.columns()
         columns = columns._replace(keys=keys, values=values, times_ms=times_ms)
@@ -148,7 +148,7 @@ class Received:
     def _part(self, number: int) -> list[bytes | None]:
         starts, lengths = self._starts[:, number], self._lengths[:, number]
         if (lengths < _NULL).any():
-            of_origins = self._of_origins()
+            of_origins = self._of_origins
             for again, (own_starts, own_lengths) in zip(
                 (_KEY_AGAIN, _VALUE_AGAIN), of_origins[1:], strict=True
             ):
@@ -157,6 +157,7 @@ class Received:
                 lengths = np.where(is_again, own_lengths, lengths)
         return self._cut(starts, lengths)
 
+    @cached_property
     def _of_origins(self) -> tuple[Any, Any, Any]:
         """Return the times of the origins, and starts and lengths of their keys and values."""
         starts = self._starts[:, -1]

@@ -31,6 +31,7 @@ from headrace.spark_jobs.versioned.version_rows import (
     decode_version_rows,
     encode_version_rows,
     ranges,
+    versions_of,
 )
 from headrace.spark_jobs.versioned.versions import (
     BEFORE,
@@ -184,16 +185,15 @@ class HistoryAtOnce:
         at = np.flatnonzero(of_stored != NOTHING)
         named = of_stored[at]
         self._met[at] = first + named
-        at = at[np.argsort(named)]
-        named = np.sort(named)
+        order = np.argsort(named)
+        at, named = at[order], named[order]
         is_new = np.ones(len(unnamed), np.bool_)
         is_new[named] = False
         for number in np.flatnonzero(is_new).tolist():
             self._new_keys[int(places[number])].append(unnamed[number])
         sizes = np.zeros(len(unnamed), np.int64)
         sizes[named] = stored.sizes[at]
-        ends = np.cumsum(stored.sizes)[at]
-        taken = ranges(ends - stored.sizes[at], ends)
+        taken = versions_of(stored.sizes, at)
         known = self._versions
         self._versions = Versions(
             np.concatenate([known.starts, known.starts[-1] + np.cumsum(sizes)]),
@@ -203,14 +203,22 @@ class HistoryAtOnce:
         )
 
     def _put(self, puts: NewVersions) -> None:
-        keys = puts.keys.tolist()
-        if not keys:
+        if not len(puts.keys):
             return
-        self._changed.update(np.unique(self._table.places_of(keys, len(keys))).tolist())
-        of_keys = np.fromiter(map(self._numbers.__getitem__, keys), np.int64, len(keys))
+        self._note_changed(puts.keys)
+        of_keys = self._numbers_of(puts.keys)
         values = pa.array(puts.values, pa.large_binary())
         new = Puts(of_keys, puts.times_ms, puts.steps, values)
         self._versions = with_puts(self._versions, new, len(self._numbers))
+
+    def _note_changed(self, keys: Objects) -> None:
+        """Have the next save write the rows of these keys, which are read."""
+        places = self._table.places_of(keys.tolist(), len(keys))
+        self._changed.update(np.unique(places).tolist())
+
+    def _numbers_of(self, keys: Objects) -> Integers:
+        """Return the numbers of keys that are named."""
+        return np.fromiter(map(self._numbers.__getitem__, keys.tolist()), np.int64, len(keys))
 
     def _read_rows(self, places: list[int]) -> None:
         """Read these rows, unless they were read already."""
@@ -275,10 +283,8 @@ class HistoryAtOnce:
         sizes = np.concatenate([stored.sizes, np.diff(met.starts)])
         times_ms = np.concatenate([stored.times_ms, met.times_ms])
         values = pa.concat_arrays([stored.values, met.values])
-        ends = np.cumsum(sizes)[sources]
-        sizes = sizes[sources]
-        at = ranges(ends - sizes, ends)
-        starts = np.concatenate([[0], np.cumsum(sizes)])
+        at = versions_of(sizes, sources)
+        starts = np.concatenate([[0], np.cumsum(sizes[sources])])
         is_tombstone = pc.is_null(values).to_numpy(zero_copy_only=False)[at]
         keep = remembered(starts, times_ms[at], is_tombstone, horizon_ms)
         sizes = np.diff(np.concatenate([[0], np.cumsum(keep)])[starts])
@@ -296,8 +302,9 @@ class HistoryAtOnce:
 def _rows_of(
     columns: VersionColumns, places: Integers, written: list[int]
 ) -> dict[int, bytes | None]:
-    """Return the row of each place in order; None for a written place that has no key."""
-    found, row_keys = np.unique(places, return_counts=True)
+    """Return the row of each place; None for a written one that has no key. Places ascend."""
+    firsts = np.flatnonzero(np.diff(places, prepend=-1))
+    row_keys = np.diff(firsts, append=len(places))
     rows: dict[int, bytes | None] = dict.fromkeys(written)
-    rows.update(zip(found.tolist(), encode_version_rows(columns, row_keys), strict=True))
+    rows.update(zip(places[firsts].tolist(), encode_version_rows(columns, row_keys), strict=True))
     return rows

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.contracts.record import Headers, Record
 from headrace.spark_jobs.versioned.row_bytes import (
@@ -37,6 +36,7 @@ from headrace.spark_jobs.versioned.row_bytes import (
     Kind,
     RowReader,
     row_of,
+    stored_parts,
 )
 from headrace.spark_jobs.versioned.table_rows import PREFIX
 
@@ -247,11 +247,9 @@ def _strings(column: Sequence[bytes | None]) -> bytes:
 
 
 def _packed(column: pa.LargeBinaryArray) -> bytes:
-    lengths = pc.fill_null(pc.binary_length(column), -1).to_numpy().astype("<i4")
-    _, offsets, data = column.buffers()
-    bounds = np.frombuffer(offsets, np.int64)[[column.offset, column.offset + len(column)]]
-    start, end = bounds.tolist()
-    return b"".join((_u32.pack(len(column)), lengths.tobytes(), memoryview(data or b"")[start:end]))
+    lengths, ends, data = stored_parts(column)
+    start, end = ends[[0, -1]].tolist()
+    return b"".join((_u32.pack(len(column)), lengths, data[start:end]))
 
 
 def _encode_headers(headers: Headers) -> bytes:

@@ -137,7 +137,6 @@ class _Moving:
         numbers = headers.values()
         self._before = tasks_before(numbers) if headers else tasks
         refuse_other_stages(numbers, tasks)
-        self._held_names = held_names(numbers)
         self._placed = [Placed() for _ in range(tasks)]
         self._held: dict[str, list[Held]] = defaultdict(list)
         self._listed: set[tuple[int, str]] = set()
@@ -154,7 +153,7 @@ class _Moving:
             )
             raise StateCorrupt(message)
         (kind,) = kinds
-        if table in self._held_names and kind in {Kind.HELD, Kind.SLICES}:
+        if table in self._groups.held and kind in {Kind.HELD, Kind.SLICES}:
             for row in rows:
                 self._hold(row.task, table, part, row.row)
             return
@@ -177,7 +176,7 @@ class _Moving:
                 " query from an older or a new checkpoint"
             )
             raise StateCorrupt(message)
-        held = {name: self._spread(name) for name in self._held_names}
+        held = {name: self._spread(name) for name in self._groups.held}
         numbers = moved_numbers([*self._headers.values()], self._placed)
         for task, own in enumerate(numbers):
             for table, size in self._placed[task].tables.items():

@@ -28,7 +28,7 @@ class ReplacingHistory(HistoryAtOnce):
     def replace(self, puts: NewVersions) -> tuple[Objects, NDArray[np.bool_]]:
         """Put versions; return the latest value before each, and which are the latest then."""
         self._name(puts.keys.tolist())
-        of_keys = _numbers_of(self._numbers, puts.keys)
+        of_keys = self._numbers_of(puts.keys)
         known = self._versions
         before, is_known = _lasts(known)
         sources = before[of_keys]
@@ -55,8 +55,8 @@ class ReplacingLatest(HistoryAtOnce):
     def replace(self, keys: Objects, values: Objects, times_ms: Integers) -> Objects:
         """Put values; return the value before each."""
         self._name(keys.tolist())
-        of_keys = _numbers_of(self._numbers, keys)
-        self._changed.update(np.unique(self._table.places_of(keys.tolist(), len(keys))).tolist())
+        of_keys = self._numbers_of(keys)
+        self._note_changed(keys)
         known = self._versions
         last, _ = _lasts(known)
         sources = last[of_keys]
@@ -80,15 +80,11 @@ class ReplacingLatest(HistoryAtOnce):
         """Return the value of each key, None where there is none."""
         self._name(keys.tolist())
         last, _ = _lasts(self._versions)
-        return _values_at(self._versions.values, last[_numbers_of(self._numbers, keys)])
+        return _values_at(self._versions.values, last[self._numbers_of(keys)])
 
     def save_all(self) -> None:
         """Write out the rows that changed; nothing is ever too old."""
         self.save(_NEVER_MS)
-
-
-def _numbers_of(numbers: dict[bytes, int], keys: Objects) -> Integers:
-    return np.fromiter(map(numbers.__getitem__, keys.tolist()), np.int64, len(keys))
 
 
 def _lasts(versions: Versions) -> tuple[Integers, NDArray[np.bool_]]:

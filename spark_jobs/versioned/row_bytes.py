@@ -7,8 +7,7 @@
     bytes column      count (u32) | count x i32 length, -1 is null | the bytes, end to end
 
 All numbers are little-endian. Rows of versions, of held records and of subscriptions are
-compressed, but for short ones: on its way to Spark's store and back, a byte costs more than to
-compress it. Numbers and slices never are.
+compressed, but for short ones. Numbers and slices never are.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.contracts.errors import StateCorrupt, StateLayoutNewer
 
@@ -161,6 +161,14 @@ def bytes_column(lengths: bytes, data: bytes) -> pa.LargeBinaryArray:
     present = np.packbits(sizes >= 0, bitorder="little")
     buffers = [*map(pa.py_buffer, (present, offsets, data))]
     return pa.Array.from_buffers(pa.large_binary(), len(sizes), buffers)
+
+
+def stored_parts(column: pa.LargeBinaryArray) -> tuple[memoryview, NDArray[np.int64], memoryview]:
+    """Return the stored lengths of a column, where its values end, and the bytes they are among."""
+    lengths = pc.fill_null(pc.binary_length(column), -1).to_numpy().astype("<i4")
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
+    return memoryview(lengths.tobytes()), ends, memoryview(data or b"")
 
 
 def row_of(kind: Kind, columns: Iterable[bytes], written: int = FORMAT) -> bytes:

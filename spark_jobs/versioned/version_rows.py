@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.spark_jobs.versioned.row_bytes import (
     Kind,
@@ -23,6 +22,7 @@ from headrace.spark_jobs.versioned.row_bytes import (
     bytes_column,
     damaged,
     sealed,
+    stored_parts,
 )
 
 if TYPE_CHECKING:
@@ -56,12 +56,10 @@ class VersionColumns(NamedTuple):
 
     def take(self, order: Integers) -> VersionColumns:
         """Return the same keys in another order."""
-        sizes = self.sizes[order]
-        ends = np.cumsum(self.sizes)[order]
-        at = ranges(ends - sizes, ends)
+        at = versions_of(self.sizes, order)
         return VersionColumns(
             self.keys.take(pa.array(order)),
-            sizes,
+            self.sizes[order],
             self.times_ms[at],
             self.values.take(pa.array(at)),
         )
@@ -104,8 +102,8 @@ def decode_version_rows(rows: Sequence[bytes]) -> tuple[VersionColumns, Integers
 
 def encode_version_rows(columns: VersionColumns, row_keys: Integers) -> Iterator[bytes]:
     """Yield the rows of so many keys each."""
-    key_lengths, key_ends, keys = _parts(columns.keys)
-    value_lengths, value_ends, values = _parts(columns.values)
+    key_lengths, key_ends, keys = stored_parts(columns.keys)
+    value_lengths, value_ends, values = stored_parts(columns.values)
     sizes = memoryview(columns.sizes.astype("<i8").tobytes())
     times_ms = memoryview(columns.times_ms.astype("<i8").tobytes())
     ends = np.concatenate([[0], np.cumsum(row_keys)])
@@ -142,6 +140,12 @@ def ranges(starts: Integers, ends: Integers) -> Integers:
     return places
 
 
+def versions_of(sizes: Integers, keys: Integers) -> Integers:
+    """Return the places of the versions of some keys, where each key has so many."""
+    ends = np.cumsum(sizes)[keys]
+    return ranges(ends - sizes[keys], ends)
+
+
 def _stored(row: bytes) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes]:
     """Return the columns of a row as they are stored."""
     reader = RowReader(row, Kind.VERSIONS)
@@ -152,11 +156,3 @@ def _stored(row: bytes) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes]:
     reader.expect(len(key_lengths) * 2 == len(sizes), "every key has a count")
     reader.expect(len(value_lengths) * 2 == len(times_ms), "every version has a value")
     return key_lengths, keys, sizes, times_ms, value_lengths, values
-
-
-def _parts(column: pa.LargeBinaryArray) -> tuple[memoryview, Integers, memoryview]:
-    """Return the stored lengths of a column, where its values end, and its bytes."""
-    lengths = pc.fill_null(pc.binary_length(column), -1).to_numpy().astype("<i4")
-    _, offsets, data = column.buffers()
-    ends = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
-    return memoryview(lengths.tobytes()), ends, memoryview(data or b"")
