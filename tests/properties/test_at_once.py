@@ -31,6 +31,17 @@ class Turn(NamedTuple):
     value: bytes | None
 
 
+class Options(NamedTuple):
+    """How a store is kept and asked."""
+
+    retention_ms: int
+    follows: bool = False
+    """True if it follows progress."""
+    all_of_them: bool = False
+    of_older: bool = False
+    """True if its first batch is of a version whose tables did not grow."""
+
+
 class Outcome(NamedTuple):
     """The outcome of a batch: versions taken, values met, and which look-ups came too late."""
 
@@ -51,38 +62,16 @@ OLD_AND_MET = [Turn(True, b"a", 2, b"x"), B9, ASKED, A9]  # noqa: FBT003
 In the other batch a later version is put before, so it is forgotten.
 """
 OLD_AND_NOT = [OLD_AND_MET[0], Turn(True, b"a", 4, b"w"), B9, ASKED, A9, ASKED]  # noqa: FBT003
+options = st.builds(Options, st.integers(0, 6), st.booleans(), st.booleans(), st.booleans())
 batches = st.lists(st.lists(puts | asks, max_size=16), max_size=4)
 
 
 @MORE
-@given(
-    given_batches=batches,
-    retention_ms=st.integers(0, 6),
-    follows=st.booleans(),
-    all_of_them=st.booleans(),
-    of_older=st.booleans(),
-)
-@example(
-    given_batches=[OLD_AND_MET], retention_ms=1, follows=False, all_of_them=False, of_older=False
-)
-@example(
-    given_batches=[OLD_AND_NOT], retention_ms=1, follows=False, all_of_them=False, of_older=False
-)
-def test_at_once_equals_one_by_one(
-    *,
-    given_batches: list[list[Turn]],
-    retention_ms: int,
-    follows: bool,
-    all_of_them: bool,
-    of_older: bool,
-) -> None:
-    check(
-        given_batches,
-        retention_ms=retention_ms,
-        follows=follows,
-        all_of_them=all_of_them,
-        of_older=of_older,
-    )
+@given(given_batches=batches, options=options)
+@example(given_batches=[OLD_AND_MET], options=Options(1))
+@example(given_batches=[OLD_AND_NOT], options=Options(1))
+def test_at_once_equals_one_by_one(given_batches: list[list[Turn]], options: Options) -> None:
+    check(given_batches, options)
 
 
 @pytest.mark.parametrize("of_older", [False, True])
@@ -97,37 +86,30 @@ def test_at_once_equals_one_by_one_over_many_keys(seed: int, *, of_older: bool) 
         return Turn(True, key, time_ms, draws.choice((None, b"v", b"w" * 30)))  # noqa: FBT003
 
     batches = [[turn() for _ in range(draws.choice((1, 2, 5, 60)))] for _ in range(25)]
-    check(batches, retention_ms=50, follows=False, all_of_them=False, of_older=of_older)
+    check(batches, Options(50, of_older=of_older))
 
 
-def check(
-    given_batches: list[list[Turn]],
-    *,
-    retention_ms: int,
-    follows: bool,
-    all_of_them: bool,
-    of_older: bool,
-) -> None:
+def check(given_batches: list[list[Turn]], options: Options) -> None:
     """Take batches both ways, and compare outcomes and state."""
     single, whole = MemoryRows(), MemoryRows()
     for number, batch in enumerate(given_batches):
         told = []
         for rows, take in ((single, _one_by_one), (whole, _at_once)):
             state = TaskState(rows, BUCKETS)
-            store = VersionedStore(state, "table", retention_ms)
-            if follows:
+            store = VersionedStore(state, "table", options.retention_ms)
+            if options.follows:
                 store.follows_progress, store.time_ms = True, 3 * number
             # The same store takes the second half: a batch may also come in pieces.
             half = len(batch) // 2
             pieces = (batch[:half], batch[half:])
-            told.append([take(store, piece, all_of_them=all_of_them) for piece in pieces])
+            told.append([take(store, piece, all_of_them=options.all_of_them) for piece in pieces])
             with pytest.MonkeyPatch.context() as patch:
-                if of_older and number == 0:
+                if options.of_older and number == 0:
                     patch.setattr("headrace.spark_jobs.versioned.table_rows.SPLITS_MAX", 0)
                 state.save()
         assert told[0] == told[1]
         assert single == whole
-        if of_older and number == 0:
+        if options.of_older and number == 0:
             _forget_tables(single)
             _forget_tables(whole)
 

@@ -57,6 +57,7 @@ NEWEST = {"slices": row_bytes.FORMAT}
 """The newest formats, of kinds that have no second one."""
 OF_TABLES = {"buckets": 64, "buckets:join:rows": 5, "buckets:join:bytes": 1 << 40}
 every_kind = pytest.mark.parametrize("kind", CONTENT)
+every_golden_row = pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.iterdir()))
 
 
 @every_kind
@@ -107,17 +108,6 @@ def test_a_long_row_is_compressed(kind: str) -> None:
     assert decode(row) == _many(kind)
 
 
-@compressed
-def test_a_compressed_row_cut_short_or_changed_is_refused(kind: str) -> None:
-    _, decode, _ = CONTENT[kind]
-    row = (GOLDEN / f"2-{kind}.bin").read_bytes()
-    for place in range(1, len(row)):
-        changed = row[:place] + bytes([row[place] ^ 0x40]) + row[place + 1 :]
-        for damaged in (row[:place], changed):
-            with pytest.raises(StateCorrupt):
-                decode(damaged)
-
-
 @pytest.mark.parametrize("size", [0, 1, 399, 401, 1 << 31, (1 << 32) - 1])
 def test_a_block_of_another_size_is_refused(size: int) -> None:
     block = pa.Codec("lz4_raw").compress(bytes(400), asbytes=True)
@@ -132,19 +122,19 @@ def test_an_empty_row_is_read_back(kind: str) -> None:
     assert decode(encode(type(content)())) == type(content)()
 
 
-@every_kind
-def test_a_row_cut_short_anywhere_is_refused(kind: str) -> None:
-    _, decode, _ = CONTENT[kind]
-    row = (GOLDEN / f"1-{kind}.bin").read_bytes()
+@every_golden_row
+def test_a_row_cut_short_anywhere_is_refused(name: str) -> None:
+    _, decode, _ = CONTENT[name.partition("-")[2]]
+    row = (GOLDEN / f"{name}.bin").read_bytes()
     for size in range(len(row)):
         with pytest.raises(StateCorrupt):
             decode(row[:size])
 
 
-@every_kind
-def test_a_row_with_any_byte_changed_is_refused(kind: str) -> None:
-    _, decode, _ = CONTENT[kind]
-    row = (GOLDEN / f"1-{kind}.bin").read_bytes()
+@every_golden_row
+def test_a_row_with_any_byte_changed_is_refused(name: str) -> None:
+    _, decode, _ = CONTENT[name.partition("-")[2]]
+    row = (GOLDEN / f"{name}.bin").read_bytes()
     for place in range(1, len(row)):
         changed = row[:place] + bytes([row[place] ^ 0x40]) + row[place + 1 :]
         with pytest.raises(StateCorrupt):
