@@ -23,7 +23,6 @@ from headrace.spark_jobs.operators.frames import (
     InputProgress,
     Spread,
     process,
-    rows_behind,
     with_headers,
 )
 from headrace.spark_jobs.operators.positions import position_row
@@ -45,14 +44,26 @@ def operate_behind(windows: WindowStep, results: DataFrame, spread: Spread) -> D
 
 
 def _rows_of(results: DataFrame, spread: Spread) -> DataFrame:
+    """Make rows of results; each sender has one lane, or its rows could overtake one another.
+
+    A row that passes through keeps its verdict aside.
+    """
     is_row = F.col("verdict") == JOINED
-    return rows_behind(
-        results,
-        task=F.when(is_row, spread.task()).otherwise(F.col("task")),
-        kind=F.when(F.col("verdict") == PASSED, TASK_PROGRESS).otherwise(RECORD),
-        number=F.lit(0),
-        passes=~is_row,
-        headers=packed_headers(),
+    aside = F.to_json(F.struct("verdict", "reason", "number", "added", "task"))
+    return results.select(
+        F.when(is_row, spread.task()).otherwise(F.col("task")).alias("task"),
+        F.when(F.col("verdict") == PASSED, TASK_PROGRESS).otherwise(RECORD).alias("kind"),
+        F.lit(0).alias("input"),
+        F.col("task").alias("lane"),
+        F.col("sequence").alias("place"),
+        "topic",
+        "partition",
+        "offset",
+        "timestamp_ms",
+        "key",
+        "value",
+        packed_headers().alias("headers"),
+        F.when(~is_row, aside).alias("aside"),
     )
 
 

@@ -221,7 +221,7 @@ _RESULTS = [column.split() for column in RESULTS_SCHEMA.split(", ")]
 
 def _sparse_frame(size: int, columns: dict[str, pa.Array]) -> pd.DataFrame:
     """Make a frame of all columns of results, with nulls in the columns that are not given."""
-    return _frame(
+    return wrapped(
         {
             name: columns[name] if name in columns else pa.nulls(size, _TYPES[kind])
             for name, kind in _RESULTS
@@ -229,7 +229,12 @@ def _sparse_frame(size: int, columns: dict[str, pa.Array]) -> pd.DataFrame:
     )
 
 
-def _frame(columns: dict[str, pa.Array]) -> pd.DataFrame:
+def wrapped(columns: dict[str, pa.Array]) -> pd.DataFrame:
     """Wrap Arrow's own arrays in a frame; Spark unwraps them without a copy."""
-    wrapped = {name: pd.arrays.ArrowExtensionArray(column) for name, column in columns.items()}
-    return pd.DataFrame(wrapped, copy=False)
+    arrays = {name: pd.arrays.ArrowExtensionArray(column) for name, column in columns.items()}
+    return pd.DataFrame(arrays, copy=False)
+
+
+def columns_of(frame: pd.DataFrame) -> pa.Table:
+    """Return the arrays that a frame was wrapped around."""
+    return pa.table({name: frame[name].array.__arrow_array__() for name in frame.columns})

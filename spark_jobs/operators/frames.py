@@ -28,7 +28,7 @@ from headrace.spark_jobs.operators.columns import RECORD, RESULTS_SCHEMA
 from headrace.spark_jobs.operators.hot_keys import HotKeys, listed
 from headrace.spark_jobs.operators.options import options_of
 from headrace.spark_jobs.operators.positions import Positions
-from headrace.spark_jobs.operators.processor import TaskProcessor
+from headrace.spark_jobs.operators.processor import SendingProcessor, TaskProcessor
 from headrace.spark_jobs.operators.stamp import STEP, input_option
 from headrace.spark_jobs.operators.topology import Topology
 from headrace.spark_jobs.versioned.progress import Expected
@@ -38,6 +38,8 @@ from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, GroupedData, SparkSession
+
+    from headrace.spark_jobs.operators.sending import Sending
 
 TASKS_DEFAULT = 16
 ON_FAILURE, STOP = "spark.headrace.onFailure", "stop"
@@ -150,39 +152,6 @@ def record_rows(records: DataFrame, spread: Spread, hot: HotKeys | None = None) 
     )
 
 
-def rows_behind(
-    results: DataFrame,
-    *,
-    task: Column,
-    kind: Column,
-    number: Column,
-    passes: Column,
-    headers: Column,
-) -> DataFrame:
-    """Make rows for the next processor of the results of one; those that pass keep their verdict.
-
-    Each sender has one lane, whatever caused a row; else its rows could overtake one another.
-    """
-    aside = F.to_json(F.struct("verdict", "reason", "number", "added", "task"))
-    own = [F.col("arrival")] if "arrival" in results.columns else []
-    return results.select(
-        task.alias("task"),
-        kind.alias("kind"),
-        number.alias("input"),
-        F.col("task").alias("lane"),
-        F.col("sequence").alias("place"),
-        "topic",
-        "partition",
-        "offset",
-        "timestamp_ms",
-        "key",
-        "value",
-        headers.alias("headers"),
-        F.when(passes, aside).alias("aside"),
-        *own,
-    )
-
-
 def bundled(
     rows: DataFrame,
     tasks_waiting_for: Callable[[int], Iterable[int]] | None = None,
@@ -220,16 +189,18 @@ def process(
     spread: Spread,
     progress: InputProgress | None = None,
     options: Mapping[str, int] = MappingProxyType({}),
+    sending: Sending | None = None,
 ) -> DataFrame:
     """Run bundles of rows through the processor; headers are still text.
 
-    `options` are remembered in a checkpoint beside those of the topology and the spread.
+    `options` are remembered in a checkpoint beside those of the topology and the spread. With
+    `sending` the results are bundles for another processor.
     """
     progress = progress or InputProgress()
     together = reduce(DataFrame.unionByName, bundles)
     spark = together.sparkSession
     stops = spark.conf.get(ON_FAILURE, None) == STOP
-    processor = TaskProcessor(
+    stage = TaskProcessor(
         topology_of,
         progress.expected(spread),
         progress.begins,
@@ -240,8 +211,10 @@ def process(
     grouped = together.groupBy("task")
     moved = spark.conf.get(MOVED, None)
     begins = None if moved is None else rows_moved_to(spark, moved, topology_of(0))
+    processor = stage if sending is None else SendingProcessor(stage, sending)
+    schema = RESULTS_SCHEMA if sending is None else BUNDLES_SCHEMA
     return grouped.transformWithStateInPandas(
-        processor, RESULTS_SCHEMA, "Append", "None", initialState=begins
+        processor, schema, "Append", "None", initialState=begins
     )
 
 

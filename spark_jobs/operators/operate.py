@@ -12,32 +12,18 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.errors import TopologyRefused
-from headrace.spark_jobs.operators.columns import (
-    ANSWER,
-    ASK,
-    LEFT_ROW,
-    NO_INPUT,
-    PART,
-    RECORD,
-    ROW,
-)
 from headrace.spark_jobs.operators.frames import (
     InputProgress,
     Spread,
     bundled,
     process,
     record_rows,
-    rows_behind,
     with_headers,
 )
 from headrace.spark_jobs.operators.hot_keys import HotKeys, hot_keys_of
 from headrace.spark_jobs.operators.packed import progress_bundles
+from headrace.spark_jobs.operators.sending import Sending
 from headrace.spark_jobs.operators.stages import (
-    ANSWER_SENT,
-    ASK_SENT,
-    LEFT_ROW_SENT,
-    PART_SENT,
-    ROW_SENT,
     AnsweredStep,
     AnswerStep,
     AskStep,
@@ -53,20 +39,11 @@ from headrace.spark_jobs.operators.topology import (
     verify,
     waits,
 )
-from headrace.spark_jobs.shapes import POSITION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger(__name__)
-_KINDS = {
-    LEFT_ROW_SENT: LEFT_ROW,
-    ROW_SENT: ROW,
-    ASK_SENT: ASK,
-    ANSWER_SENT: ANSWER,
-    PART_SENT: PART,
-}
-
 OfTask = Callable[[int], Topology]
 """Returns the topology of a task; all have the same foreign-key joins and aggregations."""
 
@@ -149,15 +126,23 @@ class _Plan:
         self._options = options
         self._hot = hot
 
-    def run(self, of_task: OfTask, like: Topology, messages: DataFrame | None = None) -> DataFrame:
-        """Run a topology behind all stages that it needs."""
-        rows = [] if messages is None else [bundled(messages)]
+    def run(
+        self,
+        of_task: OfTask,
+        like: Topology,
+        messages: DataFrame | None = None,
+        sending: Sending | None = None,
+    ) -> DataFrame:
+        """Run a topology behind all stages that it needs.
+
+        `messages` come from the stage before it. With `sending` it is a stage itself.
+        """
+        rows = [] if messages is None else [messages]
         cuts = [] if self._spread.in_one_task else _cuts(like)
         _refuse_confusable(cuts)
         if cuts:
             for number, cut in enumerate(cuts):
-                own = self._messages(_each(of_task, partial(_cut_at, number=number)), cut)
-                rows.append(bundled(own))
+                rows.append(self._messages(_each(of_task, partial(_cut_at, number=number)), cut))
             of_task, like = _each(of_task, _received), _received(like)
         inputs = inputs_of(like)
         progress = self._progress if waits(like) else None
@@ -167,7 +152,7 @@ class _Plan:
             rows.append(progress_bundles(said, self._spread.tasks_waiting_for))
         if inputs:
             rows.append(self._rows_of(inputs))
-        return process(rows, of_task, self._spread, progress, self._options)
+        return process(rows, of_task, self._spread, progress, self._options, sending)
 
     def _rows_of(self, inputs: set[int]) -> DataFrame:
         """Return the records of some inputs, and, where progress counts, how far they are read."""
@@ -177,28 +162,12 @@ class _Plan:
         return bundled(rows.coalesce(_readers(records.sparkSession)), waiting, self._hot)
 
     def _messages(self, of_task: OfTask, cut: AggregateStep | ForeignKeyStep) -> DataFrame:
-        """Run the stages before a step; return the messages that they send to it."""
+        """Run the stages before a step; return bundles of the messages that they send to it."""
+        sending = Sending(self._spread.tasks, "arrival" in self._records.columns)
         if isinstance(cut, AggregateStep):
-            return self._sent(self.run(_each(of_task, _part_step), _part_step(cut)))
-        asks = self._sent(self.run(_each(of_task, _ask_step), _ask_step(cut)))
-        answers = self.run(_each(of_task, _answer_step), _answer_step(cut), messages=asks)
-        return self._sent(answers)
-
-    def _sent(self, results: DataFrame) -> DataFrame:
-        """Turn the messages of a stage into rows for the next; all other rows pass through."""
-        if "arrival" in self._records.columns:
-            results = results.withColumn("arrival", F.col("cause"))
-        kinds = F.create_map(*(F.lit(each) for pair in _KINDS.items() for each in pair))
-        kind = F.coalesce(kinds[F.col("verdict")], F.lit(RECORD))
-        stays = F.when(F.col("verdict") == POSITION, F.col("task"))
-        return rows_behind(
-            results,
-            task=F.coalesce(stays, self._spread.task(), F.col("task")),
-            kind=kind,
-            number=F.when(kind == RECORD, F.col("input")).otherwise(F.lit(NO_INPUT)),
-            passes=kind == RECORD,
-            headers=F.col("headers"),
-        )
+            return self.run(_each(of_task, _part_step), _part_step(cut), sending=sending)
+        asks = self.run(_each(of_task, _ask_step), _ask_step(cut), sending=sending)
+        return self.run(_each(of_task, _answer_step), _answer_step(cut), asks, sending)
 
 
 def _readers(spark: SparkSession) -> int:

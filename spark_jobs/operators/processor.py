@@ -1,4 +1,4 @@
-"""The stateful processor: it applies a topology to a task's rows and state, and returns results."""
+"""The stateful processors: they apply a topology to a task's rows and state, and return results."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
+    from headrace.spark_jobs.operators.sending import Sending
     from headrace.spark_jobs.operators.topology import Topology
     from headrace.spark_jobs.versioned.progress import Expected
     from headrace.spark_jobs.versioned.state import Notes, Rows
@@ -111,3 +112,36 @@ class TaskProcessor(StatefulProcessor):
         if not self._expected.partitions:
             return None
         return TaskProgress(state, self._expected.places(task), self._begins)
+
+
+class SendingProcessor(StatefulProcessor):
+    """Applies a topology that is a stage, and bundles what it sends to the tasks of the next."""
+
+    def __init__(self, stage: TaskProcessor, sending: Sending) -> None:
+        self._stage = stage
+        self._sending = sending
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the rows."""
+        self._stage.init(handle)
+
+    def handleInitialState(  # noqa: N802
+        self,
+        key: Any,
+        initialState: pd.DataFrame,  # noqa: N803
+        timerValues: Any,  # noqa: N803
+    ) -> None:
+        """Take rows that were moved to a task."""
+        self._stage.handleInitialState(key, initialState, timerValues)
+
+    def handleInputRows(  # noqa: N802
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """Take the rows of a task."""
+        yield from self._sending.bundled(self._stage.handleInputRows(key, rows, timerValues))
+
+    def close(self) -> None:
+        """Do nothing, since nothing is open."""

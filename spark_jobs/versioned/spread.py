@@ -1,12 +1,22 @@
 """The task of a key, computed as Spark computes it: `pmod(xxhash64(key), tasks)`.
 
-Spark hashes a key in its own plan (`operators/frames.py`). State that is moved into other tasks has
-keys and no plan, so this is the same hash once more: XXH64 with Spark's seed.
+Spark hashes a record's key in its own plan (`operators/frames.py`). Messages from one stage to the
+next, and state that is moved into other tasks, have keys and no plan. So this is the same hash once
+more: XXH64 with Spark's seed.
 """
 
 from __future__ import annotations
 
-from struct import Struct
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+import numpy as np
+from xxhash import xxh64_intdigest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.spark_jobs.versioned.records import Integers
 
 TASKS_BY_KEY = "option:tasks:by-key"
 """The number in a task's header that says over how many tasks keys are spread."""
@@ -34,16 +44,7 @@ The number is below zero if they are held as they were read, with all columns th
 Checkpoints of earlier versions lack them as well.
 """
 _SEED = 42
-_MASK = (1 << 64) - 1
 _SIGN = 1 << 63
-_P1 = 0x9E3779B185EBCA87
-_P2 = 0xC2B2AE3D27D4EB4F
-_P3 = 0x165667B19E3779F9
-_P4 = 0x85EBCA77C2B2AE63
-_P5 = 0x27D4EB2F165667C5
-_stripe = Struct("<4Q")
-_u64 = Struct("<Q")
-_u32 = Struct("<I")
 
 
 def task_of(key: bytes | None, partition: int, tasks: int) -> int:
@@ -56,44 +57,13 @@ def task_number(key: bytes | None, partition: int) -> int:
     return partition if key is None else xxhash64(key)
 
 
+def tasks_of(keys: Iterable[bytes], size: int, tasks: int) -> Integers:
+    """Return the task of each of so many keys."""
+    hashed = np.fromiter(map(xxh64_intdigest, keys, repeat(_SEED)), np.uint64, size)
+    found: Integers = hashed.view(np.int64) % tasks
+    return found
+
+
 def xxhash64(key: bytes) -> int:
     """Hash bytes as Spark's `xxhash64` of one binary column does; the answer has a sign."""
-    size = len(key)
-    place = size - size % _stripe.size
-    total = _striped(key, place) if place else (_SEED + _P5) & _MASK
-    total = (total + size) & _MASK
-    while place + _u64.size <= size:
-        total ^= _round(0, _u64.unpack_from(key, place)[0])
-        total = (_rotated(total, 27) * _P1 + _P4) & _MASK
-        place += _u64.size
-    if place + _u32.size <= size:
-        total ^= (_u32.unpack_from(key, place)[0] * _P1) & _MASK
-        total = (_rotated(total, 23) * _P2 + _P3) & _MASK
-        place += _u32.size
-    for byte in key[place:]:
-        total ^= (byte * _P5) & _MASK
-        total = (_rotated(total, 11) * _P1) & _MASK
-    total = ((total ^ (total >> 33)) * _P2) & _MASK
-    total = ((total ^ (total >> 29)) * _P3) & _MASK
-    total ^= total >> 32
-    return (total ^ _SIGN) - _SIGN
-
-
-def _striped(key: bytes, end: int) -> int:
-    """Return the hash of all whole stripes of a long key, four lanes of eight bytes each."""
-    lanes = [(_SEED + _P1 + _P2) & _MASK, (_SEED + _P2) & _MASK, _SEED, (_SEED - _P1) & _MASK]
-    for words in _stripe.iter_unpack(memoryview(key)[:end]):
-        lanes = [_round(lane, word) for lane, word in zip(lanes, words, strict=True)]
-    turned = zip(lanes, (1, 7, 12, 18), strict=True)
-    total = sum(_rotated(lane, bits) for lane, bits in turned) & _MASK
-    for lane in lanes:
-        total = ((total ^ _round(0, lane)) * _P1 + _P4) & _MASK
-    return total
-
-
-def _round(lane: int, word: int) -> int:
-    return (_rotated((lane + word * _P2) & _MASK, 31) * _P1) & _MASK
-
-
-def _rotated(number: int, bits: int) -> int:
-    return ((number << bits) | (number >> (64 - bits))) & _MASK
+    return (xxh64_intdigest(key, _SEED) ^ _SIGN) - _SIGN

@@ -1,0 +1,134 @@
+"""Bundle what a stage sends to the next one, in the task that sends it.
+
+    results of a stage -> rows of the next one, each for the task of its key -> bundles
+
+Spark shuffles the bundles and looks into none of them. Else it would make a row of each message,
+and hand each of these to Python again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.spark_jobs.operators.bundles import bundles_of
+from headrace.spark_jobs.operators.columns import (
+    ANSWER,
+    ASK,
+    LEFT_ROW,
+    NO_INPUT,
+    PART,
+    RECORD,
+    ROW,
+    columns_of,
+    wrapped,
+)
+from headrace.spark_jobs.operators.results import BYTES_MAX
+from headrace.spark_jobs.operators.stages import (
+    ANSWER_SENT,
+    ASK_SENT,
+    LEFT_ROW_SENT,
+    PART_SENT,
+    ROW_SENT,
+)
+from headrace.spark_jobs.shapes import POSITION
+from headrace.spark_jobs.versioned.spread import tasks_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+_KINDS = {
+    LEFT_ROW_SENT: LEFT_ROW,
+    ROW_SENT: ROW,
+    ASK_SENT: ASK,
+    ANSWER_SENT: ANSWER,
+    PART_SENT: PART,
+}
+_VERDICTS = pa.array([*_KINDS], pa.string())
+_KIND_OF = np.array([*_KINDS.values(), RECORD], np.int32)
+"""The kind of each verdict, and last that of all others: such a row only passes through."""
+_AS_THEY_ARE = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
+_ASIDE = ("verdict", "reason", "number", "added", "task")
+
+
+class Sending(NamedTuple):
+    """The way of a stage's results to the tasks of the next stage."""
+
+    tasks: int
+    """Over how many tasks keys are spread."""
+    in_given_order: bool
+    """Whether records arrive in an order that was given with them, which results keep."""
+
+    def bundled(self, results: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        """Bundle results by task; those of one task keep their order."""
+        waiting: list[pa.Table] = []
+        size = 0
+        for frame in results:
+            waiting.append(self._rows_of(columns_of(frame)))
+            size += waiting[-1].nbytes
+            if size >= BYTES_MAX:
+                yield from _bundles_of(waiting)
+                waiting, size = [], 0
+        yield from _bundles_of(waiting)
+
+    def _rows_of(self, results: pa.Table) -> pa.Table:
+        """Make rows of results; each sender has one lane, or its rows could overtake one another.
+
+        A row that passes through keeps its verdict aside.
+        """
+        found = pc.index_in(results["verdict"], value_set=_VERDICTS).fill_null(len(_VERDICTS))
+        kinds = _KIND_OF[found.to_numpy()]
+        passes = kinds == RECORD
+        columns = {
+            "task": pa.array(self._tasks_of(results), pa.int32()),
+            "kind": pa.array(kinds),
+            "input": pc.if_else(
+                pa.array(passes), results["input"], pa.scalar(NO_INPUT, pa.int32())
+            ),
+            "lane": results["task"],
+            "place": results["sequence"],
+            **{name: results[name] for name in _AS_THEY_ARE},
+            "aside": _asides(results, passes),
+        }
+        if self.in_given_order:
+            columns["arrival"] = results["cause"]
+        return pa.table(columns)
+
+    def _tasks_of(self, results: pa.Table) -> NDArray[np.int64]:
+        """Return the task of each row: by its key, without one by its partition, or its own.
+
+        `Spread.task` says the same of a record.
+        """
+        own = results["task"].to_numpy()
+        partitions = results["partition"].fill_null(-1).to_numpy()
+        tasks: NDArray[np.int64] = np.where(partitions < 0, own, partitions % self.tasks)
+        has_key = pc.is_valid(results["key"]).to_numpy()
+        keys = results["key"].drop_null().to_pylist()
+        tasks[has_key] = tasks_of(keys, len(keys), self.tasks)
+        stays = pc.equal(results["verdict"], POSITION).to_numpy()
+        tasks[stays] = own[stays]
+        return tasks
+
+
+def _asides(results: pa.Table, passes: NDArray[np.bool_]) -> pa.Array:
+    """Return what each row that passes through was said to be, null for all others."""
+    if not passes.any():
+        return pa.nulls(len(passes), pa.string())
+    rows = results.select(_ASIDE).filter(pa.array(passes)).to_pylist()
+    said = [json.dumps({name: it for name, it in row.items() if it is not None}) for row in rows]
+    asides = np.full(len(passes), None, object)
+    asides[passes] = said
+    return pa.array(asides, pa.string())
+
+
+def _bundles_of(rows: list[pa.Table]) -> Iterator[pd.DataFrame]:
+    for batch in pa.concat_tables(rows).combine_chunks().to_batches():
+        for bundles in bundles_of(batch):
+            yield wrapped(dict(zip(bundles.schema.names, bundles.columns, strict=True)))
