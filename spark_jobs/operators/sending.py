@@ -76,7 +76,8 @@ class Sending(NamedTuple):
             if size >= BYTES_MAX:
                 yield from _bundles_of(waiting)
                 waiting, size = [], 0
-        yield from _bundles_of(waiting)
+        if waiting:
+            yield from _bundles_of(waiting)
 
     def _rows_of(self, results: pa.Table) -> pa.Table:
         """Make rows of results; each sender has one lane, or its rows could overtake one another.
