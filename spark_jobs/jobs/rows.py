@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
@@ -12,6 +13,11 @@ from headrace.spark_jobs.shapes import CORRECTED, FIELDS, JOINED
 
 _SPACE = " \t\n\r"
 """White space, as JSON has it around a value."""
+_ALIKE = frozenset((str, int, bool, type(None)))
+"""The types that orjson reads and writes as Python's own json does. It reads a whole number of more
+than 64 bits as a float, so json has the last word on floats, and on what may have some inside."""
+_DELETE = b"\x7f"
+"""The one character of ASCII that json escapes and orjson does not."""
 _NULLS_TOO = {"ignoreNullFields": "false"}
 
 
@@ -36,13 +42,13 @@ def read_json(value: bytes | None) -> dict[str, Any] | None:
     """Return the fields of a value, None for a tombstone or a value that is no JSON object."""
     if value is None:
         return None
-    # Spark, which has found the value readable, puts the same sign in the place of such bytes.
-    text = value.decode(errors="replace").strip(_SPACE)
     try:
-        found, end = _DECODER.raw_decode(text)
+        quick = orjson.loads(value)
     except ValueError:
-        return None
-    return found if isinstance(found, dict) and end == len(text) else None
+        return _read_slowly(value)
+    if type(quick) is dict and all(type(field) in _ALIKE for field in quick.values()):
+        return quick
+    return _read_slowly(value)
 
 
 def text_of(field: Any) -> str | None:
@@ -55,6 +61,27 @@ def write_json(fields: dict[str, Any]) -> bytes:
 
     Raises ValueError for a number that JSON cannot express: an infinite one, or NaN.
     """
+    if all(type(field) in _ALIKE for field in fields.values()):
+        try:
+            quick = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            return _write_slowly(fields)
+        if quick.isascii() and _DELETE not in quick:
+            return quick
+    return _write_slowly(fields)
+
+
+def _read_slowly(value: bytes) -> dict[str, Any] | None:
+    # Spark, which has found the value readable, puts the same sign in the place of such bytes.
+    text = value.decode(errors="replace").strip(_SPACE)
+    try:
+        found, end = _DECODER.raw_decode(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and end == len(text) else None
+
+
+def _write_slowly(fields: dict[str, Any]) -> bytes:
     return _ENCODER.encode(fields).encode()
 
 
