@@ -46,6 +46,7 @@ LIBRARIES: dict[str, set[str]] = {
     "headrace.services.variables": {"pydantic", "pydantic_settings"},
     "headrace.services.state.rocks": {"rocksdict"},
     "headrace.spark_jobs": {"delta", "numpy", "pandas", "pyarrow", "pyspark"},
+    "headrace.spark_jobs.jobs.rows": {"orjson", "pyspark"},
     "headrace.spark_jobs.cli": COMMAND_LINE | {"py4j", "pyspark"},
     "headrace.spark_jobs.queries": PYDANTIC | {"pyspark", "sqlglot"},
     "headrace.spark_jobs.jobs": PYDANTIC | {"pyspark"},
@@ -55,6 +56,7 @@ LIBRARIES: dict[str, set[str]] = {
     "headrace.spark_jobs.session": {"py4j", "pyspark"},
     "headrace.spark_jobs.observe": {"prometheus_client", "pyspark"},
     "headrace.spark_jobs.versioned": {"numpy", "pyarrow"},
+    "headrace.spark_jobs.versioned.spread": {"numpy", "xxhash"},
     "headrace.spark_jobs.write": {"confluent_kafka", "delta", "py4j", "pyarrow", "pyspark"},
     "tests.oracles": set(),
 }

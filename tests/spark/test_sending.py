@@ -1,4 +1,4 @@
-"""What a stage sends reaches the tasks of the next one: each row its own, in order, none lost."""
+"""A stage sends each row to its own task of the next stage, in order, and loses none."""
 
 from __future__ import annotations
 
