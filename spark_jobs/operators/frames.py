@@ -17,6 +17,7 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
@@ -36,7 +37,6 @@ from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY
 from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, GroupedData, SparkSession
 
     from headrace.spark_jobs.operators.sending import Sending
@@ -126,7 +126,10 @@ class InputProgress:
 
 
 def record_rows(records: DataFrame, spread: Spread, hot: HotKeys | None = None) -> DataFrame:
-    """Make rows for the processor; a column `arrival`, if there is one, is their order."""
+    """Make rows of records for `bundled`; a column `arrival`, if there is one, is their order.
+
+    Spark writes each column of each row to Python, so these have none that follows from another.
+    """
     own = [F.col("arrival")] if "arrival" in records.columns else []
     task = spread.task()
     if hot is not None:
@@ -136,10 +139,7 @@ def record_rows(records: DataFrame, spread: Spread, hot: HotKeys | None = None) 
         task = F.when(is_hot, of_place).otherwise(task)
     return records.select(
         task.alias("task"),
-        F.lit(RECORD).alias("kind"),
         "input",
-        F.col("partition").alias("lane"),
-        F.col("offset").alias("place"),
         "topic",
         "partition",
         "offset",
@@ -157,7 +157,7 @@ def bundled(
     tasks_waiting_for: Callable[[int], Iterable[int]] | None = None,
     hot: HotKeys | None = None,
 ) -> DataFrame:
-    """Bundle rows by task; say how far they go to the tasks that wait for a partition.
+    """Bundle rows of records by task; say how far they go to the tasks that wait for a partition.
 
     A table's record of a hot key goes to all tasks.
     """
@@ -167,14 +167,24 @@ def bundled(
         for batch in batches:
             if tasks_waiting_for is not None:
                 positions.note(batch)
-            yield from bundles_of(batch)
+            placed = _placed(batch)
+            yield from bundles_of(placed)
             if hot is not None:
-                for copies in hot.copies_of(batch):
+                for copies in hot.copies_of(placed):
                     yield from bundles_of(copies)
         if tasks_waiting_for is not None:
             yield from bundles_of_rows(positions.rows(tasks_waiting_for))
 
     return rows.mapInArrow(bundle, BUNDLES_SCHEMA)
+
+
+def _placed(records: pa.RecordBatch) -> pa.RecordBatch:
+    """Add the kind of rows of records, and their place in the lane of their partition."""
+    kinds = pa.repeat(pa.scalar(RECORD, pa.int32()), records.num_rows)
+    added = {"kind": kinds, "lane": records["partition"], "place": records["offset"]}
+    return pa.RecordBatch.from_arrays(
+        [*records.columns, *added.values()], names=[*records.schema.names, *added]
+    )
 
 
 def _aside(records: DataFrame) -> Column:

@@ -93,17 +93,21 @@ def test_each_offset_arrives_once_beside_copies_and_all_tasks_know_how_far_it_is
         (1, 1, b"p1", None),
         (2, 0, b"p1", None),
     )
+    read = given.drop_columns(["kind", "lane", "place"])
     bundles: Any = bundled(
-        cast("Any", Frame(given)), HOT.tasks_waiting_for, hot_keys_of(PRICED, HOT)
+        cast("Any", Frame(read)), HOT.tasks_waiting_for, hot_keys_of(PRICED, HOT)
     )
     of_tasks = {
         task: unbundled([b["bundle"] for b in bundles if b["task"] == task]) for task in range(4)
     }
     arrived: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for task, columns in of_tasks.items():
-        names = ("kind", "input", "offset", "aside")
-        for kind, number, offset, aside in zip(*(columns[name] for name in names), strict=True):
+        names = ("kind", "input", "offset", "aside", "lane", "place")
+        for kind, number, offset, aside, *at in zip(
+            *(columns[name] for name in names), strict=True
+        ):
             assert (aside is None) == (number >= 0)
+            assert at == [0, offset]
             arrived[int(kind) if aside is None else -1].append((task, int(offset)))
     assert sorted(arrived[RECORD]) == [(0, 2), (1, 3), (2, 0), (2, 4), (3, 1)]
     others = [task for task in range(4) if task != 2]
