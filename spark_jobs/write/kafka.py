@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.topics import TopicSpec
 from headrace.spark_jobs.headers import text_of_headers
@@ -20,6 +21,7 @@ from headrace.spark_jobs.write.kept import KeptWriter, Part
 from headrace.spark_jobs.write.markers import Marker, last_marker, markers_topic
 from headrace.spark_jobs.write.topics import check_topics, ensure_markers, partitions_of_markers
 from headrace.spark_jobs.write.transaction import (
+    NOTE,
     NOTES_SCHEMA,
     Batch,
     Note,
@@ -29,7 +31,8 @@ from headrace.spark_jobs.write.transaction import (
     writer_of,
 )
 
-COLUMNS = ("target", "key", "value", "timestamp_ms", "headers", *ORIGIN, *Note._fields)
+_RECORD = ("target", "key", "value", "timestamp_ms", *ORIGIN)
+COLUMNS = (*_RECORD, "headers", *Note._fields)
 """The columns of a frame: the topic, the record, and where that which caused it stood.
 
 A row without a target is a note for the driver.
@@ -101,7 +104,10 @@ class KafkaSink:
         marker = Marker(query_id_of(frame), batch_id, writers, self._options)
         handed = handed_bytes_max(writers)
         batch = Batch(self._query, self._client, marker, self._takes_bytes, self._repeats, handed)
-        rows = frame.select(*COLUMNS, row_hash()).withColumn("headers", text_of_headers(frame))
+        # Spark writes each column of each row to Python, and a note is rare.
+        note = F.when(F.col("target").isNull(), F.to_json(F.struct(*Note._fields)))
+        headers = text_of_headers(frame).alias("headers")
+        rows = frame.select(*_RECORD, headers, note.alias(NOTE), row_hash())
         begun = self._prepare(batch) if self._markers < writers else {}
         if not begun:
             return self._write(batch, rows)

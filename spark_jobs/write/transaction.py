@@ -10,6 +10,7 @@ commit fails.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -60,6 +61,8 @@ _NOTES = pa.schema(
         ("added", pa.int64()),
     ]
 )
+NOTE = "note"
+"""The column of a row without a target: the fields of a note, as JSON; null in all others."""
 _BYTES_A_MS = 1 << 10
 """How many bytes a broker takes in a millisecond at the least: a megabyte a second."""
 _TAKEN_AT_ONCE = 16
@@ -190,8 +193,8 @@ def _rows(tables: Iterable[pa.RecordBatch], notes: dict[_About, Note]) -> Iterat
         is_aimed = table.column("target").is_valid()
         if is_aimed.false_count:
             others = table.filter(pc.invert(is_aimed))
-            columns = [others.column(name).to_pylist() for name in Note._fields]
-            for note in map(Note._make, zip(*columns, strict=True)):
+            for text in others.column(NOTE).to_pylist():
+                note = Note._make(map(json.loads(text).get, Note._fields))
                 about = note.note, note.reason, note.task
                 before = notes.get(about)
                 added = note.added + (before.added if before else 0)
