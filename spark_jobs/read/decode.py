@@ -7,12 +7,14 @@ operators, `decoded` turns checked values into columns.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pandas as pd
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.pandas.functions import pandas_udf
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
 from headrace.contracts.dead_letter import (
@@ -28,7 +30,7 @@ from headrace.contracts.dead_letter import (
 )
 from headrace.contracts.decision import Reason
 from headrace.spark_jobs.headers import headers_with
-from headrace.spark_jobs.read.registry import Asked, as_json
+from headrace.spark_jobs.read.registry import AsJson, Asked, as_json
 from headrace.spark_jobs.shapes import DEAD, READ, unsigned
 
 if TYPE_CHECKING:
@@ -156,12 +158,14 @@ class RegisteredValue(_Value):
         """Read into a struct of JSON and, for bytes that are no such value, the problem."""
         registry = self.registry
 
-        # Left to itself, Spark 4.1 looks for a kind in the hints, and warns that it finds none.
-        @F.udf(returnType="json BINARY, problem STRING", useArrow=False)
-        def read_registered(value: bytes | None) -> tuple[bytes | None, str | None]:
-            return as_json(value, registry)
+        def read_registered(values: pd.Series) -> pd.DataFrame:
+            found = [as_json(value, registry) for value in values]
+            return pd.DataFrame(found, columns=[*AsJson._fields], dtype=object)
 
-        return read_registered(column)
+        call: Callable[[Column], Column]
+        # Spark's stubs know no function that is made by its annotations.
+        call = pandas_udf(read_registered, "json BINARY, problem STRING")  # type: ignore[call-overload]
+        return call(column)
 
     def parse(self, column: Column) -> Column:
         """Parse the JSON that was made of it."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 10.0
 _ANSWER_BYTES_MAX = 16 << 20
+_ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
 _PAUSE_S, _PAUSE_S_MAX, _WITHIN_S = 0.1, 2.0, 120.0
 _MISSING_S = 60.0
 _Text = Annotated[str, Field(min_length=1)]
@@ -219,7 +220,7 @@ class _Reader:
             except SchemaAwaited as awaited:
                 self._look_up(awaited.number)
                 found = self._schemas.read_field(value, ())
-            return AsJson(json.dumps(found, allow_nan=False, ensure_ascii=False).encode(), None)
+            return AsJson(_ENCODER.encode(found).encode(), None)
         except RecordUndecodable as error:
             return AsJson(None, str(error))
         except ValueError:
