@@ -43,22 +43,6 @@ class Message(NamedTuple):
     """The record that caused it, as it was in its topic."""
 
 
-def sent(origin: Record, *parts: bytes | None) -> bytes:
-    """Pack a message into the value of a row; the row has the headers and place of its origin."""
-    lengths: list[int] = []
-    written: list[bytes] = []
-    key, value = origin[:2]
-    for part in parts:
-        if part is None:
-            lengths.append(_NULL)
-        elif part in (key, value):
-            lengths.append(_KEY_AGAIN if part == key else _VALUE_AGAIN)
-        else:
-            lengths.append(len(part))
-            written.append(part)
-    return b"".join((_head(len(parts)).pack(len(parts), *lengths), *written, origin_of(origin)))
-
-
 def origin_of(record: Record) -> bytes:
     """Pack the record that causes a message."""
     key, value, time_ms = record[:3]
@@ -89,7 +73,10 @@ def received(row: Record) -> Message:
 
 
 def sent_all(origins: Records, *parts: Sequence[bytes | None] | Objects) -> Objects:
-    """Pack messages; a part is given for all of them, and so are their origins."""
+    """Pack messages into the values of rows, which have the headers and places of their origins.
+
+    A part is given for all messages.
+    """
     keys, values = pa.array(origins.keys, _BYTES), pa.array(origins.values, _BYTES)
     lengths: list[Integers] = []
     written: list[pa.Array] = []

@@ -1,25 +1,21 @@
-"""Collect the results of a batch as columns of rows."""
+"""The results of a batch, as columns of rows, in pieces that a frame can hold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
 
-from headrace.spark_jobs.versioned.records import Records, objects
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from headrace.contracts.record import Record
     from headrace.spark_jobs.versioned.changes import Changes
-    from headrace.spark_jobs.versioned.records import Integers, Objects
+    from headrace.spark_jobs.versioned.records import Integers, Objects, Records
 
 
 BYTES_MAX = 64 << 20
@@ -89,34 +85,3 @@ def slices(sizes: Iterable[int], bytes_max: int = BYTES_MAX) -> Iterator[slice]:
 
 def _bytes_of(column: Objects) -> int:
     return sum(map(len, filter(None, column)))
-
-
-@dataclass(slots=True)
-class Collected:
-    """Collects rows that leave with one verdict."""
-
-    verdict: str
-    causes: list[int] = field(default_factory=list)
-    records: list[Record] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    times_ms: list[int] = field(default_factory=list)
-
-    def add(self, cause: int, record: Record, key: bytes | None, value: bytes | None) -> None:
-        """Append a message, at its record's time."""
-        self.causes.append(cause)
-        self.records.append(record)
-        self.keys.append(key)
-        self.values.append(value)
-        self.times_ms.append(record.timestamp_ms)
-
-    def results(self) -> Results:
-        """Return all rows as columns."""
-        return Results(
-            self.verdict,
-            np.array(self.causes, np.int64),
-            Records.of(self.records),
-            objects(self.keys),
-            objects(self.values),
-            np.array(self.times_ms, np.int64),
-        )

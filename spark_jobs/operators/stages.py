@@ -27,10 +27,9 @@ from headrace.spark_jobs.operators.messages import (
     handed_on,
     origin_of,
     received,
-    sent,
     sent_all,
 )
-from headrace.spark_jobs.operators.results import Collected, Results
+from headrace.spark_jobs.operators.results import Results
 from headrace.spark_jobs.operators.running import Running
 from headrace.spark_jobs.operators.topology import AggregateStep, ForeignKeyStep, Step
 from headrace.spark_jobs.versioned.aggregation import Folding, Regrouping, Standing
@@ -45,7 +44,7 @@ from headrace.spark_jobs.versioned.foreign_key import (
     Subscriptions,
 )
 from headrace.spark_jobs.versioned.history import PlainStore, VersionedStore
-from headrace.spark_jobs.versioned.records import Records, objects
+from headrace.spark_jobs.versioned.records import Records, are_present, objects
 from headrace.spark_jobs.versioned.tables import Plain, Storage, StoredTable, Table
 
 if TYPE_CHECKING:
@@ -290,15 +289,10 @@ class _Parts(Running):
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
         changes = all_changes(self._parent, arrivals)
-        parts = Collected(PART_SENT)
-        places = zip(changes.causes.tolist(), changes.one_by_one(), strict=True)
-        with in_order(places) as numbered:
-            for cause, change in numbered:
-                for part in self._regrouping.split(change, versioned=self._parent.versioned):
-                    record = part.record._replace(timestamp_ms=part.timestamp_ms)
-                    message = sent(part.record, part.old, part.new, change.key)
-                    parts.add(cause, record, part.key, message)
-        return [parts.results()]
+        parts = self._regrouping.split_all(changes, versioned=self._parent.versioned)
+        of_parts = changes.where(parts.places)
+        messages = sent_all(of_parts.records, parts.olds, parts.news, of_parts.keys)
+        return [Results.of(PART_SENT, of_parts)._replace(keys=parts.groups, values=messages)]
 
 
 @dataclass(frozen=True)
@@ -338,6 +332,18 @@ class _Folded(Folding):
         if change.old is None and change.new is None:
             return ()
         return self.fold(change)
+
+    def take_all(self, arrivals: Arrivals) -> Changes:
+        """Do as `take` for many."""
+        places = np.flatnonzero(arrivals.inputs == -PART)
+        parts = arrivals.records.take(places)
+        messages = Received(parts, 3)
+        sent_olds, news, rows = messages.parts()
+        groups = parts.keys
+        olds = objects(self._standing.pop_all(groups, rows, sent_olds))
+        changes = Changes.of_new(places, groups, objects(news), parts.times_ms, messages.records())
+        changes = changes._replace(olds=olds)
+        return self.fold_all(changes.where(are_present(olds) | are_present(changes.news)))
 
     def _forgo(self, arrival: Arrival) -> None:
         if arrival.input == -PART:

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from headrace.spark_jobs.versioned.changes import Change
-from headrace.spark_jobs.versioned.functions import as_group, as_value, of_step
+from headrace.spark_jobs.versioned.arrival import in_order
+from headrace.spark_jobs.versioned.changes import Change, Changes
+from headrace.spark_jobs.versioned.functions import as_group, as_value, of_step, of_step_for_all
+from headrace.spark_jobs.versioned.history import PlainStore
 from headrace.spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
+from headrace.spark_jobs.versioned.records import are_present, objects
 from headrace.spark_jobs.versioned.state import Buckets, TaskState
 from headrace.spark_jobs.versioned.table_rows import TableRows
 from headrace.spark_jobs.versioned.tables import Plain, Storage, StoredTable, Table
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
 
     from headrace.spark_jobs.versioned.arrival import Arrival
     from headrace.spark_jobs.versioned.history import VersionedStore
+    from headrace.spark_jobs.versioned.records import Integers, Objects
 
+    Grouped = tuple[bytes, bytes] | None
     Regroup = Callable[[bytes, bytes], tuple[bytes, bytes] | None]
     """The group of a row and its value there, None where it is in no group."""
     Fold = Callable[[bytes, bytes, bytes], bytes]
@@ -116,6 +121,16 @@ def read_long(packed: bytes) -> int:
     return number
 
 
+class Parts(NamedTuple):
+    """Changes within groups, in columns."""
+
+    places: Integers
+    """Which of the changes of rows each belongs to."""
+    groups: Objects
+    olds: Objects
+    news: Objects
+
+
 class Regrouping:
     """At the rows: turns a change into changes within groups."""
 
@@ -123,6 +138,7 @@ class Regrouping:
         self._state = state
         self._name = f"{step}:rows"
         self._regroup = of_step(step, regroup, as_group)
+        self._regroup_all = of_step_for_all(step, regroup, as_group)
 
     def split(self, change: Change, *, versioned: bool) -> list[Change]:
         """Return one change if the group stays, else the old group's, then the new one's."""
@@ -132,16 +148,51 @@ class Regrouping:
             return []
         old = None if change.old is None else self._regroup(change.key, change.old)
         new = None if change.new is None else self._regroup(change.key, change.new)
-        grouped = old is not None or new is not None
-        self._state.count(f"{self._name}:{'emitted' if grouped else 'ungrouped'}")
-        if old is not None and new is not None and old[0] == new[0]:
-            return [change._replace(key=new[0], old=old[1], new=new[1])]
-        changes: list[Change] = []
-        if old is not None:
-            changes.append(change._replace(key=old[0], old=old[1], new=None))
-        if new is not None:
-            changes.append(change._replace(key=new[0], old=None, new=new[1]))
-        return changes
+        return [
+            change._replace(key=group, old=old_value, new=new_value)
+            for _, group, old_value, new_value in self._within([old], [new])
+        ]
+
+    def split_all(self, changes: Changes, *, versioned: bool) -> Parts:
+        """Do as `split` for many."""
+        size = len(changes.causes)
+        taken = np.flatnonzero(changes.are_latest) if versioned else np.arange(size)
+        self._state.count(f"{self._name}:taken", size)
+        self._state.count(f"{self._name}:ignored", size - len(taken))
+        # A function is called as often as one by one, and in the same order.
+        values = np.stack([changes.olds[taken], changes.news[taken]], axis=1)
+        present = are_present(values)
+        calls = np.nonzero(present)[0]
+        keys, causes = changes.keys[taken][calls], changes.causes[taken][calls]
+        given = zip(keys.tolist(), values[present].tolist(), strict=True)
+        grouped = np.full(values.shape, None, object)
+        grouped[present] = objects(self._regroup_all(causes.tolist(), given))
+        made = self._within(*grouped.T.tolist())
+        ats, groups, olds, news = zip(*made, strict=True) if made else [()] * 4
+        places = taken[np.array(ats, np.intp)]
+        return Parts(places, objects(groups), objects(olds), objects(news))
+
+    def _within(
+        self, olds: list[Grouped], news: list[Grouped]
+    ) -> list[tuple[int, bytes, bytes | None, bytes | None]]:
+        """Return change, group, old and new value of each change within a group."""
+        made: list[tuple[int, bytes, bytes | None, bytes | None]] = []
+        ungrouped = 0
+        for at, (old, new) in enumerate(zip(olds, news, strict=True)):
+            if old is None:
+                if new is None:
+                    ungrouped += 1
+                else:
+                    made.append((at, new[0], None, new[1]))
+            elif new is None:
+                made.append((at, old[0], old[1], None))
+            elif old[0] == new[0]:
+                made.append((at, new[0], old[1], new[1]))
+            else:
+                made += (at, old[0], old[1], None), (at, new[0], None, new[1])
+        self._state.count(f"{self._name}:emitted", len(olds) - ungrouped)
+        self._state.count(f"{self._name}:ungrouped", ungrouped)
+        return made
 
 
 class Folding(StoredTable):
@@ -157,20 +208,64 @@ class Folding(StoredTable):
         self._subtract = of_step(name, subtract, as_value)
 
     def fold(self, change: Change) -> Sequence[Change]:
-        """Subtract the old value, then add the new one; return the change of the aggregate."""
-        initial = self._initial
-        key, new, old = change.key, change.new, change.old
+        """Subtract the old value, then add the new one; return the change of the aggregate.
+
+        There is an old value or a new one.
+        """
+        key, new, old, time_ms = change[1:5]
         before = self._readable().latest(key)
-        aggregate = None if before is None else before.value
-        if aggregate is not None and old is not None:
-            aggregate = self._subtract(key, old, aggregate)
-        if new is not None:
-            start = initial() if aggregate is None and initial is not None else aggregate
-            aggregate = new if start is None else self._add(key, new, start)
-        touched = before is not None and (old is not None or new is not None)
-        time_ms = change.timestamp_ms
-        latest_ms = max(time_ms, before.valid_from_ms) if before and touched else time_ms
-        return self._accept(change._replace(new=aggregate, timestamp_ms=latest_ms))
+        if before is None:
+            aggregate = self._fold(key, old, new, None)
+        else:
+            aggregate = self._fold(key, old, new, before.value)
+            time_ms = max(time_ms, before.valid_from_ms)
+        return self._accept(change._replace(new=aggregate, timestamp_ms=time_ms))
+
+    def fold_all(self, changes: Changes) -> Changes:
+        """Do as `fold` for many; a plain store must not take or answer anything one by one."""
+        store = self._readable()
+        if isinstance(store, PlainStore):
+            return self._fold_into(store, changes)
+        # Each aggregate is a version, and a version may be rejected.
+        pairs = zip(changes.causes.tolist(), changes.one_by_one(), strict=True)
+        with in_order(pairs) as numbered:
+            return Changes.of([each for _, change in numbered for each in self.fold(change)])
+
+    def _fold_into(self, store: PlainStore, changes: Changes) -> Changes:
+        """Read the aggregate of each group once, and put the last one."""
+        latest = store.latest_of(changes.keys)
+        befores: list[bytes | None] = []
+        afters: list[bytes | None] = []
+        times_ms: list[int] = []
+        columns = (changes.keys, changes.olds, changes.news, changes.times_ms)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        with in_order(zip(changes.causes.tolist(), rows, strict=True)) as numbered:
+            for _, (group, old, new, time_ms) in numbered:
+                before, before_ms = latest[group]
+                after = self._fold(group, old, new, before)
+                after_ms = time_ms if before is None else max(time_ms, before_ms)
+                latest[group] = after, after_ms
+                befores.append(before)
+                afters.append(after)
+                times_ms.append(after_ms)
+        last, last_ms = zip(*latest.values(), strict=True) if latest else ((), ())
+        store.put_all(objects([*latest]), objects(last), np.array(last_ms, np.int64))
+        olds = objects(befores) if self._sends_old else np.full(len(befores), None, object)
+        return changes._replace(
+            news=objects(afters), olds=olds, times_ms=np.array(times_ms, np.int64)
+        )
+
+    def _fold(
+        self, group: bytes, old: bytes | None, new: bytes | None, aggregate: bytes | None
+    ) -> bytes | None:
+        """Return a group's aggregate after a change."""
+        if old is not None and aggregate is not None:
+            aggregate = self._subtract(group, old, aggregate)
+        if new is None:
+            return aggregate
+        if aggregate is None and self._initial is not None:
+            aggregate = self._initial()
+        return new if aggregate is None else self._add(group, new, aggregate)
 
 
 class Standing:
@@ -195,6 +290,15 @@ class Standing:
         self._numbers[self._count] -= 1
         stands = self._rows.to_change(group)[group].pop(row)
         return stands[1:] if stands else None
+
+    def pop_all(
+        self, groups: Objects, rows: list[bytes | None], sent: list[bytes | None]
+    ) -> list[bytes | None]:
+        """Do as `pop` for many."""
+        if not self._numbers.get(self._count):
+            return sent
+        asked = zip(groups.tolist(), rows, sent, strict=True)
+        return [self.pop(group, row or b"", value) for group, row, value in asked]
 
     def put(self, group: bytes, row: bytes, value: bytes | None) -> None:
         """Note the value that the group has of a row, whatever the next change says."""

@@ -12,7 +12,7 @@ import numpy as np
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.spark_jobs.versioned.at_once import Answers, LookUps, NewVersions
 from headrace.spark_jobs.versioned.layout import History, decode_versions, encode_versions
-from headrace.spark_jobs.versioned.records import are_present
+from headrace.spark_jobs.versioned.records import are_present, objects
 from headrace.spark_jobs.versioned.replacing import ReplacingHistory, ReplacingLatest
 from headrace.spark_jobs.versioned.state import Buckets, TaskState
 from headrace.spark_jobs.versioned.table_rows import TableRows
@@ -286,6 +286,13 @@ class PlainStore:
     def values_of(self, keys: Objects) -> Objects:
         """Return the last value of each key, in a store that takes batches at once."""
         return self._replacing().values_of(keys)
+
+    def latest_of(self, keys: Objects) -> dict[bytes, tuple[bytes | None, int]]:
+        """Return the last value of each key and its time, in a store that takes batches at once."""
+        named = [*dict.fromkeys(keys.tolist())]
+        values, times_ms = self._replacing().latest_of(objects(named))
+        latest = zip(values.tolist(), times_ms.tolist(), strict=True)
+        return dict(zip(named, latest, strict=True))
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:  # noqa: ARG002
         """Return no place: the store never knew another value than the latest."""

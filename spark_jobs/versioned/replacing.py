@@ -78,9 +78,15 @@ class ReplacingLatest(HistoryAtOnce):
 
     def values_of(self, keys: Objects) -> Objects:
         """Return the value of each key, None where there is none."""
+        return self.latest_of(keys)[0]
+
+    def latest_of(self, keys: Objects) -> tuple[Objects, Integers]:
+        """Return the value of each key, None where there is none, and its time."""
         self._name(keys.tolist())
         last, _ = _lasts(self._versions)
-        return _values_at(self._versions.values, last[self._numbers_of(keys)])
+        places = last[self._numbers_of(keys)]
+        times_ms = np.append(self._versions.times_ms, _NEVER_MS)  # of `NOTHING`
+        return _values_at(self._versions.values, places), times_ms[places]
 
     def save_all(self) -> None:
         """Write out the rows that changed; nothing is ever too old."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.columns import ANSWER, ASK, LEFT_ROW, ROW
-from headrace.spark_jobs.operators.messages import Received, handed_on, received, sent, sent_all
+from headrace.spark_jobs.operators.messages import Received, handed_on, received, sent_all
 from headrace.spark_jobs.operators.results import Results
 from headrace.spark_jobs.operators.running import open_topology
 from headrace.spark_jobs.operators.stages import (
@@ -43,6 +43,7 @@ from headrace.spark_jobs.versioned.records import Records
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
 from headrace.spark_jobs.versioned.table_rows import PREFIX
 from headrace.spark_jobs.versioned.tables import Plain, Source, Storage, Versioned
+from tests.properties.messages import sent
 from tests.properties.strategies import chance, seeds
 
 LEFT, RIGHT = 0, 1

@@ -22,8 +22,9 @@ from headrace.spark_jobs.operators.columns import (
     frame_of_asides,
     take,
 )
-from headrace.spark_jobs.operators.messages import received, sent
+from headrace.spark_jobs.operators.messages import received
 from headrace.spark_jobs.versioned.arrival import merge
+from tests.properties.messages import sent
 
 COLUMNS = (
     "task", "kind", "input", "lane", "place", "topic", "partition", "offset", "timestamp_ms",

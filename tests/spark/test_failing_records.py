@@ -19,7 +19,7 @@ from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
 from headrace.spark_jobs.operators.bundles import ROWS_SCHEMA
 from headrace.spark_jobs.operators.columns import PART, RECORD
-from headrace.spark_jobs.operators.messages import received, sent
+from headrace.spark_jobs.operators.messages import received
 from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.results import Results
 from headrace.spark_jobs.operators.running import Running, open_topology
@@ -43,6 +43,7 @@ from headrace.spark_jobs.versioned.progress import Expected
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
 from tests.chance import FEWER
+from tests.properties.messages import sent
 
 FIRST, SECOND, STREAM = 0, 1, 2
 MANY = 3

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from headrace.services.operators.updates import BufferSamples
-from headrace.spark_jobs.operators.results import Collected, Results
+from headrace.spark_jobs.operators.results import Results
 from headrace.spark_jobs.operators.running import Running
 from headrace.spark_jobs.operators.topology import (
     AggregateStep,
@@ -23,7 +25,9 @@ from headrace.spark_jobs.operators.topology import (
     Topology,
 )
 from headrace.spark_jobs.shapes import CHANGED
+from headrace.spark_jobs.versioned.changes import Changes
 from headrace.spark_jobs.versioned.history import VersionedStore
+from headrace.spark_jobs.versioned.records import objects
 from headrace.spark_jobs.versioned.state import TaskState
 from headrace.spark_jobs.versioned.tables import Table, refuse_global
 from tests.conformance.suppressed import Suppressed, SuppressedState
@@ -141,11 +145,18 @@ class _Calls(Running):
         self._store = store
 
     def process(self, arrivals: Arrivals) -> list[Results]:
-        collected = Collected(CHANGED)
-        for cause, (_, record) in enumerate(arrivals):
-            answer = operate_store(self._store, json.loads(record.value or b""))
-            collected.add(cause, record, None, json.dumps(answer).encode())
-        return [collected.results()]
+        records = arrivals.records
+        answers = (operate_store(self._store, json.loads(value or b"")) for value in records.values)
+        return [
+            Results(
+                CHANGED,
+                np.arange(len(records)),
+                records,
+                np.full(len(records), None, object),
+                objects([json.dumps(answer).encode() for answer in answers]),
+                records.times_ms,
+            )
+        ]
 
 
 @dataclass(frozen=True)
@@ -165,11 +176,8 @@ class _Passing(Running):
         self._stream = stream
 
     def process(self, arrivals: Arrivals) -> list[Results]:
-        collected = Collected(CHANGED)
-        for cause, (number, record) in enumerate(arrivals):
-            if number == self._stream:
-                collected.add(cause, record, record.key, record.value)
-        return [collected.results()]
+        causes = np.flatnonzero(arrivals.inputs == self._stream)
+        return [Results.of(CHANGED, Changes.of_records(causes, arrivals.records.take(causes)))]
 
 
 def _look_up(config: Vector) -> Topology:
