@@ -5,6 +5,7 @@ orders    key order, value {"segment", "amount_cents"}, versioned: what orders-c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from pydantic import BaseModel, Field
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame
 from headrace.contracts.time import DurationMs
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig
 from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.rows import read_json, text_of, write_json
+from headrace.spark_jobs.jobs.rows import read_json, text_of
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import AggregateStep, Topic
@@ -60,12 +61,16 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
 
 
 def _segment_of(_order: bytes, value: bytes) -> tuple[bytes, bytes] | None:
-    segment = text_of((read_json(value) or {}).get("segment"))
-    return None if segment is None else (segment.encode(), value)
+    """Return the segment, and the cents there; the whole value, if they are no whole number."""
+    order = read_json(value) or {}
+    segment, cents = text_of(order.get("segment")), order.get("amount_cents")
+    if segment is None:
+        return None
+    return segment.encode(), b"%d" % cents if type(cents) is int else value
 
 
 def _nothing() -> bytes:
-    return write_json({"orders": 0, "revenue_cents": 0})
+    return _TOTAL % (0, 0)
 
 
 def _add(_segment: bytes, order: bytes, total: bytes) -> bytes:
@@ -77,8 +82,22 @@ def _subtract(_segment: bytes, order: bytes, total: bytes) -> bytes:
 
 
 def _changed(order: bytes, total: bytes, sign: int) -> bytes:
-    one, all_of_it = read_json(order) or {}, read_json(total) or {}
-    revenue_cents = all_of_it["revenue_cents"] + sign * int(one.get("amount_cents") or 0)
+    written = _WRITTEN.fullmatch(total)
+    assert written is not None
+    orders, revenue_cents = map(int, written.groups())
+    revenue_cents += sign * _cents_of(order)
     # Readers have 64 bits for it, and would read a longer number as null.
     write_long(revenue_cents)
-    return write_json({"orders": all_of_it["orders"] + sign, "revenue_cents": revenue_cents})
+    return _TOTAL % (orders + sign, revenue_cents)
+
+
+def _cents_of(order: bytes) -> int:
+    """Return the cents of an order as it is in its segment."""
+    if order.removeprefix(b"-").isdigit():
+        return int(order)
+    return int((read_json(order) or {}).get("amount_cents") or 0)
+
+
+_TOTAL = b'{"orders":%d,"revenue_cents":%d}'
+"""The JSON of a row; a total is written and read for each order."""
+_WRITTEN = re.compile(rb'{"orders":(-?\d+),"revenue_cents":(-?\d+)}')
