@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from headrace.contracts.errors import TopologyRefused
 from headrace.spark_jobs.versioned.arrival import COPIED
 from headrace.spark_jobs.versioned.at_once import NewVersions
 from headrace.spark_jobs.versioned.changes import Change, Changes
@@ -378,23 +377,3 @@ class Filtered(Derived):
     def _is_needless(self, new: bytes | None, old: bytes | None) -> bool:
         # A second tombstone is needless, except in a version history, where it has its own time.
         return new is None and old is None and self._sends_old and not self._parent.versioned
-
-
-def refuse_suppress(table: Table, step: str) -> None:
-    """Refuse to suppress a versioned table, also where it is so by its parents (rule F7)."""
-    if table.versioned:
-        message = (
-            f"`{step}` cannot suppress the versioned table `{table.name}`, for it would lose"
-            " versions; give the step before it a plain store, or suppress a stream of its updates"
-        )
-        raise TopologyRefused(message)
-
-
-def refuse_global(storage: Storage | None, step: str) -> None:
-    """Refuse a versioned global table, which no join could look up by time (rule F7)."""
-    if isinstance(storage, Versioned):
-        message = (
-            f"`{step}` cannot be a versioned global table; make it a plain one, or a versioned"
-            " table that is partitioned like the stream it joins"
-        )
-        raise TopologyRefused(message)

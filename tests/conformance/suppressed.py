@@ -15,7 +15,8 @@ from headrace.services.state.overlay import Overlay
 from headrace.spark_jobs.versioned.arrival import Arrival
 from headrace.spark_jobs.versioned.changes import Change
 from headrace.spark_jobs.versioned.history import Version, VersionedStore
-from headrace.spark_jobs.versioned.tables import Table, refuse_suppress
+from headrace.spark_jobs.versioned.refusals import refuse_suppress
+from headrace.spark_jobs.versioned.tables import Table
 
 ANSWERS = {"emit": "emit-early", "shutdown": "shut-down"}
 

@@ -27,6 +27,7 @@ from headrace.spark_jobs.versioned.arrival import (
 )
 from headrace.spark_jobs.versioned.foreign_key import ForeignKeyJoin
 from headrace.spark_jobs.versioned.history import LATEST, REJECTED, Version, VersionedStore
+from headrace.spark_jobs.versioned.refusals import refuse_global
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.stream_table import Matches, StreamTableJoin
 from headrace.spark_jobs.versioned.table_table import TableTableJoin
@@ -39,7 +40,6 @@ from headrace.spark_jobs.versioned.tables import (
     Storage,
     Table,
     Versioned,
-    refuse_global,
 )
 from tests.conformance.compare import Run, compare
 from tests.conformance.suppressed import Suppressed, SuppressedState

@@ -30,6 +30,7 @@ from headrace.spark_jobs.versioned.foreign_key import (
     Subscribing,
 )
 from headrace.spark_jobs.versioned.history import PlainStore, Version
+from headrace.spark_jobs.versioned.refusals import refuse_global, refuse_suppress
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.table_table import TableTableJoin
 from headrace.spark_jobs.versioned.tables import (
@@ -40,8 +41,6 @@ from headrace.spark_jobs.versioned.tables import (
     Source,
     Table,
     Versioned,
-    refuse_global,
-    refuse_suppress,
 )
 from tests.versioned.examples import FIRST, SECOND, first, record, second
 

@@ -28,8 +28,9 @@ from headrace.spark_jobs.shapes import CHANGED
 from headrace.spark_jobs.versioned.changes import Changes
 from headrace.spark_jobs.versioned.history import VersionedStore
 from headrace.spark_jobs.versioned.records import objects
+from headrace.spark_jobs.versioned.refusals import refuse_global
 from headrace.spark_jobs.versioned.state import TaskState
-from headrace.spark_jobs.versioned.tables import Table, refuse_global
+from headrace.spark_jobs.versioned.tables import Table
 from tests.conformance.suppressed import Suppressed, SuppressedState
 from tests.conformance.vectors import Vector
 from tests.conformance.versioned import (
