@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
     from headrace.contracts.record import Record
     from headrace.spark_jobs.versioned.aggregation import Aggregation
+    from headrace.spark_jobs.versioned.records import Objects
+    from headrace.spark_jobs.versioned.replacing import Latest
     from headrace.spark_jobs.versioned.state import TaskState
 
 LEFT_ROW_SENT, ROW_SENT, ASK_SENT = "left-row", "row", "ask"
@@ -243,6 +245,10 @@ class _Answered(StoredTable):
                 made.append(self._resolve(records, start))
         return Changes.together(made)
 
+    def latest_all(self, keys: Objects) -> Latest:
+        """Do as `latest` for many, beside `take_all`."""
+        return self._readable().latest_all(keys)
+
     def _keep(self, rows: Records) -> None:
         (values,) = Received(rows, 1).parts()
         keys = rows.keys
@@ -253,7 +259,7 @@ class _Answered(StoredTable):
         messages = Received(answers, 2)
         keys = answers.keys
         marks, values = messages.parts()
-        rows = self._rows.values_of(keys).tolist()
+        rows = self._rows.latest_all(keys).values.tolist()
         causes = range(first, first + len(keys))
         places, news = self._resolving.resolve_all(causes, keys.tolist(), marks, values, rows)
         at = np.array(places, np.intp)

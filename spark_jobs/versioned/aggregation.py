@@ -233,7 +233,10 @@ class Folding(StoredTable):
 
     def _fold_into(self, store: PlainStore, changes: Changes) -> Changes:
         """Read the aggregate of each group once, and put the last one."""
-        latest = store.latest_of(changes.keys)
+        groups = [*dict.fromkeys(changes.keys.tolist())]
+        standing = store.latest_all(objects(groups))
+        values = zip(standing.values.tolist(), standing.times_ms.tolist(), strict=True)
+        latest = dict(zip(groups, values, strict=True))
         befores: list[bytes | None] = []
         afters: list[bytes | None] = []
         times_ms: list[int] = []
@@ -249,7 +252,7 @@ class Folding(StoredTable):
                 afters.append(after)
                 times_ms.append(after_ms)
         last, last_ms = zip(*latest.values(), strict=True) if latest else ((), ())
-        store.put_all(objects([*latest]), objects(last), np.array(last_ms, np.int64))
+        store.put_all(objects(groups), objects(last), np.array(last_ms, np.int64))
         olds = objects(befores) if self._sends_old else np.full(len(befores), None, object)
         return changes._replace(
             news=objects(afters), olds=olds, times_ms=np.array(times_ms, np.int64)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.contracts.record import Record
     from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
     from headrace.spark_jobs.versioned.records import Integers, Objects
+    from headrace.spark_jobs.versioned.replacing import Latest
 
 
 class Change(NamedTuple):
@@ -115,10 +116,29 @@ class AtOnce(Protocol):
         """
 
 
+@runtime_checkable
+class LatestAtOnce(AtOnce, Protocol):
+    """One that also tells the latest values of many keys at once.
+
+    Each of its changes has the key of its arrival, and is the latest value of this key from then
+    on, unless it says that it is not.
+    """
+
+    versioned: bool
+
+    def latest_all(self, keys: Objects) -> Latest:
+        """Return the latest value of each key, beside `take_all`; a store never goes both ways."""
+
+
 def all_changes(table: OneByOne, arrivals: Arrivals) -> Changes:
     """Return all changes of a table by these arrivals."""
     if isinstance(table, AtOnce):
         return table.take_all(arrivals)
+    return one_by_one(table, arrivals)
+
+
+def one_by_one(table: OneByOne, arrivals: Arrivals) -> Changes:
+    """Return all changes of a table by these arrivals, taken one by one."""
     with in_order(enumerate(arrivals)) as numbered:
         return Changes.of(
             [change for cause, arrival in numbered for change in table.take(cause, arrival)]

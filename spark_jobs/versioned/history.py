@@ -12,8 +12,8 @@ import numpy as np
 from headrace.contracts.record import NO_TIME_MS, Record
 from headrace.spark_jobs.versioned.at_once import Answers, LookUps, NewVersions
 from headrace.spark_jobs.versioned.layout import History, decode_versions, encode_versions
-from headrace.spark_jobs.versioned.records import are_present, objects
-from headrace.spark_jobs.versioned.replacing import ReplacingHistory, ReplacingLatest
+from headrace.spark_jobs.versioned.records import are_present
+from headrace.spark_jobs.versioned.replacing import Latest, ReplacingHistory, ReplacingLatest
 from headrace.spark_jobs.versioned.state import Buckets, TaskState
 from headrace.spark_jobs.versioned.table_rows import TableRows
 
@@ -146,6 +146,10 @@ class VersionedStore:
             return None
         value = history[1][-1]
         return None if value is None else Version(value, history[0][-1], None)
+
+    def latest_all(self, keys: Objects) -> Latest:
+        """Do as `latest` for many, in a store that takes batches at once."""
+        return self._replacing().latest_of(keys)
 
     def as_of(self, key: bytes, timestamp_ms: int) -> Version | None:
         """Return the version that held at a time; before the horizon only if it is the latest."""
@@ -283,16 +287,9 @@ class PlainStore:
         histories = self._buckets.find([record.key for record in records])
         return [None if history is None else history[1][0] for history in histories]
 
-    def values_of(self, keys: Objects) -> Objects:
-        """Return the last value of each key, in a store that takes batches at once."""
-        return self._replacing().values_of(keys)
-
-    def latest_of(self, keys: Objects) -> dict[bytes, tuple[bytes | None, int]]:
-        """Return the last value of each key and its time, in a store that takes batches at once."""
-        named = [*dict.fromkeys(keys.tolist())]
-        values, times_ms = self._replacing().latest_of(objects(named))
-        latest = zip(values.tolist(), times_ms.tolist(), strict=True)
-        return dict(zip(named, latest, strict=True))
+    def latest_all(self, keys: Objects) -> Latest:
+        """Do as `latest` for many, in a store that takes batches at once."""
+        return self._replacing().latest_of(keys)
 
     def expired(self, records: Sequence[Record], *, all_of_them: bool) -> list[int]:  # noqa: ARG002
         """Return no place: the store never knew another value than the latest."""

@@ -5,16 +5,19 @@ Their rows are those of `HistoryAtOnce`, which reads and writes only those that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.spark_jobs.versioned.at_once import HistoryAtOnce, NewVersions
+from headrace.spark_jobs.versioned.records import are_present
 from headrace.spark_jobs.versioned.versions import BEFORE, NOTHING, Versions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from headrace.spark_jobs.versioned.records import Integers, Objects
@@ -22,7 +25,41 @@ if TYPE_CHECKING:
 _NEVER_MS = int(np.iinfo(np.int64).min)
 
 
-class ReplacingHistory(HistoryAtOnce):
+class Latest(NamedTuple):
+    """The latest value for each of some keys or changes, and its time."""
+
+    values: Objects
+    """None where there is none."""
+    times_ms: Integers
+    """Before all others where there is none."""
+
+    @classmethod
+    def of(cls, values: Objects, times_ms: Integers) -> Latest:
+        """Take values and their times; None has no time, for it may be a tombstone."""
+        return cls(values, np.where(are_present(values), times_ms, _NEVER_MS))
+
+    @classmethod
+    def together(cls, pieces: Sequence[Latest]) -> Latest:
+        """Join many, one after the other."""
+        return cls._make(map(np.concatenate, zip(*pieces, strict=True)))
+
+    def take(self, which: NDArray[Any]) -> Latest:
+        """Return those at some places, or those for which a mask is true."""
+        return Latest(self.values[which], self.times_ms[which])
+
+
+class _Replacing(HistoryAtOnce):
+    def latest_of(self, keys: Objects) -> Latest:
+        """Return the latest value of each key."""
+        self._name(keys.tolist())
+        known = self._versions
+        last, _ = _lasts(known)
+        places = last[self._numbers_of(keys)]
+        times_ms = np.append(known.times_ms, _NEVER_MS)  # of `NOTHING`
+        return Latest.of(_values_at(known.values, places), times_ms[places])
+
+
+class ReplacingHistory(_Replacing):
     """A versioned table; the latest version of a key is the one with the highest time."""
 
     def replace(self, puts: NewVersions) -> tuple[Objects, NDArray[np.bool_]]:
@@ -49,7 +86,7 @@ class ReplacingHistory(HistoryAtOnce):
         return replaced, are_latest
 
 
-class ReplacingLatest(HistoryAtOnce):
+class ReplacingLatest(_Replacing):
     """A table of one version a key, the last that was put, whatever its time."""
 
     def replace(self, keys: Objects, values: Objects, times_ms: Integers) -> Objects:
@@ -75,18 +112,6 @@ class ReplacingLatest(HistoryAtOnce):
             together.take(pa.array(stands)),
         )
         return _values_at(together, sources)
-
-    def values_of(self, keys: Objects) -> Objects:
-        """Return the value of each key, None where there is none."""
-        return self.latest_of(keys)[0]
-
-    def latest_of(self, keys: Objects) -> tuple[Objects, Integers]:
-        """Return the value of each key, None where there is none, and its time."""
-        self._name(keys.tolist())
-        last, _ = _lasts(self._versions)
-        places = last[self._numbers_of(keys)]
-        times_ms = np.append(self._versions.times_ms, _NEVER_MS)  # of `NOTHING`
-        return _values_at(self._versions.values, places), times_ms[places]
 
     def save_all(self) -> None:
         """Write out the rows that changed; nothing is ever too old."""

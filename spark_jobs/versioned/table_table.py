@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from headrace.spark_jobs.versioned.changes import Change
-from headrace.spark_jobs.versioned.functions import as_value, of_step
+import numpy as np
+
+from headrace.spark_jobs.versioned.changes import Change, Changes, LatestAtOnce, one_by_one
+from headrace.spark_jobs.versioned.functions import as_value, of_step, of_step_for_all
 from headrace.spark_jobs.versioned.history import Version
+from headrace.spark_jobs.versioned.meeting import Keys, Meetings, Side
+from headrace.spark_jobs.versioned.records import are_present, objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.contracts.record import Record
-    from headrace.spark_jobs.versioned.arrival import Arrival
+    from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
     from headrace.spark_jobs.versioned.history import VersionedStore
+    from headrace.spark_jobs.versioned.records import Objects
     from headrace.spark_jobs.versioned.state import TaskState
     from headrace.spark_jobs.versioned.tables import Table
 
@@ -47,6 +52,7 @@ class TableTableJoin:
         self._left = left
         self._right = right
         self._joiner = of_step(name, joiner, as_value)
+        self._join_each = of_step_for_all(name, joiner, as_value)
         self._left_alone = join != "inner"
         self._right_alone = join == "outer"
         self._sends_old = False
@@ -65,6 +71,16 @@ class TableTableJoin:
         for change in self._right.take(cause, arrival):
             results += self._meet(change, from_left=False)
         return results
+
+    def take_all(self, arrivals: Arrivals) -> Changes:
+        """Do as `take` for many: in columns, if both sides can."""
+        left, right = self._left, self._right
+        if not (isinstance(left, LatestAtOnce) and isinstance(right, LatestAtOnce)):
+            return one_by_one(self, arrivals)
+        keys = Keys(arrivals)
+        before = left.latest_all(keys.keys), right.latest_all(keys.keys)
+        lefts, rights = self._latest_alone(left, arrivals), self._latest_alone(right, arrivals)
+        return self._meet_all(keys.meet(Side(before[0], lefts), Side(before[1], rights)))
 
     def latest(self, key: bytes) -> Version | None:
         """Return the join of both sides' latest values."""
@@ -132,3 +148,43 @@ class TableTableJoin:
                 timestamp_ms=time_ms if met is None else max(time_ms, met.valid_from_ms),
             ),
         )
+
+    def _latest_alone(self, side: LatestAtOnce, arrivals: Arrivals) -> Changes:
+        """Return the changes of a side, without those out of order."""
+        changes = side.take_all(arrivals)
+        self._state.count(f"{self.name}:taken", len(changes.causes))
+        if not side.versioned:
+            return changes
+        latest = changes.where(changes.are_latest)
+        dropped = len(changes.causes) - len(latest.causes)
+        self._state.count(f"{self.name}:dropped:out-of-order", dropped)
+        return latest
+
+    def _meet_all(self, meetings: Meetings) -> Changes:
+        """Do as `_meet` for many that are the latest."""
+        changes, are_left, met = meetings
+        own_alone = np.where(are_left, self._left_alone, self._right_alone)
+        is_there = are_present(changes.news) | are_present(changes.olds)
+        matched = are_present(met.values) | (own_alone & is_there)
+        emitted = int(np.count_nonzero(matched))
+        self._state.count(f"{self.name}:unmatched", len(matched) - emitted)
+        self._state.count(f"{self.name}:emitted", emitted)
+        meetings = meetings.where(matched)
+        changes = meetings.changes
+        nothing = np.full(emitted, None, object)
+        return changes._replace(
+            news=self._joined_all(changes.news, meetings),
+            olds=self._joined_all(changes.olds, meetings) if self._sends_old else nothing,
+            times_ms=np.maximum(changes.times_ms, meetings.met.times_ms),
+        )
+
+    def _joined_all(self, values: Objects, meetings: Meetings) -> Objects:
+        """Join values of the changed side with what the changes meet."""
+        changes, are_left, (met, _) = meetings
+        other_alone = np.where(are_left, self._right_alone, self._left_alone)
+        called = np.flatnonzero(are_present(values) | (are_present(met) & other_alone))
+        lefts, rights = np.where(are_left, values, met), np.where(are_left, met, values)
+        pairs = zip(lefts[called].tolist(), rights[called].tolist(), strict=True)
+        joined = np.full(len(values), None, object)
+        joined[called] = objects(self._join_each(changes.causes[called].tolist(), pairs))
+        return joined

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
     from headrace.spark_jobs.versioned.at_once import Answers, LookUps
     from headrace.spark_jobs.versioned.history import Version
+    from headrace.spark_jobs.versioned.records import Objects
+    from headrace.spark_jobs.versioned.replacing import Latest
     from headrace.spark_jobs.versioned.state import TaskState
 
 
@@ -201,6 +203,10 @@ class Source(StoredTable):
         accepted = self._accept_all(Changes.of_records(keyed, arrivals.records.take(keyed)))
         self._numbers[self._kept] += len(accepted.causes)
         return accepted
+
+    def latest_all(self, keys: Objects) -> Latest:
+        """Do as `latest` for many, beside `take_all`."""
+        return self._readable().latest_all(keys)
 
     @property
     def meets_at_once(self) -> bool:

@@ -21,10 +21,12 @@ from headrace.spark_jobs.versioned.aggregation import (
 )
 from headrace.spark_jobs.versioned.arrival import (
     Arrival,
+    Arrivals,
     dropped_records,
     lateness,
     observe_lateness,
 )
+from headrace.spark_jobs.versioned.changes import AtOnce, Change
 from headrace.spark_jobs.versioned.foreign_key import ForeignKeyJoin
 from headrace.spark_jobs.versioned.history import LATEST, REJECTED, Version, VersionedStore
 from headrace.spark_jobs.versioned.refusals import refuse_global
@@ -134,15 +136,25 @@ def _output(cause: int, key: bytes | None, value: bytes | None, like: Record) ->
 
 
 def _run_table(topology: Topology, table: Table) -> None:
+    """Take inputs one by one; a table that can takes several at once."""
+
+    def emit(changes: Iterable[Change], places: Sequence[int]) -> None:
+        for cause, key, new, _, time_ms, _, record in changes:
+            like = record._replace(timestamp_ms=time_ms)
+            topology.run.outputs.append(_output(places[cause], key, new, like))
+
     def process(batch: Sequence[Vector], start: int) -> None:
         arrivals, places = _arrivals(batch)
-        for place, arrival in zip(places, arrivals, strict=True):
+        places = [start + place for place in places]
+        if len(arrivals) > 1 and isinstance(table, AtOnce):
+            observe_lateness(topology.state, arrivals)
+            emit(table.take_all(Arrivals.of(arrivals)).one_by_one(), places)
+            return
+        for number, arrival in enumerate(arrivals):
             observe_lateness(topology.state, [arrival])
-            for cause, key, new, _, time_ms, _, record in table.take(start + place, arrival):
-                like = record._replace(timestamp_ms=time_ms)
-                topology.run.outputs.append(_output(cause, key, new, like))
+            emit(table.take(number, arrival), places)
             if topology.suppressed.failed:
-                topology.run.failed_at = start + place
+                topology.run.failed_at = places[number]
                 return
 
     topology.process = process

@@ -6,7 +6,7 @@ in the wrong place and state that did not survive a batch show as differences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from headrace.contracts.record import Record
@@ -147,6 +147,62 @@ def latest_rows(records: Iterable[Record], retention_ms: int | None) -> dict[byt
         return {key: value for key, value in plain.items() if value is not None}
     rows = {key: history.latest(key) for key in history.points}
     return {key: row[0] for key, row in rows.items() if row is not None}
+
+
+class Plainly:
+    """The last point of each key by arrival."""
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, Row] = {}
+
+    def put(self, key: bytes, value: bytes | None, time_ms: int) -> int:
+        """No point is later, and none is refused."""
+        self._rows.pop(key, None)
+        if value is not None:
+            self._rows[key] = value, time_ms
+        return -1
+
+    def latest(self, key: bytes) -> Row | None:
+        """The last point's value."""
+        return self._rows.get(key)
+
+
+class Joined(NamedTuple):
+    """A change of the join of two tables, with the value that it replaces."""
+
+    cause: int
+    key: bytes
+    new: bytes | None
+    old: bytes | None
+    time_ms: int
+
+
+def joined_tables(
+    arrived: Iterable[tuple[int, Record]],
+    inputs: tuple[int, int],
+    tables: tuple[History | Plainly, History | Plainly],
+    joiner: Callable[[bytes | None, bytes | None], bytes | None],
+    join: str,
+) -> Iterator[Joined]:
+    """Yield the changes of the join of two tables that are read from these inputs (rule F3)."""
+
+    def joined(left: Row | None, right: Row | None) -> bytes | None:
+        stands = {"inner": left and right, "left": left, "outer": left or right}[join]
+        return joiner(left and left[0], right and right[0]) if stands else None
+
+    for cause, (number, record) in enumerate(arrived):
+        for own, table in enumerate(tables):
+            if number != inputs[own] or record.key is None:
+                continue
+            before = [each.latest(record.key) for each in tables]
+            if table.put(record.key, record.value, record.timestamp_ms) != -1:
+                continue
+            now = [each.latest(record.key) for each in tables]
+            met = now[1 - own]
+            may_be_alone = join == "outer" or (join, own) == ("left", 0)
+            if met or (may_be_alone and (before[own] or now[own])):
+                time_ms = max(record.timestamp_ms, met[1] if met else record.timestamp_ms)
+                yield Joined(cause, record.key, joined(*now), joined(*before), time_ms)
 
 
 def met_within(
