@@ -5,7 +5,6 @@ orders    key order, value {"segment", "amount_cents"}, versioned: what orders-c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from pydantic import BaseModel, Field
@@ -14,7 +13,7 @@ from pyspark.sql import DataFrame
 from headrace.contracts.time import DurationMs
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig
 from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.rows import read_json, text_of
+from headrace.spark_jobs.jobs.rows import read_json, text_of, write_json
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import AggregateStep, Topic
@@ -70,7 +69,7 @@ def _segment_of(_order: bytes, value: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _nothing() -> bytes:
-    return _TOTAL % (0, 0)
+    return write_json({"orders": 0, "revenue_cents": 0})
 
 
 def _add(_segment: bytes, order: bytes, total: bytes) -> bytes:
@@ -82,13 +81,11 @@ def _subtract(_segment: bytes, order: bytes, total: bytes) -> bytes:
 
 
 def _changed(order: bytes, total: bytes, sign: int) -> bytes:
-    written = _WRITTEN.fullmatch(total)
-    assert written is not None
-    orders, revenue_cents = map(int, written.groups())
-    revenue_cents += sign * _cents_of(order)
+    before = read_json(total) or {}
+    revenue_cents = before["revenue_cents"] + sign * _cents_of(order)
     # Readers have 64 bits for it, and would read a longer number as null.
     write_long(revenue_cents)
-    return _TOTAL % (orders + sign, revenue_cents)
+    return write_json({"orders": before["orders"] + sign, "revenue_cents": revenue_cents})
 
 
 def _cents_of(order: bytes) -> int:
@@ -96,8 +93,3 @@ def _cents_of(order: bytes) -> int:
     if order.removeprefix(b"-").isdigit():
         return int(order)
     return int((read_json(order) or {}).get("amount_cents") or 0)
-
-
-_TOTAL = b'{"orders":%d,"revenue_cents":%d}'
-"""The JSON of a row; a total is written and read for each order."""
-_WRITTEN = re.compile(rb'{"orders":(-?\d+),"revenue_cents":(-?\d+)}')
