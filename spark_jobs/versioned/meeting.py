@@ -48,9 +48,9 @@ class Meetings(NamedTuple):
 
 
 class Keys:
-    """The keys of a batch, each once, and the turns of its arrivals.
+    """The keys of a batch, each once, and the ranks of its arrivals.
 
-    Turns ascend by key, and within a key by arrival; the first one of each key is before the batch.
+    Ranks ascend by key, and within a key by arrival; the first one of each key is before the batch.
     """
 
     def __init__(self, arrivals: Arrivals) -> None:
@@ -59,7 +59,7 @@ class Keys:
         numbers = encoded.indices.fill_null(0).to_numpy()
         span = len(arrivals) + 1
         self._firsts = np.arange(len(self.keys)) * span
-        self._turns = numbers.astype(np.int64) * span + np.arange(1, span)
+        self._ranks = numbers.astype(np.int64) * span + np.arange(1, span)
 
     def meet(self, left: Side, right: Side) -> Meetings:
         """Let the changes of both sides meet; of one arrival, that of the left side comes first."""
@@ -77,7 +77,7 @@ class Keys:
     def _as_of(self, side: Side, causes: Integers, until: Literal["left", "right"]) -> Latest:
         """Return a side's latest value for each cause: before it, or, by `right`, also by it."""
         latest = Latest.together([side.before, Latest.of(side.changes.news, side.changes.times_ms)])
-        turns = np.concatenate([self._firsts, self._turns[side.changes.causes]])
-        order = np.argsort(turns, kind="stable")
+        ranks = np.concatenate([self._firsts, self._ranks[side.changes.causes]])
+        order = np.argsort(ranks, kind="stable")
         # One is always there: that before the batch.
-        return latest.take(order[np.searchsorted(turns[order], self._turns[causes], until) - 1])
+        return latest.take(order[np.searchsorted(ranks[order], self._ranks[causes], until) - 1])
