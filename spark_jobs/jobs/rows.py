@@ -46,7 +46,7 @@ def read_json(value: bytes | None) -> dict[str, Any] | None:
         quick = orjson.loads(value)
     except ValueError:
         return _read_slowly(value)
-    if type(quick) is dict and all(type(field) in _ALIKE for field in quick.values()):
+    if type(quick) is dict and _ALIKE.issuperset(map(type, quick.values())):
         return quick
     return _read_slowly(value)
 
@@ -61,7 +61,7 @@ def write_json(fields: dict[str, Any]) -> bytes:
 
     Raises ValueError for a number that JSON cannot express: an infinite one, or NaN.
     """
-    if all(type(field) in _ALIKE for field in fields.values()):
+    if _ALIKE.issuperset(map(type, fields.values())):
         try:
             quick = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
         except TypeError:
