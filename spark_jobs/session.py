@@ -137,6 +137,9 @@ def open_session(
         # On one machine, shuffled data is read again from memory at once; compressing it took a
         # fifteenth of a join's CPU time.
         chosen["spark.shuffle.compress"] = "false"
+        # C's allocator keeps memory for Java's threads, most of which need it once: 30 MiB of a job
+        # with few rows.
+        os.environ.setdefault("MALLOC_ARENA_MAX", "2")
         # Workers would start whichever Python comes first on the path; not all of them ask Spark's
         # own setting.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -51,6 +51,11 @@ def test_workers_with_state_and_without_are_of_one_daemon(
     assert len(_daemons_below(java)) == 1
 
 
+def test_java_has_few_arenas(spark: SparkSession) -> None:
+    java = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]  # noqa: SLF001
+    assert b"MALLOC_ARENA_MAX=2" in Path(f"/proc/{java}/environ").read_bytes().split(b"\0")
+
+
 def _daemons_below(java: int) -> list[str]:
     running = [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
     commands = []
