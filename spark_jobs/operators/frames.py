@@ -17,6 +17,7 @@ from functools import reduce
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
@@ -33,13 +34,14 @@ from headrace.spark_jobs.operators.processor import SendingProcessor, TaskProces
 from headrace.spark_jobs.operators.stamp import STEP, input_option
 from headrace.spark_jobs.operators.topology import Topology
 from headrace.spark_jobs.versioned.progress import Expected
-from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY
+from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY, tasks_of
 from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, GroupedData, SparkSession
 
     from headrace.spark_jobs.operators.sending import Sending
+    from headrace.spark_jobs.versioned.records import Integers
 
 TASKS_DEFAULT = 16
 ON_FAILURE, STOP = "spark.headrace.onFailure", "stop"
@@ -94,6 +96,14 @@ class Spread:
         hashed = F.pmod(F.xxhash64("key"), F.lit(self.tasks))
         loose = F.pmod(F.col("partition"), F.lit(self.tasks))
         return F.when(F.col("key").isNull(), loose).otherwise(hashed).cast("int")
+
+    def tasks_of(self, keys: Sequence[bytes | None], partitions: Integers) -> Integers:
+        """Return the task of each message between stages, as `task` says it of a row of Spark's."""
+        tasks = partitions % self.tasks
+        has_key = np.fromiter((key is not None for key in keys), np.bool_, len(keys))
+        present = [key for key in keys if key is not None]
+        tasks[has_key] = tasks_of(present, len(present), self.tasks)
+        return tasks
 
     def tasks_waiting_for(self, partition: int) -> Sequence[int]:
         """Return the tasks that need the progress of this partition."""

@@ -163,7 +163,7 @@ class _Plan:
 
     def _messages(self, of_task: OfTask, cut: AggregateStep | ForeignKeyStep) -> DataFrame:
         """Run the stages before a step; return bundles of the messages that they send to it."""
-        sending = Sending(self._spread.tasks, "arrival" in self._records.columns)
+        sending = Sending(self._spread, "arrival" in self._records.columns)
         if isinstance(cut, AggregateStep):
             return self.run(_each(of_task, _part_step), _part_step(cut), sending=sending)
         asks = self.run(_each(of_task, _ask_step), _ask_step(cut), sending=sending)

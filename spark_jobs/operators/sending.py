@@ -36,13 +36,14 @@ from headrace.spark_jobs.operators.stages import (
     ROW_SENT,
 )
 from headrace.spark_jobs.shapes import POSITION
-from headrace.spark_jobs.versioned.spread import tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pandas as pd
     from numpy.typing import NDArray
+
+    from headrace.spark_jobs.operators.frames import Spread
 
 _KINDS = {
     LEFT_ROW_SENT: LEFT_ROW,
@@ -61,8 +62,7 @@ _ASIDE = ("verdict", "reason", "number", "added", "task")
 class Sending(NamedTuple):
     """The way of a stage's results to the tasks of the next stage."""
 
-    tasks: int
-    """Over how many tasks keys are spread."""
+    spread: Spread
     in_given_order: bool
     """Whether records arrive in an order that was given with them, which results keep."""
 
@@ -103,19 +103,13 @@ class Sending(NamedTuple):
         return pa.table(columns)
 
     def _tasks_of(self, results: pa.Table) -> NDArray[np.int64]:
-        """Return the task of each row: by its key, without one by its partition, or its own.
-
-        `Spread.task` says the same of a record.
-        """
+        """Return the task of each row; one without a key and a partition stays where it is."""
         own = results["task"].to_numpy()
-        partitions = results["partition"].fill_null(-1).to_numpy()
-        tasks: NDArray[np.int64] = np.where(partitions < 0, own, partitions % self.tasks)
-        has_key = pc.is_valid(results["key"]).to_numpy()
-        keys = results["key"].drop_null().to_pylist()
-        tasks[has_key] = tasks_of(keys, len(keys), self.tasks)
+        partitions = results["partition"].fill_null(-1).to_numpy().astype(np.int64)
+        tasks = self.spread.tasks_of(results["key"].to_pylist(), partitions)
         stays = pc.equal(results["verdict"], POSITION).to_numpy()
-        tasks[stays] = own[stays]
-        return tasks
+        stays |= (partitions < 0) & pc.is_null(results["key"]).to_numpy()
+        return np.where(stays, own, tasks).astype(np.int64)
 
 
 def _asides(results: pa.Table, passes: NDArray[np.bool_]) -> pa.Array:

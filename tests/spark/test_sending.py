@@ -22,6 +22,7 @@ from headrace.spark_jobs.operators.columns import (
     frame_of_asides,
     frame_of_counts,
 )
+from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.processor import SendingProcessor, TaskProcessor
 from headrace.spark_jobs.operators.results import BYTES_MAX, Results
 from headrace.spark_jobs.operators.sending import Sending
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pandas as pd
+    from pyspark.sql import SparkSession
 
 OWN, TASKS = 2, 7
 MANY = 500
@@ -90,7 +92,7 @@ def test_each_message_goes_to_the_task_of_its_key(
     rows = [_record(key, place) for place, key in enumerate(_keys(MANY))]
     asks = [_record(key, place + MANY) for place, key in enumerate(reversed(_keys(MANY)))]
     frames = [_sent(LEFT_ROW_SENT, rows, 0), _sent(ASK_SENT, asks, MANY)]
-    found = _of_tasks(Sending(TASKS, in_given_order=False).bundled(frames))
+    found = _of_tasks(Sending(Spread(tasks=TASKS), in_given_order=False).bundled(frames))
     expected: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
     for place, (kind, one) in enumerate(
         [(LEFT_ROW, one) for one in rows] + [(ASK, a) for a in asks]
@@ -113,7 +115,7 @@ def test_a_row_that_passes_through_keeps_its_verdict() -> None:
         frame_of_asides(OWN, [({"verdict": POSITION, "number": 4, "task": 3}, _record(b"k", 9))]),
         frame_of_counts(COUNT, OWN, {"join:taken": (7, 2)}),
     ]
-    found = _of_tasks(Sending(TASKS, in_given_order=False).bundled(frames))
+    found = _of_tasks(Sending(Spread(tasks=TASKS), in_given_order=False).bundled(frames))
     said = [
         (task, row["kind"], row["key"], json.loads(row["aside"]))
         for task, own in found.items()
@@ -141,8 +143,21 @@ def test_a_row_that_passes_through_keeps_its_verdict() -> None:
 
 def test_a_given_order_of_arrival_is_that_of_the_causes() -> None:
     rows = [_record(b"k", place) for place in range(3)]
-    found = _of_tasks(Sending(TASKS, in_given_order=True).bundled([_sent(ASK_SENT, rows, 0)]))
+    found = _of_tasks(
+        Sending(Spread(tasks=TASKS), in_given_order=True).bundled([_sent(ASK_SENT, rows, 0)])
+    )
     assert [row["arrival"] for own in found.values() for row in own] == [1_000, 1_001, 1_002]
+
+
+def test_a_message_goes_to_the_task_that_spark_gives_a_record_of_its_key(
+    spark: SparkSession,
+) -> None:
+    spread = Spread(tasks=TASKS)
+    rows = [(key, place % 4) for place, key in enumerate(_keys(MANY))]
+    by_spark = spark.createDataFrame(rows, "key BINARY, partition INT").select(spread.task())
+    keys, partitions = zip(*rows, strict=True)
+    tasks = spread.tasks_of(keys, np.array(partitions, np.int64))
+    assert [task for (task,) in by_spark.collect()] == tasks.tolist()
 
 
 def test_a_stage_saves_its_state_before_its_last_bundles_leave() -> None:
@@ -157,7 +172,7 @@ def test_a_stage_saves_its_state_before_its_last_bundles_leave() -> None:
         lambda _task: AskStep("join", foreign.left, foreign), Expected(), {}, {}, buckets=2
     )
     stage.rows = rows = MemoryRows()
-    sent = SendingProcessor(stage, Sending(TASKS, in_given_order=False))
+    sent = SendingProcessor(stage, Sending(Spread(tasks=TASKS), in_given_order=False))
     orders = [_record(b"k%d" % place, place)._asdict() for place in range(40)]
     own = {"task": OWN, "kind": RECORD, "input": 0, "lane": 0, "headers": None}
     (batch,) = bundles_of_rows([{**each, **own, "place": each["offset"]} for each in orders])

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
@@ -23,11 +24,15 @@ from headrace.spark_jobs.operators.frames import InputProgress, Spread
 from headrace.spark_jobs.operators.operate import operate_each
 from headrace.spark_jobs.operators.topology import LookUp, Topic, Topology, verify
 from headrace.spark_jobs.shapes import CHANGED, COUNT, JOINED
+from headrace.spark_jobs.versioned.spread import xxhash64
 from tests.conformance.compare import Run, compare
 from tests.conformance.spark.batches import SCHEMA, cut, write_batches
 from tests.conformance.spark.topologies import topology_of
 from tests.conformance.vectors import Vector
 from tests.conformance.versioned import other_results
+
+if TYPE_CHECKING:
+    from headrace.spark_jobs.versioned.records import Integers
 
 AREAS = {"stream_table_join", "versioned_table"}
 CUTS = (1, 5, 16)
@@ -51,6 +56,10 @@ class _SpreadVectors(Spread):
     def task(self) -> Column:
         hashed = F.coalesce(F.pmod(F.xxhash64("key"), F.lit(_TASKS)), F.lit(0))
         return (F.col("partition") * _TASKS + hashed).cast("int")
+
+    def tasks_of(self, keys: Sequence[bytes | None], partitions: Integers) -> Integers:
+        hashed = [0 if key is None else xxhash64(key) % _TASKS for key in keys]
+        return partitions * _TASKS + np.array(hashed, np.int64)
 
 
 def run_vectors(
