@@ -15,6 +15,8 @@ RECORD_COLUMNS = (
 
 ORIGIN = ("topic", "partition", "offset")
 """Of these, where a record stood in Kafka."""
+CARRIED = (*ORIGIN, "timestamp_ms", "key", "value")
+"""Of these, the columns that a row has of its record on every way to a task."""
 
 JOINED = "joined"
 """A verdict: a stream record and the value that it met."""

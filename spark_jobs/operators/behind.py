@@ -27,7 +27,7 @@ from headrace.spark_jobs.operators.frames import (
 )
 from headrace.spark_jobs.operators.positions import position_row
 from headrace.spark_jobs.operators.topology import WindowStep, verify
-from headrace.spark_jobs.shapes import JOINED, PASSED
+from headrace.spark_jobs.shapes import CARRIED, JOINED, PASSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -56,12 +56,7 @@ def _rows_of(results: DataFrame, spread: Spread) -> DataFrame:
         F.lit(0).alias("input"),
         F.col("task").alias("lane"),
         F.col("sequence").alias("place"),
-        "topic",
-        "partition",
-        "offset",
-        "timestamp_ms",
-        "key",
-        "value",
+        *CARRIED,
         packed_headers().alias("headers"),
         F.when(~is_row, aside).alias("aside"),
     )

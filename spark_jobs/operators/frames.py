@@ -30,9 +30,10 @@ from headrace.spark_jobs.operators.columns import RECORD, RESULTS_SCHEMA
 from headrace.spark_jobs.operators.hot_keys import HotKeys, listed
 from headrace.spark_jobs.operators.options import options_of
 from headrace.spark_jobs.operators.positions import Positions
-from headrace.spark_jobs.operators.processor import SendingProcessor, TaskProcessor
+from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.stamp import STEP, input_option
 from headrace.spark_jobs.operators.topology import Topology
+from headrace.spark_jobs.shapes import CARRIED
 from headrace.spark_jobs.versioned.progress import Expected
 from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY, tasks_of
 from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT
@@ -150,12 +151,7 @@ def record_rows(records: DataFrame, spread: Spread, hot: HotKeys | None = None) 
     return records.select(
         task.alias("task"),
         "input",
-        "topic",
-        "partition",
-        "offset",
-        "timestamp_ms",
-        "key",
-        "value",
+        *CARRIED,
         packed_headers(),
         _aside(records),
         *own,
@@ -191,9 +187,10 @@ def bundled(
 def _placed(records: pa.RecordBatch) -> pa.RecordBatch:
     """Add the kind of rows of records, and their place in the lane of their partition."""
     kinds = pa.repeat(pa.scalar(RECORD, pa.int32()), records.num_rows)
-    added = {"kind": kinds, "lane": records["partition"], "place": records["offset"]}
-    return pa.RecordBatch.from_arrays(
-        [*records.columns, *added.values()], names=[*records.schema.names, *added]
+    return (
+        records.append_column("kind", kinds)
+        .append_column("lane", records["partition"])
+        .append_column("place", records["offset"])
     )
 
 
@@ -220,7 +217,7 @@ def process(
     together = reduce(DataFrame.unionByName, bundles)
     spark = together.sparkSession
     stops = spark.conf.get(ON_FAILURE, None) == STOP
-    stage = TaskProcessor(
+    processor = TaskProcessor(
         topology_of,
         progress.expected(spread),
         progress.begins,
@@ -228,10 +225,10 @@ def process(
         spread.buckets,
         stops=stops,
     )
+    processor.sending = sending
     grouped = together.groupBy("task")
     moved = spark.conf.get(MOVED, None)
     begins = None if moved is None else rows_moved_to(spark, moved, topology_of(0))
-    processor = stage if sending is None else SendingProcessor(stage, sending)
     schema = RESULTS_SCHEMA if sending is None else BUNDLES_SCHEMA
     return grouped.transformWithStateInPandas(
         processor, schema, "Append", "None", initialState=begins

@@ -1,4 +1,4 @@
-"""The stateful processors: they apply a topology to a task's rows and state, and return results."""
+"""The stateful processor: it applies a topology to a task's rows and state, and returns results."""
 
 from __future__ import annotations
 
@@ -57,6 +57,8 @@ class TaskProcessor(StatefulProcessor):
         self._options = options
         self._buckets = buckets
         self.stops = stops
+        self.sending: Sending | None = None
+        """The way of its results to the next stage, if the topology is a stage."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the rows; Spark calls this on the driver too, where there is no task."""
@@ -87,7 +89,8 @@ class TaskProcessor(StatefulProcessor):
         collects = gc.isenabled()
         gc.disable()
         try:
-            yield from TaskBatch(self, int(task), rows).frames()
+            results = TaskBatch(self, int(task), rows).frames()
+            yield from results if self.sending is None else self.sending.bundled(results)
         finally:
             if collects:
                 gc.enable()
@@ -112,36 +115,3 @@ class TaskProcessor(StatefulProcessor):
         if not self._expected.partitions:
             return None
         return TaskProgress(state, self._expected.places(task), self._begins)
-
-
-class SendingProcessor(StatefulProcessor):
-    """Applies a topology that is a stage, and bundles what it sends to the tasks of the next."""
-
-    def __init__(self, stage: TaskProcessor, sending: Sending) -> None:
-        self._stage = stage
-        self._sending = sending
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Open the rows."""
-        self._stage.init(handle)
-
-    def handleInitialState(  # noqa: N802
-        self,
-        key: Any,
-        initialState: pd.DataFrame,  # noqa: N803
-        timerValues: Any,  # noqa: N803
-    ) -> None:
-        """Take rows that were moved to a task."""
-        self._stage.handleInitialState(key, initialState, timerValues)
-
-    def handleInputRows(  # noqa: N802
-        self,
-        key: Any,
-        rows: Iterator[pd.DataFrame],
-        timerValues: Any,  # noqa: N803
-    ) -> Iterator[pd.DataFrame]:
-        """Take the rows of a task."""
-        yield from self._sending.bundled(self._stage.handleInputRows(key, rows, timerValues))
-
-    def close(self) -> None:
-        """Do nothing, since nothing is open."""

@@ -35,7 +35,7 @@ from headrace.spark_jobs.operators.stages import (
     PART_SENT,
     ROW_SENT,
 )
-from headrace.spark_jobs.shapes import POSITION
+from headrace.spark_jobs.shapes import CARRIED, POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,7 +55,6 @@ _KINDS = {
 _VERDICTS = pa.array([*_KINDS], pa.string())
 _KIND_OF = np.array([*_KINDS.values(), RECORD], np.int32)
 """The kind of each verdict, and last that of all others: such a row only passes through."""
-_AS_THEY_ARE = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
 _ASIDE = ("verdict", "reason", "number", "added", "task")
 
 
@@ -95,7 +94,7 @@ class Sending(NamedTuple):
             ),
             "lane": results["task"],
             "place": results["sequence"],
-            **{name: results[name] for name in _AS_THEY_ARE},
+            **{name: results[name] for name in (*CARRIED, "headers")},
             "aside": _asides(results, passes),
         }
         if self.in_given_order:

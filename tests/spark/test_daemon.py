@@ -47,13 +47,18 @@ def test_workers_with_state_and_without_are_of_one_daemon(
         spark, write_rows(tmp_path / "in", [(1, Record(b"k", b"v", 1, (), "orders", 0, 0))])
     )
     collect_stream(operate(look_up, records, Spread(tasks=1)), tmp_path / "checkpoint", "value")
-    java = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]  # noqa: SLF001
-    assert len(_daemons_below(java)) == 1
+    assert len(_daemons_below(_java_of(spark))) == 1
 
 
 def test_java_has_few_arenas(spark: SparkSession) -> None:
-    java = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]  # noqa: SLF001
-    assert b"MALLOC_ARENA_MAX=2" in Path(f"/proc/{java}/environ").read_bytes().split(b"\0")
+    environment = Path(f"/proc/{_java_of(spark)}/environ")
+    assert b"MALLOC_ARENA_MAX=2" in environment.read_bytes().split(b"\0")
+
+
+def _java_of(spark: SparkSession) -> int:
+    # PySpark has no public way to the process that it started.
+    java: int = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]  # noqa: SLF001
+    return java
 
 
 def _daemons_below(java: int) -> list[str]:

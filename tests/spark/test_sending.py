@@ -23,7 +23,7 @@ from headrace.spark_jobs.operators.columns import (
     frame_of_counts,
 )
 from headrace.spark_jobs.operators.frames import Spread
-from headrace.spark_jobs.operators.processor import SendingProcessor, TaskProcessor
+from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.results import BYTES_MAX, Results
 from headrace.spark_jobs.operators.sending import Sending
 from headrace.spark_jobs.operators.stages import ASK_SENT, LEFT_ROW_SENT, AskStep
@@ -172,11 +172,11 @@ def test_a_stage_saves_its_state_before_its_last_bundles_leave() -> None:
         lambda _task: AskStep("join", foreign.left, foreign), Expected(), {}, {}, buckets=2
     )
     stage.rows = rows = MemoryRows()
-    sent = SendingProcessor(stage, Sending(Spread(tasks=TASKS), in_given_order=False))
+    stage.sending = Sending(Spread(tasks=TASKS), in_given_order=False)
     orders = [_record(b"k%d" % place, place)._asdict() for place in range(40)]
     own = {"task": OWN, "kind": RECORD, "input": 0, "lane": 0, "headers": None}
     (batch,) = bundles_of_rows([{**each, **own, "place": each["offset"]} for each in orders])
-    bundles = sent.handleInputRows((OWN,), iter([batch.to_pandas()]), None)
+    bundles = stage.handleInputRows((OWN,), iter([batch.to_pandas()]), None)
     first = next(bundles)
     assert "orders/0" in rows
     found = _of_tasks([first, *bundles])
