@@ -13,7 +13,7 @@ from headrace.spark_jobs.versioned.arrival import in_order
 from headrace.spark_jobs.versioned.records import Records, objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -143,10 +143,3 @@ def one_by_one(table: OneByOne, arrivals: Arrivals) -> Changes:
         return Changes.of(
             [change for cause, arrival in numbered for change in table.take(cause, arrival)]
         )
-
-
-def run(table: OneByOne, arrivals: Iterable[Arrival]) -> list[Change]:
-    """Return all changes of a table by a batch, taken one by one."""
-    return [
-        change for cause, arrival in enumerate(arrivals) for change in table.take(cause, arrival)
-    ]

@@ -22,12 +22,13 @@ from headrace.spark_jobs.operators.stages import PART_SENT, FoldedStep, PartStep
 from headrace.spark_jobs.operators.topology import AggregateStep, FilterStep, Step, Topic
 from headrace.spark_jobs.versioned.aggregation import Aggregation, Regrouping
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals, observe_lateness
-from headrace.spark_jobs.versioned.changes import all_changes, run
+from headrace.spark_jobs.versioned.changes import all_changes
 from headrace.spark_jobs.versioned.functions import StepFailed
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.tables import Plain, Storage, StoredTable, Versioned
 from tests.properties.messages import sent
 from tests.properties.strategies import chance, seeds
+from tests.versioned.taken import run
 
 OWN, OTHER = 0, 1
 BUCKETS = 2

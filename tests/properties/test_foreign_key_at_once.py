@@ -31,7 +31,7 @@ from headrace.spark_jobs.operators.stages import (
 )
 from headrace.spark_jobs.operators.topology import FilterStep, ForeignKeyStep, Step, Topic, Topology
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
-from headrace.spark_jobs.versioned.changes import all_changes, run
+from headrace.spark_jobs.versioned.changes import all_changes
 from headrace.spark_jobs.versioned.foreign_key import mark_of
 from headrace.spark_jobs.versioned.functions import StepFailed
 from headrace.spark_jobs.versioned.layout import (
@@ -45,6 +45,7 @@ from headrace.spark_jobs.versioned.table_rows import PREFIX
 from headrace.spark_jobs.versioned.tables import Plain, Source, Storage, Versioned
 from tests.properties.messages import sent
 from tests.properties.strategies import chance, seeds
+from tests.versioned.taken import run
 
 LEFT, RIGHT = 0, 1
 BUCKETS = 2

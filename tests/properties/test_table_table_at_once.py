@@ -15,7 +15,7 @@ from headrace.spark_jobs.operators.columns import ANSWER, ROW
 from headrace.spark_jobs.operators.stages import AnsweredStep
 from headrace.spark_jobs.operators.topology import ForeignKeyStep, JoinStep, MapStep, Step, Topic
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
-from headrace.spark_jobs.versioned.changes import AtOnce, Change, all_changes, one_by_one, run
+from headrace.spark_jobs.versioned.changes import AtOnce, Change, all_changes, one_by_one
 from headrace.spark_jobs.versioned.foreign_key import mark_of
 from headrace.spark_jobs.versioned.functions import StepFailed
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
@@ -23,6 +23,7 @@ from headrace.spark_jobs.versioned.tables import Plain, Storage, Table, Versione
 from tests.oracles.versioned import History, Joined, Plainly, joined_tables
 from tests.properties.messages import sent
 from tests.properties.strategies import chance, seeds
+from tests.versioned.taken import run
 
 LEFT, RIGHT, OTHER = 0, 1, 2
 BUCKETS = 2

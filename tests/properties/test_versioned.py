@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.contracts.record import Record
 from headrace.spark_jobs.versioned.aggregation import Aggregated, count, read_long
 from headrace.spark_jobs.versioned.arrival import Arrival, merge
-from headrace.spark_jobs.versioned.changes import Change, run
+from headrace.spark_jobs.versioned.changes import Change
 from headrace.spark_jobs.versioned.foreign_key import ForeignKeyJoin
 from headrace.spark_jobs.versioned.history import VersionedStore
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
@@ -35,6 +35,7 @@ from tests.oracles.versioned import (
     stream_table,
 )
 from tests.properties.strategies import MORE
+from tests.versioned.taken import run
 
 BUCKETS = 2
 TABLE, STREAM = 0, 1

@@ -22,7 +22,6 @@ from headrace.spark_jobs.versioned.arrival import (
     merge,
     observe_lateness,
 )
-from headrace.spark_jobs.versioned.changes import run
 from headrace.spark_jobs.versioned.foreign_key import (
     Answering,
     ForeignKeyJoin,
@@ -43,6 +42,7 @@ from headrace.spark_jobs.versioned.tables import (
     Versioned,
 )
 from tests.versioned.examples import FIRST, SECOND, first, record, second
+from tests.versioned.taken import run
 
 
 @pytest.fixture
