@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -36,7 +37,9 @@ from headrace.spark_jobs.shapes import DEAD, READ, unsigned
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_CORRUPT, _ALL, _END = "headrace_corrupt", "headrace_all", "headrace_end"
+_CORRUPT = "headrace_corrupt"
+_ALL, _END = f"all_{token_hex(8)}", f"end_{token_hex(8)}"
+"""Names that no value can have: each process draws its own."""
 _FRAME_BYTES = 5
 """A registry's clients write this before Avro: a zero byte, and the schema's number."""
 _COUNT_BYTES = 8
@@ -87,22 +90,25 @@ class JsonValue(_Value):
         return F.when(parsed.isNotNull() & parsed[_CORRUPT].isNull(), columns)
 
     def look(self, column: Column) -> Column:
-        """Parse any bytes as the one item of an array that has our own end behind it.
+        """Parse any bytes as the first item of an array, with our own end as the second.
 
-        By itself, Spark reads nothing at all as nulls, and stops behind the first object.
+        By itself, Spark reads nothing at all as nulls, and stops behind the first object. A value
+        that closes the array leaves our end outside, and cannot write one that it does not know.
         """
-        text = F.concat(F.lit(f'{{"{_ALL}":['), column.cast("string"), F.lit(f'],"{_END}":1}}'))
-        around = StructType().add(_ALL, ArrayType(self.schema)).add(_END, IntegerType())
+        text = F.concat(F.lit(f'{{"{_ALL}":['), column.cast("string"), F.lit(f',{{"{_END}":1}}]}}'))
+        item = StructType([*self.schema.fields]).add(_END, IntegerType())
         # JSON has no NaN; jobs that parse it in Python agree.
+        around = StructType().add(_ALL, ArrayType(item))
         return _from_json(text, around, allowNonNumericNumbers="false")
 
     def seen(self, looked: Column) -> Column:
-        """Return the columns as one struct; null if the bytes are no such value."""
-        is_one = (F.size(looked[_ALL]) == 1) & (looked[_END] == 1)
-        return F.when(looked[_CORRUPT].isNull() & is_one, F.get(looked[_ALL], 0))
+        """Return a struct with the columns; null if the bytes are no such value."""
+        items = looked[_ALL]
+        is_one = (F.size(items) == 2) & (F.get(items, 1)[_END] == 1)  # noqa: PLR2004
+        return F.when(looked[_CORRUPT].isNull() & is_one, F.get(items, 0))
 
     def known(self, looked: Column) -> Column:
-        """Return the columns of a value as one struct."""
+        """Return a struct with the columns of a value."""
         return F.get(looked[_ALL], 0)
 
 

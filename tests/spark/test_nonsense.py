@@ -93,6 +93,34 @@ def test_each_record_is_read_or_dead_and_keeps_its_bytes(
         assert told == record, f"seed {seed}"
 
 
+def test_a_value_that_closes_what_stands_around_it_is_dead(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tails = [
+        '],"x":[{}',
+        '],"x":[',
+        ']} {"x":[',
+        '],"headrace_end":1,"x":[{}',
+        '],"headrace_end":1}',
+        ',{"headrace_end":1}],"x":[{}',
+        ',{"id":6}',
+        ",{}",
+        ",",
+        " x",
+    ]
+    values = ['{"id":5,"at":5}' + tail for tail in tails]
+    for value in values:
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(value)
+    records = [
+        Record(b"key", value.encode(), 0, (), "shown", 0, offset)
+        for offset, value in enumerate(values)
+    ]
+    frame = read_rows(spark, write_rows(tmp_path / "rows", [(0, record) for record in records]))
+    rows = checked(frame, {0: FORMATS["JSON"]}).orderBy("offset").collect()
+    assert [tail for tail, row in zip(tails, rows, strict=True) if row["aside"] is None] == []
+
+
 def _told(record: Record) -> Record:
     """As Spark's source tells it: names are text there."""
     names = ((name.encode(errors="replace").decode(), value) for name, value in record.headers)
