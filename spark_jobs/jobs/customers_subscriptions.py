@@ -15,10 +15,11 @@ from pyspark.sql import DataFrame
 from headrace.contracts.time import DurationMs
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig
 from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.rows import read_json, write_json
+from headrace.spark_jobs.jobs.rows import write_json
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import JoinStep, Topic
+from headrace.spark_jobs.read.json_text import read_json
 from headrace.spark_jobs.versioned.tables import Versioned
 
 
@@ -69,7 +70,7 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
     joined = JoinStep(
         "customers-subscriptions", customers, subscriptions, joiner=_join, join=config.join
     )
-    return operate_for_sinks(joined, inputs.records, Spread(tasks=config.tasks))
+    return operate_for_sinks(joined, inputs.arriving, Spread(tasks=config.tasks))
 
 
 def _join(customer: bytes | None, subscription: bytes | None) -> bytes:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, partial, reduce
 
 from pyspark.sql import DataFrame
 
+from headrace.spark_jobs.operators.arriving import Arriving, Check
 from headrace.spark_jobs.operators.frames import InputProgress
+from headrace.spark_jobs.read.decode import Format, JsonValue, checked, checked_alone
+from headrace.spark_jobs.read.json_text import JsonCheck
 from headrace.spark_jobs.shapes import READ
 
 
@@ -18,17 +21,47 @@ class Inputs:
 
     names: Sequence[str]
     """The inputs' names in the order of their numbers."""
-    frames: Sequence[DataFrame]
-    """The records of each input, unreadable ones marked, and in `READ` the fields of others."""
+    unchecked: Sequence[DataFrame]
+    """The records of each input, as they were read."""
+    formats: Mapping[int, Format]
+    """By input; values of other inputs are not decoded."""
     progress: InputProgress
     firsts: Mapping[str, Sequence[int]]
     """By topic, the first offset that each partition still has."""
 
+    @cached_property
+    def frames(self) -> Sequence[DataFrame]:
+        """The records of each input, unreadable ones marked, and in `READ` the fields of others."""
+        return [
+            checked_alone(frame, number, self.formats[number])
+            if number in self.formats
+            else checked(frame, {})
+            for number, frame in enumerate(self.unchecked)
+        ]
+
     @property
     def records(self) -> DataFrame:
-        """The records of all inputs in one frame."""
-        return reduce(DataFrame.unionByName, [frame.drop(READ) for frame in self.frames])
+        """The records of all inputs in one frame, unreadable ones marked."""
+        return _together([frame.drop(READ) for frame in self.frames])
+
+    @property
+    def arriving(self) -> Arriving:
+        """The records of all inputs; Python checks those that it can, where it bundles them."""
+        checks: dict[int, Check | None] = {}
+        frames = []
+        for number, frame in enumerate(self.unchecked):
+            one = self.formats.get(number)
+            if one is None or (isinstance(one, JsonValue) and JsonCheck.is_for(one.schema)):
+                checks[number] = None if one is None else JsonCheck(one.schema)
+                frames.append(frame)
+            else:
+                frames.append(checked(frame, {number: one}))
+        return Arriving(_together(frames), checks)
 
     def number_of(self, name: str) -> int:
         """Return the number of an input in the frame."""
         return self.names.index(name)
+
+
+def _together(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)

@@ -14,10 +14,11 @@ from pyspark.sql import DataFrame
 from headrace.contracts.time import DurationMs
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinKind
 from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.rows import read_json, text_of, write_json
+from headrace.spark_jobs.jobs.rows import text_of, write_json
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import ForeignKeyStep, Topic
+from headrace.spark_jobs.read.json_text import read_json
 from headrace.spark_jobs.versioned.tables import Versioned
 
 
@@ -75,7 +76,7 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
         joiner=_join,
         join=config.join,
     )
-    return operate_for_sinks(joined, inputs.records, Spread(tasks=config.tasks))
+    return operate_for_sinks(joined, inputs.arriving, Spread(tasks=config.tasks))
 
 
 def _customer_of(_order: bytes, value: bytes) -> bytes | None:

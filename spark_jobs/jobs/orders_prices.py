@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, Field
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
+from pyspark.sql import DataFrame
 
 from headrace.contracts.time import DurationMs
 from headrace.spark_jobs.jobs.cold import FallBack
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinKind, TableFolder
 from headrace.spark_jobs.jobs.hot_keys import spread_of
 from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.rows import with_row
+from headrace.spark_jobs.jobs.rows import rows_with, text_of, write_row
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import LookUp, Topic
+from headrace.spark_jobs.read.json_text import read_json
 from headrace.spark_jobs.versioned.tables import Versioned
 
 
@@ -78,7 +78,7 @@ class Row(BaseModel):
 VALUES: Mapping[str, type[BaseModel]] = {"prices": Price, "orders": Order}
 LOOKS_UP_BY = "key"
 FOLDS_ROWS = False
-_BOTH = "order STRUCT<order_id: STRING, quantity: BIGINT>, price STRUCT<price_cents: BIGINT>"
+_LONG_END = 1 << 63
 
 
 def transform(inputs: Inputs, config: Config) -> DataFrame:
@@ -93,35 +93,36 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
         release=config.release,
         corrects=config.corrections,
         asks_cold=config.cold_history is not None,
+        row_of=row_of,
     )
-    return rows(operate_for_sinks(priced, inputs.records, spread_of(config), inputs.progress))
+    return operate_for_sinks(priced, inputs.arriving, spread_of(config), inputs.progress)
 
 
 def fall_back(config: Config) -> FallBack | None:
     """Return where to join an order that is older than `retention`."""
     if config.cold_history is None:
         return None
-    return FallBack(config.cold_history.folder, "prices", config.join, rows)
+    return FallBack(config.cold_history.folder, "prices", config.join, rows_with(row_of))
 
 
-def rows(results: DataFrame, which: Column | None = None) -> DataFrame:
-    """Set the row of all joined orders, or only of those that a column selects."""
-    # Spark makes a parser with buffers of its own for each text, which costs more than to read it;
-    # so both values are one text. They are a column, or Spark would parse them for each field.
-    text = F.concat(
-        F.lit('{"order":'),
-        F.col("value").cast("string"),
-        F.lit(',"price":'),
-        F.coalesce(F.col("table_value").cast("string"), F.lit("null")),
-        F.lit("}"),
+def row_of(key: bytes | None, value: bytes, table_value: bytes | None) -> bytes:
+    """Make the row of an order and of the price that it met, if it met one."""
+    order, price = read_json(value) or {}, read_json(table_value) or {}
+    quantity, price_cents = order.get("quantity"), price.get("price_cents")
+    return write_row(
+        {
+            "product": None if key is None else key.decode(errors="replace"),
+            "order_id": text_of(order.get("order_id")),
+            "quantity": quantity,
+            "price_cents": price_cents,
+            "total_cents": _product(quantity, price_cents),
+        }
     )
-    read = results.withColumn("_both", F.from_json(text, _BOTH))
-    order, price = F.col("_both")["order"], F.col("_both")["price"]["price_cents"]
-    row = F.struct(
-        F.col("key").cast("string").alias("product"),
-        order["order_id"].alias("order_id"),
-        order["quantity"].alias("quantity"),
-        price.alias("price_cents"),
-        F.try_multiply(order["quantity"], price).alias("total_cents"),
-    )
-    return with_row(read, row, which).drop("_both")
+
+
+def _product(one: int | None, other: int | None) -> int | None:
+    """Multiply two numbers; null if one is, or if 64 bits cannot hold what comes of it."""
+    if one is None or other is None:
+        return None
+    product = one * other
+    return product if -_LONG_END <= product < _LONG_END else None

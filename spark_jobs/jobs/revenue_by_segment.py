@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame
 from headrace.contracts.time import DurationMs
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig
 from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.rows import read_json, text_of, write_json
+from headrace.spark_jobs.jobs.rows import text_of, write_json
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import AggregateStep, Topic
+from headrace.spark_jobs.read.json_text import read_json
 from headrace.spark_jobs.versioned.aggregation import Aggregation, write_long
 from headrace.spark_jobs.versioned.tables import Versioned
 
@@ -56,7 +57,7 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
     """Add orders to segments, and subtract them again."""
     orders = Topic("orders", inputs.number_of("orders"), Versioned(config.retention_ms))
     folded = AggregateStep("revenue", orders, _segment_of, Aggregation(_nothing, _add, _subtract))
-    return operate_for_sinks(folded, inputs.records, Spread(tasks=config.tasks))
+    return operate_for_sinks(folded, inputs.arriving, Spread(tasks=config.tasks))
 
 
 def _segment_of(_order: bytes, value: bytes) -> tuple[bytes, bytes] | None:

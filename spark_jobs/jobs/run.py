@@ -51,8 +51,6 @@ from headrace.spark_jobs.read.decode import (
     Format,
     JsonValue,
     RegisteredValue,
-    checked,
-    checked_alone,
 )
 from headrace.spark_jobs.read.schema import schema_of
 from headrace.spark_jobs.read.source import Source
@@ -253,7 +251,7 @@ def read_inputs(
     config: JobConfig,
     starts: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
 ) -> Inputs:
-    """Read the inputs of a job as frames; records that do not fit its VALUES are marked dead.
+    """Read the inputs of a job as frames; its VALUES say which records are readable.
 
     `starts` are the offsets at which a new checkpoint begins, by topic and partition.
     """
@@ -261,15 +259,10 @@ def read_inputs(
     source, topics = _read_from(config)
     source = replace(source, starts=starts)
     cleaned = read_cleaned(spark, source, topics)
-    frames = [
-        checked_alone(frame, number, format_of(job, name))
-        if name in job.VALUES
-        else checked(frame, {})
-        for (number, name), frame in zip(enumerate(names), cleaned.frames, strict=True)
-    ]
+    formats = {names.index(name): format_of(job, name) for name in job.VALUES}
     by_number = {each.input: each.topic for each in topics}
     progress = InputProgress(cleaned.progress, cleaned.partitions, by_number, cleaned.begins)
-    return Inputs(names, frames, progress, cleaned.firsts)
+    return Inputs(names, cleaned.frames, formats, progress, cleaned.firsts)
 
 
 def awaited_by(spark: SparkSession, config: JobConfig) -> str | None:

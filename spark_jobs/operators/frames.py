@@ -25,6 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 from headrace.contracts.errors import StateOfOtherOptions
 from headrace.spark_jobs.folder import literal
 from headrace.spark_jobs.headers import packed_headers, unpacked_headers
+from headrace.spark_jobs.operators.arriving import marked
 from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA, bundles_of, bundles_of_rows
 from headrace.spark_jobs.operators.columns import RECORD, RESULTS_SCHEMA
 from headrace.spark_jobs.operators.hot_keys import HotKeys, listed
@@ -41,6 +42,7 @@ from headrace.spark_jobs.versioned.state import BUCKETS_DEFAULT
 if TYPE_CHECKING:
     from pyspark.sql import Column, GroupedData, SparkSession
 
+    from headrace.spark_jobs.operators.arriving import Check
     from headrace.spark_jobs.operators.sending import Sending
     from headrace.spark_jobs.versioned.records import Integers
 
@@ -137,11 +139,13 @@ class InputProgress:
 
 
 def record_rows(records: DataFrame, spread: Spread, hot: HotKeys | None = None) -> DataFrame:
-    """Make rows of records for `bundled`; a column `arrival`, if there is one, is their order.
+    """Make rows of records for `bundled`.
+
+    A column `arrival`, if there is one, is their order; `aside` is the verdict that a row has had.
 
     Spark writes each column of each row to Python, so these have none that follows from another.
     """
-    own = [F.col("arrival")] if "arrival" in records.columns else []
+    own = [F.col(name) for name in ("aside", "arrival") if name in records.columns]
     task = spread.task()
     if hot is not None:
         is_hot = (F.col("input") == hot.stream) & F.col("key").isin(*sorted(hot.keys))
@@ -153,7 +157,6 @@ def record_rows(records: DataFrame, spread: Spread, hot: HotKeys | None = None) 
         "input",
         *CARRIED,
         packed_headers(),
-        _aside(records),
         *own,
     )
 
@@ -162,18 +165,21 @@ def bundled(
     rows: DataFrame,
     tasks_waiting_for: Callable[[int], Iterable[int]] | None = None,
     hot: HotKeys | None = None,
+    checks: Mapping[int, Check | None] = MappingProxyType({}),
 ) -> DataFrame:
     """Bundle rows of records by task; say how far they go to the tasks that wait for a partition.
 
-    A table's record of a hot key goes to all tasks.
+    A table's record of a hot key goes to all tasks. `checks` are by input.
     """
+    checks = dict(checks)
 
     def bundle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         positions = Positions()
         for batch in batches:
+            placed = _placed(marked(batch, checks))
             if tasks_waiting_for is not None:
-                positions.note(batch)
-            placed = _placed(batch)
+                # The time of a dead record is no progress.
+                positions.note(placed)
             yield from bundles_of(placed)
             if hot is not None:
                 for copies in hot.copies_of(placed):
@@ -187,17 +193,14 @@ def bundled(
 def _placed(records: pa.RecordBatch) -> pa.RecordBatch:
     """Add the kind of rows of records, and their place in the lane of their partition."""
     kinds = pa.repeat(pa.scalar(RECORD, pa.int32()), records.num_rows)
-    return (
+    placed = (
         records.append_column("kind", kinds)
         .append_column("lane", records["partition"])
         .append_column("place", records["offset"])
     )
-
-
-def _aside(records: DataFrame) -> Column:
-    """Return the verdict that a row had before it came here."""
-    said = F.col("aside") if "aside" in records.columns else F.lit(None).cast("string")
-    return said.alias("aside")
+    if "aside" in records.schema.names:
+        return placed
+    return placed.append_column("aside", pa.nulls(records.num_rows, pa.string()))
 
 
 def process(

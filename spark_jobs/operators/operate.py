@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.errors import TopologyRefused
+from headrace.spark_jobs.operators.arriving import Arriving
 from headrace.spark_jobs.operators.frames import (
     InputProgress,
     Spread,
@@ -62,22 +63,25 @@ def operate(
     By progress, `records` must be complete, as they were read: the join waits for every record that
     progress names. Filter a table by a `FilterStep`, and a stream behind the join.
     """
-    return with_headers(operate_for_sinks(topology, records, spread, progress))
+    return with_headers(operate_for_sinks(topology, Arriving(records), spread, progress))
 
 
 def operate_for_sinks(
     topology: Topology,
-    records: DataFrame,
+    arriving: Arriving,
     spread: Spread | None = None,
     progress: InputProgress | None = None,
 ) -> DataFrame:
-    """Do as `operate`, with headers as the text that our sinks write from."""
+    """Do as `operate`, with headers as the text that our sinks write from.
+
+    Records that have not been checked are checked on their way.
+    """
     spread = spread or Spread()
     verify(topology)
     _refuse_without_progress(topology, progress)
     _refuse_unlike(spread, progress)
     _say_silent(topology, progress)
-    return _operate_each(lambda _task: topology, topology, records, spread, progress)
+    return _operate_each(lambda _task: topology, topology, arriving, spread, progress)
 
 
 def operate_each(
@@ -88,13 +92,13 @@ def operate_each(
     progress: InputProgress | None = None,
 ) -> DataFrame:
     """Do as `operate`, with a topology for each task; `like` decides which stages they need."""
-    return with_headers(_operate_each(of_task, like, records, spread, progress))
+    return with_headers(_operate_each(of_task, like, Arriving(records), spread, progress))
 
 
 def _operate_each(
     of_task: OfTask,
     like: Topology,
-    records: DataFrame,
+    arriving: Arriving,
     spread: Spread,
     progress: InputProgress | None,
 ) -> DataFrame:
@@ -108,19 +112,20 @@ def _operate_each(
             " key says where that is; use `Spread(by='key')`"
         )
         raise TopologyRefused(message)
-    return _Plan(records, spread, progress, options, hot_keys_of(like, spread)).run(of_task, like)
+    return _Plan(arriving, spread, progress, options, hot_keys_of(like, spread)).run(of_task, like)
 
 
 class _Plan:
     def __init__(
         self,
-        records: DataFrame,
+        arriving: Arriving,
         spread: Spread,
         progress: InputProgress | None,
         options: Mapping[str, int],
         hot: HotKeys | None,
     ) -> None:
-        self._records = records
+        self._records = arriving.records
+        self._checks = arriving.checks
         self._spread = spread
         self._progress = progress
         self._options = options
@@ -159,7 +164,8 @@ class _Plan:
         records = self._records.where(F.col("input").isin(*sorted(inputs)))
         rows = record_rows(records, self._spread, self._hot)
         waiting = None if self._progress is None else self._spread.tasks_waiting_for
-        return bundled(rows.coalesce(_readers(records.sparkSession)), waiting, self._hot)
+        checks = {number: each for number, each in self._checks.items() if number in inputs}
+        return bundled(rows.coalesce(_readers(records.sparkSession)), waiting, self._hot, checks)
 
     def _messages(self, of_task: OfTask, cut: AggregateStep | ForeignKeyStep) -> DataFrame:
         """Run the stages before a step; return bundles of the messages that they send to it."""

@@ -42,6 +42,10 @@ class Results(NamedTuple):
         causes, keys, news, _, times_ms, _, records = changes
         return cls(verdict, causes, records, keys, news, times_ms)
 
+    def with_rows(self, values: Objects) -> Results:
+        """Put the values of rows in the place of those that they were made of."""
+        return self._replace(values=values, table_values=None)
+
     def in_pieces(self, bytes_max: int = BYTES_MAX) -> Iterator[Results]:
         """Yield all rows in their order, in pieces of at most so many bytes, or of one row."""
         size = 0 if self.table_values is None else self.table_values.nbytes

@@ -219,7 +219,8 @@ def _made(key: bytes | None, value: bytes | None, time_ms: int, topic: str = "")
 
 
 def _joined(matches: Matches) -> Results:
-    return _of_stream(JOINED, matches.causes, matches.records, matches.table_values)
+    made = _of_stream(JOINED, matches.causes, matches.records, matches.table_values)
+    return made if matches.rows is None else made.with_rows(matches.rows)
 
 
 def _cold(matches: Matches) -> Results:
@@ -230,7 +231,9 @@ def _corrected(matches: Matches) -> Results:
     corrections = matches.corrections
     causes = np.array([each.cause for each in corrections], np.int64)
     values = pa.array([each.table_value for each in corrections], pa.large_binary())
-    return _of_stream(CORRECTED, causes, Records.of([each.record for each in corrections]), values)
+    records = Records.of([each.record for each in corrections])
+    made = _of_stream(CORRECTED, causes, records, values)
+    return made if matches.corrected_rows is None else made.with_rows(matches.corrected_rows)
 
 
 def _of_stream(

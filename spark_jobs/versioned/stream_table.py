@@ -17,7 +17,9 @@ table does it one after the other (`schedule`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -28,19 +30,21 @@ from headrace.contracts.record import NO_TIME_MS
 from headrace.spark_jobs.versioned.arrival import Arrivals
 from headrace.spark_jobs.versioned.at_once import Answers, LookUps
 from headrace.spark_jobs.versioned.corrections import Correction, Corrections
+from headrace.spark_jobs.versioned.functions import as_value, each_answer, of_step
 from headrace.spark_jobs.versioned.grace import HeldRecords, Leaving
-from headrace.spark_jobs.versioned.records import Records, are_present
+from headrace.spark_jobs.versioned.records import Records, are_present, objects
 from headrace.spark_jobs.versioned.schedule import Schedule
 from headrace.spark_jobs.versioned.tables import Derived, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from headrace.contracts.record import Record
     from headrace.spark_jobs.versioned.arrival import Arrival
     from headrace.spark_jobs.versioned.functions import StepFailed
+    from headrace.spark_jobs.versioned.records import Objects
     from headrace.spark_jobs.versioned.state import TaskState
     from headrace.spark_jobs.versioned.tables import Table
 
@@ -49,6 +53,9 @@ PROGRESS_SLICE_MS = 60_000
 NO_PROGRESS_MS = -(1 << 63)
 """Before any progress no record is late."""
 
+RowOf = Callable[[bytes | None, bytes, bytes | None], bytes]
+"""Makes the value of a row of a record's key and value, and the table's value."""
+_CheckedRowOf = Callable[[bytes | None, bytes, bytes | None], bytes | None]
 _NO_PLACES = np.zeros(0, np.int64)
 _NO_RECORDS = Records.of([])
 
@@ -64,6 +71,8 @@ class Matches:
         default_factory=lambda: pa.array([], pa.large_binary())
     )
     """The table's value for each; null only in a left join."""
+    rows: Objects | None = None
+    """The value of each row, if the join makes them."""
     late: NDArray[np.int64] = field(default_factory=lambda: _NO_PLACES)
     """Index, in the batch, of each late record."""
     cold_causes: NDArray[np.int64] = field(default_factory=lambda: _NO_PLACES)
@@ -72,6 +81,8 @@ class Matches:
     """Records older than the table's history of their key."""
     corrections: list[Correction] = field(default_factory=list)
     """Corrections of records that left before; each follows the row that it corrects."""
+    corrected_rows: Objects | None = None
+    """As `rows`, of the corrections."""
     failed: list[tuple[Record, StepFailed]] = field(default_factory=list)
     """Records whose look-up failed, and how."""
 
@@ -91,6 +102,7 @@ class StreamTableJoin:
         release: Literal["stream-time", "progress"] = "stream-time",
         corrects: bool = False,
         asks_cold: bool = False,
+        row_of: RowOf | None = None,
     ) -> None:
         """Join the input number `stream` to a table.
 
@@ -105,6 +117,7 @@ class StreamTableJoin:
         self._stream = stream
         self._left = join == "left"
         self._asks_cold = asks_cold
+        self._row_of = None if row_of is None else of_step(name, row_of, as_value)
         self._by_progress = release == "progress"
         self._grace_ms = grace_ms
         table.make_readable()
@@ -225,8 +238,12 @@ class StreamTableJoin:
         else:
             answers = self._schedule.meet(arrivals, table_places, records, steps)
             matches.corrections = self._schedule.corrected()
-            self._state.count(f"{self._name}:corrected", len(matches.corrections))
         self._add(steps, records, answers, matches)
+        if self._row_of is not None:
+            self._make_rows(self._row_of, matches)
+            self._make_corrected_rows(self._row_of, matches)
+        self._state.count(f"{self._name}:joined", len(matches.records))
+        self._state.count(f"{self._name}:corrected", len(matches.corrections))
 
     def _add(
         self, causes: NDArray[np.int64], records: Records, answers: Answers, matches: Matches
@@ -248,7 +265,39 @@ class StreamTableJoin:
             joined = found
         matches.causes, matches.records = causes[joined], records.take(joined)
         matches.table_values = answers.values.filter(pa.array(joined))
-        self._state.count(f"{self._name}:joined", len(matches.records))
+
+    def _make_rows(self, row_of: _CheckedRowOf, matches: Matches) -> None:
+        """Make the rows of joined records; take those apart on which the function fails."""
+        records = matches.records
+        given = zip(records.keys, records.values, matches.table_values.to_pylist(), strict=True)
+        rows, failures = each_answer(row_of, given)
+        matches.rows = objects(rows)
+        if failures:
+            made = _made(records, failures, matches)
+            matches.causes, matches.records = matches.causes[made], records.take(made)
+            matches.table_values = matches.table_values.filter(pa.array(made))
+            matches.rows = matches.rows[made]
+            self._state.count(f"{self._name}:failed", len(failures))
+
+    def _make_corrected_rows(self, row_of: _CheckedRowOf, matches: Matches) -> None:
+        """Do as `_make_rows` with corrections; their records have been counted before."""
+        records = [each.record for each in matches.corrections]
+        values = [each.table_value for each in matches.corrections]
+        given = ((one.key, one.value, value) for one, value in zip(records, values, strict=True))
+        rows, failures = each_answer(row_of, given)
+        made = _made(records, failures, matches)
+        matches.corrected_rows = objects(rows)[made]
+        matches.corrections = [*compress(matches.corrections, made)]
+
+
+def _made(
+    records: Sequence[Record], failures: Mapping[int, StepFailed], matches: Matches
+) -> NDArray[np.bool_]:
+    """Note the records whose rows could not be made; return which could."""
+    made = np.ones(len(records), np.bool_)
+    made[list(failures)] = False
+    matches.failed += [(records[place], one) for place, one in failures.items()]
+    return made
 
 
 def _refuse_unfit(table: Table, step: str, grace_ms: int | None) -> None:

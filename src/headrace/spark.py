@@ -11,7 +11,7 @@ read_json, write_json              values
 from headrace.contracts.time import DurationMs
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig
 from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.rows import read_json, write_json
+from headrace.spark_jobs.jobs.rows import write_json
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.topology import (
@@ -24,6 +24,7 @@ from headrace.spark_jobs.operators.topology import (
     StreamJoin,
     Topic,
 )
+from headrace.spark_jobs.read.json_text import read_json
 from headrace.spark_jobs.session import open_session
 from headrace.spark_jobs.versioned.aggregation import reduce
 from headrace.spark_jobs.versioned.tables import Plain, Versioned

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from headrace.contracts.record import Record
 from headrace.spark_jobs.connectors import ICEBERG
 from headrace.spark_jobs.jobs.again import Attempts, has_ended, running
-from headrace.spark_jobs.read.decode import Format, checked, checked_alone
 from headrace.spark_jobs.session import open_session
 from tests.spark.driver import QUICK_JAVA
 
@@ -77,13 +75,9 @@ def stream_rows(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.readStream.schema(SCHEMA).parquet(str(folder))
 
 
-def apart(records: DataFrame, formats: Mapping[int, Format], inputs: int) -> list[DataFrame]:
-    """The records of each input, as a job gets them; values without a format are not decoded."""
-    frames = []
-    for number in range(inputs):
-        own, one = records.where(F.col("input") == number), formats.get(number)
-        frames.append(checked(own, {}) if one is None else checked_alone(own, number, one))
-    return frames
+def apart(records: DataFrame, inputs: int) -> list[DataFrame]:
+    """The records of each input, as a job reads them."""
+    return [records.where(F.col("input") == number) for number in range(inputs)]
 
 
 def collect_stream(results: DataFrame, checkpoint: Path, *columns: str) -> list[tuple[object, ...]]:

@@ -55,9 +55,9 @@ def run_in_spark(
     names = list(job.sources)
     formats = {number: format_of(job, name) for number, name in enumerate(names)}  # type: ignore[arg-type]
     read = stream_rows(spark, write_rows(folder / "in", rows))
-    frames = apart(read, formats, len(names))
+    frames = apart(read, len(names))
     progress = InputProgress(None, dict.fromkeys(range(len(names)), 0))
-    results = job.transform(Inputs(names, frames, progress, {}), config)
+    results = job.transform(Inputs(names, frames, formats, progress, {}), config)
     schema = job.Row if makes_tables else None
     return _collected(results, schema, folder / "checkpoint")
 

@@ -71,9 +71,9 @@ def run_job(spark: SparkSession, tmp_path: Path) -> Callable[..., dict[str, Any]
         )
         formats = {names.index(value): format_of(job, value) for value in job.VALUES}
         read = stream_rows(spark, write_rows(tmp_path / "in", rows))
-        frames = apart(read, formats, len(names))
+        frames = apart(read, len(names))
         progress = InputProgress(None, dict.fromkeys(range(len(names)), 0))
-        results = job.transform(Inputs(names, frames, progress, {}), config)
+        results = job.transform(Inputs(names, frames, formats, progress, {}), config)
         found = collect_stream(results, tmp_path / "checkpoint", "key", "value")
         return {
             key.decode(): None if value is None else json.loads(value)  # type: ignore[attr-defined, arg-type]
@@ -204,7 +204,7 @@ def test_a_count_that_goes_elsewhere_has_its_whole_key(spark: SparkSession, tmp_
     formats = {1: format_of(job, "counts")}
     frame = stream_rows(spark, write_rows(tmp_path / "in", sent))
     inputs = Inputs(
-        ["limits", "counts"], apart(frame, formats, 2), InputProgress(None, {0: 0, 1: 0}), {}
+        ["limits", "counts"], apart(frame, 2), formats, InputProgress(None, {0: 0, 1: 0}), {}
     )
     found: list[tuple[str, bytes]] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 import headrace as hr
 from headrace.contracts.errors import JobInvalid
 from headrace.contracts.record import Record
+from headrace.spark_jobs.jobs.inputs import Inputs
+from headrace.spark_jobs.operators.frames import InputProgress
 from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.shapes import CHANGED, DEAD, JOINED
@@ -106,8 +109,10 @@ class Both:
         )
 
 
-def _apart(records: DataFrame, job: QueryJob) -> list[DataFrame]:
-    return apart(records, dict(enumerate(job.VALUES.values())), len(job.sources))
+def _apart(records: DataFrame, job: QueryJob) -> Sequence[DataFrame]:
+    names = list(job.sources)
+    formats = dict(enumerate(job.VALUES.values()))
+    return Inputs(names, apart(records, len(names)), formats, InputProgress(), {}).frames
 
 
 def _time_ms(record: Record) -> int:

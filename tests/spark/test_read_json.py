@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.spark_jobs.jobs.rows import read_json, write_json
+from headrace.spark_jobs.jobs.rows import write_json
+from headrace.spark_jobs.read.json_text import read_json
 
 texts = st.text(st.characters(codec=None), max_size=8)
 numbers = (

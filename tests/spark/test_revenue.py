@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.spark_jobs.jobs.revenue_by_segment import _add, _nothing, _segment_of, _subtract
-from headrace.spark_jobs.jobs.rows import read_json, write_json
+from headrace.spark_jobs.jobs.rows import write_json
+from headrace.spark_jobs.read.json_text import read_json
 from headrace.spark_jobs.versioned.aggregation import write_long
 
 AMOUNTS = (

@@ -1,0 +1,87 @@
+"""Records on their way to their tasks: Python finds the unreadable ones where it bundles them.
+
+Spark's own check makes a parser for each value. The bundles are made in Python anyway.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.contracts.dead_letter import INTAKE, DeadLetter, dead_headers
+from headrace.contracts.decision import Reason
+from headrace.contracts.record import Record
+from headrace.spark_jobs.headers import decode_headers, encode_headers
+from headrace.spark_jobs.shapes import DEAD
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+KEYLESS = "the key is null"
+_ORIGIN = ("headers", "topic", "partition", "offset")
+
+
+class Check(Protocol):
+    """Checks the values of an input."""
+
+    def problems(self, values: Iterable[bytes | None]) -> dict[int, str]:
+        """Return, by the index of each value that is not readable, its problem in words."""
+
+
+@dataclass(frozen=True)
+class Arriving:
+    """The records of all inputs; those of inputs with a check have not been checked yet."""
+
+    records: DataFrame
+    checks: Mapping[int, Check | None] = field(default_factory=dict)
+    """By input; without a check of its values, only its keys are looked at."""
+
+
+def marked(batch: pa.RecordBatch, checks: Mapping[int, Check | None]) -> pa.RecordBatch:
+    """Give unreadable records a verdict in `aside`, and the headers of a dead letter."""
+    problems = _problems(batch, checks)
+    if not problems:
+        return batch
+    names = batch.schema.names
+    asides = batch["aside"].to_pylist() if "aside" in names else [None] * len(batch)
+    columns = {name: batch[name].to_pylist() for name in _ORIGIN}
+    for place, (reason, text) in problems.items():
+        asides[place] = json.dumps({"verdict": DEAD, "reason": reason.value})
+        packed, topic, partition, offset = (columns[name][place] for name in _ORIGIN)
+        own = () if packed is None else decode_headers(packed)
+        record = Record(None, None, 0, own, topic, partition, offset)
+        letter = DeadLetter(record, INTAKE, reason, text)
+        columns["headers"][place] = encode_headers(dead_headers(letter))
+    return _with(_with(batch, "headers", columns["headers"]), "aside", asides)
+
+
+def _problems(
+    batch: pa.RecordBatch, checks: Mapping[int, Check | None]
+) -> dict[int, tuple[Reason, str]]:
+    """Return the reason and the problem of each unreadable record by its place in the batch."""
+    found: dict[int, tuple[Reason, str]] = {}
+    inputs = batch["input"].to_numpy()
+    keyless = batch["key"].is_null().to_numpy(zero_copy_only=False)
+    for number, check in checks.items():
+        own = inputs == number
+        if check is not None and own.any():
+            places = np.flatnonzero(own)
+            values = batch["value"] if own.all() else batch["value"].take(pa.array(places))
+            for index, problem in check.problems(values.to_pylist()).items():
+                found[int(places[index])] = (Reason.UNDECODABLE, problem)
+        for place in np.flatnonzero(own & keyless).tolist():
+            found[place] = (Reason.NULL_KEY, KEYLESS)
+    return found
+
+
+def _with(batch: pa.RecordBatch, name: str, texts: list[str | None]) -> pa.RecordBatch:
+    """Set a column of text."""
+    column = pa.array(texts, pa.string())
+    if name not in batch.schema.names:
+        return batch.append_column(name, column)
+    return batch.set_column(batch.schema.get_field_index(name), name, column)

@@ -1,0 +1,181 @@
+"""Read JSON in Python as Spark reads it, and check it against the columns of a value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import orjson
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+UNREADABLE = "the value cannot be read as the schema says"
+_SPACE = " \t\n\r"
+"""White space, as JSON has it around a value."""
+ALIKE = frozenset((str, int, bool, type(None)))
+"""The types that orjson reads and writes as Python's own json does. It reads a whole number of more
+than 64 bits as a float, so json has the last word on floats, and on what may have some inside."""
+_DEPTH_MAX = 500
+"""So many objects and arrays may stand in each other: Python's own json calls itself for each."""
+_BITS: Mapping[type[DataType], int] = {ShortType: 16, IntegerType: 32, LongType: 64}
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+"""A text, or what begins as one: a pattern that can fail would try each quote in it anew."""
+_OPENING, _BRACKET = b"[{", re.compile(rb"[\[\]{}]")
+_Fits = Callable[[Any], bool]
+"""Whether a field that is not null is one of its column's."""
+
+
+def read_json(value: bytes | None) -> dict[str, Any] | None:
+    """Return the fields of a value, None for a tombstone or a value that is no JSON object."""
+    if value is None:
+        return None
+    try:
+        quick = orjson.loads(value)
+    except ValueError:
+        return _read_slowly(value)
+    if type(quick) is dict and ALIKE.issuperset(map(type, quick.values())):
+        return quick
+    return _read_slowly(value)
+
+
+def _read_slowly(value: bytes) -> dict[str, Any] | None:
+    # Spark puts the same sign in the place of bytes that are no text.
+    text = value.decode(errors="replace").strip(_SPACE)
+    try:
+        found, end = _DECODER.raw_decode(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and end == len(text) else None
+
+
+def _refuse(word: str) -> None:
+    message = f"{word} is no JSON"
+    raise ValueError(message)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+class JsonCheck:
+    """Checks values in JSON, of columns whose types Python can check."""
+
+    def __init__(self, schema: StructType) -> None:
+        """Take the columns; `is_for` must hold for them."""
+        self._schema = schema
+        self._columns = [
+            (each.name, _fits_of(each.dataType), None if each.nullable else missing(each.name))
+            for each in schema.fields
+        ]
+
+    def __reduce__(self) -> tuple[type[JsonCheck], tuple[StructType]]:
+        """Travel to a worker as the columns alone: functions would be sent as their code."""
+        return JsonCheck, (self._schema,)
+
+    @staticmethod
+    def is_for(kind: DataType) -> bool:
+        """Return whether Python can check this type.
+
+        Spark alone knows times, decimals and maps, and it reads 255 as a byte.
+        """
+        if isinstance(kind, StructType):
+            return all(JsonCheck.is_for(each.dataType) for each in kind.fields)
+        if isinstance(kind, ArrayType):
+            return JsonCheck.is_for(kind.elementType)
+        # A subclass of text has a length.
+        return type(kind) in {*_BITS, StringType, BooleanType, FloatType, DoubleType}
+
+    def problems(self, values: Iterable[bytes | None]) -> dict[int, str]:
+        """Return, by the index of each value that is not readable, its problem in words."""
+        found: dict[int, str] = {}
+        for index, value in enumerate(values):
+            if value is None:
+                continue
+            try:
+                fields = orjson.loads(value)
+            except ValueError:
+                # Spark reads bytes that are no text, and halves of a pair of characters.
+                fields = None if _is_deep(value) else _read_slowly(value)
+            problem = self._problem(value, fields)
+            if problem is not None:
+                found[index] = problem
+        return found
+
+    def _problem(self, value: bytes, fields: Any) -> str | None:
+        if type(fields) is not dict or _is_deep(value):
+            return UNREADABLE
+        absent = None
+        for name, fits, problem in self._columns:
+            field = fields.get(name)
+            if field is None:
+                absent = absent or problem
+            elif fits is not None and not fits(field):
+                return UNREADABLE
+        return absent
+
+
+def missing(name: str) -> str:
+    """Describe the problem of a value without a field that it must have."""
+    return f"the field `{name}` is missing, null, or of another type"
+
+
+def _is_deep(value: bytes) -> bool:
+    """Return whether more objects and arrays stand in each other than we read."""
+    if len(value) <= _DEPTH_MAX or sum(map(value.count, (b"[", b"{"))) <= _DEPTH_MAX:
+        return False
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(_TEXT.sub(b"", value)):
+        depth += 1 if bracket in _OPENING else -1
+        deepest = max(deepest, depth)
+    return deepest > _DEPTH_MAX
+
+
+def _fits_of(kind: DataType) -> _Fits | None:
+    """Return what says whether a field fits, None if any field does: text takes all as written."""
+    if isinstance(kind, StringType):
+        return None
+    if isinstance(kind, StructType):
+        return _fits_struct(kind)
+    if isinstance(kind, ArrayType):
+        return _fits_array(kind)
+    bits = _BITS.get(type(kind))
+    if bits is not None:
+        top = 1 << (bits - 1)
+        return lambda field: type(field) is int and -top <= field < top
+    if isinstance(kind, BooleanType):
+        return lambda field: type(field) is bool
+    return lambda field: type(field) in {int, float}
+
+
+def _fits_struct(kind: StructType) -> _Fits:
+    columns = [(each.name, _fits_of(each.dataType)) for each in kind.fields]
+    checked = [(name, fits) for name, fits in columns if fits is not None]
+
+    def fits_struct(field: Any) -> bool:
+        return type(field) is dict and all(
+            fits(inner) for name, fits in checked if (inner := field.get(name)) is not None
+        )
+
+    return fits_struct
+
+
+def _fits_array(kind: ArrayType) -> _Fits:
+    fits = _fits_of(kind.elementType)
+
+    def fits_array(field: Any) -> bool:
+        if type(field) is not list:
+            return False
+        return fits is None or all(fits(item) for item in field if item is not None)
+
+    return fits_array
