@@ -60,6 +60,11 @@ def _header_of(text: Column) -> Column:
     )
 
 
+def joined_texts(text: str | None, added: str | None) -> str | None:
+    """Return headers as text with more behind them, both None where there are none."""
+    return _NEXT.join(filter(None, (text, added))) or None
+
+
 def decode_headers(packed: str) -> Headers:
     """Decode headers that travelled as text."""
     headers: list[tuple[str, bytes | None]] = []

@@ -28,6 +28,8 @@ class Inputs:
     progress: InputProgress
     firsts: Mapping[str, Sequence[int]]
     """By topic, the first offset that each partition still has."""
+    leave_bundled: bool = False
+    """Whether the job's sink takes results in bundles."""
 
     @cached_property
     def frames(self) -> Sequence[DataFrame]:
@@ -56,7 +58,7 @@ class Inputs:
                 frames.append(frame)
             else:
                 frames.append(checked(frame, {number: one}))
-        return Arriving(_together(frames), checks)
+        return Arriving(_together(frames), checks, self.leave_bundled)
 
     def number_of(self, name: str) -> int:
         """Return the number of an input in the frame."""

@@ -20,7 +20,7 @@ from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.rows import rows_with, text_of, write_row
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import LookUp, Topic
-from headrace.spark_jobs.read.json_text import read_json
+from headrace.spark_jobs.read.json_text import read_json, read_quickly
 from headrace.spark_jobs.versioned.tables import Versioned
 
 
@@ -107,12 +107,17 @@ def fall_back(config: Config) -> FallBack | None:
 
 def row_of(key: bytes | None, value: bytes, table_value: bytes | None) -> bytes:
     """Make the row of an order and of the price that it met, if it met one."""
-    order, price = read_json(value) or {}, read_json(table_value) or {}
-    quantity, price_cents = order.get("quantity"), price.get("price_cents")
+    order = read_quickly(value)
+    order_id, quantity = order.get("order_id"), order.get("quantity")
+    if type(order_id) is not str:
+        order_id = text_of((read_json(value) or {}).get("order_id"))
+    price_cents = None
+    if table_value is not None:
+        price_cents = read_quickly(table_value).get("price_cents")
     return write_row(
         {
             "product": None if key is None else key.decode(errors="replace"),
-            "order_id": text_of(order.get("order_id")),
+            "order_id": order_id,
             "quantity": quantity,
             "price_cents": price_cents,
             "total_cents": _product(quantity, price_cents),

@@ -41,8 +41,15 @@ def with_row(results: DataFrame, row: Column) -> DataFrame:
 def rows_with(row_of: RowOf) -> Callable[[DataFrame, Column], DataFrame]:
     """Return what sets the value of the results that a column selects to their rows."""
 
+    def row_if_any(
+        key: bytes | None, value: bytes | None, table_value: bytes | None
+    ) -> bytes | None:
+        return None if value is None else row_of(key, value, table_value)
+
     def with_rows(results: DataFrame, which: Column) -> DataFrame:
-        made = F.udf(row_of, BinaryType())("key", "value", "table_value")
+        # Spark calls a function for all rows, and some have another kind of value, or none.
+        value = F.when(which, F.col("value"))
+        made = F.udf(row_if_any, BinaryType())("key", value, "table_value")
         return results.withColumn("value", F.when(which, made).otherwise(F.col("value")))
 
     return with_rows

@@ -232,6 +232,8 @@ def _start(
         as_format = format_of(job, fall_back.table)
         firsts = inputs.firsts[topic]
         write = ColdHistory(fall_back, source, topic, firsts, as_format).before(write)
+        # It joins rows.
+        inputs = replace(inputs, leave_bundled=False)
     write = reportable(spark, moves.guarded(write, origin))
     origin.begin(spark)
     try:
@@ -262,7 +264,8 @@ def read_inputs(
     formats = {names.index(name): format_of(job, name) for name in job.VALUES}
     by_number = {each.input: each.topic for each in topics}
     progress = InputProgress(cleaned.progress, cleaned.partitions, by_number, cleaned.begins)
-    return Inputs(names, cleaned.frames, formats, progress, cleaned.firsts)
+    leave_bundled = config.sink.kafka is not None and config.sink.kafka.registry is None
+    return Inputs(names, cleaned.frames, formats, progress, cleaned.firsts, leave_bundled)
 
 
 def awaited_by(spark: SparkSession, config: JobConfig) -> str | None:

@@ -40,6 +40,8 @@ class Arriving:
     records: DataFrame
     checks: Mapping[int, Check | None] = field(default_factory=dict)
     """By input; without a check of its values, only its keys are looked at."""
+    leave_bundled: bool = False
+    """Whether results leave in the bundles that a sink takes, and not as rows."""
 
 
 def marked(batch: pa.RecordBatch, checks: Mapping[int, Check | None]) -> pa.RecordBatch:

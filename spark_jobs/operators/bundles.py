@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from headrace.spark_jobs.shapes import BUNDLE
 from headrace.spark_jobs.versioned.layout import NO_OFFSET
 from headrace.spark_jobs.versioned.records import objects
 
@@ -33,8 +34,6 @@ passes through, and `aside` tells the verdict that it has already. A column `arr
 behind them if the order of arrival is given.
 """
 
-BUNDLE = "bundle"
-"""The column of bundles; beside it stands only `task`."""
 BUNDLES_SCHEMA = f"task int, {BUNDLE} binary"
 _BYTES = 128 << 10
 """About so many make a bundle: Spark hands rows to Python by their number, not by their size."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
-from headrace.spark_jobs.operators.bundles import BUNDLE, unbundled
-from headrace.spark_jobs.shapes import LOWEST
+from headrace.spark_jobs.operators.bundles import unbundled
+from headrace.spark_jobs.shapes import BUNDLE, LOWEST
 from headrace.spark_jobs.versioned.arrival import COPIED, Arrivals
 from headrace.spark_jobs.versioned.layout import NO_OFFSET
 from headrace.spark_jobs.versioned.records import Columns, Records, are_present, objects

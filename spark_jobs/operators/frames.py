@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, GroupedData, SparkSession
 
     from headrace.spark_jobs.operators.arriving import Check
+    from headrace.spark_jobs.operators.leaving import Leaving
     from headrace.spark_jobs.operators.sending import Sending
     from headrace.spark_jobs.versioned.records import Integers
 
@@ -209,12 +210,12 @@ def process(
     spread: Spread,
     progress: InputProgress | None = None,
     options: Mapping[str, int] = MappingProxyType({}),
-    sending: Sending | None = None,
+    sending: Sending | Leaving | None = None,
 ) -> DataFrame:
     """Run bundles of rows through the processor; headers are still text.
 
     `options` are remembered in a checkpoint beside those of the topology and the spread. With
-    `sending` the results are bundles for another processor.
+    `sending` the results are bundles for another processor or for a sink.
     """
     progress = progress or InputProgress()
     together = reduce(DataFrame.unionByName, bundles)

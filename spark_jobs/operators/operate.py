@@ -22,6 +22,7 @@ from headrace.spark_jobs.operators.frames import (
     with_headers,
 )
 from headrace.spark_jobs.operators.hot_keys import HotKeys, hot_keys_of
+from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.operators.packed import progress_bundles
 from headrace.spark_jobs.operators.sending import Sending
 from headrace.spark_jobs.operators.stages import (
@@ -72,7 +73,7 @@ def operate_for_sinks(
     spread: Spread | None = None,
     progress: InputProgress | None = None,
 ) -> DataFrame:
-    """Do as `operate`, with headers as the text that our sinks write from.
+    """Do as `operate`, with headers as the text that our sinks write from, or in bundles of theirs.
 
     Records that have not been checked are checked on their way.
     """
@@ -112,7 +113,8 @@ def _operate_each(
             " key says where that is; use `Spread(by='key')`"
         )
         raise TopologyRefused(message)
-    return _Plan(arriving, spread, progress, options, hot_keys_of(like, spread)).run(of_task, like)
+    plan = _Plan(arriving, spread, progress, options, hot_keys_of(like, spread))
+    return plan.run(of_task, like, sending=Leaving() if arriving.leave_bundled else None)
 
 
 class _Plan:
@@ -136,11 +138,11 @@ class _Plan:
         of_task: OfTask,
         like: Topology,
         messages: DataFrame | None = None,
-        sending: Sending | None = None,
+        sending: Sending | Leaving | None = None,
     ) -> DataFrame:
         """Run a topology behind all stages that it needs.
 
-        `messages` come from the stage before it. With `sending` it is a stage itself.
+        `messages` come from the stage before it. With `sending` its results leave in bundles.
         """
         rows = [] if messages is None else [messages]
         cuts = [] if self._spread.in_one_task else _cuts(like)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
+    from headrace.spark_jobs.operators.leaving import Leaving
     from headrace.spark_jobs.operators.sending import Sending
     from headrace.spark_jobs.operators.topology import Topology
     from headrace.spark_jobs.versioned.progress import Expected
@@ -57,8 +58,8 @@ class TaskProcessor(StatefulProcessor):
         self._options = options
         self._buckets = buckets
         self.stops = stops
-        self.sending: Sending | None = None
-        """The way of its results to the next stage, if the topology is a stage."""
+        self.sending: Sending | Leaving | None = None
+        """The way of its results to the next stage or to the sink, if they leave in bundles."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the rows; Spark calls this on the driver too, where there is no task."""

@@ -5,7 +5,7 @@ A function fails if it raises, or if it returns a value that no step can use.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +23,12 @@ class StepFailed(Exception):
         self.place: int | None = None
         """The index, in the batch, of the arrival on which it failed."""
         super().__init__(f"a function of the step `{step}` failed")
+
+
+EachAnswer: TypeAlias = (
+    "Callable[[Iterable[tuple[Any, ...]]], tuple[list[bytes | None], dict[int, StepFailed]]]"
+)
+"""Calls a function once for each; answers in order, None for a failure, and failures by place."""
 
 
 def of_step(
@@ -56,6 +62,28 @@ def of_step_for_all(
         return answers
 
     return call_all
+
+
+def of_step_for_each(
+    step: str, function: Callable[..., Any], use: Callable[[Any], bytes | None]
+) -> EachAnswer:
+    """Wrap a function as `of_step` does, for many calls at once, each of which may fail alone."""
+
+    def call_each(
+        given: Iterable[tuple[Any, ...]],
+    ) -> tuple[list[bytes | None], dict[int, StepFailed]]:
+        answers: list[bytes | None] = []
+        failures: dict[int, StepFailed] = {}
+        for place, one in enumerate(given):
+            try:
+                answers.append(use(function(*one)))
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (a dead letter tells it)
+                answers.append(None)
+                failures[place] = failed = StepFailed(step, function)
+                failed.__cause__ = error
+        return answers, failures
+
+    return call_each
 
 
 def as_value(found: Any) -> bytes | None:

@@ -30,7 +30,7 @@ from headrace.contracts.record import NO_TIME_MS
 from headrace.spark_jobs.versioned.arrival import Arrivals
 from headrace.spark_jobs.versioned.at_once import Answers, LookUps
 from headrace.spark_jobs.versioned.corrections import Correction, Corrections
-from headrace.spark_jobs.versioned.functions import as_value, each_answer, of_step
+from headrace.spark_jobs.versioned.functions import as_value, of_step_for_each
 from headrace.spark_jobs.versioned.grace import HeldRecords, Leaving
 from headrace.spark_jobs.versioned.records import Records, are_present, objects
 from headrace.spark_jobs.versioned.schedule import Schedule
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from headrace.contracts.record import Record
     from headrace.spark_jobs.versioned.arrival import Arrival
-    from headrace.spark_jobs.versioned.functions import StepFailed
+    from headrace.spark_jobs.versioned.functions import EachAnswer, StepFailed
     from headrace.spark_jobs.versioned.records import Objects
     from headrace.spark_jobs.versioned.state import TaskState
     from headrace.spark_jobs.versioned.tables import Table
@@ -55,7 +55,6 @@ NO_PROGRESS_MS = -(1 << 63)
 
 RowOf = Callable[[bytes | None, bytes, bytes | None], bytes]
 """Makes the value of a row of a record's key and value, and the table's value."""
-_CheckedRowOf = Callable[[bytes | None, bytes, bytes | None], bytes | None]
 _NO_PLACES = np.zeros(0, np.int64)
 _NO_RECORDS = Records.of([])
 
@@ -117,7 +116,7 @@ class StreamTableJoin:
         self._stream = stream
         self._left = join == "left"
         self._asks_cold = asks_cold
-        self._row_of = None if row_of is None else of_step(name, row_of, as_value)
+        self._rows_of = None if row_of is None else of_step_for_each(name, row_of, as_value)
         self._by_progress = release == "progress"
         self._grace_ms = grace_ms
         table.make_readable()
@@ -239,9 +238,9 @@ class StreamTableJoin:
             answers = self._schedule.meet(arrivals, table_places, records, steps)
             matches.corrections = self._schedule.corrected()
         self._add(steps, records, answers, matches)
-        if self._row_of is not None:
-            self._make_rows(self._row_of, matches)
-            self._make_corrected_rows(self._row_of, matches)
+        if self._rows_of is not None:
+            self._make_rows(self._rows_of, matches)
+            self._make_corrected_rows(self._rows_of, matches)
         self._state.count(f"{self._name}:joined", len(matches.records))
         self._state.count(f"{self._name}:corrected", len(matches.corrections))
 
@@ -266,11 +265,11 @@ class StreamTableJoin:
         matches.causes, matches.records = causes[joined], records.take(joined)
         matches.table_values = answers.values.filter(pa.array(joined))
 
-    def _make_rows(self, row_of: _CheckedRowOf, matches: Matches) -> None:
+    def _make_rows(self, rows_of: EachAnswer, matches: Matches) -> None:
         """Make the rows of joined records; take those apart on which the function fails."""
         records = matches.records
         given = zip(records.keys, records.values, matches.table_values.to_pylist(), strict=True)
-        rows, failures = each_answer(row_of, given)
+        rows, failures = rows_of(given)
         matches.rows = objects(rows)
         if failures:
             made = _made(records, failures, matches)
@@ -279,12 +278,12 @@ class StreamTableJoin:
             matches.rows = matches.rows[made]
             self._state.count(f"{self._name}:failed", len(failures))
 
-    def _make_corrected_rows(self, row_of: _CheckedRowOf, matches: Matches) -> None:
+    def _make_corrected_rows(self, rows_of: EachAnswer, matches: Matches) -> None:
         """Do as `_make_rows` with corrections; their records have been counted before."""
         records = [each.record for each in matches.corrections]
         values = [each.table_value for each in matches.corrections]
         given = ((one.key, one.value, value) for one, value in zip(records, values, strict=True))
-        rows, failures = each_answer(row_of, given)
+        rows, failures = rows_of(given)
         made = _made(records, failures, matches)
         matches.corrected_rows = objects(rows)[made]
         matches.corrections = [*compress(matches.corrections, made)]

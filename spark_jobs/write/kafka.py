@@ -16,6 +16,7 @@ from headrace.contracts.topics import TopicSpec
 from headrace.spark_jobs.headers import text_of_headers
 from headrace.spark_jobs.shapes import ORIGIN
 from headrace.spark_jobs.write.batch import query_id_of
+from headrace.spark_jobs.write.bundled import AIMED_SCHEMA, Aim
 from headrace.spark_jobs.write.digest import Digest, digests_of, row_hash
 from headrace.spark_jobs.write.kept import KeptWriter, Part
 from headrace.spark_jobs.write.markers import Marker, last_marker, markers_topic
@@ -93,6 +94,18 @@ class KafkaSink:
 
     def write(self, frame: DataFrame, batch_id: int) -> Written:
         """Write what an earlier attempt at this micro-batch did not; this reads the whole frame."""
+        # Spark writes each column of each row to Python, and a note is rare.
+        note = F.when(F.col("target").isNull(), F.to_json(F.struct(*Note._fields)))
+        headers = text_of_headers(frame).alias("headers")
+        return self._write_all(
+            frame.select(*_RECORD, headers, note.alias(NOTE), row_hash()), batch_id, None
+        )
+
+    def write_bundles(self, bundles: DataFrame, batch_id: int, aim: Aim) -> Written:
+        """Do as `write` with results in bundles."""
+        return self._write_all(bundles, batch_id, aim)
+
+    def _write_all(self, frame: DataFrame, batch_id: int, aim: Aim | None) -> Written:
         writers = frame.rdd.getNumPartitions()
         if not self._markers:
             checked = check_topics(
@@ -104,14 +117,11 @@ class KafkaSink:
         marker = Marker(query_id_of(frame), batch_id, writers, self._options)
         handed = handed_bytes_max(writers)
         batch = Batch(self._query, self._client, marker, self._takes_bytes, self._repeats, handed)
-        # Spark writes each column of each row to Python, and a note is rare.
-        note = F.when(F.col("target").isNull(), F.to_json(F.struct(*Note._fields)))
-        headers = text_of_headers(frame).alias("headers")
-        rows = frame.select(*_RECORD, headers, note.alias(NOTE), row_hash())
         begun = self._prepare(batch) if self._markers < writers else {}
         if not begun:
-            return self._write(batch, rows)
+            return self._write(batch, frame, aim)
         # All rows are compared before any is written; persisting avoids running the steps twice.
+        rows = frame if aim is None else frame.mapInArrow(aim.rows_of, AIMED_SCHEMA)
         rows.persist()
         try:
             now = digests_of(rows)
@@ -145,8 +155,12 @@ class KafkaSink:
         """Close what stays open between micro-batches; a later one opens it again."""
         self._kept.close()
 
-    def _write(self, batch: Batch, rows: DataFrame) -> Written:
-        found = rows.mapInArrow(writer_of(batch), NOTES_SCHEMA).collect()
+    def _write(self, batch: Batch, rows: DataFrame, aim: Aim | None = None) -> Written:
+        write = writer_of(batch)
+        # One function, or Spark would make rows between the two.
+        found = rows.mapInArrow(
+            write if aim is None else lambda bundles: write(aim.rows_of(bundles)), NOTES_SCHEMA
+        ).collect()
         counts = [row for row in found if row["records"] is not None]
         notes = [
             Note(*(row[name] for name in Note._fields)) for row in found if row["note"] is not None

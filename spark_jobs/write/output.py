@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
-from headrace.spark_jobs.shapes import CORRECTED, FIELDS, ORIGIN
+from headrace.spark_jobs.shapes import BUNDLE, CORRECTED, FIELDS, ORIGIN
 from headrace.spark_jobs.write.aim import ROWS, Targets, aimed, rows_of
+from headrace.spark_jobs.write.bundled import Aim
 from headrace.spark_jobs.write.fields import fields_of, has_fields
 
 if TYPE_CHECKING:
@@ -55,8 +56,12 @@ class KafkaOutput:
 
     def write(self, results: DataFrame, batch_id: int) -> None:
         """Write a micro-batch."""
-        rows = aimed(results, self._targets, self._encode)
-        self._note(batch_id, self._kafka.write(rows, batch_id))
+        if BUNDLE in results.columns:
+            written = self._kafka.write_bundles(results, batch_id, Aim(self._targets))
+        else:
+            rows = aimed(results, self._targets, self._encode)
+            written = self._kafka.write(rows, batch_id)
+        self._note(batch_id, written)
 
     def close(self) -> None:
         """Close what stays open between micro-batches."""

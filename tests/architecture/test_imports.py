@@ -59,6 +59,7 @@ LIBRARIES: dict[str, set[str]] = {
     "headrace.spark_jobs.observe": {"prometheus_client", "pyspark"},
     "headrace.spark_jobs.versioned": {"numpy", "pyarrow"},
     "headrace.spark_jobs.versioned.spread": {"numpy", "xxhash"},
+    "headrace.spark_jobs.write.bundled": {"numpy", "pyarrow", "xxhash"},
     "headrace.spark_jobs.write": {"confluent_kafka", "delta", "py4j", "pyarrow", "pyspark"},
     "tests.oracles": set(),
 }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.contracts.record import Headers, Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
-from headrace.spark_jobs.operators.bundles import BUNDLE, bundles_of_rows
+from headrace.spark_jobs.operators.bundles import bundles_of_rows
 from headrace.spark_jobs.operators.columns import (
     ANSWER,
     PROGRESS,
@@ -23,6 +23,7 @@ from headrace.spark_jobs.operators.columns import (
     take,
 )
 from headrace.spark_jobs.operators.messages import received
+from headrace.spark_jobs.shapes import BUNDLE
 from headrace.spark_jobs.versioned.arrival import merge
 from tests.properties.messages import sent
 

@@ -50,11 +50,17 @@ def test_a_row_is_as_spark_writes_it(spark: SparkSession) -> None:
 
 def test_a_cold_history_sets_the_rows_that_it_answers(spark: SparkSession) -> None:
     order, price = _ORDERS[0], _PRICES[1]
-    given = [(b"k", order, price, True), (b"k", order, None, True), (b"k", b"?", None, False)]
+    given = [
+        (b"k", order, price, True),
+        (b"k", order, None, True),
+        (b"k", b"?", None, False),
+        (None, None, None, False),
+    ]
     frame = spark.createDataFrame(
         given, "key BINARY, value BINARY, table_value BINARY, thaws BOOLEAN"
     )
     rows = rows_with(row_of)(frame, F.col("thaws")).collect()
+    assert rows.pop()["value"] is None
     met, unmet, other = (bytes(one["value"]) for one in rows)
     whole = {"product": "k", "order_id": "1", "quantity": 2, "price_cents": 3, "total_cents": 6}
     assert json.loads(met) == whole

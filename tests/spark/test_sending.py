@@ -12,7 +12,7 @@ import pytest
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers
 from headrace.spark_jobs.operators import sending
-from headrace.spark_jobs.operators.bundles import BUNDLE, bundles_of_rows, unbundled
+from headrace.spark_jobs.operators.bundles import bundles_of_rows, unbundled
 from headrace.spark_jobs.operators.columns import (
     ASK,
     LEFT_ROW,
@@ -28,7 +28,7 @@ from headrace.spark_jobs.operators.results import BYTES_MAX, Results
 from headrace.spark_jobs.operators.sending import Sending
 from headrace.spark_jobs.operators.stages import ASK_SENT, LEFT_ROW_SENT, AskStep
 from headrace.spark_jobs.operators.topology import ForeignKeyStep, Topic
-from headrace.spark_jobs.shapes import COUNT, DEAD, LATE, POSITION
+from headrace.spark_jobs.shapes import BUNDLE, COUNT, DEAD, LATE, POSITION
 from headrace.spark_jobs.versioned.progress import Expected
 from headrace.spark_jobs.versioned.records import Records, objects
 from headrace.spark_jobs.versioned.spread import task_of

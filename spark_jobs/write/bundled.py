@@ -1,0 +1,175 @@
+"""Results that came in bundles: pack them in their task, and aim them where they are written.
+
+Spark would make a row of each result for Python to read again. A bundle is one row of Spark's, and
+its bytes are an Arrow batch of the columns in `COLUMNS`. `Aim` does with a batch what `aimed` and
+`KafkaSink` do with a frame.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from xxhash import xxh64_intdigest
+
+from headrace.contracts.correction import CORRECTED_HEADER
+from headrace.contracts.topics import dead_topic_name
+from headrace.spark_jobs.headers import encode_headers, joined_texts
+from headrace.spark_jobs.shapes import BUNDLE, CORRECTED, DEAD, LATE, ORIGIN
+from headrace.spark_jobs.write.aim import ROWS
+from headrace.spark_jobs.write.digest import ROW_HASH
+from headrace.spark_jobs.write.transaction import NOTE, Note
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from headrace.spark_jobs.write.aim import Targets
+
+COLUMNS = pa.schema(
+    [
+        ("verdict", pa.string()),
+        ("reason", pa.string()),
+        ("task", pa.int32()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.string()),
+        ("number", pa.int64()),
+        ("added", pa.int64()),
+    ]
+)
+"""The columns of results that Kafka needs."""
+AIMED_SCHEMA = (
+    "target STRING, key BINARY, value BINARY, timestamp_ms BIGINT, topic STRING, partition INT,"
+    f" offset BIGINT, headers STRING, {NOTE} STRING, {ROW_HASH} BIGINT"
+)
+"""The columns of a batch that `Aim` makes."""
+_BYTES = 128 << 10
+"""About so many make a bundle: Spark hands rows to Python by their number, not by their size."""
+_SEED = 42
+_PRIMES = [
+    np.uint64(prime)
+    for prime in (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+]
+"""The constants of XXH64."""
+
+
+def packed(results: pa.Table) -> Iterator[bytes]:
+    """Pack results in their order; a bundle has at least one."""
+    for batch in results.select(COLUMNS.names).cast(COLUMNS).combine_chunks().to_batches():
+        size = max(1, batch.num_rows * _BYTES // max(batch.nbytes, 1))
+        for first in range(0, batch.num_rows, size):
+            yield batch.slice(first, size).serialize().to_pybytes()
+
+
+class Aim(NamedTuple):
+    """Aims the results of bundles."""
+
+    targets: Targets
+
+    def rows_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield, for each bundle, the rows that a writer takes."""
+        for batch in batches:
+            for bundle in batch.column(BUNDLE):
+                yield self.aimed(pa.ipc.read_record_batch(bundle.as_buffer(), COLUMNS))
+
+    def aimed(self, results: pa.RecordBatch) -> pa.RecordBatch:
+        """Give results their target, and those without one a note."""
+        verdicts = results["verdict"]
+        dead = pc.binary_join_element_wise(results["topic"], dead_topic_name(""), "")
+        target = pc.case_when(
+            pc.make_struct(
+                pc.is_in(verdicts, value_set=pa.array(ROWS)),
+                pc.equal(verdicts, LATE),
+                pc.equal(verdicts, DEAD),
+            ),
+            pa.scalar(self.targets.rows, pa.string()),
+            pa.scalar(self.targets.late, pa.string()),
+            dead,
+        )
+        columns = {
+            "target": target,
+            **{name: results[name] for name in ("key", "value", "timestamp_ms", *ORIGIN)},
+            "headers": _marked_headers(results),
+            NOTE: _notes(results, pc.is_null(target).to_numpy(zero_copy_only=False)),
+            ROW_HASH: pa.array(row_hashes(target, results["key"], results["timestamp_ms"])),
+        }
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def _marked_headers(results: pa.RecordBatch) -> pa.Array:
+    """Return the headers, with one more where a row corrects an earlier one."""
+    corrects = pc.equal(results["verdict"], CORRECTED)
+    if not corrects.true_count:
+        return results["headers"]
+    mark = encode_headers((CORRECTED_HEADER,))
+    marked = [joined_texts(text, mark) for text in results["headers"].to_pylist()]
+    return pc.if_else(corrects, pa.array(marked, pa.string()), results["headers"])
+
+
+def _notes(results: pa.RecordBatch, are_notes: NDArray[np.bool_]) -> pa.Array:
+    """Return the fields of results without a target as JSON, null for all others."""
+    notes: list[str | None] = [None] * len(results)
+    for place in np.flatnonzero(are_notes).tolist():
+        verdict, reason, task, number, added = (
+            results[name][place].as_py()
+            for name in ("verdict", "reason", "task", "number", "added")
+        )
+        note = Note(verdict, reason, task, number, 1 if added is None else added)
+        notes[place] = json.dumps(note._asdict())
+    return pa.array(notes, pa.string())
+
+
+def row_hashes(targets: pa.Array, keys: pa.Array, times_ms: pa.Array) -> NDArray[np.int64]:
+    """Return what `row_hash` makes of each row: Spark's hash of a column begins with the last's."""
+    coded = targets.dictionary_encode()
+    of_targets = [xxh64_intdigest(text.encode(), _SEED) for text in coded.dictionary.to_pylist()]
+    seeds = np.array([*of_targets, _SEED], np.uint64)
+    begun = seeds[coded.indices.fill_null(len(of_targets)).to_numpy()]
+    hash_of = _hashed if keys.null_count else xxh64_intdigest
+    hashes = np.fromiter(map(hash_of, keys.to_pylist(), begun.tolist()), np.uint64, len(keys))
+    are_null = keys.is_null().to_numpy(zero_copy_only=False)
+    hashes = _hashed_numbers(hashes, are_null.astype(np.uint64), size=4)
+    have_time = times_ms.is_valid().to_numpy(zero_copy_only=False)
+    times = times_ms.fill_null(0).to_numpy().view(np.uint64)
+    found: NDArray[np.int64] = np.where(have_time, _hashed_numbers(hashes, times, size=8), hashes)
+    return found.view(np.int64)
+
+
+def _hashed(key: bytes | None, seed: int) -> int:
+    return seed if key is None else xxh64_intdigest(key, seed)
+
+
+def _hashed_numbers(
+    seeds: NDArray[np.uint64], numbers: NDArray[np.uint64], *, size: int
+) -> NDArray[np.uint64]:
+    """Return XXH64 of each number of four or eight bytes."""
+    one, two, three, four, five = _PRIMES
+    mixed = seeds + five + np.uint64(size)
+    if size == 4:  # noqa: PLR2004 (XXH64 takes four and eight bytes differently)
+        mixed = _turned(mixed ^ (numbers * one), 23) * two + three
+    else:
+        mixed = _turned(mixed ^ (_turned(numbers * two, 31) * one), 27) * one + four
+    mixed = (mixed ^ (mixed >> np.uint64(33))) * two
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * three
+    found: NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(32))
+    return found
+
+
+def _turned(numbers: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+    found: NDArray[np.uint64] = (numbers << np.uint64(bits)) | (numbers >> np.uint64(64 - bits))
+    return found
