@@ -226,18 +226,19 @@ def _start(
     inputs = read_inputs(spark, job, config, origin.starts)
     spark.conf.set(ON_FAILURE, config.on_failure)
     fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
+    kafka = config.sink.kafka
+    # A registry's encoder and a cold history need rows.
+    bundled = kafka is not None and kafka.registry is None and fall_back is None
     if fall_back is not None:
         topic = inputs_of(config)[fall_back.table].topic
         source = Source(config.servers, reader_of(config))
         as_format = format_of(job, fall_back.table)
         firsts = inputs.firsts[topic]
         write = ColdHistory(fall_back, source, topic, firsts, as_format).before(write)
-        # It joins rows.
-        inputs = replace(inputs, leave_bundled=False)
     write = reportable(spark, moves.guarded(write, origin))
     origin.begin(spark)
     try:
-        results = job.transform(inputs, config)
+        results = job.transform(replace(inputs, leave_bundled=bundled), config)
         origin.refuse_rows_left(spark)
         writer = results.writeStream.queryName(config.name).outputMode("append")
         writer = writer.option("checkpointLocation", config.checkpoint).foreachBatch(write)
@@ -264,8 +265,7 @@ def read_inputs(
     formats = {names.index(name): format_of(job, name) for name in job.VALUES}
     by_number = {each.input: each.topic for each in topics}
     progress = InputProgress(cleaned.progress, cleaned.partitions, by_number, cleaned.begins)
-    leave_bundled = config.sink.kafka is not None and config.sink.kafka.registry is None
-    return Inputs(names, cleaned.frames, formats, progress, cleaned.firsts, leave_bundled)
+    return Inputs(names, cleaned.frames, formats, progress, cleaned.firsts)
 
 
 def awaited_by(spark: SparkSession, config: JobConfig) -> str | None:

@@ -17,12 +17,12 @@ from headrace.contracts.dead_letter import INTAKE, DeadLetter, dead_headers
 from headrace.contracts.decision import Reason
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
+from headrace.spark_jobs.read.decode import KEYLESS
 from headrace.spark_jobs.shapes import DEAD
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-KEYLESS = "the key is null"
 _ORIGIN = ("headers", "topic", "partition", "offset")
 
 

@@ -8,7 +8,6 @@ of rows as `ROWS_SCHEMA` says, behind the number of their task.
 from __future__ import annotations
 
 from itertools import pairwise
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 from headrace.spark_jobs.shapes import BUNDLE
 from headrace.spark_jobs.versioned.layout import NO_OFFSET
 from headrace.spark_jobs.versioned.records import objects
+from headrace.spark_jobs.write.bundled import serialized
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,8 +35,6 @@ behind them if the order of arrival is given.
 """
 
 BUNDLES_SCHEMA = f"task int, {BUNDLE} binary"
-_BYTES = 128 << 10
-"""About so many make a bundle: Spark hands rows to Python by their number, not by their size."""
 _NO_NUMBER = -1
 """It stands for null in columns of 32 bits."""
 _TASK, _ARRIVAL = "task", "arrival"
@@ -68,10 +66,9 @@ def bundles_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     packed: list[bytes] = []
     for start, end in pairwise(bounds):
         own = rows.slice(start, end - start)
-        size = ceil(own.num_rows / ceil(own.nbytes / _BYTES))
-        for first in range(0, own.num_rows, size):
+        for one in serialized(own):
             of_tasks.append(int(tasks[start]))
-            packed.append(own.slice(first, size).serialize().to_pybytes())
+            packed.append(one)
     yield pa.RecordBatch.from_pydict({_TASK: of_tasks, BUNDLE: packed}, _OUTER)
 
 

@@ -172,6 +172,7 @@ def bundled(
 
     A table's record of a hot key goes to all tasks. `checks` are by input.
     """
+    # A proxy cannot be sent to workers.
     checks = dict(checks)
 
     def bundle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -31,12 +31,15 @@ from headrace.contracts.dead_letter import (
 )
 from headrace.contracts.decision import Reason
 from headrace.spark_jobs.headers import headers_with
+from headrace.spark_jobs.read.json_text import UNREADABLE, missing
 from headrace.spark_jobs.read.registry import AsJson, Asked, as_json
 from headrace.spark_jobs.shapes import DEAD, READ, unsigned
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+KEYLESS = "the key is null"
+"""The problem of a record without a key."""
 _CORRUPT = "headrace_corrupt"
 _ALL, _END = f"all_{token_hex(8)}", f"end_{token_hex(8)}"
 """Names that no value can have: each process draws its own."""
@@ -104,7 +107,7 @@ class JsonValue(_Value):
     def seen(self, looked: Column) -> Column:
         """Return a struct with the columns; null if the bytes are no such value."""
         items = looked[_ALL]
-        is_one = (F.size(items) == 2) & (F.get(items, 1)[_END] == 1)  # noqa: PLR2004
+        is_one = (F.size(items) == 2) & (F.get(items, 1)[_END] == 1)  # noqa: PLR2004 (the value, and our end)
         return F.when(looked[_CORRUPT].isNull() & is_one, F.get(items, 0))
 
     def known(self, looked: Column) -> Column:
@@ -255,7 +258,7 @@ def _marked(records: DataFrame, formats: Mapping[int, Format], *, keyed: bool) -
     reason = F.when(F.col("_problem").isNotNull(), F.lit(Reason.UNDECODABLE.value))
     if keyed:
         keyless = F.col("key").isNull()
-        problem = F.when(keyless, F.lit("the key is null")).otherwise(problem)
+        problem = F.when(keyless, F.lit(KEYLESS)).otherwise(problem)
         reason = F.when(keyless, F.lit(Reason.NULL_KEY.value)).otherwise(reason)
     aside = F.to_json(F.struct(F.lit(DEAD).alias("verdict"), F.col("_reason").alias("reason")))
     return (
@@ -304,11 +307,10 @@ def readable(records: DataFrame, as_format: Format) -> DataFrame:
 def _problem(value: Format, looked: Column) -> Column:
     """Describe the problem of a value in words; null if there is none."""
     read = value.seen(looked)
-    problem = F.when(read.isNull(), F.lit("the value cannot be read as the schema says"))
+    problem = F.when(read.isNull(), F.lit(UNREADABLE))
     for each in value.schema.fields:
         if not each.nullable:
-            text = f"the field `{each.name}` is missing, null, or of another type"
-            problem = problem.when(read[each.name].isNull(), F.lit(text))
+            problem = problem.when(read[each.name].isNull(), F.lit(missing(each.name)))
     return F.when(F.col("value").isNull(), F.lit(None)).otherwise(problem)
 
 

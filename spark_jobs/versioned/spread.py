@@ -43,7 +43,8 @@ LEFT_COLUMNS, RIGHT_COLUMNS = "left_columns", "right_columns"
 The number is below zero if they are held as they were read, with all columns that there are.
 Checkpoints of earlier versions lack them as well.
 """
-_SEED = 42
+SEED = 42
+"""Spark's seed, for the hash of the first column."""
 _SIGN = 1 << 63
 
 
@@ -59,11 +60,11 @@ def task_number(key: bytes | None, partition: int) -> int:
 
 def tasks_of(keys: Iterable[bytes], size: int, tasks: int) -> Integers:
     """Return the task of each of so many keys."""
-    hashed = np.fromiter(map(xxh64_intdigest, keys, repeat(_SEED)), np.uint64, size)
+    hashed = np.fromiter(map(xxh64_intdigest, keys, repeat(SEED)), np.uint64, size)
     found: Integers = hashed.view(np.int64) % tasks
     return found
 
 
 def xxhash64(key: bytes) -> int:
     """Hash bytes as Spark's `xxhash64` of one binary column does; the answer has a sign."""
-    return (xxh64_intdigest(key, _SEED) ^ _SIGN) - _SIGN
+    return (xxh64_intdigest(key, SEED) ^ _SIGN) - _SIGN

@@ -8,6 +8,7 @@ its bytes are an Arrow batch of the columns in `COLUMNS`. `Aim` does with a batc
 from __future__ import annotations
 
 import json
+from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from headrace.contracts.correction import CORRECTED_HEADER
 from headrace.contracts.topics import dead_topic_name
 from headrace.spark_jobs.headers import encode_headers, joined_texts
 from headrace.spark_jobs.shapes import BUNDLE, CORRECTED, DEAD, LATE, ORIGIN
+from headrace.spark_jobs.versioned.spread import SEED
 from headrace.spark_jobs.write.aim import ROWS
 from headrace.spark_jobs.write.digest import ROW_HASH
 from headrace.spark_jobs.write.transaction import NOTE, Note
@@ -54,7 +56,6 @@ AIMED_SCHEMA = (
 """The columns of a batch that `Aim` makes."""
 _BYTES = 128 << 10
 """About so many make a bundle: Spark hands rows to Python by their number, not by their size."""
-_SEED = 42
 _PRIMES = [
     np.uint64(prime)
     for prime in (
@@ -71,9 +72,14 @@ _PRIMES = [
 def packed(results: pa.Table) -> Iterator[bytes]:
     """Pack results in their order; a bundle has at least one."""
     for batch in results.select(COLUMNS.names).cast(COLUMNS).combine_chunks().to_batches():
-        size = max(1, batch.num_rows * _BYTES // max(batch.nbytes, 1))
-        for first in range(0, batch.num_rows, size):
-            yield batch.slice(first, size).serialize().to_pybytes()
+        yield from serialized(batch)
+
+
+def serialized(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """Serialize rows in pieces of about a bundle's size; there must be at least one row."""
+    size = ceil(batch.num_rows / ceil(batch.nbytes / _BYTES))
+    for first in range(0, batch.num_rows, size):
+        yield batch.slice(first, size).serialize().to_pybytes()
 
 
 class Aim(NamedTuple):
@@ -137,8 +143,8 @@ def _notes(results: pa.RecordBatch, are_notes: NDArray[np.bool_]) -> pa.Array:
 def row_hashes(targets: pa.Array, keys: pa.Array, times_ms: pa.Array) -> NDArray[np.int64]:
     """Return what `row_hash` makes of each row: Spark's hash of a column begins with the last's."""
     coded = targets.dictionary_encode()
-    of_targets = [xxh64_intdigest(text.encode(), _SEED) for text in coded.dictionary.to_pylist()]
-    seeds = np.array([*of_targets, _SEED], np.uint64)
+    of_targets = [xxh64_intdigest(text.encode(), SEED) for text in coded.dictionary.to_pylist()]
+    seeds = np.array([*of_targets, SEED], np.uint64)
     begun = seeds[coded.indices.fill_null(len(of_targets)).to_numpy()]
     hash_of = _hashed if keys.null_count else xxh64_intdigest
     hashes = np.fromiter(map(hash_of, keys.to_pylist(), begun.tolist()), np.uint64, len(keys))
