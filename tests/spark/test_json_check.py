@@ -185,6 +185,12 @@ def test_a_value_may_be_five_hundred_levels_deep(bracket: tuple[str, str]) -> No
     assert read_json(deep(500)) is not None
 
 
+def test_the_last_of_two_fields_with_one_name_counts() -> None:
+    values = [b'{"n":"x","n":1}', b'{"n":1,"n":"x"}', b'{"n":1,"n":null}', b'{"n":null,"n":1}']
+    must = StructType().add("n", LongType(), nullable=False)
+    assert JsonCheck(must).problems(values) == {1: UNREADABLE, 2: missing("n")}
+
+
 def test_a_value_of_a_megabyte_that_only_begins_texts_is_refused_at_once() -> None:
     value = b'{"must":"' + b'\\"' * 500_000 + b"[" * 600
     assert JsonCheck(SCHEMA).problems([value]) == {0: UNREADABLE}
