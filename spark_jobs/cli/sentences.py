@@ -58,6 +58,8 @@ def sentences(error: ValidationError, config: type[BaseModel]) -> list[tuple[Pat
         (details["loc"], _sentence(details, config))
         for details in found
         if details["type"] != "missing" or details["loc"] not in misspelt
+        # An option that goes by another one has no value where something else is wrong.
+        if details["type"] != "default_factory_not_called"
     ]
 
 

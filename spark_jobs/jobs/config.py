@@ -223,17 +223,18 @@ class JobConfig(Policy):
     """Write to topics that delete by the brokers' default, too; each start logs a warning."""
     dead_partitions: Positive = 4
     """How many partitions a dead-letter topic gets if the job creates it."""
-    tasks: Positive = 16
-    """Into how many tasks the keys are spread; fixed for the life of the checkpoint, whose state
-    `headrace spark move` moves into another number of tasks and a new checkpoint."""
+    shuffle_partitions: Positive = 4
+    """How many tasks run, and write, at a time; fixed for the life of the checkpoint."""
+    tasks: Positive = Field(default_factory=lambda said: said["shuffle_partitions"])
+    """Into how many tasks the keys are spread: as many as run at a time, or as the checkpoint has,
+    if it is not said. `headrace spark move` moves a checkpoint's state into another number of tasks
+    and a new checkpoint."""
     hot_keys: list[str] = Field(default_factory=list)
     """Keys of which one task has too much, for a stream that looks up in a table by its key and
     releases by progress: each task has a part of their records, and the table's rows of them.
 
     Their results leave in no order. Fixed for the life of the checkpoint.
     """
-    shuffle_partitions: Positive = 4
-    """How many tasks run, and write, at a time; fixed for the life of the checkpoint."""
     every_ms: Annotated[DurationMs, Field(le=365 * 86_400_000)] = 1_000
     """How long from the start of a micro-batch to the start of the next; zero is at once.
 

@@ -46,6 +46,7 @@ from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.moved import Moves
 from headrace.spark_jobs.jobs.registered import encode_of
 from headrace.spark_jobs.jobs.stamp import Stamp, changes, digest_of, options_of, with_options
+from headrace.spark_jobs.jobs.tasks import TasksNote
 from headrace.spark_jobs.operators.frames import ON_FAILURE, InputProgress
 from headrace.spark_jobs.read.decode import (
     Format,
@@ -179,10 +180,11 @@ def queries(
 
     A query's output is closed once the caller has waited for its end.
     """
-    stamp, options = Stamp(spark, config.checkpoint), options_of(config)
     moves = Moves(spark, config.checkpoint)
     moves.stay()
     first = moves.origin().batch
+    config = TasksNote(spark, config.checkpoint).settled(config)
+    stamp, options = Stamp(spark, config.checkpoint), options_of(config)
     stamp.know(topic_ids(spark, *_read_from(config)))
     often = {"processingTime": f"{config.every_ms} milliseconds"}
 
@@ -226,9 +228,6 @@ def _start(
     inputs = read_inputs(spark, job, config, origin.starts)
     spark.conf.set(ON_FAILURE, config.on_failure)
     fall_back = job.fall_back(config) if isinstance(job, FallsBack) else None
-    kafka = config.sink.kafka
-    # A registry's encoder and a cold history need rows.
-    bundled = kafka is not None and kafka.registry is None and fall_back is None
     if fall_back is not None:
         topic = inputs_of(config)[fall_back.table].topic
         source = Source(config.servers, reader_of(config))
@@ -236,9 +235,11 @@ def _start(
         firsts = inputs.firsts[topic]
         write = ColdHistory(fall_back, source, topic, firsts, as_format).before(write)
     write = reportable(spark, moves.guarded(write, origin))
+    tasks = TasksNote(spark, config.checkpoint)
     origin.begin(spark)
+    tasks.salt()
     try:
-        results = job.transform(replace(inputs, leave_bundled=bundled), config)
+        results = job.transform(replace(inputs, leave_bundled=leaves_bundled(job, config)), config)
         origin.refuse_rows_left(spark)
         writer = results.writeStream.queryName(config.name).outputMode("append")
         writer = writer.option("checkpointLocation", config.checkpoint).foreachBatch(write)
@@ -246,6 +247,16 @@ def _start(
     finally:
         # A job that fails here must not leave its rows to the next query of this session.
         origin.go_on(spark)
+        tasks.go_on()
+
+
+def leaves_bundled(job: Job, config: JobConfig) -> bool:
+    """Return whether results leave in bundles; a job that calls one of ours may look at rows."""
+    kafka = config.sink.kafka
+    # A registry's encoder and a cold history need rows.
+    falls_back = isinstance(job, FallsBack) and job.fall_back(config) is not None
+    takes_bundles = kafka is not None and kafka.registry is None and not falls_back
+    return takes_bundles and job in JOBS.values()
 
 
 def read_inputs(

@@ -54,14 +54,14 @@ class Stamp:
 
     def begun(self) -> Begun | None:
         """Return the micro-batch that the last driver did not finish, None if it finished all."""
-        last = max(_numbers(self._folder.names("offsets")), default=None)
+        last = max(numbers_in(self._folder.names("offsets")), default=None)
         if last is None or last <= self.finished():
             return None
         return Begun(json.loads(self._folder.read("metadata"))["id"], last)
 
     def finished(self) -> int:
         """Return the last micro-batch that was finished, -1 if there is none."""
-        return max(_numbers(self._folder.names("commits")), default=-1)
+        return max(numbers_in(self._folder.names("commits")), default=-1)
 
     def options(self) -> Options | None:
         """Return the last options, None if no version of this job has noted any."""
@@ -108,14 +108,14 @@ class Stamp:
             other._note(_TOPICS, topics)
 
     def _last(self, what: str) -> dict[str, Any] | None:
-        number = max(_numbers(self._folder.names(what)), default=None)
+        number = max(numbers_in(self._folder.names(what)), default=None)
         if number is None:
             return None
         noted: dict[str, Any] = json.loads(self._folder.read(_place(what, number)))
         return noted
 
     def _note(self, what: str, noted: Mapping[str, Any]) -> None:
-        number = max(_numbers(self._folder.names(what)), default=-1) + 1
+        number = max(numbers_in(self._folder.names(what)), default=-1) + 1
         self._folder.write(_place(what, number), json.dumps(noted, sort_keys=True))
 
 
@@ -161,7 +161,8 @@ def changes(before: Options, now: Options) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _numbers(names: Iterable[str]) -> list[int]:
+def numbers_in(names: Iterable[str]) -> list[int]:
+    """Return the numbers among the names of files."""
     return [int(name) for name in names if name.isascii() and name.isdigit()]
 
 

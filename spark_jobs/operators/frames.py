@@ -32,6 +32,7 @@ from headrace.spark_jobs.operators.hot_keys import HotKeys, listed
 from headrace.spark_jobs.operators.options import options_of
 from headrace.spark_jobs.operators.positions import Positions
 from headrace.spark_jobs.operators.processor import TaskProcessor
+from headrace.spark_jobs.operators.salts import salted
 from headrace.spark_jobs.operators.stamp import STEP, input_option
 from headrace.spark_jobs.operators.topology import Topology
 from headrace.spark_jobs.shapes import CARRIED
@@ -231,13 +232,23 @@ def process(
         stops=stops,
     )
     processor.sending = sending
-    grouped = together.groupBy("task")
+    grouped = grouped_by_task(together, spread)
     moved = spark.conf.get(MOVED, None)
-    begins = None if moved is None else rows_moved_to(spark, moved, topology_of(0))
+    begins = None
+    if moved is not None:
+        begins = grouped_by_task(rows_moved_to(spark, moved, topology_of(0)), spread)
     schema = RESULTS_SCHEMA if sending is None else BUNDLES_SCHEMA
     return grouped.transformWithStateInPandas(
         processor, schema, "Append", "None", initialState=begins
     )
+
+
+def grouped_by_task(rows: DataFrame, spread: Spread) -> GroupedData:
+    """Group rows of tasks; by partition nothing says before how many tasks there are."""
+    if spread.by == "partition":
+        return rows.groupBy("task")
+    rows, columns = salted(rows, spread.tasks)
+    return rows.groupBy(*columns)
 
 
 def operator_of(names: Iterable[str]) -> str:
@@ -245,8 +256,8 @@ def operator_of(names: Iterable[str]) -> str:
     return " ".join(sorted(name for name in names if name.startswith(STEP)))
 
 
-def rows_moved_to(spark: SparkSession, folder: str, topology: Topology) -> GroupedData:
-    """Return the rows of an operator that were moved, by task; refuse one without any."""
+def rows_moved_to(spark: SparkSession, folder: str, topology: Topology) -> DataFrame:
+    """Return the rows of an operator that were moved; refuse one without any."""
     operator = operator_of(options_of(topology))
     moved = spark.read.schema(MOVED_SCHEMA).parquet(literal(folder))
     own = moved.where(F.col("operator") == operator)
@@ -255,7 +266,7 @@ def rows_moved_to(spark: SparkSession, folder: str, topology: Topology) -> Group
         raise StateOfOtherOptions(message)
     taken = json.loads(spark.conf.get(TAKEN, None) or "[]")
     spark.conf.set(TAKEN, json.dumps([*taken, operator]))
-    return own.select("task", "name", "row").groupBy("task")
+    return own.select("task", "name", "row")
 
 
 def refuse_rows_left(spark: SparkSession, folder: str) -> None:

@@ -84,7 +84,7 @@ class TaskProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: ARG002, N803
     ) -> Iterator[pd.DataFrame]:
         """Take the rows of a task; Spark passes these arguments by name."""
-        (task,) = key
+        task, *_ = key
         # A batch has hundreds of thousands of tuples without cycles; searching for cycles doubles
         # the cost.
         collects = gc.isenabled()

@@ -13,6 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 
 from headrace.contracts.topics import cleaned_topic, late_topic
 from headrace.spark_jobs.headers import encode_headers
+from headrace.spark_jobs.jobs.orders_prices import Config
+from headrace.spark_jobs.jobs.run import find_job, leaves_bundled
 from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA
 from headrace.spark_jobs.operators.columns import RESULTS_SCHEMA, wrapped
 from headrace.spark_jobs.operators.leaving import Leaving
@@ -33,6 +35,7 @@ VERDICTS = [
     *("joined", "corrected", "changed", "late", "dead", "cold", "failed", "count", "said"),
     *("lowest", "passed", "position"),
 ]
+AVRO = {"topic": "t", "value": "avro", "registry": {"url": "http://127.0.0.1:1"}}
 NAMES = ["target", "key", "value", "timestamp_ms", "topic", "partition", "offset", "headers"]
 
 
@@ -159,3 +162,24 @@ def test_results_leave_in_their_order_and_large_ones_alone() -> None:
     assert [place for batch in batches for place in batch["offset"].to_pylist()] == [*range(6)]
     assert len(batches) > 1
     assert [*Leaving().bundled([])] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "bundled"),
+    [
+        ("orders-prices", {}, True),
+        ("orders-prices", {"sink": {"parquet": {"folder": "t"}}}, False),
+        ("orders-prices", {"sink": {"kafka": AVRO}}, False),
+        ("orders-prices", {"cold-history": {"folder": "cold"}}, False),
+        # It calls orders-prices, and looks at the rows of it.
+        ("tests.spark.struck", {}, False),
+    ],
+)
+def test_rows_that_somebody_looks_at_leave_as_rows(
+    name: str, more: dict[str, Any], *, bundled: bool
+) -> None:
+    inputs = {one: {"topic": one} for one in ("prices", "orders")}
+    said = {"job": name, "name": "it", "servers": "here:1", "checkpoint": "c", "retention": "1h"}
+    sink = {"kafka": {"topic": "rows"}}
+    config = Config.model_validate({**said, "inputs": inputs, "sink": sink, **more})
+    assert leaves_bundled(find_job(name), config) is bundled

@@ -1,0 +1,85 @@
+"""Note in a checkpoint into how many tasks its keys are spread, and for how many partitions.
+
+    <checkpoint>/tasks/00000000    {"partitions": 4, "tasks": 4}
+
+A file is written before the first micro-batch begins, and the one with the highest number holds. A
+checkpoint of an earlier version has none, and its tasks no salts (`operators/salts.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from headrace.spark_jobs.folder import Folder
+from headrace.spark_jobs.jobs.stamp import Stamp, numbers_in
+from headrace.spark_jobs.operators.salts import SALTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.spark_jobs.jobs.config import JobConfig
+
+Config = TypeVar("Config", bound="JobConfig")
+_TASKS = "tasks"
+_TASKS_BEFORE = 16
+"""So many tasks had a job whose file did not say it, before checkpoints noted them."""
+
+
+class Noted(NamedTuple):
+    """What a checkpoint notes of its tasks."""
+
+    tasks: int
+    partitions: int | None
+    """None if its tasks have no salts."""
+
+
+class TasksNote:
+    """Reads and writes the note."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        """Open the checkpoint; nothing is read yet."""
+        self._spark = spark
+        self._folder = Folder(spark, checkpoint)
+        self._stamp = Stamp(spark, checkpoint)
+
+    def settled(self, config: Config) -> Config:
+        """Return a job with the tasks of its checkpoint, unless its file says another number.
+
+        A checkpoint without any micro-batch takes what the job says.
+        """
+        if not self._folder.names("offsets"):
+            self._note(Noted(config.tasks, config.shuffle_partitions))
+        if _TASKS in config.model_fields_set:
+            return config
+        return config.model_copy(update={_TASKS: self._noted().tasks})
+
+    def salt(self) -> None:
+        """Have a query that is planned from now on find its tasks where the checkpoint has them."""
+        partitions = self._noted().partitions
+        if partitions is not None:
+            self._spark.conf.set(SALTS, str(partitions))
+
+    def go_on(self) -> None:
+        """Have a query planned as usual."""
+        self._spark.conf.unset(SALTS)
+
+    def _noted(self) -> Noted:
+        last = max(self._numbers(), default=None)
+        if last is not None:
+            return Noted(**json.loads(self._folder.read(_place(last))))
+        options = self._stamp.options() or {}
+        return Noted(options.get(_TASKS, _TASKS_BEFORE), None)
+
+    def _note(self, wanted: Noted) -> None:
+        numbers = self._numbers()
+        if not numbers or self._noted() != wanted:
+            number = max(numbers, default=-1) + 1
+            self._folder.write(_place(number), json.dumps(wanted._asdict(), sort_keys=True))
+
+    def _numbers(self) -> list[int]:
+        return numbers_in(self._folder.names(_TASKS))
+
+
+def _place(number: int) -> str:
+    return f"{_TASKS}/{number:08}"
