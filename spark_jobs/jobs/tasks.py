@@ -27,7 +27,7 @@ _TASKS_BEFORE = 16
 
 
 class Noted(NamedTuple):
-    """What a checkpoint notes of its tasks."""
+    """The note of a checkpoint."""
 
     tasks: int
     partitions: int | None
@@ -35,7 +35,7 @@ class Noted(NamedTuple):
 
 
 class TasksNote:
-    """Reads and writes the note."""
+    """Reads and writes it."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         """Open the checkpoint; nothing is read yet."""

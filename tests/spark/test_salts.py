@@ -39,7 +39,7 @@ def salting(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def changed(spark: SparkSession, folder: Path, name: str, *values: bytes) -> list[Any]:
-    """What comes of twenty keys with each of these values, from the folder's one checkpoint."""
+    """Give twenty keys each of these values; return the changes that the folder's query makes."""
     rows: list[Row] = [
         (0, record(b"k%d" % key, value, 1_000 + place))
         for place, value in enumerate(values)
