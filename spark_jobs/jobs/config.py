@@ -225,10 +225,10 @@ class JobConfig(Policy):
     """How many partitions a dead-letter topic gets if the job creates it."""
     shuffle_partitions: Positive = 4
     """How many tasks run, and write, at a time; fixed for the life of the checkpoint."""
-    tasks: Positive = Field(default_factory=lambda said: said["shuffle_partitions"])
-    """Into how many tasks the keys are spread: as many as run at a time, or as the checkpoint has,
-    if it is not said. `headrace spark move` moves a checkpoint's state into another number of tasks
-    and a new checkpoint."""
+    tasks: Positive = Field(default_factory=lambda said: 2 * said["shuffle_partitions"])
+    """Into how many tasks the keys are spread: two for each that runs at a time, or as many as the
+    checkpoint has, if it is not said. `headrace spark move` moves a checkpoint's state into another
+    number of tasks and a new checkpoint."""
     hot_keys: list[str] = Field(default_factory=list)
     """Keys of which one task has too much, for a stream that looks up in a table by its key and
     releases by progress: each task has a part of their records, and the table's rows of them.

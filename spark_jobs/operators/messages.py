@@ -93,7 +93,9 @@ def sent_all(origins: Records, *parts: Sequence[bytes | None] | Objects) -> Obje
     return _joined(_heads(lengths), *written, _fixed(heads), keys, values)
 
 
-def handed_on(origins: Sequence[bytes], *parts: Sequence[bytes | None] | Objects) -> Objects:
+def handed_on(
+    origins: Sequence[bytes] | Objects, *parts: Sequence[bytes | None] | Objects
+) -> Objects:
     """Pack messages of origins as another message had them."""
     columns = [pa.array(part, _BYTES) for part in parts]
     heads = _heads([*map(_lengths, columns)])

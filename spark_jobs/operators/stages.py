@@ -33,29 +33,24 @@ from headrace.spark_jobs.operators.results import Results
 from headrace.spark_jobs.operators.running import Running
 from headrace.spark_jobs.operators.topology import AggregateStep, ForeignKeyStep, Step
 from headrace.spark_jobs.versioned.aggregation import Folding, Regrouping, Standing
+from headrace.spark_jobs.versioned.answering import Answer, Answering, Ask, Asks
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals, in_order, observe_lateness
-from headrace.spark_jobs.versioned.changes import Change, Changes, all_changes
-from headrace.spark_jobs.versioned.foreign_key import (
-    Answer,
-    Answering,
-    Ask,
-    Resolving,
-    Subscribing,
-    Subscriptions,
-)
-from headrace.spark_jobs.versioned.history import PlainStore, VersionedStore
+from headrace.spark_jobs.versioned.changes import Change, Changes, LatestAtOnce, all_changes
+from headrace.spark_jobs.versioned.foreign_key import Resolving, Subscribing, Subscriptions
+from headrace.spark_jobs.versioned.history import PlainStore, Version, VersionedStore
+from headrace.spark_jobs.versioned.meeting import Keys, Side
 from headrace.spark_jobs.versioned.records import Records, are_present, objects
+from headrace.spark_jobs.versioned.replacing import Latest
 from headrace.spark_jobs.versioned.tables import Plain, Storage, StoredTable, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from headrace.contracts.record import Record
     from headrace.spark_jobs.versioned.aggregation import Aggregation
     from headrace.spark_jobs.versioned.records import Objects
-    from headrace.spark_jobs.versioned.replacing import Latest
     from headrace.spark_jobs.versioned.state import TaskState
 
 LEFT_ROW_SENT, ROW_SENT, ASK_SENT = "left-row", "row", "ask"
@@ -142,55 +137,68 @@ class _Answers(Running):
     def _answers(self, arrivals: Arrivals, places: NDArray[np.intp]) -> Results:
         """Take asks and records of the right table in their order."""
         inputs = arrivals.inputs[places]
-        asks = _asked(arrivals.records.take(places[inputs == -ASK]))
-        others = iter(arrivals.take(places[inputs != -ASK]))
-        answer, right = self._answering.answer, self._right
-        made: list[_Answer] = []
-        with in_order(zip(places.tolist(), inputs.tolist(), strict=True)) as numbered:
-            for cause, number in numbered:
-                if number != -ASK:
-                    made += self._updates(cause, next(others))
-                    continue
-                foreign_key, time_ms, primary_key, mark, ask, origin = next(asks)
-                found = answer(foreign_key, primary_key, mark, ask, right)
-                if found is not None:
-                    value, right_ms = found
-                    answer_ms = time_ms if right_ms is None else max(time_ms, right_ms)
-                    made.append((cause, primary_key, answer_ms, mark, value, origin))
-        causes, keys, times_ms, marks, values, origins = (
-            zip(*made, strict=True) if made else [()] * 6
+        of_asks = places[inputs == -ASK]
+        records = arrivals.records.take(of_asks)
+        messages = Received(records, 3)
+        primary_keys, marks, words = messages.parts()
+        asks = Asks(
+            of_asks,
+            records.keys,
+            objects(primary_keys),
+            objects(marks),
+            objects([_ASKS[word] for word in words]),
+            records.times_ms,
         )
-        records = arrivals.records.take(np.array(causes, np.intp))
-        messages = handed_on(origins, marks, values)
+        changes, met = self._met(arrivals, places, asks)
+        answered = self._answering.take_all(asks, met, changes, versioned=self._right.versioned)
+        origins = [*messages.origins(), *map(origin_of, changes.records)]
         return Results(
             ANSWER_SENT,
-            np.array(causes, np.int64),
-            records,
-            objects(keys),
-            messages,
-            np.array(times_ms, np.int64),
+            answered.causes,
+            arrivals.records.take(answered.causes),
+            answered.primary_keys,
+            handed_on(objects(origins)[answered.sources], answered.marks, answered.foreign_values),
+            answered.times_ms,
         )
 
-    def _updates(self, cause: int, arrival: Arrival) -> Iterator[_Answer]:
-        for change in self._right.take(cause, arrival):
-            asking = self._answering.to_answer(change, versioned=self._right.versioned)
-            origin = origin_of(change.record)
-            for primary_key, mark in asking:
-                yield cause, primary_key, change.timestamp_ms, mark, change.new, origin
+    def _met(
+        self, arrivals: Arrivals, places: NDArray[np.intp], asks: Asks
+    ) -> tuple[Changes, Latest]:
+        """Let the right table take its records; return its changes, and what each ask met."""
+        right = self._right
+        if not isinstance(right, LatestAtOnce):
+            return self._met_one_by_one(arrivals, places, asks)
+        keys = Keys(arrivals.take(places))
+        before = right.latest_all(keys.keys)
+        changes = right.take_all(arrivals)
+        latest = changes.where(changes.are_latest)
+        latest = latest._replace(causes=np.searchsorted(places, latest.causes))
+        keyed = np.flatnonzero(are_present(asks.foreign_keys))
+        own = np.searchsorted(places, asks.causes[keyed])
+        found = keys.as_of(Side(before, latest), own, "left")
+        size = len(asks.causes)
+        values, times_ms = np.full(size, None, object), np.zeros(size, np.int64)
+        values[keyed], times_ms[keyed] = found
+        return changes, Latest.of(values, times_ms)
 
-
-_Asked = tuple[bytes | None, int, bytes, bytes | None, Ask, bytes]
-"""Foreign key, time, primary key, mark, request and origin of an ask."""
-_Answer = tuple[int, bytes, int, bytes | None, bytes | None, bytes]
-"""Cause, primary key, time, mark, right value and origin of an answer."""
-
-
-def _asked(records: Records) -> Iterator[_Asked]:
-    messages = Received(records, 3)
-    primary_keys, marks, words = messages.parts()
-    keys, times_ms = records.keys.tolist(), records.times_ms.tolist()
-    asks = [_ASKS[word] for word in words]
-    return zip(keys, times_ms, primary_keys, marks, asks, messages.origins(), strict=True)
+    def _met_one_by_one(
+        self, arrivals: Arrivals, places: NDArray[np.intp], asks: Asks
+    ) -> tuple[Changes, Latest]:
+        changes: list[Change] = []
+        met: list[Version | None] = []
+        requests = iter(asks.asks.tolist())
+        with in_order(zip(places.tolist(), arrivals.take(places), strict=True)) as numbered:
+            for cause, arrival in numbered:
+                key = arrival.record.key
+                if arrival.input != -ASK:
+                    changes += self._right.take(cause, arrival)
+                elif next(requests) is Ask.FORGET or key is None:
+                    met.append(None)
+                else:
+                    met.append(self._right.latest(key))
+        values = objects([None if each is None else each.value for each in met])
+        times_ms = [0 if each is None else each.valid_from_ms for each in met]
+        return Changes.of(changes), Latest.of(values, np.array(times_ms, np.int64))
 
 
 @dataclass(frozen=True)

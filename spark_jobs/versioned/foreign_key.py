@@ -12,67 +12,33 @@ latest. So a slow answer never overwrites a newer result.
 
 from __future__ import annotations
 
-from enum import Enum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from headrace.contracts.record import Record
+from headrace.spark_jobs.versioned.answering import (
+    Answer,
+    Answering,
+    Ask,
+    Readable,
+    Subscription,
+)
 from headrace.spark_jobs.versioned.changes import Change, Changes
 from headrace.spark_jobs.versioned.functions import as_value, of_step, of_step_for_all
-from headrace.spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
 from headrace.spark_jobs.versioned.records import objects
-from headrace.spark_jobs.versioned.state import Buckets, TaskState
-from headrace.spark_jobs.versioned.table_rows import TableRows
 from headrace.spark_jobs.versioned.tables import StoredTable, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from headrace.spark_jobs.versioned.arrival import Arrival
-    from headrace.spark_jobs.versioned.history import Version, VersionedStore
+    from headrace.spark_jobs.versioned.history import VersionedStore
     from headrace.spark_jobs.versioned.records import Integers, Objects
+    from headrace.spark_jobs.versioned.state import TaskState
     from headrace.spark_jobs.versioned.table_table import Joiner
 
 MARK_BYTES = 16
-
-
-class Ask(Enum):
-    """The request of a subscription."""
-
-    ALWAYS = "always"
-    """Subscribe, and answer even if there is no right row."""
-    IF_PRESENT = "if-present"
-    """Subscribe, and answer if there is a right row."""
-    FORGET = "forget"
-    """Unsubscribe, without an answer."""
-    FORGET_AND_ANSWER = "forget-and-answer"
-    """Unsubscribe, and answer that there is no right row any more."""
-
-
-class Subscription(NamedTuple):
-    """A left row's request for the right row that it points at."""
-
-    cause: int
-    foreign_key: bytes | None
-    primary_key: bytes
-    mark: bytes | None
-    """Tells left values apart; None for a row that is deleted."""
-    ask: Ask
-    timestamp_ms: int
-    record: Record
-
-
-class Answer(NamedTuple):
-    """A right value on its way to a left row."""
-
-    cause: int
-    primary_key: bytes
-    mark: bytes | None
-    foreign_value: bytes | None
-    timestamp_ms: int
-    record: Record
 
 
 class Subscriptions(NamedTuple):
@@ -83,13 +49,6 @@ class Subscriptions(NamedTuple):
     foreign_keys: Objects
     marks: Objects
     asks: Sequence[Ask]
-
-
-class Readable(Protocol):
-    """A table, or a store, that can look up a key's latest value."""
-
-    def latest(self, key: bytes) -> Version | None:
-        """Return the latest value."""
 
 
 class Subscribing:
@@ -176,80 +135,6 @@ class Subscribing:
         for at, answer in zip(present, answers, strict=True):
             found[at] = answer
         return found
-
-
-class Answering:
-    """At the right table: remembers which left rows asked for which key, and answers them."""
-
-    def __init__(self, state: TaskState, name: str) -> None:
-        self._state = state
-        self._name = name
-        table = TableRows(state, f"{name}:subscribers")
-        self._subscribers = Buckets(table, decode_subscriptions, encode_subscriptions)
-        state.add(self)
-
-    def ask(self, subscription: Subscription, right: Readable) -> list[Answer]:
-        """Begin or end a subscription, and answer it if it asks for that."""
-        cause, foreign_key, primary_key, mark, ask, time_ms, record = subscription
-        answer = self.answer(foreign_key, primary_key, mark, ask, right)
-        if answer is None:
-            return []
-        value, right_ms = answer
-        answer_ms = time_ms if right_ms is None else max(time_ms, right_ms)
-        return [Answer(cause, primary_key, mark, value, answer_ms, record)]
-
-    def answer(
-        self,
-        foreign_key: bytes | None,
-        primary_key: bytes,
-        mark: bytes | None,
-        ask: Ask,
-        right: Readable,
-    ) -> tuple[bytes | None, int | None] | None:
-        """Begin or end a subscription; return the right value and its time, if it asks for that."""
-        met = None
-        if foreign_key is not None:
-            if ask is not Ask.FORGET:
-                met = right.latest(foreign_key)
-            self._remember(foreign_key, primary_key, mark, ask)
-        if ask is Ask.FORGET or (ask is Ask.IF_PRESENT and met is None):
-            return None
-        if met is None:
-            return None, None
-        return (None if ask is Ask.FORGET_AND_ANSWER else met.value), met.valid_from_ms
-
-    def update(self, change: Change, *, versioned: bool) -> list[Answer]:
-        """Answer all rows that asked for a right key, in the byte order of their primary keys."""
-        cause, _, new, _, time_ms, _, record = change
-        return [
-            Answer(cause, primary_key, mark, new, time_ms, record)
-            for primary_key, mark in self.to_answer(change, versioned=versioned)
-        ]
-
-    def to_answer(self, change: Change, *, versioned: bool) -> list[tuple[bytes, bytes]]:
-        """Return primary keys and marks of the rows that a right change is an answer to."""
-        self._state.count(f"{self._name}:taken")
-        if versioned and not change.is_latest:
-            self._state.count(f"{self._name}:dropped:out-of-order")
-            return []
-        self._state.count(f"{self._name}:passed")
-        marks = self._subscribers.to_read(change.key).get(change.key)
-        return [] if marks is None else sorted(marks.items())
-
-    def save(self) -> None:
-        """Write out what changed."""
-        self._subscribers.save()
-
-    def _remember(self, foreign: bytes, primary: bytes, mark: bytes | None, ask: Ask) -> None:
-        bucket = self._subscribers.to_change(foreign)
-        if mark is None or ask is Ask.FORGET or ask is Ask.FORGET_AND_ANSWER:
-            marks = bucket.get(foreign)
-            if marks is not None:
-                marks.pop(primary, None)
-                if not marks:
-                    del bucket[foreign]
-        else:
-            bucket.setdefault(foreign, {})[primary] = mark
 
 
 class Resolving:

@@ -66,16 +66,16 @@ class Keys:
         changes = Changes.together([left.changes, right.changes])
         met = Latest.together(
             [
-                self._as_of(right, left.changes.causes, "left"),
-                self._as_of(left, right.changes.causes, "right"),
+                self.as_of(right, left.changes.causes, "left"),
+                self.as_of(left, right.changes.causes, "right"),
             ]
         )
         left_count = len(left.changes.causes)
         order = np.argsort(changes.causes, kind="stable")
         return Meetings(changes.where(order), order < left_count, met.take(order))
 
-    def _as_of(self, side: Side, causes: Integers, until: Literal["left", "right"]) -> Latest:
-        """Return a side's latest value for each cause: before it, or, by `right`, also by it."""
+    def as_of(self, side: Side, causes: Integers, until: Literal["left", "right"]) -> Latest:
+        """Return a side's latest value for the key of each cause: before it, or also by it."""
         latest = Latest.together([side.before, Latest.of(side.changes.news, side.changes.times_ms)])
         ranks = np.concatenate([self._firsts, self._ranks[side.changes.causes]])
         order = np.argsort(ranks, kind="stable")

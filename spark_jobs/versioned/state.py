@@ -209,6 +209,14 @@ class Buckets(Generic[Entry]):
         read = self._read
         return [None if place < 0 else read[place].get(key) for place, key in placed]
 
+    def of_all(self, keys: Sequence[bytes], *, changed: int) -> list[dict[bytes, Entry]]:
+        """Return the bucket of each key; so many of the first are to be changed."""
+        places = self._table.places_of(keys, len(keys)).tolist()
+        self._load_all(places)
+        self._changed.update(places[:changed])
+        read = self._read
+        return [read[place] for place in places]
+
     def to_change(self, key: bytes) -> dict[bytes, Entry]:
         """Return the bucket of a key, to be changed; the next save writes it."""
         place = self._table.place_of(key)

@@ -131,23 +131,23 @@ def settled(spark: SparkSession, config: Config) -> tuple[int, str | None]:
     return tasks, partitions
 
 
-def test_a_job_has_as_many_tasks_as_run_at_a_time(tmp_path: Path) -> None:
-    assert job(tmp_path).tasks == 4
-    assert job(tmp_path, **{"shuffle-partitions": 9}).tasks == 9
+def test_a_job_has_two_tasks_for_each_that_runs_at_a_time(tmp_path: Path) -> None:
+    assert job(tmp_path).tasks == 8
+    assert job(tmp_path, **{"shuffle-partitions": 9}).tasks == 18
     assert job(tmp_path, tasks=3).tasks == 3
 
 
 def test_a_checkpoint_keeps_its_tasks_and_their_partitions(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    assert settled(spark, job(tmp_path)) == (4, "4")
+    assert settled(spark, job(tmp_path)) == (8, "4")
     # No micro-batch has begun, so the job's file still says it.
-    assert settled(spark, job(tmp_path, **{"shuffle-partitions": 8})) == (8, "8")
+    assert settled(spark, job(tmp_path, **{"shuffle-partitions": 3})) == (6, "3")
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").touch()
-    assert settled(spark, job(tmp_path)) == (8, "8")
+    assert settled(spark, job(tmp_path)) == (6, "3")
     # The state says that it has another number, and the job is refused there.
-    assert settled(spark, job(tmp_path, tasks=5)) == (5, "8")
+    assert settled(spark, job(tmp_path, tasks=5)) == (5, "3")
 
 
 def test_a_checkpoint_of_an_earlier_version_has_no_salts(

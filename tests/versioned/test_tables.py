@@ -14,6 +14,7 @@ from headrace.spark_jobs.versioned.aggregation import (
     reduce,
     sum_of,
 )
+from headrace.spark_jobs.versioned.answering import Answering
 from headrace.spark_jobs.versioned.arrival import (
     Arrival,
     Lateness,
@@ -23,7 +24,6 @@ from headrace.spark_jobs.versioned.arrival import (
     observe_lateness,
 )
 from headrace.spark_jobs.versioned.foreign_key import (
-    Answering,
     ForeignKeyJoin,
     Resolving,
     Subscribing,
