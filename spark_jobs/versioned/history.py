@@ -25,10 +25,14 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.records import Integers, Objects
 
 _TIMESTAMP_MS = itemgetter(2)
-LATEST = -1
-"""`put` returns it if the new version is the latest of its key."""
 REJECTED = -(1 << 63)
 """`put` returns it if history retention is over, and puts nothing."""
+LATEST = REJECTED + 1
+"""`put` returns it if the new version is the latest of its key.
+
+Kafka Streams returns -1, which is also the time of a next version that lies a millisecond before
+the epoch.
+"""
 
 
 class Version(NamedTuple):

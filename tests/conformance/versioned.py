@@ -50,6 +50,8 @@ from tests.conformance.vectors import Vector, bytes_of, is_record, record_of
 Output = dict[str, Any]
 BUCKETS = 3
 """Few, so that keys meet in one bucket."""
+VALID_TO_OF_LATEST = -1
+"""Kafka Streams' answer to a put of the latest version."""
 INPUTS = {"table": 0, "left": 0, "stream": 1, "right": 1}
 
 
@@ -334,7 +336,9 @@ def operate_store(store: VersionedStore, operation: Vector) -> Output | None:
     match operation["op"]:
         case "put":
             valid_to_ms = store.put(key, bytes_of(operation["value"]), operation["ts"])
-            outcome = {LATEST: "latest", REJECTED: "rejected"}.get(valid_to_ms, "superseded")
+            if valid_to_ms == LATEST:
+                return {"outcome": "latest", "valid_to": VALID_TO_OF_LATEST}
+            outcome = "rejected" if valid_to_ms == REJECTED else "superseded"
             return {"outcome": outcome, "valid_to": valid_to_ms}
         case "get":
             return _version(store.latest(key))

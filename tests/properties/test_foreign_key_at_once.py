@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.contracts.record import Record
@@ -184,6 +184,7 @@ def test_stages_make_the_same_of_a_batch_wherever_it_is_cut(
 
 
 @given(seed=seeds, storage=st.one_of(st.none(), storages), sends_old=st.booleans())
+@example(seed=9, storage=Versioned(1_000), sends_old=False)
 def test_a_table_takes_records_at_once_as_one_by_one(
     seed: int, storage: Storage | None, *, sends_old: bool
 ) -> None:

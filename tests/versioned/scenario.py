@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from headrace.contracts.time import parse_duration_ms
-from headrace.spark_jobs.versioned.history import LATEST, REJECTED
-from tests.conformance.versioned import run_vector
+from headrace.spark_jobs.versioned.history import REJECTED
+from tests.conformance.versioned import VALID_TO_OF_LATEST, run_vector
 
 BATCH_SIZES = (1, 3, 1000)
 _BLOCK = re.compile(r"```scenario\n(.*?)```", re.DOTALL)
@@ -142,7 +142,7 @@ def _result(call: str, told: str) -> dict[str, Any] | None:
     if result == "null":
         return None
     if result == "latest":
-        return {"outcome": "latest", "valid_to": LATEST}
+        return {"outcome": "latest", "valid_to": VALID_TO_OF_LATEST}
     if result == "refused":
         return {"outcome": "rejected", "valid_to": REJECTED}
     if result.startswith("until "):

@@ -113,6 +113,12 @@ def test_any_key_is_a_key(key: bytes) -> None:
     ]
 
 
+def test_a_version_before_one_of_the_last_millisecond_before_the_epoch_is_not_the_latest() -> None:
+    _, store = store_over(MemoryRows(), retention_ms=5)
+    assert store.put(b"k", b"last", -1) == LATEST
+    assert store.put(b"k", b"earlier", -3) == -1
+
+
 def test_times_before_the_epoch_and_far_ahead() -> None:
     state, store = store_over(rows := MemoryRows(), retention_ms=5)
     assert store.put(b"k", b"early", -6) == LATEST
