@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 
-from headrace.spark_jobs.operators.arriving import Arriving, Check
+from headrace.spark_jobs.operators.arriving import Arriving, Check, together
 from headrace.spark_jobs.operators.frames import InputProgress
 from headrace.spark_jobs.read.decode import Format, JsonValue, checked, checked_alone
 from headrace.spark_jobs.read.json_text import JsonCheck
@@ -44,7 +44,7 @@ class Inputs:
     @property
     def records(self) -> DataFrame:
         """The records of all inputs in one frame, unreadable ones marked."""
-        return _together([frame.drop(READ) for frame in self.frames])
+        return together([frame.drop(READ) for frame in self.frames])
 
     @property
     def arriving(self) -> Arriving:
@@ -58,12 +58,8 @@ class Inputs:
                 frames.append(frame)
             else:
                 frames.append(checked(frame, {number: one}))
-        return Arriving(_together(frames), checks, self.leave_bundled)
+        return Arriving(together(frames), checks, self.leave_bundled, frames)
 
     def number_of(self, name: str) -> int:
         """Return the number of an input in the frame."""
         return self.names.index(name)
-
-
-def _together(frames: Sequence[DataFrame]) -> DataFrame:
-    return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)

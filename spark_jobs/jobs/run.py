@@ -237,7 +237,7 @@ def _start(
     write = reportable(spark, moves.guarded(write, origin))
     tasks = TasksNote(spark, config.checkpoint)
     origin.begin(spark)
-    tasks.salt()
+    tasks.begin()
     try:
         results = job.transform(replace(inputs, leave_bundled=leaves_bundled(job, config)), config)
         origin.refuse_rows_left(spark)

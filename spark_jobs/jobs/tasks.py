@@ -3,7 +3,8 @@
     <checkpoint>/tasks/00000000    {"partitions": 4, "tasks": 4}
 
 A file is written before the first micro-batch begins, and the one with the highest number holds. A
-checkpoint of an earlier version has none, and its tasks no salts (`operators/salts.py`).
+checkpoint of an earlier version has none. Its tasks have no salts (`operators/salts.py`), and all
+stages read all inputs (`operators/arriving.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.jobs.stamp import Stamp, numbers_in
+from headrace.spark_jobs.operators.arriving import APART
 from headrace.spark_jobs.operators.salts import SALTS
 
 if TYPE_CHECKING:
@@ -54,15 +56,17 @@ class TasksNote:
             return config
         return config.model_copy(update={_TASKS: self._noted().tasks})
 
-    def salt(self) -> None:
+    def begin(self) -> None:
         """Have a query that is planned from now on find its tasks where the checkpoint has them."""
         partitions = self._noted().partitions
         if partitions is not None:
             self._spark.conf.set(SALTS, str(partitions))
+            self._spark.conf.set(APART, "true")
 
     def go_on(self) -> None:
         """Have a query planned as usual."""
-        self._spark.conf.unset(SALTS)
+        for setting in (SALTS, APART):
+            self._spark.conf.unset(setting)
 
     def _noted(self) -> Noted:
         last = max(self._numbers(), default=None)

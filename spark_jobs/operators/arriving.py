@@ -6,12 +6,15 @@ Spark's own check makes a parser for each value. The bundles are made in Python 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from functools import partial, reduce
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.dead_letter import INTAKE, DeadLetter, dead_headers
 from headrace.contracts.decision import Reason
@@ -20,9 +23,11 @@ from headrace.spark_jobs.headers import decode_headers, encode_headers
 from headrace.spark_jobs.read.decode import KEYLESS
 from headrace.spark_jobs.shapes import DEAD
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+APART = "spark.headrace.apart"
+"""The setting of a session by which each stage reads its own inputs.
 
+Spark knows topics by their order in a plan, which is another one in checkpoints of before.
+"""
 _ORIGIN = ("headers", "topic", "partition", "offset")
 
 
@@ -42,6 +47,21 @@ class Arriving:
     """By input; without a check of its values, only its keys are looked at."""
     leave_bundled: bool = False
     """Whether results leave in the bundles that a sink takes, and not as rows."""
+    frames: Sequence[DataFrame] = ()
+    """The records of each input, if a stage may read those alone that it takes."""
+
+    def of(self, inputs: Iterable[int]) -> DataFrame:
+        """Return the records of some inputs."""
+        chosen = sorted(inputs)
+        if self.frames and self.records.sparkSession.conf.get(APART, None) is not None:
+            return together([self.frames[number] for number in chosen])
+        # Spark reads the others too: where records stream, it keeps a part that a filter empties.
+        return self.records.where(F.col("input").isin(*chosen))
+
+
+def together(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the records of several frames in one."""
+    return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
 
 
 def marked(batch: pa.RecordBatch, checks: Mapping[int, Check | None]) -> pa.RecordBatch:

@@ -9,8 +9,6 @@ from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
-
 from headrace.contracts.errors import TopologyRefused
 from headrace.spark_jobs.operators.arriving import Arriving
 from headrace.spark_jobs.operators.frames import (
@@ -126,8 +124,7 @@ class _Plan:
         options: Mapping[str, int],
         hot: HotKeys | None,
     ) -> None:
-        self._records = arriving.records
-        self._checks = arriving.checks
+        self._arriving = arriving
         self._spread = spread
         self._progress = progress
         self._options = options
@@ -163,15 +160,16 @@ class _Plan:
 
     def _rows_of(self, inputs: set[int]) -> DataFrame:
         """Return the records of some inputs, and, where progress counts, how far they are read."""
-        records = self._records.where(F.col("input").isin(*sorted(inputs)))
+        records = self._arriving.of(inputs)
         rows = record_rows(records, self._spread, self._hot)
         waiting = None if self._progress is None else self._spread.tasks_waiting_for
-        checks = {number: each for number, each in self._checks.items() if number in inputs}
+        checks = self._arriving.checks
+        checks = {number: checks[number] for number in checks.keys() & inputs}
         return bundled(rows.coalesce(_readers(records.sparkSession)), waiting, self._hot, checks)
 
     def _messages(self, of_task: OfTask, cut: AggregateStep | ForeignKeyStep) -> DataFrame:
         """Run the stages before a step; return bundles of the messages that they send to it."""
-        sending = Sending(self._spread, "arrival" in self._records.columns)
+        sending = Sending(self._spread, "arrival" in self._arriving.records.columns)
         if isinstance(cut, AggregateStep):
             return self.run(_each(of_task, _part_step), _part_step(cut), sending=sending)
         asks = self.run(_each(of_task, _ask_step), _ask_step(cut), sending=sending)

@@ -11,9 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 import headrace as hr
 from headrace.spark_jobs.cli.query_job import described
 from headrace.spark_jobs.headers import text_of_headers
-from headrace.spark_jobs.jobs import orders_prices
+from headrace.spark_jobs.jobs import orders_customers, orders_prices
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.run import find_job, format_of
+from headrace.spark_jobs.operators.arriving import APART
 from headrace.spark_jobs.operators.frames import InputProgress, Spread
 from headrace.spark_jobs.queries import compiled
 from headrace.spark_jobs.queries.compiled import QueryJob
@@ -66,6 +67,26 @@ def test_spark_parses_no_value_and_no_header_of_a_job(
     # Headers become text before the join, and stay text behind it.
     assert before.count("transform(") == len(_NAMES)
     assert "transform(" not in behind
+
+
+@pytest.mark.parametrize(("apart", "reads"), [(True, 2), (False, 4)])
+def test_each_stage_reads_its_own_inputs(spark: SparkSession, *, apart: bool, reads: int) -> None:
+    names = ["customers", "orders"]
+    config = orders_customers.Config.model_validate(
+        {
+            **_CONFIG.model_dump(exclude={"release", "inputs", "corrections"}, exclude_unset=True),
+            "inputs": {name: {"topic": name} for name in names},
+        }
+    )
+    formats = [format_of(find_job("orders-customers"), name) for name in names]
+    if apart:
+        spark.conf.set(APART, "true")
+    try:
+        results = orders_customers.transform(_inputs(spark, names, formats), config)
+    finally:
+        spark.conf.unset(APART)
+    plan = results._jdf.queryExecution().analyzed().toString()  # noqa: SLF001 (no public way)
+    assert plan.count("LogicalRDD") == reads
 
 
 PLANNED = pytest.mark.long("spark", why="all joins parse their inputs at one place")

@@ -124,7 +124,7 @@ def settled(spark: SparkSession, config: Config) -> tuple[int, str | None]:
     """The tasks with which a job starts, and for how many partitions they have salts."""
     note = TasksNote(spark, config.checkpoint)
     tasks = note.settled(config).tasks
-    note.salt()
+    note.begin()
     partitions = spark.conf.get(SALTS, None)
     note.go_on()
     assert spark.conf.get(SALTS, None) is None
