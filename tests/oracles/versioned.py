@@ -13,6 +13,8 @@ from headrace.contracts.record import Record
 
 Row = tuple[bytes, int]
 """A value and its timestamp."""
+REFUSED, LAST = -(1 << 63), 1 - (1 << 63)
+"""Answers to a point that is refused, and to one behind which there is none."""
 
 
 class History:
@@ -24,12 +26,12 @@ class History:
         self.time_ms = -1
 
     def put(self, key: bytes, value: bytes | None, time_ms: int) -> int:
-        """The next point's time, -1 if there is none, the smallest number if refused."""
+        """The next point's time, or that there is none, or that this one is refused."""
         if time_ms < self.time_ms - self.retention_ms:
-            return -(1 << 63)
+            return REFUSED
         self.time_ms = max(self.time_ms, time_ms)
         self.points.setdefault(key, {})[time_ms] = value
-        return min((point for point in self.points[key] if point > time_ms), default=-1)
+        return min((point for point in self.points[key] if point > time_ms), default=LAST)
 
     def latest(self, key: bytes) -> Row | None:
         """The value of the highest point."""
@@ -52,7 +54,7 @@ class History:
     def delete(self, key: bytes, time_ms: int) -> tuple[bytes, int, int | None] | None:
         """The value that held until now."""
         held = self.as_of(key, time_ms)
-        return held if self.put(key, None, time_ms) >= -1 else None
+        return None if self.put(key, None, time_ms) == REFUSED else held
 
 
 class Arrived(NamedTuple):
@@ -160,7 +162,7 @@ class Plainly:
         self._rows.pop(key, None)
         if value is not None:
             self._rows[key] = value, time_ms
-        return -1
+        return LAST
 
     def latest(self, key: bytes) -> Row | None:
         """The last point's value."""
@@ -195,7 +197,7 @@ def joined_tables(
             if number != inputs[own] or record.key is None:
                 continue
             before = [each.latest(record.key) for each in tables]
-            if table.put(record.key, record.value, record.timestamp_ms) != -1:
+            if table.put(record.key, record.value, record.timestamp_ms) != LAST:
                 continue
             now = [each.latest(record.key) for each in tables]
             met = now[1 - own]

@@ -8,7 +8,8 @@ import pytest
 
 from headrace.contracts.record import Record
 from tests.conformance.vectors import Vector, load
-from tests.oracles.versioned import Arrived, History, stream_table
+from tests.conformance.versioned import VALID_TO_OF_LATEST
+from tests.oracles.versioned import LAST, REFUSED, Arrived, History, stream_table
 
 STORES = [vector for vector in load() if vector["operator"] == "versioned_store"]
 JOINS = [
@@ -36,8 +37,9 @@ def _result(history: History, operation: dict[str, Any]) -> dict[str, Any] | Non
     key, time_ms = operation["key"].encode(), operation.get("ts", 0)
     if operation["op"] == "put":
         valid_to_ms = history.put(key, _encode(operation["value"]), time_ms)
-        outcome = "superseded" if valid_to_ms >= 0 else "latest"
-        outcome = "rejected" if valid_to_ms < -1 else outcome
+        if valid_to_ms == LAST:
+            return {"outcome": "latest", "valid_to": VALID_TO_OF_LATEST}
+        outcome = "rejected" if valid_to_ms == REFUSED else "superseded"
         return {"outcome": outcome, "valid_to": valid_to_ms}
     if operation["op"] == "get":
         held: tuple[Any, ...] | None = history.latest(key)
