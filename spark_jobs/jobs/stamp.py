@@ -2,6 +2,7 @@
 
     <checkpoint>/options/00000003    {"batch": the first one that has them, "options": {...}}
     <checkpoint>/topics/00000000     {"topic": its id, ...}
+    <checkpoint>/tasks/00000000      {"partitions": ..., "tasks": ...}, see `tasks.py`
 
 A file is written before its first micro-batch begins, and the file with the highest number holds.
 So the options of a micro-batch that was begun and not finished are known, whatever the job's file
@@ -54,18 +55,22 @@ class Stamp:
 
     def begun(self) -> Begun | None:
         """Return the micro-batch that the last driver did not finish, None if it finished all."""
-        last = max(numbers_in(self._folder.names("offsets")), default=None)
+        last = max(_numbers(self._folder.names("offsets")), default=None)
         if last is None or last <= self.finished():
             return None
         return Begun(json.loads(self._folder.read("metadata"))["id"], last)
 
     def finished(self) -> int:
         """Return the last micro-batch that was finished, -1 if there is none."""
-        return max(numbers_in(self._folder.names("commits")), default=-1)
+        return max(_numbers(self._folder.names("commits")), default=-1)
+
+    def is_new(self) -> bool:
+        """Return whether no micro-batch was ever begun."""
+        return not self._folder.names("offsets")
 
     def options(self) -> Options | None:
         """Return the last options, None if no version of this job has noted any."""
-        noted = self._last(_OPTIONS)
+        noted = self.last_note(_OPTIONS)
         return None if noted is None else noted["options"]
 
     def put(self, options: Options) -> None:
@@ -74,12 +79,12 @@ class Stamp:
             return
         begun = self.begun()
         batch = self.finished() + 1 if begun is None else begun.batch
-        self._note(_OPTIONS, {"batch": batch, "options": options})
+        self.note(_OPTIONS, {"batch": batch, "options": options})
 
     def know(self, ids: Mapping[str, str]) -> None:
         """Note the ids of the topics; refuse a topic that was made anew since it was read."""
-        before = self._last(_TOPICS) or {}
-        if self._folder.names("offsets") or "whole" in self._folder.names("move"):
+        before = self.last_note(_TOPICS) or {}
+        if not self.is_new() or "whole" in self._folder.names("move"):
             for topic, found in ids.items():
                 if before.get(topic, found) != found:
                     message = (
@@ -89,7 +94,7 @@ class Stamp:
                     )
                     raise StateOfOtherOptions(message)
         if before != {**before, **ids}:
-            self._note(_TOPICS, {**before, **ids})
+            self.note(_TOPICS, {**before, **ids})
 
     def last(self) -> int:
         """Return the last micro-batch that was finished; refuse a checkpoint without any."""
@@ -103,19 +108,21 @@ class Stamp:
 
     def hand_topics_to(self, other: Stamp) -> None:
         """Note in another checkpoint which topics this one has read."""
-        topics = self._last(_TOPICS)
+        topics = self.last_note(_TOPICS)
         if topics is not None:
-            other._note(_TOPICS, topics)
+            other.note(_TOPICS, topics)
 
-    def _last(self, what: str) -> dict[str, Any] | None:
-        number = max(numbers_in(self._folder.names(what)), default=None)
+    def last_note(self, what: str) -> dict[str, Any] | None:
+        """Return what the last file of a folder notes, None if there is none."""
+        number = max(_numbers(self._folder.names(what)), default=None)
         if number is None:
             return None
         noted: dict[str, Any] = json.loads(self._folder.read(_place(what, number)))
         return noted
 
-    def _note(self, what: str, noted: Mapping[str, Any]) -> None:
-        number = max(numbers_in(self._folder.names(what)), default=-1) + 1
+    def note(self, what: str, noted: Mapping[str, Any]) -> None:
+        """Note something in a further file of a folder."""
+        number = max(_numbers(self._folder.names(what)), default=-1) + 1
         self._folder.write(_place(what, number), json.dumps(noted, sort_keys=True))
 
 
@@ -161,8 +168,7 @@ def changes(before: Options, now: Options) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def numbers_in(names: Iterable[str]) -> list[int]:
-    """Return the numbers among the names of files."""
+def _numbers(names: Iterable[str]) -> list[int]:
     return [int(name) for name in names if name.isascii() and name.isdigit()]
 
 

@@ -9,11 +9,9 @@ stages read all inputs (`operators/arriving.py`).
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from headrace.spark_jobs.folder import Folder
-from headrace.spark_jobs.jobs.stamp import Stamp, numbers_in
+from headrace.spark_jobs.jobs.stamp import Stamp
 from headrace.spark_jobs.operators.arriving import APART
 from headrace.spark_jobs.operators.salts import SALTS
 
@@ -42,7 +40,6 @@ class TasksNote:
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         """Open the checkpoint; nothing is read yet."""
         self._spark = spark
-        self._folder = Folder(spark, checkpoint)
         self._stamp = Stamp(spark, checkpoint)
 
     def settled(self, config: Config) -> Config:
@@ -50,8 +47,10 @@ class TasksNote:
 
         A checkpoint without any micro-batch takes what the job says.
         """
-        if not self._folder.names("offsets"):
-            self._note(Noted(config.tasks, config.shuffle_partitions))
+        wanted = Noted(config.tasks, config.shuffle_partitions)
+        # One without a note says that it has no salts, which is never wanted.
+        if self._stamp.is_new() and self._noted() != wanted:
+            self._stamp.note(_TASKS, wanted._asdict())
         if _TASKS in config.model_fields_set:
             return config
         return config.model_copy(update={_TASKS: self._noted().tasks})
@@ -69,21 +68,8 @@ class TasksNote:
             self._spark.conf.unset(setting)
 
     def _noted(self) -> Noted:
-        last = max(self._numbers(), default=None)
-        if last is not None:
-            return Noted(**json.loads(self._folder.read(_place(last))))
+        noted = self._stamp.last_note(_TASKS)
+        if noted is not None:
+            return Noted(**noted)
         options = self._stamp.options() or {}
         return Noted(options.get(_TASKS, _TASKS_BEFORE), None)
-
-    def _note(self, wanted: Noted) -> None:
-        numbers = self._numbers()
-        if not numbers or self._noted() != wanted:
-            number = max(numbers, default=-1) + 1
-            self._folder.write(_place(number), json.dumps(wanted._asdict(), sort_keys=True))
-
-    def _numbers(self) -> list[int]:
-        return numbers_in(self._folder.names(_TASKS))
-
-
-def _place(number: int) -> str:
-    return f"{_TASKS}/{number:08}"

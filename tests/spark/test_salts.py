@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,15 @@ TASKS = 6
 TABLE = FilterStep("kept", Topic("read", 0, Plain()), lambda _key, _value: True)
 
 
-@pytest.fixture
-def salting(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session in which tasks have salts."""
-    spark.conf.set(SALTS, str(PARTITIONS))
-    yield spark
-    spark.conf.unset(SALTS)
+@contextmanager
+def salts(spark: SparkSession, partitions: int | None) -> Iterator[None]:
+    """Let tasks have salts for so many partitions, or none."""
+    if partitions is not None:
+        spark.conf.set(SALTS, str(partitions))
+    try:
+        yield
+    finally:
+        spark.conf.unset(SALTS)
 
 
 def changed(spark: SparkSession, folder: Path, name: str, *values: bytes) -> list[Any]:
@@ -61,13 +65,9 @@ def changed(spark: SparkSession, folder: Path, name: str, *values: bytes) -> lis
 def test_tasks_fall_into_partitions_in_turn(
     spark: SparkSession, tasks: int, partitions: int
 ) -> None:
-    spark.conf.set(SALTS, str(partitions))
-    try:
-        rows, names = salted(
-            spark.range(tasks).select(F.col("id").cast("int").alias("task")), tasks
-        )
-    finally:
-        spark.conf.unset(SALTS)
+    numbers = spark.range(tasks).select(F.col("id").cast("int").alias("task"))
+    with salts(spark, partitions):
+        rows, names = salted(numbers, tasks)
     placed = rows.repartition(partitions, *names).withColumn("place", F.spark_partition_id())
     found = {row["task"]: row["place"] for row in placed.collect()}
     assert found == {task: task % partitions for task in range(tasks)}
@@ -77,15 +77,16 @@ def test_a_salt_is_the_same_however_many_tasks_there_are() -> None:
     assert salts_of(100, 7)[:33].tolist() == salts_of(33, 7).tolist()
 
 
-def test_the_state_of_a_task_lies_in_its_partition(salting: SparkSession, tmp_path: Path) -> None:
-    assert len(changed(salting, tmp_path, "first", b"1", b"2")) == 40
-    reader = salting.read.format("statestore").option("stateVarName", ROWS)
+def test_the_state_of_a_task_lies_in_its_partition(spark: SparkSession, tmp_path: Path) -> None:
+    with salts(spark, PARTITIONS):
+        assert len(changed(spark, tmp_path, "first", b"1", b"2")) == 40
+    reader = spark.read.format("statestore").option("stateVarName", ROWS)
     state = reader.load(str(tmp_path / "checkpoint"))
     places = state.select("key.task", "partition_id").distinct().collect()
     assert {row["task"]: row["partition_id"] for row in places} == {
         task: task % PARTITIONS for task in range(TASKS)
     }
-    listed = stored_rows(salting, str(tmp_path / "checkpoint"), 0).select("task").distinct()
+    listed = stored_rows(spark, str(tmp_path / "checkpoint"), 0).select("task").distinct()
     assert {row["task"] for row in listed.collect()} == {*range(TASKS)}
 
 
@@ -93,22 +94,11 @@ def test_the_state_of_a_task_lies_in_its_partition(salting: SparkSession, tmp_pa
 def test_state_with_and_without_salts_is_never_taken_for_none(
     spark: SparkSession, tmp_path: Path, *, begins_with_salts: bool
 ) -> None:
-    before, now = (str(PARTITIONS), None) if begins_with_salts else (None, str(PARTITIONS))
-    _set(spark, before)
-    try:
+    before, now = (PARTITIONS, None) if begins_with_salts else (None, PARTITIONS)
+    with salts(spark, before):
         changed(spark, tmp_path, "first", b"1")
-        _set(spark, now)
-        with pytest.raises(StreamingQueryException, match=r"(?i)key.schema"):
-            changed(spark, tmp_path, "second", b"2")
-    finally:
-        _set(spark, None)
-
-
-def _set(spark: SparkSession, partitions: str | None) -> None:
-    if partitions is None:
-        spark.conf.unset(SALTS)
-    else:
-        spark.conf.set(SALTS, partitions)
+    with salts(spark, now), pytest.raises(StreamingQueryException, match=r"(?i)key.schema"):
+        changed(spark, tmp_path, "second", b"2")
 
 
 def job(checkpoint: Path, **said: object) -> Config:
