@@ -25,9 +25,9 @@ from headrace.spark_jobs.operators.columns import (
     RECORD,
     ROW,
     columns_of,
+    gathered,
     wrapped,
 )
-from headrace.spark_jobs.operators.results import BYTES_MAX
 from headrace.spark_jobs.operators.stages import (
     ANSWER_SENT,
     ASK_SENT,
@@ -67,16 +67,10 @@ class Sending(NamedTuple):
 
     def bundled(self, results: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """Bundle results by task; those of one task keep their order."""
-        waiting: list[pa.Table] = []
-        size = 0
-        for frame in results:
-            waiting.append(self._rows_of(columns_of(frame)))
-            size += waiting[-1].nbytes
-            if size >= BYTES_MAX:
-                yield from _bundles_of(waiting)
-                waiting, size = [], 0
-        if waiting:
-            yield from _bundles_of(waiting)
+        for rows in gathered(self._rows_of(columns_of(frame)) for frame in results):
+            for batch in rows.combine_chunks().to_batches():
+                for bundles in bundles_of(batch):
+                    yield wrapped(dict(zip(bundles.schema.names, bundles.columns, strict=True)))
 
     def _rows_of(self, results: pa.Table) -> pa.Table:
         """Make rows of results; each sender has one lane, or its rows could overtake one another.
@@ -120,9 +114,3 @@ def _asides(results: pa.Table, passes: NDArray[np.bool_]) -> pa.Array:
     asides = np.full(len(passes), None, object)
     asides[passes] = said
     return pa.array(asides, pa.string())
-
-
-def _bundles_of(rows: list[pa.Table]) -> Iterator[pd.DataFrame]:
-    for batch in pa.concat_tables(rows).combine_chunks().to_batches():
-        for bundles in bundles_of(batch):
-            yield wrapped(dict(zip(bundles.schema.names, bundles.columns, strict=True)))
