@@ -111,8 +111,8 @@ def _load_query(document: dict[str, Any], file: File, places: Places) -> tuple[J
     except JobInvalid as error:
         raise _invalid([(("query",), str(error))], file, places) from error
     ((kind, sink),) = [(name, one) for name, one in said.sink if one is not None]
-    # A dump says what the user left out, too, and a login has options that do not go together.
-    names = QueryFile.model_fields.keys() - OF_THE_QUERY - {"sink"}
+    # An option that the file leaves out may be in the checkpoint, as `tasks` is.
+    names = said.model_fields_set - OF_THE_QUERY - {"sink"}
     options = {name: getattr(said, name) for name in names}
     try:
         job, config = described(query, to=Sink(cast("Any", kind), dict(sink)), **options)

@@ -9,11 +9,12 @@ from pydantic import ValidationError
 from headrace.contracts.errors import JobInvalid
 from headrace.contracts.problem_text import Path, together
 from headrace.spark_jobs.cli.sentences import sentences
-from headrace.spark_jobs.jobs.config import JobConfig
+from headrace.spark_jobs.jobs.config import JobConfig, TablesConfig
 from headrace.spark_jobs.jobs.fits import own_column_among, problems
 from headrace.spark_jobs.jobs.hot_keys import hot_keys_problems
-from headrace.spark_jobs.queries.compiled import QueryConfig, QueryJob
+from headrace.spark_jobs.queries.compiled import QueryJob
 from headrace.spark_jobs.queries.described import Query
+from headrace.spark_jobs.queries.options import QueryConfig
 from headrace.spark_jobs.queries.public import Sink
 
 _DECIDED = {"job", "inputs", *(QueryConfig.model_fields.keys() - JobConfig.model_fields.keys())}
@@ -36,6 +37,12 @@ def described(query: Query, *, to: Sink, **said: Any) -> tuple[QueryJob, JobConf
         )
         raise JobInvalid(message)
     job = QueryJob(query)
+    if "updates" in said and not issubclass(job.Config, TablesConfig):
+        message = (
+            "`updates` says which updates of a table's rows leave, and the rows of this query are"
+            " those of a stream; remove it"
+        )
+        raise JobInvalid(message)
     document = {**job.described(), "sink": {to.kind: dict(to.options)}, **said}
     try:
         config = job.Config.model_validate(document)

@@ -10,6 +10,8 @@ from pydantic import (
     AfterValidator,
     Field,
     SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
     model_serializer,
     model_validator,
 )
@@ -21,6 +23,7 @@ from headrace.contracts.servers import Servers
 from headrace.contracts.time import DurationMs, SizeBytes
 from headrace.spark_jobs.jobs.access import KafkaAccess
 from headrace.spark_jobs.read.registry import RegistryAccess
+from headrace.spark_jobs.versioned.changes import Updates
 
 TASKS_MAX = 100_000
 Positive = Annotated[int, Field(strict=True, gt=0, le=TASKS_MAX)]
@@ -262,6 +265,39 @@ class JobConfig(Policy):
     """More options of librdkafka, such as `compression.type`."""
     spark: dict[str, str] = Field(default_factory=dict)
     """Settings of Spark, such as `spark.driver.memory`, that differ from ours."""
+
+
+def _updates_into(said: dict[str, Any]) -> Updates:
+    return "each" if said["sink"].mode == "scd2" else "last"
+
+
+class TablesConfig(JobConfig):
+    """The options of a job that writes the changes of a table."""
+
+    updates: Updates = Field(default_factory=_updates_into)
+    """Which updates of a key leave a micro-batch: `last`, the last one alone, or `each`.
+
+    By `each`, a row that changes thrice in a micro-batch is written three times. That is the
+    default, and the only choice, for a table with a history (`mode: scd2`), and `last` for any
+    other sink. Around a record that fails, `last` may leave a few more.
+    """
+
+    @field_validator("updates")
+    @classmethod
+    def _fits_the_sink(cls, updates: Updates, info: ValidationInfo) -> Updates:
+        sink = info.data.get("sink")
+        if sink is not None and sink.mode == "scd2" and updates == "last":
+            message = (
+                "`mode: scd2` keeps a row for each update, and `last` leaves some out; remove"
+                " `updates`, or write `updates: each`"
+            )
+            raise ValueError(message)
+        return updates
+
+
+def updates_of(config: JobConfig) -> Updates:
+    """Return which updates of a key a job writes; all rows of a stream."""
+    return config.updates if isinstance(config, TablesConfig) else "each"
 
 
 def reader_of(config: JobConfig) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from pyspark.sql import DataFrame
 
 from headrace.contracts.time import DurationMs
-from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig
+from headrace.spark_jobs.jobs.config import Input, InputTopics, TablesConfig
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.rows import write_json
 from headrace.spark_jobs.operators.frames import Spread
@@ -30,7 +30,7 @@ class Topics(InputTopics):
     subscriptions: Input
 
 
-class Config(JobConfig):
+class Config(TablesConfig):
     """The topics, and how far back an update still counts."""
 
     inputs: Topics
@@ -70,7 +70,8 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
     joined = JoinStep(
         "customers-subscriptions", customers, subscriptions, joiner=_join, join=config.join
     )
-    return operate_for_sinks(joined, inputs.arriving, Spread(tasks=config.tasks))
+    spread = Spread(tasks=config.tasks)
+    return operate_for_sinks(joined, inputs.arriving, spread, updates=config.updates)
 
 
 def _join(customer: bytes | None, subscription: bytes | None) -> bytes:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from pyspark.sql import DataFrame
 
 from headrace.contracts.time import DurationMs
-from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinKind
+from headrace.spark_jobs.jobs.config import Input, InputTopics, JoinKind, TablesConfig
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.rows import text_of, write_json
 from headrace.spark_jobs.operators.frames import Spread
@@ -29,7 +29,7 @@ class Topics(InputTopics):
     orders: Input
 
 
-class Config(JobConfig):
+class Config(TablesConfig):
     """The topics, and how far back an update still counts."""
 
     inputs: Topics
@@ -76,7 +76,8 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
         joiner=_join,
         join=config.join,
     )
-    return operate_for_sinks(joined, inputs.arriving, Spread(tasks=config.tasks))
+    spread = Spread(tasks=config.tasks)
+    return operate_for_sinks(joined, inputs.arriving, spread, updates=config.updates)
 
 
 def _customer_of(_order: bytes, value: bytes) -> bytes | None:

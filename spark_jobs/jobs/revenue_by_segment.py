@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from pyspark.sql import DataFrame
 
 from headrace.contracts.time import DurationMs
-from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig
+from headrace.spark_jobs.jobs.config import Input, InputTopics, TablesConfig
 from headrace.spark_jobs.jobs.inputs import Inputs
 from headrace.spark_jobs.jobs.rows import text_of, write_json
 from headrace.spark_jobs.operators.frames import Spread
@@ -28,7 +28,7 @@ class Topics(InputTopics):
     orders: Input
 
 
-class Config(JobConfig):
+class Config(TablesConfig):
     """The topic, and how far back an update still counts."""
 
     inputs: Topics
@@ -57,7 +57,8 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
     """Add orders to segments, and subtract them again."""
     orders = Topic("orders", inputs.number_of("orders"), Versioned(config.retention_ms))
     folded = AggregateStep("revenue", orders, _segment_of, Aggregation(_nothing, _add, _subtract))
-    return operate_for_sinks(folded, inputs.arriving, Spread(tasks=config.tasks))
+    spread = Spread(tasks=config.tasks)
+    return operate_for_sinks(folded, inputs.arriving, spread, updates=config.updates)
 
 
 def _segment_of(_order: bytes, value: bytes) -> tuple[bytes, bytes] | None:

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from headrace.contracts.errors import ReplayDiffers, StateOfOtherOptions, StateUnavailable
 from headrace.spark_jobs.folder import Folder
-from headrace.spark_jobs.jobs.config import JobConfig
+from headrace.spark_jobs.jobs.config import JobConfig, TablesConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -147,6 +147,9 @@ def with_options(job: Job, config: JobConfig, options: Options, begun: Begun) ->
     ways = {name: value for name, value in said.items() if name in _DECIDE_NOTHING}
     # As text, its passwords are stars.
     ways["kafka"] = config.kafka
+    if issubclass(job.Config, TablesConfig):
+        # Checkpoints of earlier versions do not note it, for each update left.
+        options = {"updates": "each", **options}
     rows = options["sink"].get("kafka")
     if rows is not None and config.sink.kafka is not None:
         rows = {**rows, "registry": config.sink.kafka.registry}

@@ -19,6 +19,7 @@ from headrace.spark_jobs.operators.frames import (
     record_rows,
     with_headers,
 )
+from headrace.spark_jobs.operators.grouped import FoldedStep, PartStep
 from headrace.spark_jobs.operators.hot_keys import HotKeys, hot_keys_of
 from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.operators.packed import progress_bundles
@@ -27,8 +28,6 @@ from headrace.spark_jobs.operators.stages import (
     AnsweredStep,
     AnswerStep,
     AskStep,
-    FoldedStep,
-    PartStep,
 )
 from headrace.spark_jobs.operators.topology import (
     AggregateStep,
@@ -39,9 +38,12 @@ from headrace.spark_jobs.operators.topology import (
     verify,
     waits,
 )
+from headrace.spark_jobs.operators.updates import with_updates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.spark_jobs.versioned.changes import Updates
 
 _log = logging.getLogger(__name__)
 OfTask = Callable[[int], Topology]
@@ -53,6 +55,7 @@ def operate(
     records: DataFrame,
     spread: Spread | None = None,
     progress: InputProgress | None = None,
+    updates: Updates = "each",
 ) -> DataFrame:
     """Apply a topology to records; return results, late rows and counts, by `verdict`.
 
@@ -61,8 +64,11 @@ def operate(
 
     By progress, `records` must be complete, as they were read: the join waits for every record that
     progress names. Filter a table by a `FilterStep`, and a stream behind the join.
+
+    By `updates="last"`, only the last change of a key in a micro-batch leaves a table. If a record
+    fails, the others are taken in pieces, and the last one of each leaves.
     """
-    return with_headers(operate_for_sinks(topology, Arriving(records), spread, progress))
+    return with_headers(operate_for_sinks(topology, Arriving(records), spread, progress, updates))
 
 
 def operate_for_sinks(
@@ -70,6 +76,7 @@ def operate_for_sinks(
     arriving: Arriving,
     spread: Spread | None = None,
     progress: InputProgress | None = None,
+    updates: Updates = "each",
 ) -> DataFrame:
     """Do as `operate`, with headers as the text that our sinks write from, or in bundles of theirs.
 
@@ -77,6 +84,7 @@ def operate_for_sinks(
     """
     spread = spread or Spread()
     verify(topology)
+    topology = with_updates(topology, updates)
     _refuse_without_progress(topology, progress)
     _refuse_unlike(spread, progress)
     _say_silent(topology, progress)
@@ -211,9 +219,9 @@ def _cut_at(topology: Any, number: int) -> Any:
 def _received(topology: Any) -> Any:
     """Return the topology in which those steps receive the messages of other tasks."""
     if isinstance(topology, ForeignKeyStep):
-        return AnsweredStep(topology.name, topology)
+        return AnsweredStep(topology.name, topology, updates=topology.updates)
     if isinstance(topology, AggregateStep):
-        return FoldedStep(topology.name, topology)
+        return FoldedStep(topology.name, topology, updates=topology.updates)
     return replace(topology, **{n: _received(getattr(topology, n)) for n in above(topology)})
 
 
@@ -222,7 +230,7 @@ def _ask_step(cut: Any) -> AskStep:
 
 
 def _answer_step(cut: Any) -> AnswerStep:
-    return AnswerStep(cut.name, cut.right)
+    return AnswerStep(cut.name, cut.right, cut.updates)
 
 
 def _part_step(cut: Any) -> PartStep:

@@ -12,11 +12,15 @@ from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.results import Results
 from headrace.spark_jobs.operators.topology import (
     LookUp,
+    Stage,
+    Step,
     StreamJoin,
+    TableStep,
     Topic,
     Topology,
     WindowStep,
 )
+from headrace.spark_jobs.operators.updates import merged
 from headrace.spark_jobs.shapes import CHANGED, COLD, CORRECTED, JOINED, LATE, PASSED
 from headrace.spark_jobs.versioned.arrival import observe_lateness
 from headrace.spark_jobs.versioned.changes import all_changes
@@ -24,6 +28,7 @@ from headrace.spark_jobs.versioned.records import Records, objects
 
 if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.arrival import Arrivals
+    from headrace.spark_jobs.versioned.changes import Updates
     from headrace.spark_jobs.versioned.functions import StepFailed
     from headrace.spark_jobs.versioned.progress import TaskProgress
     from headrace.spark_jobs.versioned.records import Integers
@@ -87,19 +92,20 @@ def open_topology(topology: Topology, state: TaskState) -> Running:
     running = topology.open(state)
     if isinstance(running, Running):
         return running
-    newest_alone = isinstance(topology, Topic) and topology.newest_alone
-    return _RunningTable(running, state, newest_alone=newest_alone)
+    return _RunningTable(topology, running, state)
 
 
 class _RunningTable(Running):
-    def __init__(self, table: Table, state: TaskState, *, newest_alone: bool) -> None:
+    def __init__(self, step: Step | Stage, table: Table, state: TaskState) -> None:
+        self._updates: Updates = step.updates if isinstance(step, TableStep) else "each"
         self._table = table
         self._state = state
-        self._newest_alone = newest_alone
+        self._newest_alone = isinstance(step, Topic) and step.newest_alone
 
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
         changes = all_changes(self._table, arrivals)
+        changes = merged(changes, self._updates, self._state)
         if self._newest_alone:
             changes = changes.where(changes.are_latest)
         return [Results.of(CHANGED, changes)]

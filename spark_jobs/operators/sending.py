@@ -28,11 +28,11 @@ from headrace.spark_jobs.operators.columns import (
     gathered,
     wrapped,
 )
+from headrace.spark_jobs.operators.grouped import PART_SENT
 from headrace.spark_jobs.operators.stages import (
     ANSWER_SENT,
     ASK_SENT,
     LEFT_ROW_SENT,
-    PART_SENT,
     ROW_SENT,
 )
 from headrace.spark_jobs.shapes import CARRIED, POSITION

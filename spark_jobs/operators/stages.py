@@ -1,8 +1,7 @@
-"""Operators whose rows live in one task and meet in another: foreign-key joins, aggregations.
+"""The foreign-key join in stages: its left rows live in one task and meet right rows in another.
 
-    foreign key    left -> Ask --asks, left rows--> Answer --answers, rows--> Answered -> result
-                                          right ----^
-    aggregation    table -> Part --parts--> Folded -> result
+    left -> Ask --asks, left rows--> Answer --answers, rows--> Answered -> result
+                           right ----^
 
 Each stage is a processor of its own. Left rows travel with their asks, so that no stage runs twice,
 and in each batch they come before the answers. They have a kind of their own on the first way: the
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.spark_jobs.operators.columns import ANSWER, ASK, LEFT_ROW, PART, ROW
+from headrace.spark_jobs.operators.columns import ANSWER, ASK, LEFT_ROW, ROW
 from headrace.spark_jobs.operators.messages import (
     Received,
     handed_on,
@@ -31,8 +30,8 @@ from headrace.spark_jobs.operators.messages import (
 )
 from headrace.spark_jobs.operators.results import Results
 from headrace.spark_jobs.operators.running import Running
-from headrace.spark_jobs.operators.topology import AggregateStep, ForeignKeyStep, Step
-from headrace.spark_jobs.versioned.aggregation import Folding, Regrouping, Standing
+from headrace.spark_jobs.operators.topology import ForeignKeyStep, Step, TableStep
+from headrace.spark_jobs.operators.updates import merged
 from headrace.spark_jobs.versioned.answering import Answer, Answering, Ask, Asks
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals, in_order, observe_lateness
 from headrace.spark_jobs.versioned.changes import Change, Changes, LatestAtOnce, all_changes
@@ -41,20 +40,19 @@ from headrace.spark_jobs.versioned.history import PlainStore, Version, Versioned
 from headrace.spark_jobs.versioned.meeting import Keys, Side
 from headrace.spark_jobs.versioned.records import Records, are_present, objects
 from headrace.spark_jobs.versioned.replacing import Latest
-from headrace.spark_jobs.versioned.tables import Plain, Storage, StoredTable, Table
+from headrace.spark_jobs.versioned.tables import StoredTable, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from headrace.contracts.record import Record
-    from headrace.spark_jobs.versioned.aggregation import Aggregation
+    from headrace.spark_jobs.versioned.changes import Updates
     from headrace.spark_jobs.versioned.records import Objects
     from headrace.spark_jobs.versioned.state import TaskState
 
 LEFT_ROW_SENT, ROW_SENT, ASK_SENT = "left-row", "row", "ask"
-ANSWER_SENT, PART_SENT = "answer", "part"
+ANSWER_SENT = "answer"
 """Verdicts of the messages from one stage to the next."""
 _WORDS = {ask: ask.value.encode() for ask in Ask}
 _ASKS: dict[bytes | None, Ask] = {word: ask for ask, word in _WORDS.items()}
@@ -81,6 +79,7 @@ class AskStep:
 class _Asks(Running):
     def __init__(self, state: TaskState, step: AskStep) -> None:
         self._state = state
+        self._updates = step.foreign.updates
         self._left = step.left.open(state)
         self._left.send_old(force=True)
         foreign = step.foreign
@@ -89,6 +88,7 @@ class _Asks(Running):
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
         changes = all_changes(self._left, arrivals)
+        changes = merged(changes, self._updates, self._state)
         versioned = self._left.versioned
         made = self._subscribing.subscribe_all(changes, versioned=versioned)
         rows = changes.where(changes.are_latest) if versioned else changes
@@ -112,6 +112,7 @@ class AnswerStep:
 
     name: str
     right: Step
+    updates: Updates = "each"
 
     def open(self, state: TaskState) -> _Answers:
         """Open the stage over the state of a task."""
@@ -121,6 +122,7 @@ class AnswerStep:
 class _Answers(Running):
     def __init__(self, state: TaskState, step: AnswerStep) -> None:
         self._state = state
+        self._updates = step.updates
         self._right = step.right.open(state)
         self._right.make_readable()
         self._answering = Answering(state, step.name)
@@ -150,6 +152,7 @@ class _Answers(Running):
             records.times_ms,
         )
         changes, met = self._met(arrivals, places, asks)
+        changes = merged(changes, self._updates, self._state)
         answered = self._answering.take_all(asks, met, changes, versioned=self._right.versioned)
         origins = [*messages.origins(), *map(origin_of, changes.records)]
         return Results(
@@ -202,7 +205,7 @@ class _Answers(Running):
 
 
 @dataclass(frozen=True)
-class AnsweredStep:
+class AnsweredStep(TableStep):
     """The stage of the left keys: it joins answers to the rows that asked."""
 
     name: str
@@ -222,7 +225,14 @@ class _Answered(StoredTable):
     def __init__(self, state: TaskState, step: AnsweredStep) -> None:
         super().__init__(state, step.name, None)
         self._rows = PlainStore(state, f"{step.name}:left")
-        self._resolving = Resolving(state, step.name, step.foreign.joiner, step.foreign.join)
+        foreign = step.foreign
+        self._resolving = Resolving(
+            state,
+            step.name,
+            foreign.joiner,
+            foreign.join,
+            last_alone=step.updates == "last",
+        )
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
         """Keep a row, or join an answer to the row that asked."""
@@ -278,98 +288,3 @@ class _Answered(StoredTable):
     def versioned_stores(self) -> list[VersionedStore]:
         """Return none: its rows are the latest."""
         return []
-
-
-@dataclass(frozen=True)
-class PartStep:
-    """The stage of the rows: it turns each change into changes within groups."""
-
-    name: str
-    parent: Step
-    aggregate: AggregateStep
-
-    def open(self, state: TaskState) -> _Parts:
-        """Open the stage over the state of a task."""
-        return _Parts(state, self)
-
-
-class _Parts(Running):
-    def __init__(self, state: TaskState, step: PartStep) -> None:
-        self._state = state
-        self._parent = step.parent.open(state)
-        self._parent.send_old(force=True)
-        self._regrouping = Regrouping(state, step.name, step.aggregate.regroup)
-
-    def process(self, arrivals: Arrivals) -> list[Results]:
-        observe_lateness(self._state, arrivals)
-        changes = all_changes(self._parent, arrivals)
-        parts = self._regrouping.split_all(changes, versioned=self._parent.versioned)
-        of_parts = changes.where(parts.places)
-        messages = sent_all(of_parts.records, parts.olds, parts.news, of_parts.keys)
-        return [Results.of(PART_SENT, of_parts)._replace(keys=parts.groups, values=messages)]
-
-
-@dataclass(frozen=True)
-class FoldedStep:
-    """The stage of the groups: it keeps their aggregates."""
-
-    name: str
-    aggregate: AggregateStep
-
-    def open(self, state: TaskState) -> Table:
-        """Open the aggregates, a table like any other."""
-        storage = self.aggregate.storage or Plain()
-        return _Folded(state, self.name, self.aggregate.aggregation, storage)
-
-
-class _Folded(Folding):
-    """A group treats a row whose change failed there as unchanged.
-
-    The row's next change has an old value that was never added, or none although one is still
-    counted here. So the stage remembers the value that is counted, and takes it for the old value
-    then.
-    """
-
-    def __init__(
-        self, state: TaskState, name: str, aggregation: Aggregation, storage: Storage
-    ) -> None:
-        super().__init__(state, name, aggregation, storage)
-        self._standing = Standing(state, name)
-        state.when_forgone(self._forgo)
-
-    def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
-        """Fold a change within a group."""
-        if arrival.input != -PART:
-            return ()
-        group, row, change = _part(cause, arrival.record)
-        change = change._replace(old=self._standing.pop(group, row, change.old))
-        if change.old is None and change.new is None:
-            return ()
-        return self.fold(change)
-
-    def take_all(self, arrivals: Arrivals) -> Changes:
-        """Do as `take` for many."""
-        places = np.flatnonzero(arrivals.inputs == -PART)
-        parts = arrivals.records.take(places)
-        messages = Received(parts, 3)
-        sent_olds, news, rows = messages.parts()
-        groups = parts.keys
-        olds = objects(self._standing.pop_all(groups, rows, sent_olds))
-        changes = Changes.of_new(places, groups, objects(news), parts.times_ms, messages.records())
-        changes = changes._replace(olds=olds)
-        return self.fold_all(changes.where(are_present(olds) | are_present(changes.news)))
-
-    def _forgo(self, arrival: Arrival) -> None:
-        if arrival.input == -PART:
-            group, row, change = _part(0, arrival.record)
-            self._standing.put(group, row, self._standing.pop(group, row, change.old))
-
-
-def _part(cause: int, record: Record) -> tuple[bytes, bytes, Change]:
-    """Return the group, the row and the change of a part."""
-    (old, new, row), origin = received(record)
-    group = record.key
-    assert group is not None
-    assert row is not None
-    change = Change(cause, group, new, old, record.timestamp_ms, is_latest=True, record=origin)
-    return group, row, change

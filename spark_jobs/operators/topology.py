@@ -11,7 +11,7 @@ A step's name decides where its state is, so it may not change in the life of a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard
 
 from headrace.contracts.errors import TopologyRefused
@@ -36,6 +36,7 @@ from headrace.spark_jobs.versioned.window_join import WindowJoin
 if TYPE_CHECKING:
     from headrace.spark_jobs.operators.running import Running
     from headrace.spark_jobs.versioned.aggregation import Aggregation, Regroup
+    from headrace.spark_jobs.versioned.changes import Updates
     from headrace.spark_jobs.versioned.table_table import Joiner
     from headrace.spark_jobs.versioned.window_fold import WindowFolds
     from headrace.spark_jobs.versioned.window_join import Joiner as WindowJoiner
@@ -64,7 +65,14 @@ class Stage(Protocol):
 
 
 @dataclass(frozen=True)
-class Topic:
+class TableStep:
+    """Says which changes of a key leave a table."""
+
+    updates: Updates = field(default="each", kw_only=True)
+
+
+@dataclass(frozen=True)
+class Topic(TableStep):
     """A table that is read from an input; if only its newest versions leave, by `newest_alone`."""
 
     name: str
@@ -78,7 +86,7 @@ class Topic:
 
 
 @dataclass(frozen=True)
-class FilterStep:
+class FilterStep(TableStep):
     """A table that keeps only some values of another."""
 
     name: str
@@ -92,7 +100,7 @@ class FilterStep:
 
 
 @dataclass(frozen=True)
-class MapStep:
+class MapStep(TableStep):
     """A table of values computed from those of another; None is a tombstone."""
 
     name: str
@@ -106,7 +114,7 @@ class MapStep:
 
 
 @dataclass(frozen=True)
-class ReadAgainStep:
+class ReadAgainStep(TableStep):
     """A table of another's changes, as if a topic stood between the two."""
 
     name: str
@@ -119,7 +127,7 @@ class ReadAgainStep:
 
 
 @dataclass(frozen=True)
-class JoinStep:
+class JoinStep(TableStep):
     """Two tables joined by their keys."""
 
     name: str
@@ -131,11 +139,19 @@ class JoinStep:
     def open(self, state: TaskState) -> Table:
         """Open the join behind both tables."""
         left, right = self.left.open(state), self.right.open(state)
-        return TableTableJoin(state, self.name, left, right, joiner=self.joiner, join=self.join)
+        return TableTableJoin(
+            state,
+            self.name,
+            left,
+            right,
+            joiner=self.joiner,
+            join=self.join,
+            last_alone=self.updates == "last",
+        )
 
 
 @dataclass(frozen=True)
-class ForeignKeyStep:
+class ForeignKeyStep(TableStep):
     """Two tables; the rows of the left one point at those of the right one."""
 
     name: str
@@ -159,7 +175,7 @@ class ForeignKeyStep:
 
 
 @dataclass(frozen=True)
-class AggregateStep:
+class AggregateStep(TableStep):
     """The rows of a table, grouped and folded into one value a group."""
 
     name: str
@@ -317,7 +333,7 @@ def steps_of(topology: Topology) -> Iterator[Topology]:
     yield topology
 
 
-def above(topology: Topology) -> list[str]:
+def above(topology: object) -> list[str]:
     """Return the names of the attributes that hold the steps above."""
     return [name for name in ("parent", "left", "right", "table") if hasattr(topology, name)]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import create_model
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +22,7 @@ from pyspark.sql.types import DataType, StructType
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.jobs.bulk import join_as_of, join_within, latest
 from headrace.spark_jobs.jobs.cold import FallBack
-from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, Mode, TableFolder
+from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, Mode, updates_of
 from headrace.spark_jobs.jobs.hot_keys import spread_of
 from headrace.spark_jobs.operators.behind import operate_behind
 from headrace.spark_jobs.operators.columns import RESULTS_SCHEMA
@@ -37,6 +37,7 @@ from headrace.spark_jobs.queries.expressions import (
 )
 from headrace.spark_jobs.queries.mentioned import columns_in
 from headrace.spark_jobs.queries.names import column_of
+from headrace.spark_jobs.queries.options import options_of
 from headrace.spark_jobs.queries.streams import JoinedStream, PairedStream, Stream
 from headrace.spark_jobs.queries.tables import GroupedTable, JoinedTable, Table
 from headrace.spark_jobs.queries.topologies import (
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
     from headrace.spark_jobs.jobs.inputs import Inputs
     from headrace.spark_jobs.queries.types import Columns
+    from headrace.spark_jobs.versioned.changes import Updates
 
 KEY_HEADER = "headrace.query.key"
 """The header that keeps the key of a record that looks up by a column, until it leaves."""
@@ -69,19 +71,6 @@ _RECORDS = (
     f" value BINARY, headers {_HEADERS}, aside STRING"
 )
 _RESULTS = RESULTS_SCHEMA.replace("headers string", f"headers {_HEADERS}")
-
-
-class QueryConfig(JobConfig):
-    """The options of a query, as a job's file would have them.
-
-    The expressions of a query are no option in the checkpoint. If they were, a user who mends an
-    expression that has no answer for a row would have to finish that micro-batch with the broken
-    one.
-    """
-
-    release: Literal["stream-time", "progress"] | None = None
-    corrections: bool = False
-    cold_history: TableFolder | None = None
 
 
 class QueryJob:
@@ -100,7 +89,7 @@ class QueryJob:
         inputs: dict[str, Any] = dict.fromkeys(self.sources, (Input, ...))
         topics = create_model("Topics", __base__=InputTopics, **inputs)
         fields: dict[str, Any] = {"inputs": (topics, ...)}
-        self.Config: type[JobConfig] = create_model("Config", __base__=QueryConfig, **fields)
+        self.Config: type[JobConfig] = create_model("Config", __base__=options_of(query), **fields)
 
     @property
     def in_order(self) -> bool:
@@ -185,22 +174,26 @@ class QueryJob:
 
     def transform(self, inputs: Inputs, config: JobConfig) -> DataFrame:
         """Compute the query over the records of its inputs."""
-        return self.rows(self.results(inputs, spread_of(config), config.sink.mode))
+        how = spread_of(config), config.sink.mode, updates_of(config)
+        return self.rows(self.results(inputs, *how))
 
-    def results(self, inputs: Inputs, spread: Spread, mode: Mode = "append") -> DataFrame:
+    def results(
+        self, inputs: Inputs, spread: Spread, mode: Mode = "append", updates: Updates = "each"
+    ) -> DataFrame:
         """Apply the topology to the inputs; `mode` is that of the sink."""
         self.prepare(inputs.frames[0].sparkSession)
         taken = self._taken(dict(zip(self.sources, inputs.frames, strict=True)))
         records = reduce(DataFrame.unionByName, taken.values())
         progress = inputs.progress if isinstance(self.query, MadeStream) else None
-        return self._operated(records, spread, progress, mode)
+        if not isinstance(self.query, WindowedStream):
+            return operate(self._plan().topology(mode), records, spread, progress, updates)
+        return self._windowed(records, spread, progress)
 
-    def _operated(
-        self, records: DataFrame, spread: Spread, progress: InputProgress | None, mode: Mode
+    def _windowed(
+        self, records: DataFrame, spread: Spread, progress: InputProgress | None
     ) -> DataFrame:
         query = self.query
-        if not isinstance(query, WindowedStream):
-            return operate(self._plan().topology(mode), records, spread, progress)
+        assert isinstance(query, WindowedStream)
         if self._plan().folds_join:
             joined = operate(self._plan().topology(), records, spread, progress)
             rows = self._to_fold(self._made_rows(joined, _is_row()))

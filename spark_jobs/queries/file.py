@@ -15,6 +15,7 @@ from headrace.spark_jobs.queries.described import Query
 from headrace.spark_jobs.queries.public import BY_NAME, stream, table
 from headrace.spark_jobs.queries.sql import selected
 from headrace.spark_jobs.read.registry import RegistryAccess
+from headrace.spark_jobs.versioned.changes import Updates
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -65,6 +66,12 @@ class QueryFile(JobConfig):
     """Whether a record is sent again when a row of the table comes late."""
     cold_history: TableFolder | None = None
     """A Delta table of all rows there ever were, in which older records look up."""
+
+    updates: Updates = "last"
+    """Which updates of a row of a table leave a micro-batch: the last one alone, or each.
+
+    A table with a history (`mode: scd2`) gets each.
+    """
 
     @field_validator("tables")
     @classmethod

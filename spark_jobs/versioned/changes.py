@@ -5,9 +5,10 @@ A table takes arrivals one by one, or, if it can, all arrivals of a batch at onc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.spark_jobs.versioned.arrival import in_order
 from headrace.spark_jobs.versioned.records import Records, objects
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
     from headrace.spark_jobs.versioned.records import Integers, Objects
     from headrace.spark_jobs.versioned.replacing import Latest
+
+Updates = Literal["each", "last"]
+"""Which changes of a key leave a table: each, or of a batch the last one."""
 
 
 class Change(NamedTuple):
@@ -96,6 +100,31 @@ class Changes(NamedTuple):
         """Return those at some places, or those for which a mask is true."""
         columns = (column[which] for column in self[:-1])
         return Changes._make([*columns, self.records.take(which)])
+
+    def last_alone(self) -> Changes:
+        """Leave out each change that a later one of its key replaces; out of order, none does.
+
+        The last one of a key replaces what the first one would.
+        """
+        latest = np.flatnonzero(self.are_latest)
+        firsts, lasts = (latest[places] for places in ends_of(self.keys[latest]))
+        if len(lasts) == len(latest):
+            return self
+        olds = self.olds.copy()
+        olds[lasts] = olds[firsts]
+        kept = ~self.are_latest
+        kept[lasts] = True
+        return self._replace(olds=olds).where(kept)
+
+
+def ends_of(keys: Objects) -> tuple[Integers, Integers]:
+    """Return the first and the last place of each key."""
+    encoded = pa.array(keys, pa.large_binary()).dictionary_encode()
+    numbers, places = encoded.indices.to_numpy(), np.arange(len(keys))
+    firsts, lasts = np.empty((2, len(encoded.dictionary)), np.int64)
+    # Of two places that go into one slot, numpy keeps the later one.
+    lasts[numbers], firsts[numbers[::-1]] = places, places[::-1]
+    return firsts, lasts
 
 
 class OneByOne(Protocol):

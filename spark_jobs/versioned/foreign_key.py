@@ -27,6 +27,7 @@ from headrace.spark_jobs.versioned.answering import (
 from headrace.spark_jobs.versioned.changes import Change, Changes
 from headrace.spark_jobs.versioned.functions import as_value, of_step, of_step_for_all
 from headrace.spark_jobs.versioned.records import objects
+from headrace.spark_jobs.versioned.state import MERGED
 from headrace.spark_jobs.versioned.tables import StoredTable, Table
 
 if TYPE_CHECKING:
@@ -141,10 +142,17 @@ class Resolving:
     """At the left table again: joins answers to the left values that asked for them."""
 
     def __init__(
-        self, state: TaskState, name: str, joiner: Joiner, join: Literal["inner", "left"]
+        self,
+        state: TaskState,
+        name: str,
+        joiner: Joiner,
+        join: Literal["inner", "left"],
+        *,
+        last_alone: bool = False,
     ) -> None:
         self._state = state
         self._name = name
+        self._last_alone = last_alone
         self._join_all = of_step_for_all(name, joiner, as_value)
         self._left = join == "left"
         self._unanswered = set(state.notes.get(name, ()))
@@ -188,6 +196,11 @@ class Resolving:
             if not (is_stale or missing or value is None):
                 to_join.append(at)
         self._state.count(f"{self._name}:answers:dropped:stale", len(keys) - len(places))
+        if self._last_alone:
+            lasts = {keys[at]: at for at in places}
+            self._state.count(MERGED, len(places) - len(lasts))
+            places = sorted(lasts.values())
+            to_join = [at for at in to_join if lasts[keys[at]] == at]
         pairs = ((values[at], foreign_values[at]) for at in to_join)
         joined = self._join_all([causes[at] for at in to_join], pairs)
         results = dict(zip(to_join, joined, strict=True))

@@ -10,7 +10,7 @@ batch:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -42,8 +42,8 @@ class Meetings(NamedTuple):
     met: Latest
     """The other table's latest value for each change."""
 
-    def where(self, which: NDArray[np.bool_]) -> Meetings:
-        """Return those for which a mask is true."""
+    def where(self, which: NDArray[Any]) -> Meetings:
+        """Return those at some places, or those for which a mask is true."""
         return Meetings(self.changes.where(which), self.are_left[which], self.met.take(which))
 
 

@@ -22,6 +22,8 @@ VERDICTS = (
     "kept", "joined", "unmatched", "cold", "failed", "emitted", "passed", "ignored", "ungrouped",
 )  # fmt: skip
 """The verdicts on a change or a record at a step, beside being dropped for a reason."""
+MERGED = "task:merged"
+"""Counts the changes that did not leave a table, for a later one of their batch replaces them."""
 
 
 class Rows(Protocol):

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from headrace.spark_jobs.versioned.changes import Change, Changes, LatestAtOnce, one_by_one
+from headrace.spark_jobs.versioned.changes import Change, Changes, LatestAtOnce, ends_of, one_by_one
 from headrace.spark_jobs.versioned.functions import as_value, of_step, of_step_for_all
 from headrace.spark_jobs.versioned.history import Version
 from headrace.spark_jobs.versioned.meeting import Keys, Meetings, Side
 from headrace.spark_jobs.versioned.records import are_present, objects
+from headrace.spark_jobs.versioned.state import MERGED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ class TableTableJoin:
     versioned = False
     retention_ms: int | None = None
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is one decision of the user)
         self,
         state: TaskState,
         name: str,
@@ -46,6 +47,7 @@ class TableTableJoin:
         *,
         joiner: Joiner,
         join: Literal["inner", "left", "outer"],
+        last_alone: bool = False,
     ) -> None:
         self.name = name
         self._state = state
@@ -55,6 +57,7 @@ class TableTableJoin:
         self._join_each = of_step_for_all(name, joiner, as_value)
         self._left_alone = join != "inner"
         self._right_alone = join == "outer"
+        self._last_alone = last_alone
         self._sends_old = False
         left.make_readable()
         right.make_readable()
@@ -166,16 +169,19 @@ class TableTableJoin:
         own_alone = np.where(are_left, self._left_alone, self._right_alone)
         is_there = are_present(changes.news) | are_present(changes.olds)
         matched = are_present(met.values) | (own_alone & is_there)
-        emitted = int(np.count_nonzero(matched))
+        found = first = last = meetings.where(matched)
+        if self._last_alone:
+            first, last = (found.where(places) for places in ends_of(found.changes.keys))
+        changes = last.changes
+        emitted, left = len(found.are_left), len(changes.causes)
         self._state.count(f"{self.name}:unmatched", len(matched) - emitted)
         self._state.count(f"{self.name}:emitted", emitted)
-        meetings = meetings.where(matched)
-        changes = meetings.changes
-        nothing = np.full(emitted, None, object)
+        self._state.count(MERGED, emitted - left)
+        nothing = np.full(left, None, object)
         return changes._replace(
-            news=self._joined_all(changes.news, meetings),
-            olds=self._joined_all(changes.olds, meetings) if self._sends_old else nothing,
-            times_ms=np.maximum(changes.times_ms, meetings.met.times_ms),
+            news=self._joined_all(changes.news, last),
+            olds=self._joined_all(first.changes.olds, first) if self._sends_old else nothing,
+            times_ms=np.maximum(changes.times_ms, last.met.times_ms),
         )
 
     def _joined_all(self, values: Objects, meetings: Meetings) -> Objects:

@@ -27,19 +27,17 @@ from headrace.spark_jobs.operators.columns import (
     ROW,
 )
 from headrace.spark_jobs.operators.frames import InputProgress, Spread
+from headrace.spark_jobs.operators.grouped import PART_SENT, FoldedStep, PartStep
 from headrace.spark_jobs.operators.positions import position_row
 from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.stages import (
     ANSWER_SENT,
     ASK_SENT,
     LEFT_ROW_SENT,
-    PART_SENT,
     ROW_SENT,
     AnsweredStep,
     AnswerStep,
     AskStep,
-    FoldedStep,
-    PartStep,
 )
 from headrace.spark_jobs.operators.topology import (
     AggregateStep,
@@ -306,12 +304,21 @@ def stages_of(topology: Topology) -> list[tuple[Topology, list[int]]]:
         if isinstance(right, ForeignKeyStep):
             above = [(one, [n + 1 for n in heard]) for one, heard in stages_of(right)]
             stages += above[:-1]
-            right, hears = AnsweredStep(right.name, right), [0, *above[-1][1]]
-        stages.append((AnswerStep(name, right), hears))
-        return [*stages, (AnsweredStep(name, topology), [len(stages) - 1])]
+            right, hears = (
+                AnsweredStep(right.name, right, updates=right.updates),
+                [0, *above[-1][1]],
+            )
+        stages.append((AnswerStep(name, right, topology.updates), hears))
+        return [
+            *stages,
+            (AnsweredStep(name, topology, updates=topology.updates), [len(stages) - 1]),
+        ]
     if isinstance(topology, AggregateStep):
         name = topology.name
-        return [(PartStep(name, topology.parent, topology), []), (FoldedStep(name, topology), [0])]
+        return [
+            (PartStep(name, topology.parent, topology), []),
+            (FoldedStep(name, topology, updates=topology.updates), [0]),
+        ]
     return [(topology, [])]
 
 

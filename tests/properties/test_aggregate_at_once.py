@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.columns import PART
+from headrace.spark_jobs.operators.grouped import PART_SENT, FoldedStep, PartStep
 from headrace.spark_jobs.operators.messages import received
 from headrace.spark_jobs.operators.pieces import in_pieces
 from headrace.spark_jobs.operators.running import OpenTask, open_topology
-from headrace.spark_jobs.operators.stages import PART_SENT, FoldedStep, PartStep
 from headrace.spark_jobs.operators.topology import AggregateStep, FilterStep, Step, Topic
 from headrace.spark_jobs.versioned.aggregation import Aggregation, Regrouping
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals, observe_lateness

@@ -79,6 +79,43 @@ def test_a_table_in_a_folder_is_noted_in_a_checkpoint_as_it_always_was(tmp_path:
     assert options_of(config)["sink"]["delta"] == {"folder": "tables/priced", "mode": "upsert"}
 
 
+TABLE = """\
+query: SELECT key, name FROM customers
+name: customers
+servers: localhost:9092
+checkpoint: checkpoints/customers
+tables: {customers: {topic: customers.cleaned, schema: name STRING}}
+sink: {kafka: {topic: customers}}
+"""
+HISTORY = TABLE.replace("kafka: {topic: customers}", "delta: {folder: history, mode: scd2}")
+
+
+@pytest.mark.parametrize(
+    ("text", "updates"),
+    [
+        (TABLE, "last"),
+        (TABLE + "updates: last\n", "last"),
+        (TABLE + "updates: each\n", "each"),
+        (HISTORY, "each"),
+        (HISTORY + "updates: each\n", "each"),
+        (GOOD, None),
+    ],
+)
+def test_a_table_has_updates_and_a_stream_has_none(
+    tmp_path: Path, text: str, updates: str | None
+) -> None:
+    _, config = load_job(written(tmp_path, text))
+    assert options_of(config).get("updates") == updates
+
+
+def test_an_option_that_a_file_leaves_out_may_be_in_the_checkpoint(tmp_path: Path) -> None:
+    _, config = load_job(written(tmp_path, GOOD))
+    assert "tasks" not in config.model_fields_set
+    assert config.tasks == 8
+    _, config = load_job(written(tmp_path, GOOD + "tasks: 4\n"))
+    assert "tasks" in config.model_fields_set
+
+
 @pytest.fixture
 def unset(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take what the file's variables are on this machine away."""
@@ -191,6 +228,9 @@ def test_a_column_with_the_name_of_a_tables_own_is_refused_before_a_session(tmp_
             GOOD.replace("  prices: {", "  orders: {"),
             "job.yaml:9:1: tables: `orders` is a stream and a table; give one of them another name",
         ),
+        (GOOD + "updates: last", "the rows of this query are those of a stream; remove it"),
+        (HISTORY + "updates: last", "`updates`: `mode: scd2` keeps a row for each update, and"),
+        (TABLE + "updates: some", "job.yaml:7:1: updates: `some` is none of the choices; write"),
     ],
 )
 def test_a_wrong_file_is_a_sentence_with_its_place(

@@ -244,6 +244,17 @@ def test_options_come_back_as_they_were(tmp_path: Path, name: str) -> None:
         with_options(job, config, noted | {"gone": 1}, Begun("id", 3))
 
 
+def test_a_micro_batch_of_an_earlier_version_writes_each_update(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    text = JOB.format(name="revenue-by-segment", inputs="orders: {topic: orders}")
+    file.write_text(text)
+    job, config = load_job(file)
+    noted = options_of(config)
+    assert noted.pop("updates") == "last"
+    before = with_options(job, config, noted, Begun("id", 3))
+    assert options_of(before) == noted | {"updates": "each"}
+
+
 def test_a_job_with_other_options_logs_in_as_its_file_says_now(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("""

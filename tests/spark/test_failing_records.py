@@ -19,11 +19,11 @@ from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
 from headrace.spark_jobs.operators.bundles import ROWS_SCHEMA
 from headrace.spark_jobs.operators.columns import PART, RECORD
+from headrace.spark_jobs.operators.grouped import FoldedStep
 from headrace.spark_jobs.operators.messages import received
 from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.results import Results
 from headrace.spark_jobs.operators.running import Running, open_topology
-from headrace.spark_jobs.operators.stages import FoldedStep
 from headrace.spark_jobs.operators.topology import (
     AggregateStep,
     FilterStep,

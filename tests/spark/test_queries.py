@@ -199,7 +199,7 @@ def test_tables_meet_and_are_folded_exactly(run: Callable[..., Ran]) -> None:
 AT = "2020-01-01T00:00:00.000001Z"
 
 
-@pytest.mark.long("spark", why="test_jobs.py joins two tables by key")
+@pytest.mark.long("spark", why="test_shipped_jobs.py joins two tables by key")
 def test_tables_meet_by_key_and_are_told_by_column(run: Callable[..., Ran]) -> None:
     kinds = "note STRING, at TIMESTAMP, ratio DOUBLE, cents DECIMAL(9, 2), tags ARRAY<STRING>"
     notes = hr.table("notes", kinds, pipeline=None)

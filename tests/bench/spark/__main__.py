@@ -136,14 +136,15 @@ def _jobs(options: argparse.Namespace, servers: str, folder: Path) -> Iterator[S
     for job in options.jobs:
         contestants = ["kafka", streams.PEER]
         if job == revenue_by_segment.JOB:
-            contestants.append(streams.EACH_UPDATE)
+            contestants += [shipped.EACH, streams.EACH_UPDATE]
         yield from _contest(contestants, _FILLS[job](servers, options.orders), servers, folder)
 
 
 def _contest(
     contestants: Iterable[str], filled: Filled, servers: str, folder: Path
 ) -> Iterator[Shipped]:
-    ours = {**dict.fromkeys(SINKS, shipped.run), **dict.fromkeys(QUERIES, queries.run)}
+    ours = {**dict.fromkeys((*SINKS, shipped.EACH), shipped.run)}
+    ours |= dict.fromkeys(QUERIES, queries.run)
     for who in contestants:
         contestant = ours.get(who, streams.run)
         one = contestant(who, filled, servers, folder / f"{filled.job}-{who}")

@@ -24,6 +24,8 @@ from tests.kafka.clients import Clients
 
 _TABLES = ("parquet", "delta")
 SINKS = (*_TABLES, "kafka")
+EACH = "kafka-each"
+"""Into Kafka, with each update of a key where others write the last one of a micro-batch."""
 BATCHES = 10
 WARMING_BATCHES = 4
 """So many at the beginning are not steady."""
@@ -97,9 +99,10 @@ def command_of(file: Path) -> list[str]:
     return [sys.executable, "-m", "headrace.services.cli", "spark", str(file), "--once"]
 
 
-def described(sink: str, filled: Filled, servers: str, folder: Path) -> dict[str, object]:
+def described(who: str, filled: Filled, servers: str, folder: Path) -> dict[str, object]:
     """A job's file, with nothing in it but what it must have."""
-    name = topic_of(sink, filled)
+    name = topic_of(who, filled)
+    sink = "kafka" if who == EACH else who
     out = {"topic": name} if sink == "kafka" else {"folder": str(folder / "out")}
     return {
         "job": filled.job,
@@ -109,6 +112,7 @@ def described(sink: str, filled: Filled, servers: str, folder: Path) -> dict[str
         "inputs": {name: each._asdict() for name, each in filled.inputs.items()},
         "retention": f"{RETENTION_MS}ms",
         "sink": {sink: out},
+        **({"updates": "each"} if who == EACH else {}),
     }
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from headrace.contracts.window import WindowBounds, windowed_key
 from headrace.spark_jobs.cli.job_file import load_job
+from headrace.spark_jobs.jobs.config import updates_of
 from tests.bench.spark import queries, streams
 from tests.bench.spark.cleaned import LAST_MS, Cleaned, Filled, Records, last_keys, records_of
 from tests.bench.spark.jobs import (
@@ -22,7 +23,7 @@ from tests.bench.spark.jobs import (
 )
 from tests.bench.spark.jobs.rows import digest_of, judge_each, judge_last, latest_of
 from tests.bench.spark.report import report, spark_chart
-from tests.bench.spark.shipped import Cut, Shipped
+from tests.bench.spark.shipped import EACH, Cut, Shipped, described
 from tests.bench.spark.topics import PARTITIONS, START_MS, Digest, Size
 from tests.runtime.registry_server import registry_server
 
@@ -176,6 +177,18 @@ def test_a_query_file_is_one_that_users_may_write(tmp_path: Path) -> None:
         assert config.name == f"orders-prices-{who}-10"
         assert config.sink.kafka is not None
         assert config.sink.kafka.value == ("json" if registry is None else "avro")
+
+
+def test_each_update_is_an_option_of_the_job(tmp_path: Path) -> None:
+    inputs = {"orders": Cleaned("orders", "orders")}
+    filled = Filled(revenue_by_segment.JOB, Size(10, 0), inputs, {}, Digest(0, 0), judge_each)
+    for who, updates in (("kafka", "last"), (EACH, "each")):
+        file = tmp_path / f"{who}.yaml"
+        file.write_text(json.dumps(described(who, filled, "here:9092", tmp_path)), "utf-8")
+        _, config = load_job(file)
+        assert config.name == f"revenue-by-segment-{who}-10"
+        assert updates_of(config) == updates
+        assert config.sink.kafka is not None
 
 
 def test_the_page_has_a_row_a_run_and_the_chart_is_of_one_job() -> None:

@@ -1,0 +1,132 @@
+"""The aggregation in stages: its rows live in one task, and their groups in another.
+
+    table -> Part --parts--> Folded -> result
+
+Each stage is a processor of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headrace.spark_jobs.operators.columns import PART
+from headrace.spark_jobs.operators.messages import Received, received, sent_all
+from headrace.spark_jobs.operators.results import Results
+from headrace.spark_jobs.operators.running import Running
+from headrace.spark_jobs.operators.topology import AggregateStep, Step, TableStep
+from headrace.spark_jobs.operators.updates import merged
+from headrace.spark_jobs.versioned.aggregation import Folding, Regrouping, Standing
+from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals, observe_lateness
+from headrace.spark_jobs.versioned.changes import Change, Changes, all_changes
+from headrace.spark_jobs.versioned.records import are_present, objects
+from headrace.spark_jobs.versioned.tables import Plain, Storage, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.contracts.record import Record
+    from headrace.spark_jobs.versioned.aggregation import Aggregation
+    from headrace.spark_jobs.versioned.state import TaskState
+
+PART_SENT = "part"
+"""The verdict of the messages from one stage to the next."""
+
+
+@dataclass(frozen=True)
+class PartStep:
+    """The stage of the rows: it turns each change into changes within groups."""
+
+    name: str
+    parent: Step
+    aggregate: AggregateStep
+
+    def open(self, state: TaskState) -> _Parts:
+        """Open the stage over the state of a task."""
+        return _Parts(state, self)
+
+
+class _Parts(Running):
+    def __init__(self, state: TaskState, step: PartStep) -> None:
+        self._state = state
+        self._updates = step.aggregate.updates
+        self._parent = step.parent.open(state)
+        self._parent.send_old(force=True)
+        self._regrouping = Regrouping(state, step.name, step.aggregate.regroup)
+
+    def process(self, arrivals: Arrivals) -> list[Results]:
+        observe_lateness(self._state, arrivals)
+        changes = all_changes(self._parent, arrivals)
+        changes = merged(changes, self._updates, self._state)
+        parts = self._regrouping.split_all(changes, versioned=self._parent.versioned)
+        of_parts = changes.where(parts.places)
+        messages = sent_all(of_parts.records, parts.olds, parts.news, of_parts.keys)
+        return [Results.of(PART_SENT, of_parts)._replace(keys=parts.groups, values=messages)]
+
+
+@dataclass(frozen=True)
+class FoldedStep(TableStep):
+    """The stage of the groups: it keeps their aggregates."""
+
+    name: str
+    aggregate: AggregateStep
+
+    def open(self, state: TaskState) -> Table:
+        """Open the aggregates, a table like any other."""
+        storage = self.aggregate.storage or Plain()
+        return _Folded(state, self.name, self.aggregate.aggregation, storage)
+
+
+class _Folded(Folding):
+    """A group treats a row whose change failed there as unchanged.
+
+    The row's next change has an old value that was never added, or none although one is still
+    counted here. So the stage remembers the value that is counted, and takes it for the old value
+    then.
+    """
+
+    def __init__(
+        self, state: TaskState, name: str, aggregation: Aggregation, storage: Storage
+    ) -> None:
+        super().__init__(state, name, aggregation, storage)
+        self._standing = Standing(state, name)
+        state.when_forgone(self._forgo)
+
+    def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:
+        """Fold a change within a group."""
+        if arrival.input != -PART:
+            return ()
+        group, row, change = _part(cause, arrival.record)
+        change = change._replace(old=self._standing.pop(group, row, change.old))
+        if change.old is None and change.new is None:
+            return ()
+        return self.fold(change)
+
+    def take_all(self, arrivals: Arrivals) -> Changes:
+        """Do as `take` for many."""
+        places = np.flatnonzero(arrivals.inputs == -PART)
+        parts = arrivals.records.take(places)
+        messages = Received(parts, 3)
+        sent_olds, news, rows = messages.parts()
+        groups = parts.keys
+        olds = objects(self._standing.pop_all(groups, rows, sent_olds))
+        changes = Changes.of_new(places, groups, objects(news), parts.times_ms, messages.records())
+        changes = changes._replace(olds=olds)
+        return self.fold_all(changes.where(are_present(olds) | are_present(changes.news)))
+
+    def _forgo(self, arrival: Arrival) -> None:
+        if arrival.input == -PART:
+            group, row, change = _part(0, arrival.record)
+            self._standing.put(group, row, self._standing.pop(group, row, change.old))
+
+
+def _part(cause: int, record: Record) -> tuple[bytes, bytes, Change]:
+    """Return the group, the row and the change of a part."""
+    (old, new, row), origin = received(record)
+    group = record.key
+    assert group is not None
+    assert row is not None
+    change = Change(cause, group, new, old, record.timestamp_ms, is_latest=True, record=origin)
+    return group, row, change
