@@ -17,10 +17,10 @@ from headrace.spark_jobs.jobs.cold import FallBack
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinKind, TableFolder
 from headrace.spark_jobs.jobs.hot_keys import spread_of
 from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.rows import rows_with, text_of, write_row
+from headrace.spark_jobs.jobs.rows import rows_with, write_row
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import LookUp, Topic
-from headrace.spark_jobs.read.json_text import read_json, read_quickly
+from headrace.spark_jobs.read.json_text import read_json, read_quickly, text_of
 from headrace.spark_jobs.versioned.tables import Versioned
 
 

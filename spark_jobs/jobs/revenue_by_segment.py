@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame
 from headrace.contracts.time import DurationMs
 from headrace.spark_jobs.jobs.config import Input, InputTopics, TablesConfig
 from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.rows import text_of, write_json
+from headrace.spark_jobs.jobs.rows import write_json
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import AggregateStep, Topic
-from headrace.spark_jobs.read.json_text import read_json
+from headrace.spark_jobs.read.json_text import read_json, text_of
 from headrace.spark_jobs.versioned.aggregation import Aggregation, write_long
 from headrace.spark_jobs.versioned.tables import Versioned
 

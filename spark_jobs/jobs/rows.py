@@ -55,13 +55,6 @@ def rows_with(row_of: RowOf) -> Callable[[DataFrame, Column], DataFrame]:
     return with_rows
 
 
-def text_of(field: Any) -> str | None:
-    """Return a field as the text that Spark reads, None if it is null."""
-    if field is None or isinstance(field, str):
-        return field
-    return json.dumps(field, ensure_ascii=False, separators=(",", ":"))
-
-
 def write_json(fields: dict[str, Any]) -> bytes:
     """Encode fields as a value; the same fields always give the same bytes.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType, ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pydantic import BaseModel
 from pyspark.sql.types import StructType
@@ -43,11 +43,13 @@ from headrace.spark_jobs.jobs.config import (
 from headrace.spark_jobs.jobs.done_again import reportable
 from headrace.spark_jobs.jobs.fits import own_column_among
 from headrace.spark_jobs.jobs.inputs import Inputs
+from headrace.spark_jobs.jobs.kinds import Dated, Prepared, Spreading
 from headrace.spark_jobs.jobs.moved import Moves
 from headrace.spark_jobs.jobs.registered import encode_of
 from headrace.spark_jobs.jobs.stamp import Stamp, changes, digest_of, options_of, with_options
 from headrace.spark_jobs.jobs.tasks import TasksNote
 from headrace.spark_jobs.operators.frames import ON_FAILURE, InputProgress
+from headrace.spark_jobs.operators.tabled import Tabled
 from headrace.spark_jobs.read.decode import (
     Format,
     JsonValue,
@@ -98,32 +100,6 @@ class Job(Protocol):
 
     def transform(self, inputs: Inputs, config: Any) -> DataFrame:
         """Turn the records of the inputs into results."""
-
-
-@runtime_checkable
-class Prepared(Protocol):
-    """A job that checks, before it reads anything, whether it can be computed."""
-
-    def prepare(self, session: SparkSession) -> None:
-        """Raise an error if the job cannot be computed."""
-
-
-@runtime_checkable
-class Spreading(Protocol):
-    """A job that knows from which tasks the rows of a key come."""
-
-    @property
-    def of_one_task(self) -> bool:
-        """Whether all rows of a key are of one task."""
-
-
-@runtime_checkable
-class Dated(Protocol):
-    """A job that knows what the times of its rows say, as a table with a history must."""
-
-    @property
-    def in_order(self) -> bool:
-        """Whether a later row of a key holds later, although its time is before an earlier one."""
 
 
 def find_job(name: str) -> Job:
@@ -252,11 +228,13 @@ def _start(
 
 def leaves_bundled(job: Job, config: JobConfig) -> bool:
     """Return whether results leave in bundles; a job that calls one of ours may look at rows."""
-    kafka = config.sink.kafka
-    # A registry's encoder and a cold history need rows.
-    falls_back = isinstance(job, FallsBack) and job.fall_back(config) is not None
-    takes_bundles = kafka is not None and kafka.registry is None and not falls_back
-    return takes_bundles and job in JOBS.values()
+    kafka, parquet = config.sink.kafka, config.sink.parquet
+    if job not in JOBS.values() or (isinstance(job, FallsBack) and job.fall_back(config)):
+        return False
+    if kafka is not None:
+        return kafka.registry is None
+    # Delta and Iceberg may read a frame more than once, and no step may run twice.
+    return parquet is not None and Tabled.is_for(_row_of(job))
 
 
 def read_inputs(
@@ -316,8 +294,9 @@ def make_output(job: Job, config: JobConfig, note: Note) -> KafkaOutput | TableO
     table = _table_sink(job, config)
     if table is None:
         return output
-    corrects = bool(getattr(config, "corrections", False))
-    return TableOutput(table, _row_of(job), output, corrects=corrects)
+    row, corrects = _row_of(job), bool(getattr(config, "corrections", False))
+    tabled = Tabled(row, corrects=corrects) if Tabled.is_for(row) else None
+    return TableOutput(table, row, output, corrects=corrects, table=tabled)
 
 
 def _row_of(job: Job) -> StructType:

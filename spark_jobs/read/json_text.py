@@ -50,6 +50,13 @@ def read_json(value: bytes | None) -> dict[str, Any] | None:
     return _read_slowly(value)
 
 
+def text_of(field: Any) -> str | None:
+    """Return a field as the text that Spark reads, None if it is null."""
+    if field is None or isinstance(field, str):
+        return field
+    return json.dumps(field, ensure_ascii=False, separators=(",", ":"))
+
+
 def read_quickly(value: bytes) -> dict[str, Any]:
     """Return the fields of a value that has been checked.
 

@@ -37,6 +37,7 @@ COLUMNS = pa.schema(
         ("verdict", pa.string()),
         ("reason", pa.string()),
         ("task", pa.int32()),
+        ("sequence", pa.int64()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
@@ -48,7 +49,7 @@ COLUMNS = pa.schema(
         ("added", pa.int64()),
     ]
 )
-"""The columns of results that Kafka needs."""
+"""The columns of results that a sink needs."""
 AIMED_SCHEMA = (
     "target STRING, key BINARY, value BINARY, timestamp_ms BIGINT, topic STRING, partition INT,"
     f" offset BIGINT, headers STRING, {NOTE} STRING, {ROW_HASH} BIGINT"
@@ -82,6 +83,13 @@ def serialized(batch: pa.RecordBatch) -> Iterator[bytes]:
         yield batch.slice(first, size).serialize().to_pybytes()
 
 
+def in_bundles(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the results in each bundle."""
+    for batch in batches:
+        for bundle in batch.column(BUNDLE):
+            yield pa.ipc.read_record_batch(bundle.as_buffer(), COLUMNS)
+
+
 class Aim(NamedTuple):
     """Aims the results of bundles."""
 
@@ -89,9 +97,16 @@ class Aim(NamedTuple):
 
     def rows_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield, for each bundle, the rows that a writer takes."""
-        for batch in batches:
-            for bundle in batch.column(BUNDLE):
-                yield self.aimed(pa.ipc.read_record_batch(bundle.as_buffer(), COLUMNS))
+        for results in map(self.wanted, in_bundles(batches)):
+            if results.num_rows:
+                yield self.aimed(results)
+
+    def wanted(self, results: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the results that leave here: not those that are rows of a table."""
+        if self.targets.rows is not None:
+            return results
+        are_rows = pc.is_in(results["verdict"], value_set=pa.array(ROWS))
+        return results.filter(pc.invert(are_rows))
 
     def aimed(self, results: pa.RecordBatch) -> pa.RecordBatch:
         """Give results their target, and those without one a note."""

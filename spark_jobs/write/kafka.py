@@ -6,16 +6,17 @@ Spark's own Kafka sink ignores timestamps, and writes a batch twice if the drive
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.topics import TopicSpec
 from headrace.spark_jobs.headers import text_of_headers
 from headrace.spark_jobs.shapes import ORIGIN
 from headrace.spark_jobs.write.batch import query_id_of
+from headrace.spark_jobs.write.beside import Said, Table, beside, said_in, taken_from
 from headrace.spark_jobs.write.bundled import AIMED_SCHEMA, Aim
 from headrace.spark_jobs.write.digest import Digest, digests_of, row_hash
 from headrace.spark_jobs.write.kept import KeptWriter, Part
@@ -91,6 +92,7 @@ class KafkaSink:
         self._markers = 0
         """How many writers have a partition for their markers."""
         self._kept = KeptWriter()
+        self._said: Said | None = None
 
     def write(self, frame: DataFrame, batch_id: int) -> Written:
         """Write what an earlier attempt at this micro-batch did not; this reads the whole frame."""
@@ -105,7 +107,44 @@ class KafkaSink:
         """Do as `write` with results in bundles."""
         return self._write_all(bundles, batch_id, aim)
 
+    def write_beside(
+        self,
+        bundles: DataFrame,
+        batch_id: int,
+        aim: Aim,
+        table: Table,
+        put: Callable[[DataFrame], object],
+    ) -> Written:
+        """Have `put` write the rows of a table, and write all other results as it reads them.
+
+        So the steps run once, and nothing is kept of what they make.
+        """
+        batch, begun = self._begin(bundles, batch_id)
+        if begun:
+            bundles.persist()
+            try:
+                written = self._write_again(
+                    batch, begun, bundles.mapInArrow(aim.rows_of, AIMED_SCHEMA)
+                )
+                put(bundles.mapInArrow(table.rows_of, table.schema))
+            finally:
+                bundles.unpersist()
+            return written
+        if self._said is None:
+            self._said = said_in(bundles)
+        said, write = self._said, writer_of(batch)
+        put(bundles.mapInArrow(beside(aim, table, write, said), table.schema))
+        return self._written(batch, taken_from(said))
+
     def _write_all(self, frame: DataFrame, batch_id: int, aim: Aim | None) -> Written:
+        batch, begun = self._begin(frame, batch_id)
+        if not begun:
+            return self._write(batch, frame, aim)
+        rows = frame if aim is None else frame.mapInArrow(aim.rows_of, AIMED_SCHEMA)
+        return self._write_again(batch, begun, rows)
+
+    def _begin(self, frame: DataFrame, batch_id: int) -> tuple[Batch, dict[int, Marker]]:
+        """Return a micro-batch on its way, and the markers of those that have written of it."""
         writers = frame.rdd.getNumPartitions()
         if not self._markers:
             checked = check_topics(
@@ -117,11 +156,11 @@ class KafkaSink:
         marker = Marker(query_id_of(frame), batch_id, writers, self._options)
         handed = handed_bytes_max(writers)
         batch = Batch(self._query, self._client, marker, self._takes_bytes, self._repeats, handed)
-        begun = self._prepare(batch) if self._markers < writers else {}
-        if not begun:
-            return self._write(batch, frame, aim)
-        # All rows are compared before any is written; persisting avoids running the steps twice.
-        rows = frame if aim is None else frame.mapInArrow(aim.rows_of, AIMED_SCHEMA)
+        return batch, self._prepare(batch) if self._markers < writers else {}
+
+    def _write_again(self, batch: Batch, begun: dict[int, Marker], rows: DataFrame) -> Written:
+        """Write what the others have not written; all rows are compared before any is written."""
+        # Persisting avoids running the steps twice.
         rows.persist()
         try:
             now = digests_of(rows)
@@ -161,6 +200,10 @@ class KafkaSink:
         found = rows.mapInArrow(
             write if aim is None else lambda bundles: write(aim.rows_of(bundles)), NOTES_SCHEMA
         ).collect()
+        return self._written(batch, [row.asDict() for row in found])
+
+    def _written(self, batch: Batch, found: Sequence[Mapping[str, Any]]) -> Written:
+        """Write what the tasks have handed over; return what came of the micro-batch."""
         counts = [row for row in found if row["records"] is not None]
         notes = [
             Note(*(row[name] for name in Note._fields)) for row in found if row["note"] is not None
@@ -196,6 +239,6 @@ def handed_bytes_max(writers: int) -> int:
     return min(HANDED_BYTES_MAX, _ALL_HANDED_BYTES_MAX // writers)
 
 
-def _part(row: Row) -> Part:
+def _part(row: Mapping[str, Any]) -> Part:
     digest = Digest(row["records"], int(row["keys"], 16))
     return Part(row["writer"], digest, bytes(row["packed"]))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from headrace.spark_jobs.write.avro import Encode
+    from headrace.spark_jobs.write.beside import Table
     from headrace.spark_jobs.write.kafka import KafkaSink, Written
 
 
@@ -63,6 +64,13 @@ class KafkaOutput:
             written = self._kafka.write(rows, batch_id)
         self._note(batch_id, written)
 
+    def write_beside(
+        self, bundles: DataFrame, batch_id: int, table: Table, put: Callable[[DataFrame], object]
+    ) -> None:
+        """Write all but the rows of a table, which `put` takes."""
+        written = self._kafka.write_beside(bundles, batch_id, Aim(self._targets), table, put)
+        self._note(batch_id, written)
+
     def close(self) -> None:
         """Close what stays open between micro-batches."""
         self._kafka.close()
@@ -84,18 +92,30 @@ class TableOutput:
         asides: KafkaOutput,
         *,
         corrects: bool = False,
+        table: Table | None = None,
     ) -> None:
         """Take the schema of a row's JSON as `row_schema`.
 
-        With `corrects`, a column tells which rows correct an earlier one.
+        With `corrects`, a column tells which rows correct an earlier one. `table` makes the rows of
+        results that come in bundles.
         """
         self._sink = sink
         self._row_schema = row_schema
         self._asides = asides
         self._corrects = corrects
+        self._table = table
 
     def write(self, results: DataFrame, batch_id: int) -> None:
         """Write a micro-batch; its steps run once, whichever sink has it already."""
+        table = self._table
+        if table is not None and BUNDLE in results.columns:
+            self._asides.write_beside(
+                results,
+                batch_id,
+                table,
+                lambda rows: self._sink.write(table.columns(rows), batch_id),
+            )
+            return
         results = kept_of(results, self._row_schema)
         results.persist()
         try:

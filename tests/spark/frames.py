@@ -34,6 +34,12 @@ ARROW = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
+BUNDLED_SCHEMA = (
+    "verdict STRING, reason STRING, task INT, sequence BIGINT, topic STRING, partition INT,"
+    " offset BIGINT, timestamp_ms BIGINT, key BINARY, value BINARY, headers STRING, number BIGINT,"
+    " added BIGINT"
+)
+"""The columns of results that leave in bundles, as Spark writes them."""
 Row = tuple[int, Record]
 """A record behind the number of its input."""
 

@@ -42,9 +42,9 @@ SHUFFLE_PARTITIONS = 2
 def transform(inputs: Inputs, config: Config) -> DataFrame:
     """Join as it does, and let go of the last task's rows when nobody is there to write them.
 
-    To Kafka they leave in bundles, as those of a shipped job, unless the job looks at them.
+    They leave in bundles, as those of a shipped job, unless the job looks at them.
     """
-    bundled = config.sink.kafka is not None and not os.environ.get(_CODE)
+    bundled = not os.environ.get(_CODE)
     results = orders_prices.transform(replace(inputs, leave_bundled=bundled), config)
     if os.environ.get(_CODE):
         results = results.where((F.col("verdict") != JOINED) | (F.col("offset") % 2 == 1))

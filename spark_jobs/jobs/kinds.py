@@ -1,0 +1,34 @@
+"""Kinds of jobs, by what they can tell beside the four parts that every job has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@runtime_checkable
+class Prepared(Protocol):
+    """A job that checks, before it reads anything, whether it can be computed."""
+
+    def prepare(self, session: SparkSession) -> None:
+        """Raise an error if the job cannot be computed."""
+
+
+@runtime_checkable
+class Spreading(Protocol):
+    """A job that knows from which tasks the rows of a key come."""
+
+    @property
+    def of_one_task(self) -> bool:
+        """Whether all rows of a key are of one task."""
+
+
+@runtime_checkable
+class Dated(Protocol):
+    """A job that knows what the times of its rows say, as a table with a history must."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether a later row of a key holds later, although its time is before an earlier one."""
