@@ -40,7 +40,7 @@ _ALIKE = ("progress_ms", "first-open")
 _STANDING, _FORGONE = ":standing", "forgone"
 _HIGHEST = ("time_ms", "forgotten_ms")
 _COUNTED = {"taken", "late", "corrected", "expired", *VERDICTS}
-_OF_THE_TASK = {"records", "dead", "late_total_ms"}
+_OF_THE_TASK = {"records", "dead", "late_total_ms", "merged"}
 
 
 @dataclass

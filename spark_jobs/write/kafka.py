@@ -133,6 +133,8 @@ class KafkaSink:
         if self._said is None:
             self._said = said_in(bundles)
         said, write = self._said, writer_of(batch)
+        # An attempt that failed may have left what its first tasks said.
+        taken_from(said)
         put(bundles.mapInArrow(beside(aim, table, write, said), table.schema))
         return self._written(batch, taken_from(said))
 
