@@ -229,7 +229,9 @@ def _start(
 def leaves_bundled(job: Job, config: JobConfig) -> bool:
     """Return whether results leave in bundles; a job that calls one of ours may look at rows."""
     kafka, parquet = config.sink.kafka, config.sink.parquet
-    if job not in JOBS.values() or (isinstance(job, FallsBack) and job.fall_back(config)):
+    falls_back = isinstance(job, FallsBack) and job.fall_back(config) is not None
+    # A cold history needs rows, and so does a registry's encoder.
+    if job not in JOBS.values() or falls_back:
         return False
     if kafka is not None:
         return kafka.registry is None

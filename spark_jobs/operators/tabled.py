@@ -23,10 +23,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from headrace.spark_jobs.read.json_text import read_json, text_of
+from headrace.spark_jobs.read.json_text import fits_of, read_json, text_of
 from headrace.spark_jobs.shapes import CORRECTED
-from headrace.spark_jobs.write.aim import ROWS
-from headrace.spark_jobs.write.bundled import in_bundles
+from headrace.spark_jobs.write.bundled import are_rows, in_bundles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +46,6 @@ _OWN = {
     "task": (IntegerType(), pa.int32()),
     "sequence": (LongType(), pa.int64()),
 }
-_ROWS = pa.array(ROWS)
 
 
 class Tabled:
@@ -91,7 +89,7 @@ class Tabled:
 
     def tabled(self, results: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows among results."""
-        rows = results.filter(pc.is_in(results["verdict"], value_set=_ROWS))
+        rows = results.filter(are_rows(results))
         values = rows["value"]
         fields = [read_json(value) or {} for value in values.to_pylist()]
         columns = {
@@ -110,7 +108,8 @@ class Tabled:
 
 def _column(fields: list[Any], kind: DataType) -> pa.Array:
     """Return the fields of a column; one of another type is null, but text takes all as written."""
-    if isinstance(kind, StringType):
+    fits = fits_of(kind)
+    if fits is None:
         texts = [field if type(field) is str else text_of(field) for field in fields]
         try:
             return pa.array(texts, pa.string())
@@ -118,10 +117,4 @@ def _column(fields: list[Any], kind: DataType) -> pa.Array:
             # A text may have half of a pair of characters, for which Spark writes a question mark.
             whole = [None if text is None else text.encode(errors="replace") for text in texts]
             return pa.array(whole, pa.binary()).cast(pa.string())
-    if isinstance(kind, BooleanType):
-        return pa.array([field if type(field) is bool else None for field in fields], pa.bool_())
-    column = _TYPES[type(kind)]
-    top = 1 << (column.bit_width - 1)
-    return pa.array(
-        [field if type(field) is int and -top <= field < top else None for field in fields], column
-    )
+    return pa.array([field if fits(field) else None for field in fields], _TYPES[type(kind)])

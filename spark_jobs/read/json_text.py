@@ -95,7 +95,7 @@ class JsonCheck:
         """Take the columns; `is_for` must hold for them."""
         self._schema = schema
         self._columns = [
-            (each.name, _fits_of(each.dataType), None if each.nullable else missing(each.name))
+            (each.name, fits_of(each.dataType), None if each.nullable else missing(each.name))
             for each in schema.fields
         ]
 
@@ -161,7 +161,7 @@ def _is_deep(value: bytes) -> bool:
     return deepest > _DEPTH_MAX
 
 
-def _fits_of(kind: DataType) -> _Fits | None:
+def fits_of(kind: DataType) -> _Fits | None:
     """Return what says whether a field fits, None if any field does: text takes all as written."""
     if isinstance(kind, StringType):
         return None
@@ -179,7 +179,7 @@ def _fits_of(kind: DataType) -> _Fits | None:
 
 
 def _fits_struct(kind: StructType) -> _Fits:
-    columns = [(each.name, _fits_of(each.dataType)) for each in kind.fields]
+    columns = [(each.name, fits_of(each.dataType)) for each in kind.fields]
     checked = [(name, fits) for name, fits in columns if fits is not None]
 
     def fits_struct(field: Any) -> bool:
@@ -191,7 +191,7 @@ def _fits_struct(kind: StructType) -> _Fits:
 
 
 def _fits_array(kind: ArrayType) -> _Fits:
-    fits = _fits_of(kind.elementType)
+    fits = fits_of(kind.elementType)
 
     def fits_array(field: Any) -> bool:
         if type(field) is not list:

@@ -57,6 +57,7 @@ AIMED_SCHEMA = (
 """The columns of a batch that `Aim` makes."""
 _BYTES = 128 << 10
 """About so many make a bundle: Spark hands rows to Python by their number, not by their size."""
+_ROWS = pa.array(ROWS)
 _PRIMES = [
     np.uint64(prime)
     for prime in (
@@ -90,6 +91,11 @@ def in_bundles(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield pa.ipc.read_record_batch(bundle.as_buffer(), COLUMNS)
 
 
+def are_rows(results: pa.RecordBatch) -> pa.BooleanArray:
+    """Return which results are rows of the job."""
+    return pc.is_in(results["verdict"], value_set=_ROWS)
+
+
 class Aim(NamedTuple):
     """Aims the results of bundles."""
 
@@ -105,8 +111,7 @@ class Aim(NamedTuple):
         """Return the results that leave here: not those that are rows of a table."""
         if self.targets.rows is not None:
             return results
-        are_rows = pc.is_in(results["verdict"], value_set=pa.array(ROWS))
-        return results.filter(pc.invert(are_rows))
+        return results.filter(pc.invert(are_rows(results)))
 
     def aimed(self, results: pa.RecordBatch) -> pa.RecordBatch:
         """Give results their target, and those without one a note."""
@@ -114,7 +119,7 @@ class Aim(NamedTuple):
         dead = pc.binary_join_element_wise(results["topic"], dead_topic_name(""), "")
         target = pc.case_when(
             pc.make_struct(
-                pc.is_in(verdicts, value_set=pa.array(ROWS)),
+                are_rows(results),
                 pc.equal(verdicts, LATE),
                 pc.equal(verdicts, DEAD),
             ),
