@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from headrace.spark_jobs.jobs.filled import Period
 from headrace.spark_jobs.observe.metrics import Address
 from headrace.spark_jobs.queries.described import Query
 
@@ -29,6 +30,8 @@ class How:
     """Where tasks run; without it, where spark-submit was told."""
     deploy_mode: DeployMode = DeployMode.CLIENT
     once: bool = False
+    backfill: Period | None = None
+    """The period that is joined at once, where the job is not run."""
     metrics_at: Address | None = None
     log: Path | None = None
     dry_run: bool = False

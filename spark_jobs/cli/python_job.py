@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +27,7 @@ from headrace.contracts.raised import clause_of
 from headrace.spark_jobs.cli.how import How
 from headrace.spark_jobs.cli.log import log_file, started_into
 from headrace.spark_jobs.cli.query_job import described
-from headrace.spark_jobs.cli.run import run_job
+from headrace.spark_jobs.cli.run import run_as
 from headrace.spark_jobs.connectors import connectors_for, names_iceberg
 from headrace.spark_jobs.jobs.run import Job, prepare
 from headrace.spark_jobs.queries.described import Query
@@ -83,14 +84,7 @@ def run(
     log = how.log
     if log is None and how.master is not None:
         log = log_file(config.name, None)
-    run_job(
-        cast("Job", job),
-        config,
-        master=how.master,
-        once=how.once,
-        metrics_at=how.metrics_at,
-        log=log,
-    )
+    run_as(cast("Job", job), config, replace(how, log=log))
 
 
 def run_file(file: Path, how: How) -> None:

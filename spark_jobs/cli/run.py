@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Event
 from urllib.parse import urlsplit
@@ -14,41 +15,71 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
 
-from headrace.contracts.errors import HeadraceError, JobInvalid
+from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.cli.failure import error_of
+from headrace.spark_jobs.cli.how import How
 from headrace.spark_jobs.cli.log import started_into
 from headrace.spark_jobs.connectors import connectors_for
 from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.jobs.again import has_ended
+from headrace.spark_jobs.jobs.backfill import at_once_of, backfill
 from headrace.spark_jobs.jobs.config import JobConfig
+from headrace.spark_jobs.jobs.filled import Plan
 from headrace.spark_jobs.jobs.run import Job, awaited_by, place_of, prepare, queries
 from headrace.spark_jobs.observe.listener import Listener
-from headrace.spark_jobs.observe.metrics import Address, Metrics
+from headrace.spark_jobs.observe.metrics import Metrics
+from headrace.spark_jobs.observe.waits import time_text
 from headrace.spark_jobs.session import open_session
 
 _LOOK_EVERY_S = 1
 _log = logging.getLogger(__name__)
 
 
-def run_job(
-    job: Job,
-    config: JobConfig,
-    *,
-    master: str | None,
-    once: bool,
-    metrics_at: Address | None,
-    log: Path | None = None,
-) -> None:
-    """Run a job until it is told to stop, or until `once` has read everything.
+def run_as(job: Job, config: JobConfig, how: How) -> None:
+    """Run a job until it is told to stop, or until `once` has read everything; or its backfill.
 
     Without a master the job uses the session of spark-submit, which has resolved the connectors.
     Without a log file, Spark logs to where this process does.
     """
+    if how.backfill is not None:
+        # Refused before Java starts, if at all.
+        at_once_of(job, config)
+        with _ready(job, config, how) as spark:
+            plan = backfill(spark, job, config, how.backfill)
+        _say_filled(config, plan)
+        return
     metrics = Metrics(config.name, time.time)
-    with metrics.served(metrics_at):
-        spark = _session(config, master, log)
-        _run_on(spark, job, config, metrics, once=once)
+    with metrics.served(how.metrics_at), _ready(job, config, how) as spark:
+        spark.streams.addListener(Listener(metrics))
+        stops = _stop_asked_for()
+        # With `once`, a missing topic gets a sentence; without, the job waits for it.
+        if how.once or _wait_for_sidecars(spark, config, stops):
+            for query in queries(spark, job, config, once=how.once, note=metrics.note):
+                _wait(query, stops, metrics)
+                if stops.is_set():
+                    break
+
+
+@contextmanager
+def _ready(job: Job, config: JobConfig, how: How) -> Iterator[SparkSession]:
+    """Open a session on which a job can run, and stop it whatever happens."""
+    spark = _session(config, how.master, how.log)
+    try:
+        refuse_checkpoint_here(spark, config.checkpoint)
+        place = place_of(config)
+        if place is not None:
+            place.check(spark)
+        prepare(spark, job, config)
+        yield spark
+    except (PySparkException, Py4JJavaError) as failure:
+        ours = error_of(failure, config.servers)
+        if ours is None:
+            raise
+        raise ours from failure
+    finally:
+        spark.stop()
 
 
 def _session(config: JobConfig, master: str | None, log: Path | None) -> SparkSession:
@@ -64,35 +95,13 @@ def _session(config: JobConfig, master: str | None, log: Path | None) -> SparkSe
         )
 
 
-def _run_on(
-    spark: SparkSession, job: Job, config: JobConfig, metrics: Metrics, *, once: bool
-) -> None:
-    """Run a job on a session, and stop the session whatever happens."""
-    try:
-        refuse_checkpoint_here(spark, config.checkpoint)
-        place = place_of(config)
-        if place is not None:
-            place.check(spark)
-        prepare(spark, job, config)
-    except HeadraceError:
-        spark.stop()
-        raise
-    spark.streams.addListener(Listener(metrics))
-    stops = _stop_asked_for()
-    try:
-        # With `once`, a missing topic gets a sentence; without, the job waits for it.
-        if once or _wait_for_sidecars(spark, config, stops):
-            for query in queries(spark, job, config, once=once, note=metrics.note):
-                _wait(query, stops, metrics)
-                if stops.is_set():
-                    break
-    except (PySparkException, Py4JJavaError) as failure:
-        ours = error_of(failure, config.servers)
-        if ours is None:
-            raise
-        raise ours from failure
-    finally:
-        spark.stop()
+def _say_filled(config: JobConfig, plan: Plan) -> None:
+    begin = "its first record" if plan.from_ms is None else time_text(plan.from_ms)
+    Console(highlight=False).print(
+        f"{config.name}: the records of `{plan.stream}` from {begin} to {time_text(plan.to_ms)} are"
+        " joined; start the job, and it goes on from there",
+        soft_wrap=True,
+    )
 
 
 def refuse_checkpoint_here(spark: SparkSession, checkpoint: str) -> None:

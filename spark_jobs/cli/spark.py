@@ -21,8 +21,9 @@ from headrace.contracts.servers import PORT_MAX
 from headrace.spark_jobs.cli.how import LOCAL, DeployMode, How
 from headrace.spark_jobs.cli.job_file import load_job
 from headrace.spark_jobs.cli.log import log_file, started_into
+from headrace.spark_jobs.cli.period import period_of
 from headrace.spark_jobs.cli.python_job import PYTHON, run_file
-from headrace.spark_jobs.cli.run import run_job
+from headrace.spark_jobs.cli.run import run_as
 from headrace.spark_jobs.cli.submit import check_deploy_mode, hand_over, submit_command
 from headrace.spark_jobs.jobs.config import TASKS_MAX
 from headrace.spark_jobs.jobs.move import move as move_state
@@ -60,12 +61,7 @@ def run(  # noqa: PLR0913 - each by name, and each may be left out
         log: The file for Spark's own log, on this machine; by default one whose name is printed.
         dry_run: Print the call of spark-submit, and run nothing.
     """
-    if not _MASTER.match(master):
-        message = (
-            f"`--master {master}` names no cluster; write local[N], spark://HOST:PORT, yarn or"
-            " k8s://HOST:PORT"
-        )
-        raise SettingsInvalid(message)
+    _refuse_no_master(master)
     if metrics_port is None and metrics_host != LOOPBACK:
         message = (
             f"`--metrics-host {metrics_host}` does nothing without a port; add one, such as"
@@ -73,18 +69,22 @@ def run(  # noqa: PLR0913 - each by name, and each may be left out
         )
         raise SettingsInvalid(message)
     at = None if metrics_port is None else Address(metrics_port, metrics_host)
-    how = How(master, deploy_mode, once, at, log, dry_run)
+    how = How(master, deploy_mode, once, metrics_at=at, log=log, dry_run=dry_run)
+    _run(job, how)
+
+
+def _run(job: Path, how: How) -> None:
+    """Run a job here, or hand it to a cluster, or print how."""
     check_deploy_mode(how)
     if job.suffix == PYTHON:
         _run_python(job, how)
         return
     module, config = load_job(job)
     command = submit_command(job, config, how)
-    if dry_run:
+    if how.dry_run:
         _print(command)
     elif how.is_here:
-        file = log_file(config.name, log)
-        run_job(module, config, master=master, once=once, metrics_at=at, log=file)
+        run_as(module, config, replace(how, log=log_file(config.name, how.log)))
     else:
         hand_over(command)
 
@@ -103,6 +103,42 @@ def _run_python(job: Path, how: How) -> None:
 
 def _print(command: list[str]) -> None:
     Console(highlight=False).print(shlex.join(command), soft_wrap=True)
+
+
+@app.command
+def backfill(  # noqa: PLR0913 - each by name, and each may be left out
+    job: Path,
+    *,
+    from_: Annotated[str | None, Parameter(name="--from")] = None,
+    to: str | None = None,
+    master: str = LOCAL,
+    deploy_mode: DeployMode = DeployMode.CLIENT,
+    log: Path | None = None,
+    dry_run: Annotated[bool, Parameter(name="--print")] = False,
+) -> None:
+    """Join the past of a stream at once, and leave a checkpoint from which the job goes on.
+
+    Args:
+        job: The file of a job that joins a stream as of a table, into a table. It has not begun.
+        from_: Leave out records before this time, such as 2026-11-01; without it, none.
+        to: Where the job goes on, such as 2026-11-01T12:30Z; without it, as far as both topics are.
+        master: local[N], or a cluster's address, to which spark-submit hands the job.
+        deploy_mode: With a cluster, whether this machine runs the driver, or one of the cluster's.
+        log: The file for Spark's own log, on this machine; by default one whose name is printed.
+        dry_run: Print the call of spark-submit, and run nothing.
+    """
+    _refuse_no_master(master)
+    period = period_of(from_, to)
+    _run(job, How(master, deploy_mode, backfill=period, log=log, dry_run=dry_run))
+
+
+def _refuse_no_master(master: str) -> None:
+    if not _MASTER.match(master):
+        message = (
+            f"`--master {master}` names no cluster; write local[N], spark://HOST:PORT, yarn or"
+            " k8s://HOST:PORT"
+        )
+        raise SettingsInvalid(message)
 
 
 @app.command

@@ -12,6 +12,7 @@ from headrace.spark_jobs.cli.how import DeployMode, How
 from headrace.spark_jobs.connectors import connectors_for, names_iceberg, packages
 from headrace.spark_jobs.jobs.config import JobConfig
 from headrace.spark_jobs.observe.metrics import LOOPBACK
+from headrace.spark_jobs.observe.waits import time_text
 from headrace.spark_jobs.session import FILES, PACKAGES, is_for_submit
 
 _SUBMITTED = Path(__file__).with_name("__main__.py")
@@ -57,13 +58,21 @@ def submit_command(job: Path, config: JobConfig | None, how: How) -> list[str]:
         if is_for_submit(name):
             submit += ["--conf", f"{name}={value}"]
     submit += [str(_SUBMITTED), job.name if is_sent else str(job.absolute())]
-    if how.once:
-        submit.append("--once")
+    return submit + _options(how)
+
+
+def _options(how: How) -> list[str]:
+    """Return the options of the script that spark-submit runs."""
+    options = ["--once"] if how.once else []
+    if how.backfill is not None:
+        options.append("--backfill")
+        for name, time_ms in zip(("--from", "--to"), how.backfill, strict=True):
+            options += [] if time_ms is None else [name, time_text(time_ms)]
     if how.metrics_at is not None:
-        submit += ["--metrics-port", str(how.metrics_at.port)]
+        options += ["--metrics-port", str(how.metrics_at.port)]
         if how.metrics_at.host != LOOPBACK:
-            submit += ["--metrics-host", how.metrics_at.host]
-    return submit
+            options += ["--metrics-host", how.metrics_at.host]
+    return options
 
 
 def hand_over(command: list[str]) -> None:

@@ -27,13 +27,16 @@ _TABLE, _STREAM = 0, 1
 
 
 def join_as_of(
-    stream: DataFrame, table: DataFrame, join: Literal["inner", "left"] = "inner"
+    stream: DataFrame,
+    table: DataFrame,
+    join: Literal["inner", "left"] = "inner",
+    carries: Sequence[str] = RECORD_COLUMNS,
 ) -> DataFrame:
     """Join each record of a stream with the value that its key had in a table at its time.
 
-    Both are frames of records; the result adds `table_value` to the columns of a record. It leaves
-    out records without a value. An inner join also leaves out records without a key or without a
-    match.
+    Both are frames of records, of which Spark shuffles the columns that the result `carries`; it
+    adds `table_value`. It leaves out records without a value. An inner join also leaves out records
+    without a key or without a match.
     """
     version = F.when(F.col("side") == _TABLE, F.struct("value"))
     before = (
@@ -41,7 +44,8 @@ def join_as_of(
         .orderBy("timestamp_ms", "side", "partition", "offset")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    keyed = _side(stream, _STREAM).unionByName(_side(table, _TABLE)).where("key IS NOT NULL")
+    sides = _side(stream, _STREAM, carries), _side(table, _TABLE, carries)
+    keyed = sides[0].unionByName(sides[1], allowMissingColumns=True).where("key IS NOT NULL")
     held = F.last(version, ignorenulls=True).over(before)
     joined = (
         keyed.withColumn("table_value", held["value"])
@@ -50,7 +54,7 @@ def join_as_of(
     )
     if join == "inner":
         return joined.where(F.col("table_value").isNotNull())
-    keyless = stream.where("key IS NULL AND value IS NOT NULL").select(*RECORD_COLUMNS)
+    keyless = stream.where("key IS NULL AND value IS NOT NULL").select(*carries)
     return joined.unionByName(
         keyless.withColumn("table_value", F.lit(None).cast("binary")),
     )
@@ -125,5 +129,6 @@ def read_range(
     return records if to_ms is None else records.where(F.col("timestamp_ms") < to_ms)
 
 
-def _side(records: DataFrame, side: int) -> DataFrame:
-    return records.select(*RECORD_COLUMNS, F.lit(side).alias("side"))
+def _side(records: DataFrame, side: int, carries: Sequence[str]) -> DataFrame:
+    own = [name for name in carries if name in records.columns]
+    return records.select(*own, F.lit(side).alias("side"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @runtime_checkable
@@ -32,3 +34,14 @@ class Dated(Protocol):
     @property
     def in_order(self) -> bool:
         """Whether a later row of a key holds later, although its time is before an earlier one."""
+
+
+@runtime_checkable
+class AtOnce(Protocol):
+    """A job whose rows can be computed over topics that are complete, without any state."""
+
+    def rows_at_once(self, frames: Sequence[DataFrame], config: Any) -> DataFrame:
+        """Return the rows of frames at rest, one of each input; those of a key are in order.
+
+        All records are readable, and have their fields in `READ`.
+        """

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.contracts.errors import StateOfOtherOptions
 from headrace.spark_jobs.folder import UNFINISHED, Folder
+from headrace.spark_jobs.jobs.filled import BATCH, Filled
 from headrace.spark_jobs.operators.frames import MOVED, TAKEN, refuse_rows_left
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ class Moves:
                     " delete this folder, and move it once more"
                 )
                 raise StateOfOtherOptions(message)
-            return Origin()
+            starts = Filled(self._spark, self._checkpoint).starts()
+            return Origin() if starts is None else Origin(BATCH + 1, starts)
         said = json.loads(self._folder.read(WHOLE))
         if self._folder.names("offsets"):
             # Spark removes the files of early micro-batches.

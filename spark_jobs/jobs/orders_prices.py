@@ -6,13 +6,15 @@ prices    key product, value {"price_cents"}, versioned
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, Field
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.contracts.time import DurationMs
+from headrace.spark_jobs.jobs.bulk import join_as_of
 from headrace.spark_jobs.jobs.cold import FallBack
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JobConfig, JoinKind, TableFolder
 from headrace.spark_jobs.jobs.hot_keys import spread_of
@@ -21,6 +23,7 @@ from headrace.spark_jobs.jobs.rows import rows_with, write_row
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import LookUp, Topic
 from headrace.spark_jobs.read.json_text import read_json, read_quickly, text_of
+from headrace.spark_jobs.shapes import FIELDS, JOINED, READ
 from headrace.spark_jobs.versioned.tables import Versioned
 
 
@@ -79,6 +82,7 @@ VALUES: Mapping[str, type[BaseModel]] = {"prices": Price, "orders": Order}
 LOOKS_UP_BY = "key"
 FOLDS_ROWS = False
 _LONG_END = 1 << 63
+_TIMED = ("partition", "offset", "timestamp_ms", "key", "value")
 
 
 def transform(inputs: Inputs, config: Config) -> DataFrame:
@@ -96,6 +100,26 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
         row_of=row_of,
     )
     return operate_for_sinks(priced, inputs.arriving, spread_of(config), inputs.progress)
+
+
+def rows_at_once(frames: Sequence[DataFrame], config: Config) -> DataFrame:
+    """Join all orders of frames at rest with the price as of their own time."""
+    prices, orders = frames
+    # Spark parses each value once: a price travels as its number, and an order as its fields.
+    number = F.col(f"{READ}.price_cents").cast("string").cast("binary")
+    prices = prices.withColumn("value", number).drop(READ)
+    orders = orders.withColumn("value", F.when(F.col("value").isNotNull(), F.lit(b"")))
+    priced = join_as_of(orders, prices, config.join, (*_TIMED, READ))
+    price_cents = F.col("table_value").cast("string").cast("bigint")
+    row = {
+        "product": F.expr("make_valid_utf8(CAST(key AS STRING))"),
+        "order_id": F.col(f"{READ}.order_id"),
+        "quantity": F.col(f"{READ}.quantity"),
+        "price_cents": price_cents,
+        "total_cents": F.try_multiply(F.col(f"{READ}.quantity"), price_cents),
+    }
+    fields = F.struct(*(column.alias(name) for name, column in row.items()))
+    return priced.withColumns({"verdict": F.lit(JOINED), FIELDS: fields})
 
 
 def fall_back(config: Config) -> FallBack | None:

@@ -161,7 +161,7 @@ def queries(
     first = moves.origin().batch
     config = TasksNote(spark, config.checkpoint).settled(config)
     stamp, options = Stamp(spark, config.checkpoint), options_of(config)
-    stamp.know(topic_ids(spark, *_read_from(config)))
+    stamp.know(topic_ids(spark, *read_from(config)))
     often = {"processingTime": f"{config.every_ms} milliseconds"}
 
     def started(config: JobConfig, trigger: Mapping[str, Any]) -> Iterator[StreamingQuery]:
@@ -250,7 +250,7 @@ def read_inputs(
     `starts` are the offsets at which a new checkpoint begins, by topic and partition.
     """
     names = list(inputs_of(config))
-    source, topics = _read_from(config)
+    source, topics = read_from(config)
     source = replace(source, starts=starts)
     cleaned = read_cleaned(spark, source, topics)
     formats = {names.index(name): format_of(job, name) for name in job.VALUES}
@@ -261,10 +261,11 @@ def read_inputs(
 
 def awaited_by(spark: SparkSession, config: JobConfig) -> str | None:
     """Say which sidecar a job must wait for before it can start, None if it need not wait."""
-    return awaited(spark, *_read_from(config))
+    return awaited(spark, *read_from(config))
 
 
-def _read_from(config: JobConfig) -> tuple[Source, list[CleanedTopic]]:
+def read_from(config: JobConfig) -> tuple[Source, list[CleanedTopic]]:
+    """Return the brokers of a job, and the topics that it reads there."""
     inputs = enumerate(inputs_of(config).values())
     topics = [CleanedTopic(number, one.topic, one.pipeline) for number, one in inputs]
     return Source(config.servers, reader_of(config), *batch_of(config)), topics
@@ -276,8 +277,15 @@ def format_of(job: Job, name: str) -> Format:
     return JsonValue(schema_of(value)) if isinstance(value, type) else value
 
 
-def make_output(job: Job, config: JobConfig, note: Note) -> KafkaOutput | TableOutput:
-    """Make the sink of a job's results."""
+def make_output(
+    job: Job, config: JobConfig, note: Note, *, repeats: bool | None = None
+) -> KafkaOutput | TableOutput:
+    """Make the sink of a job's results.
+
+    `repeats` is whether a repeated micro-batch surely has the same rows, if it is not the job that
+    decides.
+    """
+    repeats = _repeats(job, config) if repeats is None else repeats
     topics = topics_of(config)
     client = {"bootstrap.servers": config.servers, "log_level": _WARNINGS, **writer_of(config)}
     kafka = KafkaSink(
@@ -286,14 +294,14 @@ def make_output(job: Job, config: JobConfig, note: Note) -> KafkaOutput | TableO
         topics,
         accepts_retention=config.accept_retention,
         options=digest_of(options_of(config)),
-        repeats=_repeats(job, config),
+        repeats=repeats,
     )
     targets = Targets(_topic(config.sink.kafka), _topic(config.late))
     if config.sink.kafka is not None and config.sink.kafka.registry is not None:
         encode = encode_of(config.sink.kafka.topic, config.sink.kafka.registry, _row_of(job))
         return KafkaOutput(kafka, targets, note, encode)
     output = KafkaOutput(kafka, targets, note)
-    table = _table_sink(job, config)
+    table = _table_sink(job, config, repeats=repeats)
     if table is None:
         return output
     row, corrects = _row_of(job), bool(getattr(config, "corrections", False))
@@ -334,13 +342,13 @@ def _topic(chosen: KafkaTopic | None) -> str | None:
     return None if chosen is None else chosen.topic
 
 
-def _table_sink(job: Job, config: JobConfig) -> Sink | None:
+def _table_sink(job: Job, config: JobConfig, *, repeats: bool) -> Sink | None:
     query, sink, mode = config.name, config.sink, config.sink.mode
     in_order = mode == SCD2 and _is_in_order(job, config)
     of_one_task = is_of_one_task(job)
     place = place_of(config)
     if place is not None:
-        how = {"in_order": in_order, "of_one_task": of_one_task, "repeats": _repeats(job, config)}
+        how = {"in_order": in_order, "of_one_task": of_one_task, "repeats": repeats}
         if isinstance(place, DeltaPlace):
             return DeltaSink(query, place, mode=mode, **how)
         return IcebergSink(query, place, mode=mode, **how)

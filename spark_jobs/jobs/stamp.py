@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from headrace.contracts.errors import ReplayDiffers, StateOfOtherOptions, StateUnavailable
 from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.jobs.config import JobConfig, TablesConfig
+from headrace.spark_jobs.jobs.filled import FOLDER as FILLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -84,7 +85,8 @@ class Stamp:
     def know(self, ids: Mapping[str, str]) -> None:
         """Note the ids of the topics; refuse a topic that was made anew since it was read."""
         before = self.last_note(_TOPICS) or {}
-        if not self.is_new() or "whole" in self._folder.names("move"):
+        begins_behind = self._folder.names(FILLED) or "whole" in self._folder.names("move")
+        if begins_behind or not self.is_new():
             for topic, found in ids.items():
                 if before.get(topic, found) != found:
                     message = (

@@ -201,12 +201,9 @@ class QueryJob:
         return _with_own_keys(operate(self._windows().step, records, spread, progress))
 
     def in_bulk(self, frames: Sequence[DataFrame]) -> DataFrame:
-        """Compute the results over complete records at once: years of history need no state."""
+        """Compute the results over complete and readable records at once, without any state."""
         self.prepare(frames[0].sparkSession)
-        # Spark need not tell dead records apart once more in what follows.
-        nothing = F.lit(None).cast("string")
-        readable = [frame.where(_is_readable()).withColumn("aside", nothing) for frame in frames]
-        taken = self._taken(dict(zip(self.sources, readable, strict=True)))
+        taken = self._taken(dict(zip(self.sources, frames, strict=True)))
         query = self.query
         if isinstance(query, JoinedStream):
             rows = join_as_of(taken[STREAM], taken[TABLE], query.how)
@@ -223,6 +220,10 @@ class QueryJob:
             " joined as of a table or within a window, or a table that is read"
         )
         raise JobInvalid(message)
+
+    def rows_at_once(self, frames: Sequence[DataFrame], _config: JobConfig) -> DataFrame:
+        """Compute the rows over complete records at once."""
+        return self.rows(self.in_bulk(frames))
 
     def fall_back(self, _config: object) -> FallBack | None:
         """Return where to join a record that is older than its table remembers."""

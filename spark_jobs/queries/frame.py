@@ -10,7 +10,7 @@ from headrace.spark_jobs.jobs.bulk import read_range
 from headrace.spark_jobs.jobs.hot_keys import spread_of
 from headrace.spark_jobs.jobs.run import Job, read_inputs
 from headrace.spark_jobs.queries.compiled import QueryJob
-from headrace.spark_jobs.read.decode import checked_alone
+from headrace.spark_jobs.read.decode import readable_alone
 from headrace.spark_jobs.read.source import Source
 from headrace.spark_jobs.read.written_by import CleanedTopic
 from headrace.spark_jobs.session import SETTINGS
@@ -58,7 +58,7 @@ def backfill(
     brokers = Source(servers, access_of(kafka).for_reader())
     topics = [CleanedTopic(n, source.topic) for n, source in enumerate(job.sources.values())]
     frames = [
-        checked_alone(read_range(spark, brokers, [topic]), topic.input, as_format)
+        readable_alone(read_range(spark, brokers, [topic]), topic.input, as_format)
         for topic, as_format in zip(topics, job.VALUES.values(), strict=True)
     ]
     return job.columns(job.in_bulk(frames))

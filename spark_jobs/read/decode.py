@@ -32,6 +32,7 @@ from headrace.contracts.dead_letter import (
 from headrace.contracts.decision import Reason
 from headrace.spark_jobs.headers import headers_with
 from headrace.spark_jobs.read.json_text import UNREADABLE, missing
+from headrace.spark_jobs.read.parsed import Parsing
 from headrace.spark_jobs.read.registry import AsJson, Asked, as_json
 from headrace.spark_jobs.shapes import DEAD, READ, unsigned
 
@@ -302,6 +303,23 @@ def readable(records: DataFrame, as_format: Format) -> DataFrame:
     # A filter has no columns of its own: it would parse a value anew for each use of it.
     looked = F.array(as_format.look(F.col("value")))
     return records.where(F.exists(looked, lambda each: _problem(as_format, each).isNull()))
+
+
+def readable_alone(records: DataFrame, number: int, as_format: Format) -> DataFrame:
+    """Do as `checked_alone`, and leave out the records that it marks."""
+    if isinstance(as_format, JsonValue) and Parsing.is_for(as_format.schema):
+        read = Parsing(as_format.schema).readable(records)
+        return read.withColumn("aside", F.lit(None).cast("string"))
+    marked = checked_alone(records, number, as_format)
+    return marked.where(F.col("aside").isNull())
+
+
+def dead_alone(records: DataFrame, number: int, as_format: Format) -> DataFrame:
+    """Do as `checked` with the records of one input, and keep those alone that it marks."""
+    if isinstance(as_format, JsonValue) and Parsing.is_for(as_format.schema):
+        # Spark describes the problems of the few that are left.
+        records = Parsing(as_format.schema).unreadable(records)
+    return checked(records, {number: as_format}).where(F.col("aside").isNotNull())
 
 
 def _problem(value: Format, looked: Column) -> Column:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _POLL_RECORDS = 5_000
 _FETCH_WAIT_MS = 1
-_CLIENTS = "org.apache.kafka.clients.admin"
+_NO_RECORD = -1
+"""The offset that a broker answers where there is no such record."""
 Place = tuple[str, int]
 """A topic and the number of a partition."""
 
@@ -85,12 +86,40 @@ class Brokers:
         self, places: Iterable[Place], which: Literal["earliest", "latest"]
     ) -> dict[Place, int]:
         """Return the first or the end offset of each of these partitions."""
+        spec = getattr(self._client.OffsetSpec, which)()
+        return self._listed(places, spec, self._client.ListOffsetsOptions())
+
+    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Return the offset at which the committed records of each partition end."""
+        return self._listed(places, self._client.OffsetSpec.latest(), self._of_committed())
+
+    def not_before(self, places: Sequence[Place], time_ms: int) -> dict[Place, int]:
+        """Return an offset of each partition: all committed records before it are before a time.
+
+        The offset is that of a record at the time or later, or of the mark of a transaction that
+        was committed by then. Without either, it is the end.
+        """
+        spec = self._client.OffsetSpec.forTimestamp(time_ms)
+        found = self._listed(places, spec, self._of_committed())
+        ends = self.ends(places)
+        return {place: ends[place] if at == _NO_RECORD else at for place, at in found.items()}
+
+    @property
+    def _client(self) -> Any:
+        """Kafka's package of the client."""
+        return self._jvm.org.apache.kafka.clients.admin
+
+    def _of_committed(self) -> Any:
+        level = self._jvm.org.apache.kafka.common.IsolationLevel.READ_COMMITTED
+        return self._client.ListOffsetsOptions(level)
+
+    def _listed(self, places: Iterable[Place], spec: Any, how: Any) -> dict[Place, int]:
         found_by = self._jvm.org.apache.kafka.common.TopicPartition
         asked = {place: found_by(*place) for place in places}
         specs = self._jvm.java.util.HashMap()
         for each in asked.values():
-            specs.put(each, getattr(self._jvm.org.apache.kafka.clients.admin.OffsetSpec, which)())
-        found = self._admin.listOffsets(specs).all().get()
+            specs.put(each, spec)
+        found = self._admin.listOffsets(specs, how).all().get()
         return {place: int(found[each].offset()) for place, each in asked.items()}
 
 

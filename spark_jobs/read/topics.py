@@ -49,7 +49,8 @@ class Cleaned:
     partitions: Mapping[int, int]
     """By input, how many partitions have progress; zero for an input without a pipeline."""
     begins: Mapping[str, int]
-    """The first offset of each partition that has progress, by `place_of`."""
+    """The first offset of each partition that has progress, or the one at which a new checkpoint
+    begins with it, by `place_of`."""
     firsts: Mapping[str, Sequence[int]]
     """The first offset of each partition, by topic."""
 
@@ -76,7 +77,7 @@ def read_cleaned(spark: SparkSession, source: Source, topics: Sequence[CleanedTo
         for topic in topics
     ]
     begins = {
-        place_of(topic.topic, partition): first
+        place_of(topic.topic, partition): max(first, _start_of(source, topic.topic, partition))
         for topic in with_progress
         for partition, first in enumerate(firsts[topic.topic])
     }
@@ -148,7 +149,7 @@ def _beginning(source: Source, sizes: Mapping[str, int]) -> _Begin:
     def begin(reader: DataStreamReader, names: Sequence[str]) -> DataStreamReader:
         offsets = {
             name: {
-                str(partition): source.starts.get(name, {}).get(str(partition), _EARLIEST)
+                str(partition): _start_of(source, name, partition)
                 for partition in range(sizes[name])
             }
             for name in names
@@ -157,6 +158,10 @@ def _beginning(source: Source, sizes: Mapping[str, int]) -> _Begin:
         return reader.option("startingOffsets", begins).option("subscribe", ",".join(names))
 
     return begin
+
+
+def _start_of(source: Source, topic: str, partition: int) -> int:
+    return source.starts.get(topic, {}).get(str(partition), _EARLIEST)
 
 
 def _records(reader: DataStreamReader, topic: CleanedTopic) -> DataFrame:
@@ -176,13 +181,23 @@ def _progress(
     spark: SparkSession, source: Source, begin: _Begin, topics: Sequence[CleanedTopic]
 ) -> DataFrame:
     names = [progress_topic(topic.topic).name for topic in topics]
+    return _said(begin(_reader(spark, source, None), names).load())
+
+
+def progress_now(spark: SparkSession, source: Source, topic: str) -> DataFrame:
+    """Read the last row of progress of each partition of a topic, and those before it if any."""
+    name = progress_topic(topic).name
+    reader = spark.read.format("kafka").options(**source.described())
+    return _said(reader.option("subscribe", name).load())
+
+
+def _said(rows: DataFrame) -> DataFrame:
+    """Read the rows of progress topics."""
     suffix = len(progress_topic("").name)
     text = F.col("key").cast("string")
     said = F.from_json(F.col("value").cast("string"), _PROGRESS_SCHEMA)
     return (
-        begin(_reader(spark, source, None), names)
-        .load()
-        .where(F.col("value").isNotNull() & text.rlike("^[0-9]+(@[0-9]+)?$"))
+        rows.where(F.col("value").isNotNull() & text.rlike("^[0-9]+(@[0-9]+)?$"))
         .withColumn("said", said)
         .select(
             F.expr(f"left(topic, length(topic) - {suffix})").alias("topic"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, SparkSession
 
 _QUERY_ID = "sql.streaming.queryId"
 
@@ -12,3 +15,15 @@ def query_id_of(frame: DataFrame) -> str:
     query_id = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
     assert query_id is not None, "a batch is written inside of foreachBatch"
     return query_id
+
+
+@contextmanager
+def as_query(spark: SparkSession, query_id: str) -> Iterator[None]:
+    """Write as the query of a checkpoint does, outside of it and before its first micro-batch."""
+    context = spark.sparkContext
+    context.setLocalProperty(_QUERY_ID, query_id)
+    try:
+        yield
+    finally:
+        # Py4J takes None for null, which removes the property.
+        context.setLocalProperty(_QUERY_ID, None)  # type: ignore[arg-type]

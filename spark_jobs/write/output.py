@@ -126,6 +126,11 @@ class TableOutput:
         finally:
             results.unpersist()
 
+    def write_apart(self, rows: DataFrame, asides: DataFrame, batch_id: int) -> None:
+        """Write rows, and from a frame of their own all records beside them."""
+        self._asides.write(asides, batch_id)
+        self._sink.write(columns(rows, self._row_schema, corrects=self._corrects), batch_id)
+
     def close(self) -> None:
         """Close what stays open between micro-batches."""
         self._asides.close()

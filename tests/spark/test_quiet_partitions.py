@@ -20,8 +20,9 @@ import yaml
 from headrace.contracts.progress import LAYOUT, CleanedBy, Progress, cleaned_by_row, progress_row
 from headrace.contracts.record import Record
 from headrace.contracts.topics import cleaned_topic, late_topic, progress_topic
+from headrace.spark_jobs.cli.how import How
 from headrace.spark_jobs.cli.job_file import load_job
-from headrace.spark_jobs.cli.run import run_job
+from headrace.spark_jobs.cli.run import run_as
 from tests.kafka.clients import Clients, fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.runtime.conftest import make_pipeline
@@ -141,7 +142,7 @@ class Shop:
 
 def run_it(file: Path) -> None:
     """The life of the job's driver."""
-    run_job(*load_job(file), master="local[2]", once=False, metrics_at=None)
+    run_as(*load_job(file), How("local[2]"))
 
 
 __all__ = ["make_pipeline"]

@@ -8,8 +8,9 @@ from typing import Any
 
 import yaml
 
+from headrace.spark_jobs.cli.how import How
 from headrace.spark_jobs.cli.job_file import load_job
-from headrace.spark_jobs.cli.run import run_job
+from headrace.spark_jobs.cli.run import run_as
 from headrace.spark_jobs.observe.metrics import Address
 from tests.bench.releasing.fill import SIDES, topic_of
 
@@ -38,4 +39,4 @@ def write_job(folder: Path, servers: str, records_per_batch: int | None) -> Path
 def run_it(job: Path, port: int) -> None:
     """The life of the job's driver; all that it starts is of one session, and it says which."""
     job.with_name("session").write_text(f"{os.getsid(0)}")
-    run_job(*load_job(job), master="local[2]", once=False, metrics_at=Address(port))
+    run_as(*load_job(job), How("local[2]", metrics_at=Address(port)))
