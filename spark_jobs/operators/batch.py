@@ -21,6 +21,7 @@ from headrace.spark_jobs.operators.columns import (
     frame_of_asides,
     frame_of_counts,
     frame_of_lowest,
+    frames_of_bundles,
     take,
 )
 from headrace.spark_jobs.operators.failures import Failure, as_dead, failure_of, kinds_of
@@ -72,9 +73,11 @@ class TaskBatch:
         if first.running.is_behind:
             self._lowest_before = [said for said, _ in self._aside(LOWEST)]
         size = len(taken.arrivals)
-        began = self._before.get(_ARRIVALS, 0)
+        # Rows that are handed on count as the first ones, as if they had been opened.
+        handed_on = taken.unopened.rows
+        began = self._before.get(_ARRIVALS, 0) + handed_on
         self._arrivals = began + size
-        self._sequence = self._before.get(_SEQUENCE, 0)
+        self._sequence = self._before.get(_SEQUENCE, 0) + handed_on
         running = np.arange(began, self._arrivals)
         self._causes = running if taken.causes is None else taken.causes
         self._inputs = taken.arrivals.inputs
@@ -82,6 +85,10 @@ class TaskBatch:
         if not size:
             # Progress of other inputs may release records here; their cause is the last arrival.
             self._causes, self._inputs = np.array([began - 1]), np.array([NO_INPUT])
+
+    def handed_on(self) -> Iterator[pd.DataFrame]:
+        """Yield the bundles that this stage does not open."""
+        return frames_of_bundles(self._task, self._taken.unopened.bundles)
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """Yield the results; write the state before the last of them."""

@@ -3,12 +3,17 @@
 Spark writes, sorts and converts each row of a shuffle, and Python would get each of them anew. So
 rows of one task travel together: a bundle is one row of Spark's, and its bytes are an Arrow batch
 of rows as `ROWS_SCHEMA` says, behind the number of their task.
+
+    a bundle for the next stage        an Arrow batch, which begins with 255
+    one for the stage behind that      0 (u8) | the same
+
+The next stage hands the latter on without its 0, and opens it only to count its rows.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +40,8 @@ behind them if the order of arrival is given.
 """
 
 BUNDLES_SCHEMA = f"task int, {BUNDLE} binary"
+_BEHIND = b"\0"
+"""Begins a bundle for the stage behind the next one."""
 _NO_NUMBER = -1
 """It stands for null in columns of 32 bits."""
 _TASK, _ARRIVAL = "task", "arrival"
@@ -49,26 +56,41 @@ _INNER = pa.schema(
 _ROWS = pa.schema([_OUTER.field(_TASK), *_INNER])
 
 
+class Unopened(NamedTuple):
+    """Bundles that the next stage opens."""
+
+    bundles: list[bytes]
+    rows: int
+    """How many rows are in them."""
+
+
 def bundles_of_rows(rows: Sequence[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
     """Bundle rows that are no batch yet; a column that a row leaves out is null."""
     return bundles_of(pa.RecordBatch.from_pylist([*rows], _ROWS))
 
 
-def bundles_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Bundle the rows of a batch; those of one task keep their order."""
+def bundles_of(
+    batch: pa.RecordBatch, behind: NDArray[np.bool_] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Bundle the rows of a batch; those of one task keep their order.
+
+    `behind` tells which rows are for the stage behind the next one; without it none is.
+    """
     if not batch.num_rows:
         return
     tasks = batch.column(_TASK).to_numpy()
-    order = np.argsort(tasks, kind="stable")
-    rows, tasks = _inner(batch).take(pa.array(order)), tasks[order]
-    bounds = [0, *(np.flatnonzero(np.diff(tasks)) + 1).tolist(), len(tasks)]
+    ways = 2 * tasks + (0 if behind is None else behind)
+    order = np.argsort(ways, kind="stable")
+    rows, ways = _inner(batch).take(pa.array(order)), ways[order]
+    bounds = [0, *(np.flatnonzero(np.diff(ways)) + 1).tolist(), len(ways)]
     of_tasks: list[int] = []
     packed: list[bytes] = []
     for start, end in pairwise(bounds):
         own = rows.slice(start, end - start)
+        task, is_behind = divmod(int(ways[start]), 2)
         for one in serialized(own):
-            of_tasks.append(int(tasks[start]))
-            packed.append(one)
+            of_tasks.append(task)
+            packed.append(_BEHIND + one if is_behind else one)
     yield pa.RecordBatch.from_pydict({_TASK: of_tasks, BUNDLE: packed}, _OUTER)
 
 
@@ -82,13 +104,28 @@ def _inner(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=_INNER)
 
 
+def set_apart(bundles: Iterable[bytes]) -> tuple[list[bytes], Unopened]:
+    """Return the bundles for this stage, and those that it hands on to the next one."""
+    own: list[bytes] = []
+    others: list[bytes] = []
+    for one in bundles:
+        if one.startswith(_BEHIND):
+            others.append(one[len(_BEHIND) :])
+        else:
+            own.append(one)
+    return own, Unopened(others, sum(_batch_of(one).num_rows for one in others))
+
+
 def unbundled(bundles: Iterable[bytes]) -> dict[str, NDArray[Any]]:
     """Return the rows of bundles in columns; `arrival` is among them if it was given."""
-    batches = [pa.ipc.read_record_batch(pa.py_buffer(one), _INNER) for one in bundles]
-    rows = pa.Table.from_batches(batches, _INNER)
+    rows = pa.Table.from_batches(map(_batch_of, bundles), _INNER)
     if rows.column(_ARRIVAL).null_count == rows.num_rows:
         rows = rows.drop_columns(_ARRIVAL)
     return {name: _column(rows.column(name)) for name in rows.column_names}
+
+
+def _batch_of(bundle: bytes) -> pa.RecordBatch:
+    return pa.ipc.read_record_batch(pa.py_buffer(bundle), _INNER)
 
 
 def _column(column: pa.ChunkedArray) -> NDArray[Any]:

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
-from headrace.spark_jobs.operators.bundles import unbundled
-from headrace.spark_jobs.operators.results import BYTES_MAX
+from headrace.spark_jobs.operators.bundles import Unopened, set_apart, unbundled
+from headrace.spark_jobs.operators.results import BYTES_MAX, slices
 from headrace.spark_jobs.shapes import BUNDLE, LOWEST
 from headrace.spark_jobs.versioned.arrival import COPIED, Arrivals
 from headrace.spark_jobs.versioned.layout import NO_OFFSET
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from headrace.spark_jobs.operators.results import Results
 
-RECORD, PROGRESS, ROW, ASK, ANSWER, PART, TASK_PROGRESS, LEFT_ROW = range(8)
+RECORD, PROGRESS, ROW, ASK, ANSWER, PART, TASK_PROGRESS = range(7)
 """Kinds of rows: of an input, of its progress, and from one stage to the next, with what a task has
-passed. A left row is one until the stage of the right rows has handed it on as a row."""
+passed."""
 COPY = -COPIED
 """The kind of a copy: a table's record of a hot key, on its way to a task that is not the key's."""
 NO_INPUT = -1
@@ -54,11 +54,13 @@ class Taken(NamedTuple):
     """The number of each row among all arrivals, if it was given."""
     asides: list[tuple[dict[str, Any], Record]]
     """Rows that pass through, and their verdicts."""
+    unopened: Unopened
+    """Rows that this stage only hands on."""
 
 
 def take(frames: Iterable[pd.DataFrame]) -> Taken:
     """Put all rows of a task in order."""
-    columns = _gather(frames)
+    columns, unopened = _gather(frames)
     asides: list[tuple[dict[str, Any], Record]] = []
     passing = are_present(columns["aside"])
     if passing.any():
@@ -75,6 +77,7 @@ def take(frames: Iterable[pd.DataFrame]) -> Taken:
         np.flatnonzero(kinds == PROGRESS).tolist(),
         columns["arrival"][order] if "arrival" in columns else None,
         asides,
+        unopened,
     )
 
 
@@ -85,16 +88,15 @@ def _records(columns: dict[str, NDArray[Any]], order: NDArray[np.intp]) -> Recor
     return Records(own._replace(headers=_headers_of(columns["headers"])), order)
 
 
-def _gather(frames: Iterable[pd.DataFrame]) -> dict[str, NDArray[Any]]:
+def _gather(frames: Iterable[pd.DataFrame]) -> tuple[dict[str, NDArray[Any]], Unopened]:
     """Return the columns of all frames; frames of Spark's have bundles of rows."""
     found = [*frames]
     if all(BUNDLE in frame for frame in found):
-        return unbundled(one for frame in found for one in frame[BUNDLE])
-    frames = found
-    pieces = [{name: frame[name].to_numpy() for name in frame.columns} for frame in frames]
-    if len(pieces) == 1:
-        return pieces[0]
-    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+        bundles, unopened = set_apart(one for frame in found for one in frame[BUNDLE])
+        return unbundled(bundles), unopened
+    pieces = [{name: frame[name].to_numpy() for name in frame.columns} for frame in found]
+    columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+    return columns, Unopened([], 0)
 
 
 def _order_of(columns: dict[str, NDArray[Any]]) -> NDArray[np.intp]:
@@ -117,7 +119,7 @@ def _order_of(columns: dict[str, NDArray[Any]]) -> NDArray[np.intp]:
         return order
     highest = np.concatenate([np.maximum.accumulate(lane) for lane in np.split(times, starts)])
     highest[lanes[0] == PROGRESS] = np.iinfo(np.int64).max
-    highest[np.isin(lanes[0], (ROW, LEFT_ROW))] = np.iinfo(np.int64).min
+    highest[lanes[0] == ROW] = np.iinfo(np.int64).min
     return order[np.argsort(highest, kind="stable")]
 
 
@@ -209,6 +211,15 @@ def frame_of_asides(task: int, asides: Sequence[tuple[dict[str, Any], Record]]) 
         "headers": pa.array([encode_headers(each) for each in headers], pa.string()),
     }
     return _sparse_frame(len(asides), columns)
+
+
+def frames_of_bundles(task: int, bundles: Sequence[bytes]) -> Iterator[pd.DataFrame]:
+    """Make frames of bundles that go to one task."""
+    if bundles:
+        for some in slices(map(len, bundles)):
+            own = pa.array(bundles[some], _BINARY)
+            tasks = pa.repeat(pa.scalar(task, pa.int32()), len(own))
+            yield wrapped({"task": tasks, BUNDLE: own})
 
 
 def _none(number: int) -> int | None:

@@ -90,7 +90,9 @@ class TaskProcessor(StatefulProcessor):
         collects = gc.isenabled()
         gc.disable()
         try:
-            results = TaskBatch(self, int(task), rows).frames()
+            batch = TaskBatch(self, int(task), rows)
+            yield from batch.handed_on()
+            results = batch.frames()
             yield from results if self.sending is None else self.sending.bundled(results)
         finally:
             if collects:

@@ -2,6 +2,7 @@
 
     results of a stage -> rows of the next one, each for the task of its key -> bundles
 
+Rows that answers will join go to the stage behind the next one, which they pass in their bundles.
 Spark shuffles the bundles and looks into none of them. Else it would make a row of each message,
 and hand each of these to Python again.
 """
@@ -19,7 +20,6 @@ from headrace.spark_jobs.operators.bundles import bundles_of
 from headrace.spark_jobs.operators.columns import (
     ANSWER,
     ASK,
-    LEFT_ROW,
     NO_INPUT,
     PART,
     RECORD,
@@ -29,12 +29,7 @@ from headrace.spark_jobs.operators.columns import (
     wrapped,
 )
 from headrace.spark_jobs.operators.grouped import PART_SENT
-from headrace.spark_jobs.operators.stages import (
-    ANSWER_SENT,
-    ASK_SENT,
-    LEFT_ROW_SENT,
-    ROW_SENT,
-)
+from headrace.spark_jobs.operators.stages import ANSWER_SENT, ASK_SENT, ROW_SENT
 from headrace.spark_jobs.shapes import CARRIED, POSITION
 
 if TYPE_CHECKING:
@@ -46,7 +41,6 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.operators.frames import Spread
 
 _KINDS = {
-    LEFT_ROW_SENT: LEFT_ROW,
     ROW_SENT: ROW,
     ASK_SENT: ASK,
     ANSWER_SENT: ANSWER,
@@ -69,7 +63,7 @@ class Sending(NamedTuple):
         """Bundle results by task; those of one task keep their order."""
         for rows in gathered(self._rows_of(columns_of(frame)) for frame in results):
             for batch in rows.combine_chunks().to_batches():
-                for bundles in bundles_of(batch):
+                for bundles in bundles_of(batch, batch.column("kind").to_numpy() == ROW):
                     yield wrapped(dict(zip(bundles.schema.names, bundles.columns, strict=True)))
 
     def _rows_of(self, results: pa.Table) -> pa.Table:

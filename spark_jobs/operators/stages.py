@@ -1,15 +1,16 @@
 """The foreign-key join in stages: its left rows live in one task and meet right rows in another.
 
-    left -> Ask --asks, left rows--> Answer --answers, rows--> Answered -> result
-                           right ----^
+    left -> Ask --asks--> Answer --answers--> Answered -> result
+             |   right ---^   ^                ^
+             `----- rows -----+----------------'
 
-Each stage is a processor of its own. Left rows travel with their asks, so that no stage runs twice,
-and in each batch they come before the answers. They have a kind of their own on the first way: the
-right table may be the result of another such join, which takes its own rows there. An answer to a
-row that was replaced in the same batch has another mark than the row, and is dropped, as in Kafka
-Streams. So of two changes of a key within one batch, the result may show only the last one. By
-`inner` an answer without a right row deletes the result even so, since the last change gets no
-answer if it has no right row either.
+Each stage is a processor of its own. Left rows travel with their asks, so that no stage runs twice.
+The second stage hands them on in their bundles, which it does not open: the right table may be the
+result of another such join, which takes its own rows there. In each batch they come before the
+answers. An answer to a row that was replaced in the same batch has another mark than the row, and
+is dropped, as in Kafka Streams. So of two changes of a key within one batch, the result may show
+only the last one. By `inner` an answer without a right row deletes the result even so, since the
+last change gets no answer if it has no right row either.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.spark_jobs.operators.columns import ANSWER, ASK, LEFT_ROW, ROW
+from headrace.spark_jobs.operators.columns import ANSWER, ASK, ROW
 from headrace.spark_jobs.operators.messages import (
     Received,
     handed_on,
@@ -45,14 +46,11 @@ from headrace.spark_jobs.versioned.tables import StoredTable, Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from headrace.spark_jobs.versioned.changes import Updates
     from headrace.spark_jobs.versioned.records import Objects
     from headrace.spark_jobs.versioned.state import TaskState
 
-LEFT_ROW_SENT, ROW_SENT, ASK_SENT = "left-row", "row", "ask"
-ANSWER_SENT = "answer"
+ROW_SENT, ASK_SENT, ANSWER_SENT = "row", "ask", "answer"
 """Verdicts of the messages from one stage to the next."""
 _WORDS = {ask: ask.value.encode() for ask in Ask}
 _ASKS: dict[bytes | None, Ask] = {word: ask for ask, word in _WORDS.items()}
@@ -96,7 +94,7 @@ class _Asks(Running):
 
 
 def _left_rows(rows: Changes) -> Results:
-    return Results.of(LEFT_ROW_SENT, rows)._replace(values=sent_all(rows.records, rows.news))
+    return Results.of(ROW_SENT, rows)._replace(values=sent_all(rows.records, rows.news))
 
 
 def _asks(changes: Changes, made: Subscriptions) -> Results:
@@ -129,17 +127,11 @@ class _Answers(Running):
 
     def process(self, arrivals: Arrivals) -> list[Results]:
         observe_lateness(self._state, arrivals)
-        is_row = arrivals.inputs == -LEFT_ROW
-        rows = arrivals.records.take(is_row)
-        passed_on = Results(
-            ROW_SENT, np.flatnonzero(is_row), rows, rows.keys, rows.values, rows.times_ms
-        )
-        return [passed_on, self._answers(arrivals, np.flatnonzero(~is_row))]
+        return [self._answers(arrivals)]
 
-    def _answers(self, arrivals: Arrivals, places: NDArray[np.intp]) -> Results:
+    def _answers(self, arrivals: Arrivals) -> Results:
         """Take asks and records of the right table in their order."""
-        inputs = arrivals.inputs[places]
-        of_asks = places[inputs == -ASK]
+        of_asks = np.flatnonzero(arrivals.inputs == -ASK)
         records = arrivals.records.take(of_asks)
         messages = Received(records, 3)
         primary_keys, marks, words = messages.parts()
@@ -151,7 +143,7 @@ class _Answers(Running):
             objects([_ASKS[word] for word in words]),
             records.times_ms,
         )
-        changes, met = self._met(arrivals, places, asks)
+        changes, met = self._met(arrivals, asks)
         changes = merged(changes, self._updates, self._state)
         answered = self._answering.take_all(asks, met, changes, versioned=self._right.versioned)
         origins = [*messages.origins(), *map(origin_of, changes.records)]
@@ -164,33 +156,27 @@ class _Answers(Running):
             answered.times_ms,
         )
 
-    def _met(
-        self, arrivals: Arrivals, places: NDArray[np.intp], asks: Asks
-    ) -> tuple[Changes, Latest]:
+    def _met(self, arrivals: Arrivals, asks: Asks) -> tuple[Changes, Latest]:
         """Let the right table take its records; return its changes, and what each ask met."""
         right = self._right
         if not isinstance(right, LatestAtOnce):
-            return self._met_one_by_one(arrivals, places, asks)
-        keys = Keys(arrivals.take(places))
+            return self._met_one_by_one(arrivals, asks)
+        keys = Keys(arrivals)
         before = right.latest_all(keys.keys)
         changes = right.take_all(arrivals)
         latest = changes.where(changes.are_latest)
-        latest = latest._replace(causes=np.searchsorted(places, latest.causes))
         keyed = np.flatnonzero(are_present(asks.foreign_keys))
-        own = np.searchsorted(places, asks.causes[keyed])
-        found = keys.as_of(Side(before, latest), own, "left")
+        found = keys.as_of(Side(before, latest), asks.causes[keyed], "left")
         size = len(asks.causes)
         values, times_ms = np.full(size, None, object), np.zeros(size, np.int64)
         values[keyed], times_ms[keyed] = found
         return changes, Latest.of(values, times_ms)
 
-    def _met_one_by_one(
-        self, arrivals: Arrivals, places: NDArray[np.intp], asks: Asks
-    ) -> tuple[Changes, Latest]:
+    def _met_one_by_one(self, arrivals: Arrivals, asks: Asks) -> tuple[Changes, Latest]:
         changes: list[Change] = []
         met: list[Version | None] = []
         requests = iter(asks.asks.tolist())
-        with in_order(zip(places.tolist(), arrivals.take(places), strict=True)) as numbered:
+        with in_order(enumerate(arrivals)) as numbered:
             for cause, arrival in numbered:
                 key = arrival.record.key
                 if arrival.input != -ASK:

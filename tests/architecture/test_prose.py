@@ -52,7 +52,7 @@ def _text_of_page(file: Path) -> str:
     return re.sub(r"```.*?```", "", file.read_text("utf-8"), flags=re.DOTALL)
 
 
-def test_riddles_are_told_apart() -> None:
+def test_riddles_are_set_apart() -> None:
     text = "It works. What leaves is written; nobody reads it.\n\nWho is it? What's new here."
     assert riddles_in(text) == ["What leaves is written; nobody reads it."]
     assert riddles_in("It is told so. It is a row. Nothing: it is small.") == [

@@ -92,16 +92,12 @@ def test_the_row_of_a_later_version_says_its_layout_whatever_else_it_has() -> No
         GOLDEN_CLEANED_BY,
     ],
 )
-def test_records_that_are_no_progress_are_told_apart(
-    key: bytes | None, value: bytes | None
-) -> None:
+def test_records_that_are_no_progress_are_set_apart(key: bytes | None, value: bytes | None) -> None:
     assert read_progress(key, value) is None
 
 
 @pytest.mark.parametrize(
     ("key", "value"), [(None, b"{}"), (PIPELINE_KEY, None), (b"3", b"{}"), GOLDEN_PROGRESS]
 )
-def test_rows_that_say_not_who_writes_are_told_apart(
-    key: bytes | None, value: bytes | None
-) -> None:
+def test_rows_that_say_not_who_writes_are_set_apart(key: bytes | None, value: bytes | None) -> None:
     assert read_cleaned_by(key, value) is None

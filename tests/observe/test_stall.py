@@ -125,7 +125,7 @@ def test_a_quiet_topic_that_wakes_up_has_its_whole_time() -> None:
     assert stalls(looked_at(*quiet, *awake), TIMEOUT_S) == ()
 
 
-def test_partitions_are_told_apart_and_the_longest_is_told_first() -> None:
+def test_partitions_are_set_apart_and_the_longest_is_told_first() -> None:
     looks = [
         worker(
             task(1, uncommitted_records=int(at_s >= 20)),
@@ -139,7 +139,7 @@ def test_partitions_are_told_apart_and_the_longest_is_told_first() -> None:
     assert [(stall.place.partition, stall.seconds) for stall in found] == [(2, 100), (1, 80)]
 
 
-def test_two_hops_over_the_same_partition_number_are_told_apart() -> None:
+def test_two_hops_over_the_same_partition_number_are_set_apart() -> None:
     other = task(hop="by-id", topic="clicks-by-id-repartition", uncommitted_records=5)
     looks = [
         worker(task(committed=at_s, uncommitted_records=5), other, taken_at_s=float(at_s))

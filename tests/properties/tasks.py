@@ -19,7 +19,6 @@ from headrace.spark_jobs.operators.columns import (
     ANSWER,
     ASK,
     COPY,
-    LEFT_ROW,
     NO_INPUT,
     PART,
     PROGRESS,
@@ -33,7 +32,6 @@ from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.stages import (
     ANSWER_SENT,
     ASK_SENT,
-    LEFT_ROW_SENT,
     ROW_SENT,
     AnsweredStep,
     AnswerStep,
@@ -58,7 +56,6 @@ from headrace.spark_jobs.versioned.table_rows import bytes_number, rows_number, 
 
 BUCKETS = 3
 _SENT = {
-    LEFT_ROW_SENT: LEFT_ROW,
     ROW_SENT: ROW,
     ASK_SENT: ASK,
     ANSWER_SENT: ANSWER,
@@ -201,16 +198,25 @@ class Query:
         """Take a micro-batch; return all that leaves."""
         left: list[Rows] = []
         for operator, hears in zip(self.operators, self._hears, strict=True):
-            heard = [row for number in hears for row in left[number]]
+            handed_on: Rows = []
+            heard: Rows = []
+            for number in hears:
+                for row in left[number]:
+                    passes = row["verdict"] == ROW_SENT and self._asks(number)
+                    (handed_on if passes else heard).append(row)
             if operator.is_behind:
                 rows = self._behind(heard)
             else:
                 sent = [self._sent(row) for row in heard]
                 rows = [row for row in sent if row is not None]
                 rows += self._read(operator, records, told)
-            left.append(operator.take(rows))
+            left.append(handed_on + operator.take(rows))
         passed = [row for each in left[:-1] for row in each if row["verdict"] not in _ENDS]
         return passed + left[-1]
+
+    def _asks(self, number: int) -> bool:
+        """Whether the rows of a stage are for the one behind the next."""
+        return isinstance(self.operators[number].topology, AskStep)
 
     def move(self, tasks: int) -> None:
         """Move the state of all operators."""

@@ -12,12 +12,12 @@ import pytest
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers
 from headrace.spark_jobs.operators import columns
-from headrace.spark_jobs.operators.bundles import bundles_of_rows, unbundled
+from headrace.spark_jobs.operators.bundles import bundles_of_rows, set_apart, unbundled
 from headrace.spark_jobs.operators.columns import (
     ASK,
-    LEFT_ROW,
     NO_INPUT,
     RECORD,
+    ROW,
     frame_of,
     frame_of_asides,
     frame_of_counts,
@@ -26,7 +26,7 @@ from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.processor import TaskProcessor
 from headrace.spark_jobs.operators.results import BYTES_MAX, Results
 from headrace.spark_jobs.operators.sending import Sending
-from headrace.spark_jobs.operators.stages import ASK_SENT, LEFT_ROW_SENT, AskStep
+from headrace.spark_jobs.operators.stages import ASK_SENT, ROW_SENT, AskStep
 from headrace.spark_jobs.operators.topology import ForeignKeyStep, Topic
 from headrace.spark_jobs.shapes import BUNDLE, COUNT, DEAD, LATE, POSITION
 from headrace.spark_jobs.versioned.progress import Expected
@@ -65,7 +65,7 @@ def _sent(verdict: str, records: list[Record], first: int) -> pd.DataFrame:
 
 
 def _of_tasks(frames: Iterable[pd.DataFrame]) -> dict[int, list[dict[str, Any]]]:
-    """The rows that each task takes out of its bundles."""
+    """The rows that each task takes out of its bundles, first those that it would hand on."""
     bundles: dict[int, list[bytes]] = defaultdict(list)
     for frame in frames:
         assert [*frame.columns] == ["task", BUNDLE]
@@ -73,7 +73,11 @@ def _of_tasks(frames: Iterable[pd.DataFrame]) -> dict[int, list[dict[str, Any]]]
             bundles[task].append(bundle)
     found: dict[int, list[dict[str, Any]]] = {}
     for task, own in bundles.items():
-        columns = unbundled(own)
+        opened, unopened = set_apart(own)
+        assert unopened.rows == len(unbundled(unopened.bundles)["kind"])
+        assert {*unbundled(unopened.bundles)["kind"].tolist()} <= {ROW}
+        assert ROW not in unbundled(opened)["kind"]
+        columns = unbundled([*unopened.bundles, *opened])
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         found[task] = [dict(zip(columns, row, strict=True)) for row in rows]
     return found
@@ -91,12 +95,10 @@ def test_each_message_goes_to_the_task_of_its_key(
     monkeypatch.setattr(columns, "BYTES_MAX", bytes_max)
     rows = [_record(key, place) for place, key in enumerate(_keys(MANY))]
     asks = [_record(key, place + MANY) for place, key in enumerate(reversed(_keys(MANY)))]
-    frames = [_sent(LEFT_ROW_SENT, rows, 0), _sent(ASK_SENT, asks, MANY)]
+    frames = [_sent(ROW_SENT, rows, 0), _sent(ASK_SENT, asks, MANY)]
     found = _of_tasks(Sending(Spread(tasks=TASKS), in_given_order=False).bundled(frames))
     expected: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-    for place, (kind, one) in enumerate(
-        [(LEFT_ROW, one) for one in rows] + [(ASK, a) for a in asks]
-    ):
+    for place, (kind, one) in enumerate([(ROW, one) for one in rows] + [(ASK, a) for a in asks]):
         expected[task_of(one.key, one.partition, TASKS)].append((kind, place, *one[:3], one.offset))
     assert {*found} == {*range(TASKS)}
     for task, own in found.items():
@@ -181,4 +183,4 @@ def test_a_stage_saves_its_state_before_its_last_bundles_leave() -> None:
     assert "orders/0" in rows
     found = _of_tasks([first, *bundles])
     kinds = [row["kind"] for own in found.values() for row in own if row["aside"] is None]
-    assert (kinds.count(LEFT_ROW), kinds.count(ASK)) == (40, 40)
+    assert (kinds.count(ROW), kinds.count(ASK)) == (40, 40)

@@ -41,7 +41,7 @@ def right(key: bytes, value: bytes | None, time_ms: int) -> Arrival:
 def answers_to(*arrivals: Arrival) -> Answers:
     """Take a batch; return place, primary key, right value and time of each answer."""
     running = open_topology(STEP, TaskState(MemoryRows()))
-    _, results = running.process(Arrivals.of(arrivals))
+    (results,) = running.process(Arrivals.of(arrivals))
     rows = Records.of(
         [
             Record(key, value, 0, (), "t", 0, 0)
