@@ -7,7 +7,7 @@ subscriptions    key customer, value {"plan"}, versioned
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 from pyspark.sql import DataFrame
@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame
 from headrace.contracts.time import DurationMs
 from headrace.spark_jobs.jobs.config import Input, InputTopics, TablesConfig
 from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.rows import write_json
+from headrace.spark_jobs.jobs.rows import write_alike, write_json
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import JoinStep, Topic
-from headrace.spark_jobs.read.json_text import read_json
+from headrace.spark_jobs.read.json_text import fields_of, read_json
 from headrace.spark_jobs.versioned.tables import Versioned
 
 
@@ -75,5 +75,9 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
 
 
 def _join(customer: bytes | None, subscription: bytes | None) -> bytes:
-    customer_fields, plan_fields = read_json(customer) or {}, read_json(subscription) or {}
-    return write_json({"name": customer_fields.get("name"), "plan": plan_fields.get("plan")})
+    quick = write_alike(_row(fields_of(customer), fields_of(subscription)))
+    return quick or write_json(_row(read_json(customer) or {}, read_json(subscription) or {}))
+
+
+def _row(customer: dict[str, Any], subscription: dict[str, Any]) -> dict[str, Any]:
+    return {"name": customer.get("name"), "plan": subscription.get("plan")}

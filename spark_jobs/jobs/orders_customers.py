@@ -7,6 +7,7 @@ customers    key customer, value {"name", "segment"}, versioned
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pydantic import BaseModel, Field
 from pyspark.sql import DataFrame
@@ -14,11 +15,11 @@ from pyspark.sql import DataFrame
 from headrace.contracts.time import DurationMs
 from headrace.spark_jobs.jobs.config import Input, InputTopics, JoinKind, TablesConfig
 from headrace.spark_jobs.jobs.inputs import Inputs
-from headrace.spark_jobs.jobs.rows import write_json
+from headrace.spark_jobs.jobs.rows import write_alike, write_json
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import ForeignKeyStep, Topic
-from headrace.spark_jobs.read.json_text import read_json, text_of
+from headrace.spark_jobs.read.json_text import fields_of, read_json, text_of
 from headrace.spark_jobs.versioned.tables import Versioned
 
 
@@ -81,17 +82,22 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
 
 
 def _customer_of(_order: bytes, value: bytes) -> bytes | None:
+    customer = fields_of(value).get("customer")
+    if type(customer) is str:
+        return customer.encode()
     customer = text_of((read_json(value) or {}).get("customer"))
     return None if customer is None else customer.encode()
 
 
 def _join(order: bytes | None, customer: bytes | None) -> bytes:
-    ordered, who = read_json(order) or {}, read_json(customer) or {}
-    return write_json(
-        {
-            "customer": ordered.get("customer"),
-            "amount_cents": ordered.get("amount_cents"),
-            "name": who.get("name"),
-            "segment": who.get("segment"),
-        }
-    )
+    quick = write_alike(_row(fields_of(order), fields_of(customer)))
+    return quick or write_json(_row(read_json(order) or {}, read_json(customer) or {}))
+
+
+def _row(order: dict[str, Any], customer: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "customer": order.get("customer"),
+        "amount_cents": order.get("amount_cents"),
+        "name": customer.get("name"),
+        "segment": customer.get("segment"),
+    }

@@ -17,7 +17,7 @@ from headrace.spark_jobs.jobs.rows import write_json
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import AggregateStep, Topic
-from headrace.spark_jobs.read.json_text import read_json, text_of
+from headrace.spark_jobs.read.json_text import ALIKE, fields_of, read_json, text_of
 from headrace.spark_jobs.versioned.aggregation import Aggregation, write_long
 from headrace.spark_jobs.versioned.tables import Versioned
 
@@ -63,8 +63,11 @@ def transform(inputs: Inputs, config: Config) -> DataFrame:
 
 def _segment_of(_order: bytes, value: bytes) -> tuple[bytes, bytes] | None:
     """Return the segment, and the cents there; the whole value, if they are no whole number."""
-    order = read_json(value) or {}
-    segment, cents = text_of(order.get("segment")), order.get("amount_cents")
+    order = fields_of(value)
+    segment, cents = order.get("segment"), order.get("amount_cents")
+    if type(segment) is not str or type(cents) not in ALIKE:
+        order = read_json(value) or {}
+        segment, cents = text_of(order.get("segment")), order.get("amount_cents")
     if segment is None:
         return None
     return segment.encode(), b"%d" % cents if type(cents) is int else value
@@ -83,7 +86,7 @@ def _subtract(_segment: bytes, order: bytes, total: bytes) -> bytes:
 
 
 def _changed(order: bytes, total: bytes, sign: int) -> bytes:
-    before = read_json(total) or {}
+    before = fields_of(total)
     revenue_cents = before["revenue_cents"] + sign * _cents_of(order)
     # Readers have 64 bits for it, and would read a longer number as null.
     write_long(revenue_cents)

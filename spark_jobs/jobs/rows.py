@@ -60,13 +60,19 @@ def write_json(fields: dict[str, Any]) -> bytes:
 
     Raises ValueError for a number that JSON cannot express: an infinite one, or NaN.
     """
-    if ALIKE.issuperset(map(type, fields.values())):
-        try:
-            quick = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
-        except TypeError:
-            return _write_slowly(fields)
-        if quick.isascii() and _DELETE not in quick:
-            return quick
+    return write_alike(fields) or _write_slowly(fields)
+
+
+def write_alike(fields: dict[str, Any]) -> bytes | None:
+    """Do as `write_json` with fields that are all of a type in `ALIKE`, None for others."""
+    if not ALIKE.issuperset(map(type, fields.values())):
+        return None
+    try:
+        quick = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return _write_slowly(fields)
+    if quick.isascii() and _DELETE not in quick:
+        return quick
     return _write_slowly(fields)
 
 

@@ -70,6 +70,20 @@ def read_quickly(value: bytes) -> dict[str, Any]:
     return fields
 
 
+def fields_of(value: bytes | None) -> dict[str, Any]:
+    """Return the fields of any value, none for a tombstone or a value that is no JSON object.
+
+    Those of a type in `ALIKE` are exact; `read_json` has the last word on other fields.
+    """
+    if value is None:
+        return {}
+    try:
+        quick = orjson.loads(value)
+    except ValueError:
+        return _read_slowly(value) or {}
+    return quick if type(quick) is dict else {}
+
+
 def _read_slowly(value: bytes) -> dict[str, Any] | None:
     # Spark puts the same sign in the place of bytes that are no text.
     text = value.decode(errors="replace").strip(_SPACE)
