@@ -104,9 +104,11 @@ class Spread:
 
     def tasks_of(self, keys: Sequence[bytes | None], partitions: Integers) -> Integers:
         """Return the task of each message between stages, as `task` says it of a row of Spark's."""
+        present = [key for key in keys if key is not None]
+        if len(present) == len(keys):
+            return tasks_of(present, len(present), self.tasks)
         tasks = partitions % self.tasks
         has_key = np.fromiter((key is not None for key in keys), np.bool_, len(keys))
-        present = [key for key in keys if key is not None]
         tasks[has_key] = tasks_of(present, len(present), self.tasks)
         return tasks
 

@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 
 ROW_SENT, ASK_SENT, ANSWER_SENT = "row", "ask", "answer"
 """Verdicts of the messages from one stage to the next."""
-_WORDS = {ask: ask.value.encode() for ask in Ask}
-_ASKS: dict[bytes | None, Ask] = {word: ask for ask, word in _WORDS.items()}
+_ASKS: dict[bytes | None, Ask] = {ask.word: ask for ask in Ask}
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def _left_rows(rows: Changes) -> Results:
 
 def _asks(changes: Changes, made: Subscriptions) -> Results:
     """Return the asks, each beside its change."""
-    asks = objects([_WORDS[ask] for ask in made.asks])
+    asks = [ask.word for ask in made.asks]
     messages = sent_all(changes.records, changes.keys, made.marks, asks)
     return Results.of(ASK_SENT, changes)._replace(keys=made.foreign_keys, values=messages)
 

@@ -38,6 +38,10 @@ class Ask(Enum):
     FORGET_AND_ANSWER = "forget-and-answer"
     """Unsubscribe, and answer that there is no right row any more."""
 
+    def __init__(self, text: str) -> None:
+        self.word = text.encode()
+        """Its name in messages. An `Ask` is slow to look up in a dictionary."""
+
 
 _UNSUBSCRIBES = (Ask.FORGET, Ask.FORGET_AND_ANSWER)
 

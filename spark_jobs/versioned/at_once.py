@@ -116,6 +116,8 @@ class HistoryAtOnce:
         self._rows: dict[int, tuple[int, int]] = {}
         """Where the keys of each row that was read begin and end."""
         self._numbers: dict[bytes, int] = {}
+        self._places = _NOBODY
+        """The row of each named key."""
         self._new_keys: dict[int, list[bytes]] = defaultdict(list)
         """The named keys that are not in their rows."""
         self._stored = NO_VERSIONS
@@ -169,6 +171,7 @@ class HistoryAtOnce:
         for known in (self._changed, self._rows, self._numbers, self._new_keys):
             known.clear()
         self._stored, self._met, self._versions = NO_VERSIONS, _NOBODY, _UNKNOWN
+        self._places = _NOBODY
 
     def _name(self, keys: list[bytes]) -> None:
         """Number the keys that have no number yet, and take their versions from their rows."""
@@ -178,6 +181,7 @@ class HistoryAtOnce:
         first = len(self._numbers)
         self._numbers.update(zip(unnamed, range(first, 1 << 62), strict=False))
         places = self._table.places_of(unnamed, len(unnamed))
+        self._places = np.concatenate([self._places, places])
         self._read_rows(np.unique(places).tolist())
         stored = self._stored
         found = pc.index_in(stored.keys, value_set=pa.array(unnamed, pa.large_binary()))
@@ -189,8 +193,9 @@ class HistoryAtOnce:
         at, named = at[order], named[order]
         is_new = np.ones(len(unnamed), np.bool_)
         is_new[named] = False
-        for number in np.flatnonzero(is_new).tolist():
-            self._new_keys[int(places[number])].append(unnamed[number])
+        new = np.flatnonzero(is_new)
+        for number, place in zip(new.tolist(), places[new].tolist(), strict=True):
+            self._new_keys[place].append(unnamed[number])
         sizes = np.zeros(len(unnamed), np.int64)
         sizes[named] = stored.sizes[at]
         taken = versions_of(stored.sizes, at)
@@ -205,16 +210,15 @@ class HistoryAtOnce:
     def _put(self, puts: NewVersions) -> None:
         if not len(puts.keys):
             return
-        self._note_changed(puts.keys)
         of_keys = self._numbers_of(puts.keys)
+        self._note_changed(of_keys)
         values = pa.array(puts.values, pa.large_binary())
         new = Puts(of_keys, puts.times_ms, puts.steps, values)
         self._versions = with_puts(self._versions, new, len(self._numbers))
 
-    def _note_changed(self, keys: Objects) -> None:
+    def _note_changed(self, numbers: Integers) -> None:
         """Have the next save write the rows of these keys, which are read."""
-        places = self._table.places_of(keys.tolist(), len(keys))
-        self._changed.update(np.unique(places).tolist())
+        self._changed.update(np.unique(self._places[numbers]).tolist())
 
     def _numbers_of(self, keys: Objects) -> Integers:
         """Return the numbers of keys that are named."""
@@ -248,32 +252,33 @@ class HistoryAtOnce:
         sources = np.where(met == NOTHING, at, stored_count + met)
         rows = np.repeat(places, ends - firsts)
         keys = self._stored.keys.take(pa.array(at))
-        new = self._new_keys_among(places)
+        new, befores, new_rows = self._new_keys_among(places)
         if not new:
             return keys, sources, rows
-        befores, numbers, new_rows = np.array([each[:3] for each in new]).T
         order = np.insert(np.arange(len(at)), befores, len(at) + np.arange(len(new)))
-        new_keys = pa.array([each[3] for each in new], pa.large_binary())
-        keys = pa.concat_arrays([keys, new_keys]).take(pa.array(order))
+        keys = pa.concat_arrays([keys, pa.array(new, pa.large_binary())]).take(pa.array(order))
+        numbers = np.fromiter(map(self._numbers.__getitem__, new), np.int64, len(new))
         sources = np.insert(sources, befores, stored_count + numbers)
         return keys, sources, np.insert(rows, befores, new_rows)
 
-    def _new_keys_among(self, places: list[int]) -> list[tuple[int, int, int, bytes]]:
-        """Return the put keys that are not in their rows: before which one, number, row and key."""
-        sizes = np.diff(self._versions.starts)
-        new: list[tuple[int, int, int, bytes]] = []
+    def _new_keys_among(self, places: list[int]) -> tuple[list[bytes], Integers, Integers]:
+        """Return the put keys that are not in their rows, before which ones they go, and rows."""
+        sizes, numbers = np.diff(self._versions.starts).tolist(), self._numbers
+        new: list[bytes] = []
+        befores: list[int] = []
+        rows: list[int] = []
         before = 0
         for place in places:
             first, end = self._rows[place]
-            put = [key for key in self._new_keys.get(place, ()) if sizes[self._numbers[key]]]
+            put = [key for key in self._new_keys.get(place, ()) if sizes[numbers[key]]]
             if put:
+                put.sort()
                 row_keys = self._stored.keys.slice(first, end - first).to_pylist()
-                new += (
-                    (before + bisect_left(row_keys, key), self._numbers[key], place, key)
-                    for key in sorted(put)
-                )
+                new += put
+                befores += [before + bisect_left(row_keys, key) for key in put]
+                rows += repeat(place, len(put))
             before += end - first
-        return new
+        return new, np.array(befores, np.int64), np.array(rows, np.int64)
 
     def _remembered(
         self, keys: pa.LargeBinaryArray, sources: Integers, rows: Integers, horizon_ms: int

@@ -93,7 +93,7 @@ class ReplacingLatest(_Replacing):
         """Put values; return the value before each."""
         self._name(keys.tolist())
         of_keys = self._numbers_of(keys)
-        self._note_changed(keys)
+        self._note_changed(of_keys)
         known = self._versions
         last, _ = _lasts(known)
         sources = last[of_keys]
