@@ -24,7 +24,7 @@ from headrace.spark_jobs.cli.log import started_into
 from headrace.spark_jobs.connectors import connectors_for
 from headrace.spark_jobs.folder import Folder
 from headrace.spark_jobs.jobs.again import has_ended
-from headrace.spark_jobs.jobs.backfill import at_once_of, backfill
+from headrace.spark_jobs.jobs.backfill import backfill
 from headrace.spark_jobs.jobs.config import JobConfig
 from headrace.spark_jobs.jobs.filled import Plan
 from headrace.spark_jobs.jobs.run import Job, awaited_by, place_of, prepare, queries
@@ -44,8 +44,6 @@ def run_as(job: Job, config: JobConfig, how: How) -> None:
     Without a log file, Spark logs to where this process does.
     """
     if how.backfill is not None:
-        # Refused before Java starts, if at all.
-        at_once_of(job, config)
         with _ready(job, config, how) as spark:
             plan = backfill(spark, job, config, how.backfill)
         _say_filled(config, plan)

@@ -25,6 +25,7 @@ from headrace.spark_jobs.cli.period import period_of
 from headrace.spark_jobs.cli.python_job import PYTHON, run_file
 from headrace.spark_jobs.cli.run import run_as
 from headrace.spark_jobs.cli.submit import check_deploy_mode, hand_over, submit_command
+from headrace.spark_jobs.jobs.backfill import at_once_of
 from headrace.spark_jobs.jobs.config import TASKS_MAX
 from headrace.spark_jobs.jobs.move import move as move_state
 from headrace.spark_jobs.observe.metrics import LOOPBACK, Address
@@ -80,6 +81,9 @@ def _run(job: Path, how: How) -> None:
         _run_python(job, how)
         return
     module, config = load_job(job)
+    if how.backfill is not None:
+        # A job that has none is refused before Java starts.
+        at_once_of(module, config)
     command = submit_command(job, config, how)
     if how.dry_run:
         _print(command)

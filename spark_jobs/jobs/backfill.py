@@ -88,15 +88,21 @@ def at_once_of(job: Job, config: JobConfig) -> AtOnce:
     joins = getattr(job, "LOOKS_UP_BY", None) is not None and not getattr(job, "FOLDS_ROWS", False)
     problem = None
     if not joins or not isinstance(job, AtOnce):
+        named = "this query" if config.job == "query" else f"`{config.job}`"
         problem = (
-            f"`{config.job}` does not join a stream as of a table, so its past cannot be computed"
-            " apart from what follows; start the job, which reads its topics from their beginning"
+            f"{named} does not join a stream as of a table, so its past cannot be computed apart"
+            " from what follows; start the job, which reads its topics from their beginning"
         )
     elif config.sink.kafka is not None or config.sink.console is not None:
         problem = (
             "a backfill writes rows in the order of their keys, which suits a table alone; write to"
             " `delta`, `iceberg` or `parquet`, or start the job, which reads its topics from their"
             " beginning"
+        )
+    elif config.sink.mode != "append":
+        problem = (
+            f"a backfill appends rows, and `mode: {config.sink.mode}` replaces earlier ones; write"
+            " `mode: append`, or start the job, which reads its topics from their beginning"
         )
     elif getattr(config, "release", None) != "progress":
         problem = (

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import (
     BooleanType,
     DataType,
@@ -64,7 +64,7 @@ class Parsing:
 
     def _read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            kept = batch.filter(pa.array(~self._are_dead(batch)))
+            kept = batch.filter(pc.invert(self._are_dead(batch)))
             values = kept["value"]
             fields = [read_json(value) or {} for value in values.to_pylist()]
             columns = [
@@ -78,12 +78,14 @@ class Parsing:
 
     def _sort_out(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield batch.filter(pa.array(self._are_dead(batch)))
+            yield batch.filter(self._are_dead(batch))
 
-    def _are_dead(self, batch: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        dead = np.array(batch["key"].is_null().to_numpy(zero_copy_only=False))
-        dead[[*self._check.problems(batch["value"].to_pylist())]] = True
-        return dead
+    def _are_dead(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        keyless = batch["key"].is_null()
+        problems = self._check.problems(batch["value"].to_pylist())
+        if not problems:
+            return keyless
+        return pc.or_(keyless, pa.array([place in problems for place in range(batch.num_rows)]))
 
 
 def _packed(records: DataFrame) -> DataFrame:

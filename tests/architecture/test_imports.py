@@ -53,6 +53,7 @@ LIBRARIES: dict[str, set[str]] = {
     "headrace.spark_jobs.read": PYDANTIC | {"pyspark"},
     "headrace.spark_jobs.read.decode": {"pandas", "pyspark"},
     "headrace.spark_jobs.read.json_text": {"orjson", "pyspark"},
+    "headrace.spark_jobs.read.parsed": {"pyarrow", "pyspark"},
     "headrace.spark_jobs.folder": {"py4j", "pyspark"},
     "headrace.spark_jobs.seams": {"py4j", "pyspark"},
     "headrace.spark_jobs.session": {"py4j", "pyspark"},

@@ -8,7 +8,7 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -35,9 +35,16 @@ from headrace.spark_jobs.headers import decode_headers, encode_headers
 from headrace.spark_jobs.operators.arriving import marked
 from headrace.spark_jobs.operators.bundles import unbundled
 from headrace.spark_jobs.operators.frames import Spread, bundled, record_rows
-from headrace.spark_jobs.read.decode import JsonValue, checked
+from headrace.spark_jobs.read.decode import (
+    JsonValue,
+    checked,
+    checked_alone,
+    dead_alone,
+    readable_alone,
+)
 from headrace.spark_jobs.read.json_text import UNREADABLE, JsonCheck, missing, read_json
-from headrace.spark_jobs.shapes import DEAD, POSITION
+from headrace.spark_jobs.read.parsed import Parsing
+from headrace.spark_jobs.shapes import DEAD, POSITION, READ
 from tests.chance import seed_of_run
 from tests.spark.frames import read_rows, write_rows
 
@@ -158,6 +165,47 @@ def test_python_and_spark_find_the_same_problem(spark: SparkSession, tmp_path: P
     assert UNREADABLE in found.values()
     assert missing("must") in found.values()
     assert len(found) < len(values)
+
+
+def test_python_and_spark_read_the_same_fields_of_readable_records(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    flat = StructType([one for one in SCHEMA.fields if Parsing.is_for(StructType([one]))])
+    assert flat.names == ["text", "short", "int", "long", "yes", "must"]
+    records = [_record(value, offset) for offset, value in enumerate(_values())]
+    records[1] = records[1]._replace(value=None)
+    records[2] = records[2]._replace(key=None)
+    records[-1] = records[-1]._replace(headers=((("h", None)), ("h", b"1")))
+    rows = [(0, record) for record in records]
+    frame = read_rows(spark, write_rows(tmp_path / "rows", rows))
+    as_format = JsonValue(flat)
+
+    def rows_of(found: DataFrame) -> dict[int, Row]:
+        return {row["offset"]: row for row in found.collect()}
+
+    columns = ("offset", "headers", "aside", READ)
+    # A filter by the mark parses each value several times.
+    by_spark = rows_of(checked_alone(frame, 0, as_format).select(*columns))
+    marks = {at for at, row in by_spark.items() if row["aside"] is not None}
+    read = rows_of(readable_alone(frame, 0, as_format).select(*columns))
+    assert read.keys() == by_spark.keys() - marks
+
+    def fields(row: Row) -> tuple[object, ...]:
+        # Spark has its own end behind the columns, and packing takes no headers for none.
+        return None if row[READ] is None else row[READ][: len(flat)], row["headers"] or None
+
+    unlike = {
+        records[at].value: (fields(row), fields(by_spark[at]))
+        for at, row in read.items()
+        # Spark puts quotes around a number, as a text, that no double can hold.
+        if fields(row) != fields(by_spark[at]) and "Infinity" not in tuple(row[READ] or ())
+    }
+    assert unlike == {}, f"seed {seed_of_run()}"
+    assert by_spark[1][READ] is None
+    dead = rows_of(dead_alone(frame, 0, as_format).select(*columns[:3]))
+    assert dead.keys() == marks
+    assert all(row["headers"] == by_spark[at]["headers"] for at, row in dead.items())
+    assert {0, 2} <= marks
 
 
 def test_a_value_that_passes_is_read() -> None:
