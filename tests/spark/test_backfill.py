@@ -52,7 +52,7 @@ def order(name: str, number: int, at_ms: int) -> Record:
 
 def orders() -> list[Record]:
     """An order a step, unreadable ones in the past and behind it, and a late one at the end."""
-    unreadable = [(None, b"{}"), (b"p0", b"no JSON"), (b"p0", b"{}")]
+    unreadable = [(None, b"{}"), (b"p0", b"no JSON"), (b"p0", b"[1]")]
     sent = [order(f"o{n}", n, BEGIN_MS + n * STEP_MS) for n in range(ORDERS)]
     for at, (key, value) in zip((30, 40, 100), unreadable, strict=True):
         sent.insert(at, record(key, value, BEGIN_MS + at * STEP_MS, (), 0))
