@@ -12,10 +12,8 @@ topics have passed `to`. The job reads the whole table anew for its state.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -25,7 +23,7 @@ from headrace.contracts.errors import JobInvalid, SettingsInvalid, StateOfOtherO
 from headrace.spark_jobs.jobs.bulk import read_range
 from headrace.spark_jobs.jobs.config import JobConfig
 from headrace.spark_jobs.jobs.filled import BATCH, Filled, Offsets, Period, Plan
-from headrace.spark_jobs.jobs.hot_keys import spread_of
+from headrace.spark_jobs.jobs.hot_keys import LooksUp, spread_of
 from headrace.spark_jobs.jobs.kinds import AtOnce
 from headrace.spark_jobs.jobs.run import Job, make_output, read_from, read_inputs
 from headrace.spark_jobs.jobs.stamp import Stamp
@@ -63,7 +61,8 @@ def backfill(spark: SparkSession, job: Job, config: JobConfig, period: Period) -
     inputs = read_inputs(spark, job, config)
     Stamp(spark, config.checkpoint).know(topic_ids(spark, source, topics))
     if plan is None:
-        plan = _planned(spark, source, topics, period)
+        expected = inputs.progress.expected(spread_of(config))
+        plan = _planned(spark, source, topics, expected, period)
         filled.begin(plan)
     else:
         _refuse_another(config, period, plan)
@@ -85,7 +84,7 @@ def backfill(spark: SparkSession, job: Job, config: JobConfig, period: Period) -
 
 def at_once_of(job: Job, config: JobConfig) -> AtOnce:
     """Return what computes a job's rows over the past at once; refuse a job that has none."""
-    joins = getattr(job, "LOOKS_UP_BY", None) is not None and not getattr(job, "FOLDS_ROWS", False)
+    joins = isinstance(job, LooksUp) and job.LOOKS_UP_BY is not None and not job.FOLDS_ROWS
     problem = None
     if not joins or not isinstance(job, AtOnce):
         named = "this query" if config.job == "query" else f"`{config.job}`"
@@ -121,18 +120,22 @@ def at_once_of(job: Job, config: JobConfig) -> AtOnce:
 
 
 def _planned(
-    spark: SparkSession, source: Source, topics: list[CleanedTopic], period: Period
+    spark: SparkSession,
+    source: Source,
+    topics: list[CleanedTopic],
+    expected: Expected,
+    period: Period,
 ) -> Plan:
     """Choose the records of a period; refuse one whose end a topic has not passed yet."""
     stream = topics[-1].topic
     # A row of progress tells of records that are committed by then, so the ends come later.
-    passed_ms, lowest = _passed(spark, source, topics)
+    passed_ms, last = _passed(spark, source, topics, expected)
     to_ms = passed_ms if period.to_ms is None else period.to_ms
     if to_ms is None or passed_ms is None or to_ms > passed_ms:
         until = "has not begun" if passed_ms is None else f"ends before {time_text(passed_ms)}"
         message = (
-            f"the past that both topics have passed {until}; the last to pass is {lowest}: choose"
-            " an earlier `--to`, or wait for the sidecar"
+            f"the past that both topics have passed {until}; {last}: choose an earlier `--to`,"
+            " or wait for the sidecar"
         )
         raise SettingsInvalid(message)
     if period.from_ms is not None and period.from_ms >= to_ms:
@@ -173,10 +176,12 @@ def _first_at(
     may be too early, and the records from there on are looked at.
     """
     name = topic.topic
-    there = _between(spark, source, topic, begins, ends)
+    own = {name: ends[name]}
+    there = read_range(spark, source, [topic], begins=begins, ends=own)
     at_time = there.where(F.col("timestamp_ms") >= time_ms).groupBy("partition")
-    found = {str(row[0]): row[1] for row in at_time.agg(F.min("offset")).collect()}
-    return {name: {partition: found.get(partition, end) for partition, end in ends[name].items()}}
+    firsts = at_time.agg(F.min("offset")).collect()
+    found = {str(partition): first for partition, first in firsts}
+    return {name: {partition: found.get(partition, end) for partition, end in own[name].items()}}
 
 
 def _by_topic(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int]]:
@@ -187,16 +192,10 @@ def _by_topic(offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[str, int
 
 
 def _passed(
-    spark: SparkSession, source: Source, topics: list[CleanedTopic]
+    spark: SparkSession, source: Source, topics: list[CleanedTopic], expected: Expected
 ) -> tuple[int | None, str]:
     """Return the time that all topics have passed, and the partition that passes last."""
-    with asking(spark, source) as brokers:
-        sizes = brokers.partitions(one.topic for one in topics)
     said = [one for one in topics if one.pipeline is not None]
-    expected = Expected(
-        {one.input: sizes[one.topic] if one in said else 0 for one in topics},
-        {one.input: one.topic for one in said},
-    )
     progress = TaskProgress(TaskState(MemoryRows()), expected.places(0), {})
     for one in said:
         for row in _last_rows(progress_now(spark, source, one.topic)).collect():
@@ -211,10 +210,11 @@ def _passed(
             if newest is not None:
                 progress.count(silent_place(one.input), newest)
     lowest = progress.lowest()
-    assert lowest is not None or progress.progress_ms() is not None
+    if lowest is None:
+        return progress.progress_ms(), "all their partitions are idle"
     silent = {silent_place(one.input): f"`{one.topic}`" for one in topics}
-    last = "" if lowest is None else silent.get(lowest[0]) or str(Lowest.of(*lowest))
-    return progress.progress_ms(), last
+    last = silent.get(lowest[0]) or str(Lowest.of(*lowest))
+    return progress.progress_ms(), f"the last to pass is {last}"
 
 
 def _last_rows(rows: DataFrame) -> DataFrame:
@@ -241,28 +241,17 @@ def _refuse_another(config: JobConfig, period: Period, plan: Plan) -> None:
 
 def _records(spark: SparkSession, source: Source, topic: CleanedTopic, plan: Plan) -> DataFrame:
     """Read the records of a topic that the plan names."""
+    ends = {topic.topic: plan.ends[topic.topic]}
     if topic.topic == plan.stream:
-        return _between(spark, source, topic, plan.begins, plan.ends)
-    versions = _between(spark, source, topic, {}, plan.ends)
+        return read_range(spark, source, [topic], begins=plan.begins, ends=ends)
+    versions = read_range(spark, source, [topic], ends=ends)
     return versions.where(F.col("timestamp_ms") < plan.to_ms)
-
-
-def _between(
-    spark: SparkSession, source: Source, topic: CleanedTopic, begins: Offsets, ends: Offsets
-) -> DataFrame:
-    """Read the records of a topic between offsets, from its beginning where none is named."""
-    name = topic.topic
-    bounds = {"endingOffsets": json.dumps({name: ends[name]})}
-    if name in begins:
-        bounds["startingOffsets"] = json.dumps({name: begins[name]})
-    bounded = replace(source, options={**source.options, **bounds})
-    return read_range(spark, bounded, [topic])
 
 
 def _placed(rows: DataFrame, config: JobConfig) -> DataFrame:
     """Give rows the places that a table's rows have; later rows of a key have higher ones."""
-    task = F.pmod(F.xxhash64("key"), F.lit(spread_of(config).tasks)).cast("int")
-    return rows.withColumns({"task": task, "sequence": F.monotonically_increasing_id()})
+    places = {"task": spread_of(config).task(), "sequence": F.monotonically_increasing_id()}
+    return rows.withColumns(places)
 
 
 def _as_results(dead: DataFrame) -> DataFrame:

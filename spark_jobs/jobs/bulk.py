@@ -6,6 +6,7 @@ results as the stateful one if the table's retention is long enough and no recor
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import DataFrame, Window
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.window import WindowSpec
 
+    from headrace.spark_jobs.jobs.filled import Offsets
     from headrace.spark_jobs.read.source import Source
     from headrace.spark_jobs.read.written_by import CleanedTopic
 
@@ -110,23 +112,22 @@ def read_range(
     source: Source,
     topics: Sequence[CleanedTopic],
     *,
-    from_ms: int | None = None,
-    to_ms: int | None = None,
+    begins: Offsets | None = None,
+    ends: Offsets | None = None,
 ) -> DataFrame:
-    """Read the records of cleaned topics with times in `[from_ms, to_ms)` that are there now."""
+    """Read the records of cleaned topics that are there now, or those between offsets."""
+    offsets = {"startingOffsets": begins, "endingOffsets": ends}
     numbers = F.create_map(*(F.lit(each) for one in topics for each in (one.topic, one.input)))
-    records = (
+    return (
         spark.read.format("kafka")
         .options(**source.described())
+        .options(**{name: json.dumps(each) for name, each in offsets.items() if each is not None})
         .option("subscribe", ",".join(topic.topic for topic in topics))
         .load()
         .withColumn("timestamp_ms", F.unix_millis("timestamp"))
         .withColumn("input", numbers[F.col("topic")])
         .select(*RECORD_COLUMNS)
     )
-    if from_ms is not None:
-        records = records.where(F.col("timestamp_ms") >= from_ms)
-    return records if to_ms is None else records.where(F.col("timestamp_ms") < to_ms)
 
 
 def _side(records: DataFrame, side: int, carries: Sequence[str]) -> DataFrame:

@@ -12,9 +12,7 @@ no answer.
 
 from __future__ import annotations
 
-import json
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
@@ -109,10 +107,9 @@ class ColdHistory:
             str(partition): max(first, self._ends.get(partition, 0))
             for partition, first in enumerate(self._firsts)
         }
-        begins = {"startingOffsets": json.dumps({self._topic: starts})}
-        source = replace(self._source, options={**self._source.options, **begins})
+        topic = CleanedTopic(0, self._topic)
         fresh = (
-            read_range(spark, source, [CleanedTopic(0, self._topic)])
+            read_range(spark, self._source, [topic], begins={self._topic: starts})
             .select(*(column.split()[0] for column in SCHEMA.split(", ")))
             .persist()
         )
