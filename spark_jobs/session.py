@@ -87,6 +87,9 @@ SETTINGS = {
     # All partitions of an executor share one cache and one set of write buffers.
     f"{_STATE}.rocksdb.boundedMemoryUsage": "true",
     f"{_STATE}.rocksdb.maxMemoryUsageMB": "256",
+    # Spark keeps the last hundred classes that it has compiled, in four parts by their hash. A
+    # micro-batch into a table of Delta needs more, and so compiled thirty classes anew each time.
+    "spark.sql.codegen.cache.maxEntries": "1000",
     # Delta would rebuild its snapshot of a table in fifty tasks, however small the table is.
     "spark.databricks.delta.snapshotPartitions": "8",
     # Counting rows costs a look-up a put, and the number of our rows, buckets, tells nothing.

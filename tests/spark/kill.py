@@ -1,7 +1,7 @@
 """Kills the Spark driver at random moments: `python -m tests.spark.kill --kills 50`.
 
 Raw topics are fed all the time, sidecars clean them, and one driver after another joins them, to
-Kafka and to Delta, until it is killed. At the end every row must be in both sinks, once.
+Kafka, Delta and Parquet, until it is killed. At the end every row must be in each sink, once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.spark.orders import (
     rows_in_table,
     rows_in_topic,
 )
-from tests.spark.tables import live_rows
+from tests.spark.tables import live_rows, rows_of
 
 OPERATORS = (
     f"reorder: {{grace: {GRACE_MS}ms, late: topic}}",
@@ -58,7 +58,7 @@ CHUNK = 20
 FEED_EVERY_S = 0.5
 STRIKE_WITHIN_STARTS = 1.5
 """How long a driver may live, in the time that it takes to start one."""
-_STARTED = "both queries run"
+_STARTED = "all queries run"
 _LOOK_EVERY_S = 0.05
 CLEANED_WITHIN_S = 300.0
 _SPARK = {
@@ -72,7 +72,7 @@ _SPARK = {
 
 @dataclass
 class World:
-    """Two pipelines, two jobs that join what they clean, and all that was sent."""
+    """Two pipelines, three jobs that join what they clean, and all that was sent."""
 
     folder: Path
     servers: str
@@ -86,18 +86,26 @@ class World:
         """Where the table is."""
         return self.folder / "delta"
 
+    @property
+    def parquet(self) -> Path:
+        """Where the folders of micro-batches are."""
+        return self.folder / "parquet"
+
     def write_jobs(self) -> list[Path]:
-        """A file for each of the two jobs: one of headrace's to Kafka, and SQL to a table."""
+        """A file for each job: one of headrace's to Kafka and to Parquet, and SQL to Delta."""
         orders, prices = (
             {"topic": one.sink, "pipeline": one.name} for one in (self.orders, self.prices)
         )
+        shipped: dict[str, object] = {
+            "job": "orders-prices",
+            "inputs": {"orders": orders, "prices": prices},
+            "retention": "365d",
+        }
+        to_kafka: dict[str, object] = {"kafka": {"topic": self.name, "partitions": PARTITIONS}}
+        to_parquet: dict[str, object] = {"parquet": {"folder": str(self.parquet)}}
         jobs: list[dict[str, object]] = [
-            {
-                "job": "orders-prices",
-                "inputs": {"orders": orders, "prices": prices},
-                "retention": "365d",
-                **self._job(self.name, {"kafka": {"topic": self.name, "partitions": PARTITIONS}}),
-            },
+            {**shipped, **self._job(self.name, to_kafka)},
+            {**shipped, **self._job(f"{self.name}-parquet", to_parquet)},
             {
                 "query": QUERY,
                 "streams": {"orders": {**orders, "schema": "order_id STRING, quantity BIGINT"}},
@@ -140,7 +148,14 @@ class World:
         return {
             "kafka": rows_in_topic(Clients(self.servers).consume_all(self.name)),
             "delta": rows_in_table(live_rows(self.delta)),
+            "parquet": rows_in_table(rows_of(self._parquet_files())),
         }
+
+    def _parquet_files(self) -> list[Path]:
+        """The files that a reader of the folder sees: none of an attempt that a kill has ended."""
+        files = (file.relative_to(self.parquet) for file in self.parquet.rglob("*.parquet"))
+        seen = [file for file in files if not any(part[0] in "._" for part in file.parts)]
+        return [self.parquet / file for file in seen]
 
 
 def run_jobs(files: list[Path], *, once: bool) -> None:
@@ -171,7 +186,7 @@ def problems_of(expected: Counter[Priced], written: dict[str, Counter[Priced]]) 
     problems = []
     for sink, rows in written.items():
         wanted = expected
-        if sink == "delta":
+        if sink != "kafka":
             wanted = Counter(row._replace(headers=()) for row in expected.elements())
         for what, found in (("lost", wanted - rows), ("doubled or wrong", rows - wanted)):
             if found:
