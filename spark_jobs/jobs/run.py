@@ -60,7 +60,7 @@ from headrace.spark_jobs.read.source import Source
 from headrace.spark_jobs.read.topics import awaited, read_cleaned, topic_ids
 from headrace.spark_jobs.read.written_by import CleanedTopic
 from headrace.spark_jobs.write.aim import Targets
-from headrace.spark_jobs.write.claims import SCD2
+from headrace.spark_jobs.write.claims import APPEND, SCD2
 from headrace.spark_jobs.write.console import ConsoleSink
 from headrace.spark_jobs.write.delta import DeltaSink
 from headrace.spark_jobs.write.delta_place import DeltaPlace
@@ -228,15 +228,16 @@ def _start(
 
 def leaves_bundled(job: Job, config: JobConfig) -> bool:
     """Return whether results leave in bundles; a job that calls one of ours may look at rows."""
-    kafka, parquet = config.sink.kafka, config.sink.parquet
+    kafka = config.sink.kafka
     falls_back = isinstance(job, FallsBack) and job.fall_back(config) is not None
     # A cold history needs rows, and so does a registry's encoder.
     if job not in JOBS.values() or falls_back:
         return False
     if kafka is not None:
         return kafka.registry is None
-    # Delta and Iceberg may read a frame more than once, and no step may run twice.
-    return parquet is not None and Tabled.is_for(_row_of(job))
+    # A merge reads its rows several times, and Python would make them anew each time.
+    appends = config.sink.parquet is not None or (place_of(config) and config.sink.mode == APPEND)
+    return bool(appends) and Tabled.is_for(_row_of(job))
 
 
 def read_inputs(

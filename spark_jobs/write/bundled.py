@@ -22,13 +22,14 @@ from headrace.spark_jobs.headers import encode_headers, joined_texts
 from headrace.spark_jobs.shapes import BUNDLE, CORRECTED, DEAD, LATE, ORIGIN
 from headrace.spark_jobs.versioned.spread import SEED
 from headrace.spark_jobs.write.aim import ROWS
-from headrace.spark_jobs.write.digest import ROW_HASH
+from headrace.spark_jobs.write.digest import ROW_HASH, Digest, together
 from headrace.spark_jobs.write.transaction import NOTE, Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
 
     from headrace.spark_jobs.write.aim import Targets
 
@@ -160,19 +161,38 @@ def _notes(results: pa.RecordBatch, are_notes: NDArray[np.bool_]) -> pa.Array:
     return pa.array(notes, pa.string())
 
 
+def digest_of_bundles(bundles: DataFrame) -> Digest:
+    """Return what `digest_of_table` makes of the rows in bundles; this reads the whole frame."""
+    return together(bundles.mapInArrow(_digests, "rows bigint, total bigint").collect())
+
+
+def _digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for results in in_bundles(batches):
+        rows = results.filter(are_rows(results))
+        seeds = np.full(len(rows), SEED, np.uint64)
+        times_us = pc.multiply(rows["timestamp_ms"], 1_000)
+        total = _hashes(seeds, rows["key"], times_us).sum()
+        yield pa.RecordBatch.from_pydict({"rows": [len(rows)], "total": [int(total)]})
+
+
 def row_hashes(targets: pa.Array, keys: pa.Array, times_ms: pa.Array) -> NDArray[np.int64]:
-    """Return what `row_hash` makes of each row: Spark's hash of a column begins with the last's."""
+    """Return what `row_hash` makes of each row."""
     coded = targets.dictionary_encode()
     of_targets = [xxh64_intdigest(text.encode(), SEED) for text in coded.dictionary.to_pylist()]
     seeds = np.array([*of_targets, SEED], np.uint64)
     begun = seeds[coded.indices.fill_null(len(of_targets)).to_numpy()]
+    return _hashes(begun, keys, times_ms)
+
+
+def _hashes(begun: NDArray[np.uint64], keys: pa.Array, times: pa.Array) -> NDArray[np.int64]:
+    """Hash keys and times as Spark does: the hash of a column begins with that of the last one."""
     hash_of = _hashed if keys.null_count else xxh64_intdigest
     hashes = np.fromiter(map(hash_of, keys.to_pylist(), begun.tolist()), np.uint64, len(keys))
     are_null = keys.is_null().to_numpy(zero_copy_only=False)
     hashes = _hashed_numbers(hashes, are_null.astype(np.uint64), size=4)
-    have_time = times_ms.is_valid().to_numpy(zero_copy_only=False)
-    times = times_ms.fill_null(0).to_numpy().view(np.uint64)
-    found: NDArray[np.int64] = np.where(have_time, _hashed_numbers(hashes, times, size=8), hashes)
+    have_time = times.is_valid().to_numpy(zero_copy_only=False)
+    numbers = times.fill_null(0).to_numpy().view(np.uint64)
+    found: NDArray[np.int64] = np.where(have_time, _hashed_numbers(hashes, numbers, size=8), hashes)
     return found.view(np.int64)
 
 

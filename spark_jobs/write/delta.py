@@ -10,7 +10,7 @@ row, the table notes the checkpoint that writes to it, as a property.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +31,7 @@ from headrace.spark_jobs.write.claims import (
 from headrace.spark_jobs.write.column_types import Writer
 from headrace.spark_jobs.write.delta_marker import marker_of_batch, marker_text
 from headrace.spark_jobs.write.delta_place import DeltaPlace
-from headrace.spark_jobs.write.digest import digest_of_table
+from headrace.spark_jobs.write.digest import Digest, digest_of_table
 from headrace.spark_jobs.write.snapshots import TableMarker, is_written
 from headrace.spark_jobs.write.upsert import merge_lasts
 from headrace.spark_jobs.write.versions import merge_versions, versions_of
@@ -47,6 +47,8 @@ _EVOLVES = "spark.databricks.delta.schema.autoMerge.enabled"
 
 class DeltaSink:
     """Writes the micro-batches of one query to a table."""
+
+    reads_once = False
 
     def __init__(
         self,
@@ -72,13 +74,15 @@ class DeltaSink:
         self._repeats = repeats
         self._claimed = False
 
-    def write(self, frame: DataFrame, batch_id: int) -> None:
+    def write(
+        self, frame: DataFrame, batch_id: int, digest: Callable[[], Digest] | None = None
+    ) -> None:
         """Write a micro-batch, unless an earlier attempt did."""
         spark, query_id = frame.sparkSession, query_id_of(frame)
         marker = TableMarker(query_id, batch_id)
         if self._repeats:
-            digest = digest_of_table(frame)
-            marker = marker._replace(rows=digest.rows, keys=digest.keys)
+            found = digest_of_table(frame) if digest is None else digest()
+            marker = marker._replace(rows=found.rows, keys=found.keys)
         frame = frame.withColumn("batch", F.lit(batch_id).cast("bigint"))
         if self._mode == SCD2:
             frame = versions_of(frame)

@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Row
 
 ROW_HASH = "row_hash"
 """The column of a row's own number."""
@@ -52,8 +54,16 @@ class Digest:
 def digest_of_table(rows: DataFrame) -> Digest:
     """Return the digest of the rows of a table; this reads the whole frame."""
     hashed = F.xxhash64("key", F.isnull("key"), "timestamp").cast(_SUM)
-    (found,) = rows.agg(F.count("*").alias("rows"), F.sum(hashed).alias("total")).collect()
-    return Digest(found["rows"], int(found["total"] or 0) % _NUMBERS)
+    return together(rows.agg(F.count("*").alias("rows"), F.sum(hashed).alias("total")).collect())
+
+
+def together(parts: Iterable[Row]) -> Digest:
+    """Return the digest of all rows by those of their parts."""
+    found = Digest()
+    for rows, total in parts:
+        found.rows += rows
+        found.total = (found.total + int(total or 0)) % _NUMBERS
+    return found
 
 
 def digests_of(rows: DataFrame) -> dict[int, Digest]:

@@ -34,11 +34,17 @@ from headrace.spark_jobs.write.upsert import merge_lasts
 from headrace.spark_jobs.write.versions import merge_versions, versions_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.spark_jobs.write.digest import Digest
 
 
 class IcebergSink:
     """Writes the micro-batches of one query to a table."""
+
+    reads_once = False
 
     def __init__(
         self,
@@ -64,10 +70,12 @@ class IcebergSink:
         self._repeats = repeats
         self._claimed = False
 
-    def write(self, frame: DataFrame, batch_id: int) -> None:
+    def write(
+        self, frame: DataFrame, batch_id: int, digest: Callable[[], Digest] | None = None
+    ) -> None:
         """Write a micro-batch, unless an earlier attempt did."""
         spark, query_id = frame.sparkSession, query_id_of(frame)
-        digest = digest_of_table(frame)
+        found = digest_of_table(frame) if digest is None else digest()
         frame = frame.withColumn("batch", F.lit(batch_id).cast("bigint"))
         if self._mode == SCD2:
             frame = versions_of(frame)
@@ -76,7 +84,7 @@ class IcebergSink:
             self._claimed = True
         marker = TableMarker(query_id, batch_id)
         if self._repeats:
-            marker = marker._replace(rows=digest.rows, keys=digest.keys)
+            marker = marker._replace(rows=found.rows, keys=found.keys)
         table = self._place.name_in(spark)
 
         def commit() -> None:
@@ -88,7 +96,7 @@ class IcebergSink:
                 frame.writeTo(table).append()
 
         def write() -> None:
-            if not self._has(spark, marker) and digest.rows:
+            if not self._has(spark, marker) and found.rows:
                 committed_with(spark, {property_of(self._query): marker.text}, commit)
 
         attempted(self._query, self._place.title, batch_id, write)

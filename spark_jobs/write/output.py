@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
 from headrace.spark_jobs.shapes import BUNDLE, CORRECTED, FIELDS, ORIGIN
 from headrace.spark_jobs.write.aim import ROWS, Targets, aimed, rows_of
-from headrace.spark_jobs.write.bundled import Aim
+from headrace.spark_jobs.write.bundled import Aim, digest_of_bundles
 from headrace.spark_jobs.write.fields import fields_of, has_fields
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.spark_jobs.write.avro import Encode
     from headrace.spark_jobs.write.beside import Table
+    from headrace.spark_jobs.write.digest import Digest
     from headrace.spark_jobs.write.kafka import KafkaSink, Written
 
 
@@ -29,8 +31,17 @@ OWN_COLUMNS = {"timestamp", "deleted", "corrected", "batch", "task", "sequence"}
 class Sink(Protocol):
     """Takes the rows of a job, micro-batch by micro-batch."""
 
-    def write(self, frame: DataFrame, batch_id: int) -> object:
-        """Write a micro-batch, unless an earlier attempt did."""
+    @property
+    def reads_once(self) -> bool:
+        """Whether it reads a frame once."""
+
+    def write(
+        self, frame: DataFrame, batch_id: int, digest: Callable[[], Digest] | None = None
+    ) -> object:
+        """Write a micro-batch, unless an earlier attempt did.
+
+        With `digest`, the sink need not read the frame for what it notes of the rows.
+        """
 
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
         """Return whether an earlier attempt at a micro-batch left anything."""
@@ -109,12 +120,15 @@ class TableOutput:
         """Write a micro-batch; its steps run once, whichever sink has it already."""
         table = self._table
         if table is not None and BUNDLE in results.columns:
-            self._asides.write_beside(
-                results,
-                batch_id,
-                table,
-                lambda rows: self._sink.write(table.columns(rows), batch_id),
-            )
+            if self._sink.reads_once:
+                self._asides.write_beside(
+                    results,
+                    batch_id,
+                    table,
+                    lambda rows: self._sink.write(table.columns(rows), batch_id),
+                )
+            else:
+                self._write_kept(results, batch_id, table)
             return
         results = kept_of(results, self._row_schema)
         results.persist()
@@ -125,6 +139,17 @@ class TableOutput:
             self._sink.write(rows, batch_id)
         finally:
             results.unpersist()
+
+    def _write_kept(self, bundles: DataFrame, batch_id: int, table: Table) -> None:
+        """Keep bundles for a sink that reads rows as often as it likes."""
+        bundles.persist()
+        try:
+            # This always reads the whole frame, which commits the state of the steps.
+            self._asides.write(bundles, batch_id)
+            rows = table.columns(bundles.mapInArrow(table.rows_of, table.schema))
+            self._sink.write(rows, batch_id, partial(digest_of_bundles, bundles))
+        finally:
+            bundles.unpersist()
 
     def write_apart(self, rows: DataFrame, asides: DataFrame, batch_id: int) -> None:
         """Write rows, and from a frame of their own all records beside them."""

@@ -91,9 +91,9 @@ def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool =
     spark.stop()
 
 
-def _dying_behind(write: Callable[[Any, DataFrame, int], None]) -> Callable[..., None]:
-    def struck(sink: Any, frame: DataFrame, batch_id: int) -> None:
-        write(sink, frame, batch_id)
+def _dying_behind(write: Callable[..., None]) -> Callable[..., None]:
+    def struck(sink: Any, *micro_batch: Any) -> None:
+        write(sink, *micro_batch)
         kill_session(os.getpid())
 
     return struck

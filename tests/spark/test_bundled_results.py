@@ -21,8 +21,8 @@ from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.shapes import BUNDLE
 from headrace.spark_jobs.write import kafka as write_kafka
 from headrace.spark_jobs.write.aim import ROWS, Targets, aimed
-from headrace.spark_jobs.write.bundled import COLUMNS, Aim, packed
-from headrace.spark_jobs.write.digest import row_hash
+from headrace.spark_jobs.write.bundled import COLUMNS, Aim, digest_of_bundles, packed
+from headrace.spark_jobs.write.digest import digest_of_table, row_hash
 from headrace.spark_jobs.write.kafka import KafkaSink, Written
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
@@ -91,6 +91,24 @@ def test_a_bundle_is_aimed_as_spark_aims_rows(spark: SparkSession, targets: Targ
         else:
             assert one["note"] is None
             assert one["row_hash"] == other["row_hash"], one
+
+
+def test_the_digest_of_bundles_is_that_of_the_table_of_their_rows(spark: SparkSession) -> None:
+    # Spark has no timestamp of these times in microseconds.
+    results = [row for row in _results() if abs(row["timestamp_ms"] or 0) <= 1 << 40]
+    bundles = [
+        (0, one)
+        for part in (results[::2], results[1::2])
+        for one in packed(pa.Table.from_pylist(part, COLUMNS))
+    ]
+    rows = [row for row in results if row["verdict"] in ROWS]
+    table = spark.createDataFrame(
+        [(row["key"], row["timestamp_ms"]) for row in rows], "key BINARY, timestamp_ms BIGINT"
+    ).select(F.col("key").cast("string"), F.timestamp_millis("timestamp_ms").alias("timestamp"))
+    found = digest_of_bundles(spark.createDataFrame(bundles, BUNDLES_SCHEMA))
+    assert found == digest_of_table(table)
+    assert found.rows == len(rows) > len(KEYS)
+    assert digest_of_bundles(spark.createDataFrame([], BUNDLES_SCHEMA)).rows == 0
 
 
 @pytest.mark.parametrize("hands_over", [True, False])
@@ -169,6 +187,10 @@ def test_results_leave_in_their_order_and_large_ones_alone() -> None:
     [
         ("orders-prices", {}, True),
         ("orders-prices", {"sink": {"parquet": {"folder": "t"}}}, True),
+        ("orders-prices", {"sink": {"delta": {"folder": "t"}}}, True),
+        ("orders-prices", {"sink": {"iceberg": {"folder": "t"}}}, True),
+        ("orders-prices", {"sink": {"delta": {"folder": "t", "mode": "upsert"}}}, False),
+        ("orders-prices", {"sink": {"console": {}}}, False),
         ("orders-prices", {"sink": {"kafka": AVRO}}, False),
         ("orders-prices", {"cold-history": {"folder": "cold"}}, False),
         # It calls orders-prices, and looks at the rows of it.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pyspark.sql import SparkSession
+
+from headrace.spark_jobs.seams import java_of
 from headrace.spark_jobs.session import beside
 
 EXTENSIONS, CATALOG = "spark.sql.extensions", "spark.sql.catalog.spark_catalog"
 PACKAGES, MEMORY = "spark.jars.packages", "spark.driver.memory"
+PLANS, REPEATED = 130, 12
 OURS = {EXTENSIONS: "delta", CATALOG: "of-delta", PACKAGES: "kafka,iceberg", MEMORY: "1g"}
 
 
@@ -24,3 +28,17 @@ def test_extensions_and_the_catalog_that_spark_submit_was_given_stay() -> None:
     found = beside(OURS, submitted, {})
     assert found == {**OURS, EXTENSIONS: "theirs,delta", CATALOG: "of-iceberg"}
     assert beside(OURS, submitted, {CATALOG: "own"})[CATALOG] == "own"
+
+
+def test_a_session_keeps_the_classes_of_more_than_a_hundred_plans(spark: SparkSession) -> None:
+    metrics = java_of(spark).org.apache.spark.metrics.source.CodegenMetrics
+
+    def compiled_by(plans: range) -> int:
+        before = metrics.METRIC_COMPILATION_TIME().getCount()
+        for number in plans:
+            # Spark writes numbers into the code, so each of these plans is a class of its own.
+            spark.range(1).selectExpr(f"id + {number}").collect()
+        return int(metrics.METRIC_COMPILATION_TIME().getCount() - before)
+
+    assert compiled_by(range(PLANS)) >= PLANS
+    assert compiled_by(range(REPEATED)) == 0
