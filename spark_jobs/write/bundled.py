@@ -22,14 +22,13 @@ from headrace.spark_jobs.headers import encode_headers, joined_texts
 from headrace.spark_jobs.shapes import BUNDLE, CORRECTED, DEAD, LATE, ORIGIN
 from headrace.spark_jobs.versioned.spread import SEED
 from headrace.spark_jobs.write.aim import ROWS
-from headrace.spark_jobs.write.digest import ROW_HASH, Digest, together
+from headrace.spark_jobs.write.digest import ROW_HASH
 from headrace.spark_jobs.write.transaction import NOTE, Note
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame
 
     from headrace.spark_jobs.write.aim import Targets
 
@@ -161,12 +160,8 @@ def _notes(results: pa.RecordBatch, are_notes: NDArray[np.bool_]) -> pa.Array:
     return pa.array(notes, pa.string())
 
 
-def digest_of_bundles(bundles: DataFrame) -> Digest:
-    """Return what `digest_of_table` makes of the rows in bundles; this reads the whole frame."""
-    return together(bundles.mapInArrow(_digests, "rows bigint, total bigint").collect())
-
-
-def _digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield, for each bundle, how many rows it has for a table, and the sum of their hashes."""
     for results in in_bundles(batches):
         rows = results.filter(are_rows(results))
         seeds = np.full(len(rows), SEED, np.uint64)

@@ -9,7 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 
 from headrace.spark_jobs.shapes import BUNDLE, CORRECTED, FIELDS, ORIGIN
 from headrace.spark_jobs.write.aim import ROWS, Targets, aimed, rows_of
-from headrace.spark_jobs.write.bundled import Aim, digest_of_bundles
+from headrace.spark_jobs.write.bundled import Aim, digests
+from headrace.spark_jobs.write.digest import together
 from headrace.spark_jobs.write.fields import fields_of, has_fields
 
 if TYPE_CHECKING:
@@ -166,6 +167,11 @@ class TableOutput:
         """Return whether any of a micro-batch was written, and not surely with these options."""
         asides = self._asides.wrote_otherwise(spark, query_id, batch_id, options)
         return asides or self._sink.has_written(spark, query_id, batch_id)
+
+
+def digest_of_bundles(bundles: DataFrame) -> Digest:
+    """Return what `digest_of_table` makes of the rows in bundles; this reads the whole frame."""
+    return together(bundles.mapInArrow(digests, "rows bigint, total bigint").collect())
 
 
 def columns(rows: DataFrame, row_schema: StructType, *, corrects: bool = False) -> DataFrame:

@@ -21,9 +21,10 @@ from headrace.spark_jobs.operators.leaving import Leaving
 from headrace.spark_jobs.shapes import BUNDLE
 from headrace.spark_jobs.write import kafka as write_kafka
 from headrace.spark_jobs.write.aim import ROWS, Targets, aimed
-from headrace.spark_jobs.write.bundled import COLUMNS, Aim, digest_of_bundles, packed
+from headrace.spark_jobs.write.bundled import COLUMNS, Aim, packed
 from headrace.spark_jobs.write.digest import digest_of_table, row_hash
 from headrace.spark_jobs.write.kafka import KafkaSink, Written
+from headrace.spark_jobs.write.output import digest_of_bundles
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.spark.frames import BUNDLED_SCHEMA, run_to_end
