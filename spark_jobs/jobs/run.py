@@ -236,8 +236,8 @@ def leaves_bundled(job: Job, config: JobConfig) -> bool:
     if kafka is not None:
         return kafka.registry is None
     # A merge reads its rows several times, and Python would make them anew each time.
-    appends = config.sink.parquet is not None or (place_of(config) and config.sink.mode == APPEND)
-    return bool(appends) and Tabled.is_for(_row_of(job))
+    appends = config.sink.console is None and config.sink.mode == APPEND
+    return appends and Tabled.is_for(_row_of(job))
 
 
 def read_inputs(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql.types import BinaryType
 
-from headrace.spark_jobs.write.digest import Digest
 from headrace.spark_jobs.write.quoted import quoted
 
 ROWS_MAX = 20
@@ -18,14 +15,7 @@ ROWS_MAX = 20
 class ConsoleSink:
     """Shows the first rows of each micro-batch."""
 
-    reads_once = False
-
-    def write(
-        self,
-        frame: DataFrame,
-        batch_id: int,
-        digest: Callable[[], Digest] | None = None,  # noqa: ARG002 - nothing is noted
-    ) -> None:
+    def write(self, frame: DataFrame, batch_id: int) -> None:
         """Print rows as a table, with bytes as text."""
         columns = [
             F.col(quoted(field.name)).cast("string").alias(field.name)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
@@ -48,8 +49,6 @@ _EVOLVES = "spark.databricks.delta.schema.autoMerge.enabled"
 class DeltaSink:
     """Writes the micro-batches of one query to a table."""
 
-    reads_once = False
-
     def __init__(
         self,
         query: str,
@@ -74,14 +73,16 @@ class DeltaSink:
         self._repeats = repeats
         self._claimed = False
 
-    def write(
-        self, frame: DataFrame, batch_id: int, digest: Callable[[], Digest] | None = None
-    ) -> None:
+    def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, unless an earlier attempt did."""
+        self.write_noted(frame, batch_id, partial(digest_of_table, frame))
+
+    def write_noted(self, frame: DataFrame, batch_id: int, digest: Callable[[], Digest]) -> None:
+        """Do as `write`, where the digest of the rows is known without reading the frame."""
         spark, query_id = frame.sparkSession, query_id_of(frame)
         marker = TableMarker(query_id, batch_id)
         if self._repeats:
-            found = digest_of_table(frame) if digest is None else digest()
+            found = digest()
             marker = marker._replace(rows=found.rows, keys=found.keys)
         frame = frame.withColumn("batch", F.lit(batch_id).cast("bigint"))
         if self._mode == SCD2:

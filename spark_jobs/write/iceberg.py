@@ -9,6 +9,7 @@ been, the rows themselves tell, by their column `batch`. A micro-batch without r
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
 class IcebergSink:
     """Writes the micro-batches of one query to a table."""
 
-    reads_once = False
-
     def __init__(
         self,
         query: str,
@@ -70,12 +69,14 @@ class IcebergSink:
         self._repeats = repeats
         self._claimed = False
 
-    def write(
-        self, frame: DataFrame, batch_id: int, digest: Callable[[], Digest] | None = None
-    ) -> None:
+    def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch, unless an earlier attempt did."""
+        self.write_noted(frame, batch_id, partial(digest_of_table, frame))
+
+    def write_noted(self, frame: DataFrame, batch_id: int, digest: Callable[[], Digest]) -> None:
+        """Do as `write`, where the digest of the rows is known without reading the frame."""
         spark, query_id = frame.sparkSession, query_id_of(frame)
-        found = digest_of_table(frame) if digest is None else digest()
+        found = digest()
         frame = frame.withColumn("batch", F.lit(batch_id).cast("bigint"))
         if self._mode == SCD2:
             frame = versions_of(frame)

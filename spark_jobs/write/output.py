@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
@@ -32,20 +32,19 @@ OWN_COLUMNS = {"timestamp", "deleted", "corrected", "batch", "task", "sequence"}
 class Sink(Protocol):
     """Takes the rows of a job, micro-batch by micro-batch."""
 
-    @property
-    def reads_once(self) -> bool:
-        """Whether it reads a frame once."""
-
-    def write(
-        self, frame: DataFrame, batch_id: int, digest: Callable[[], Digest] | None = None
-    ) -> object:
-        """Write a micro-batch, unless an earlier attempt did.
-
-        With `digest`, the sink need not read the frame for what it notes of the rows.
-        """
+    def write(self, frame: DataFrame, batch_id: int) -> object:
+        """Write a micro-batch, unless an earlier attempt did."""
 
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
         """Return whether an earlier attempt at a micro-batch left anything."""
+
+
+@runtime_checkable
+class NotingSink(Sink, Protocol):
+    """Notes the digest of a micro-batch beside its rows, and so reads a frame more than once."""
+
+    def write_noted(self, frame: DataFrame, batch_id: int, digest: Callable[[], Digest]) -> None:
+        """Do as `write`, where the digest of the rows is known without reading the frame."""
 
 
 class KafkaOutput:
@@ -119,17 +118,17 @@ class TableOutput:
 
     def write(self, results: DataFrame, batch_id: int) -> None:
         """Write a micro-batch; its steps run once, whichever sink has it already."""
-        table = self._table
+        table, sink = self._table, self._sink
         if table is not None and BUNDLE in results.columns:
-            if self._sink.reads_once:
+            if isinstance(sink, NotingSink):
+                self._write_kept(results, batch_id, table, sink)
+            else:
                 self._asides.write_beside(
                     results,
                     batch_id,
                     table,
-                    lambda rows: self._sink.write(table.columns(rows), batch_id),
+                    lambda rows: sink.write(table.columns(rows), batch_id),
                 )
-            else:
-                self._write_kept(results, batch_id, table)
             return
         results = kept_of(results, self._row_schema)
         results.persist()
@@ -137,18 +136,20 @@ class TableOutput:
             # This always reads the whole frame, which commits the state of the steps.
             self._asides.write(results.where(~F.col("verdict").isin(*ROWS)), batch_id)
             rows = columns(rows_of(results), self._row_schema, corrects=self._corrects)
-            self._sink.write(rows, batch_id)
+            sink.write(rows, batch_id)
         finally:
             results.unpersist()
 
-    def _write_kept(self, bundles: DataFrame, batch_id: int, table: Table) -> None:
+    def _write_kept(
+        self, bundles: DataFrame, batch_id: int, table: Table, sink: NotingSink
+    ) -> None:
         """Keep bundles for a sink that reads rows as often as it likes."""
         bundles.persist()
         try:
             # This always reads the whole frame, which commits the state of the steps.
             self._asides.write(bundles, batch_id)
             rows = table.columns(bundles.mapInArrow(table.rows_of, table.schema))
-            self._sink.write(rows, batch_id, partial(digest_of_bundles, bundles))
+            sink.write_noted(rows, batch_id, partial(digest_of_bundles, bundles))
         finally:
             bundles.unpersist()
 

@@ -10,7 +10,6 @@ The sink does not fence a driver that still writes: two at a time may both leave
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +20,6 @@ from headrace.spark_jobs.write.batch import query_id_of
 from headrace.spark_jobs.write.catalogs import REFUSALS, first_line
 from headrace.spark_jobs.write.claims import refuse_older_copy
 from headrace.spark_jobs.write.column_types import refuse_untyped
-from headrace.spark_jobs.write.digest import Digest
 
 _PLACES = "checkpoint STRING, batch BIGINT"
 _BATCH, _CHECKPOINT = "batch=", "checkpoint="
@@ -34,20 +32,13 @@ OF_FOLDERS = {"checkpoint", "batch"}
 class ParquetSink:
     """Writes the micro-batches of one query to folders in a folder."""
 
-    reads_once = True
-
     def __init__(self, query: str, folder: str) -> None:
         """Take the folder; the first batch makes it if it is missing."""
         self._query = query
         self._folder = folder
         self._checked = False
 
-    def write(
-        self,
-        frame: DataFrame,
-        batch_id: int,
-        digest: Callable[[], Digest] | None = None,  # noqa: ARG002 - a folder notes none
-    ) -> None:
+    def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch; it replaces the files of an earlier attempt."""
         query_id = query_id_of(frame)
         if not self._checked:
