@@ -69,6 +69,16 @@ def kill_session(session: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def dying_behind(function: Callable[..., None]) -> Callable[..., None]:
+    """Return the function, behind which the driver that calls it is killed."""
+
+    def struck(*arguments: object) -> None:
+        function(*arguments)
+        kill_session(os.getpid())
+
+    return struck
+
+
 def dying_order(members: Iterable[int], leader: int, caller: int) -> list[int]:
     """The session's leader dies before it sees others dead; the caller dies last.
 

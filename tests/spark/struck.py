@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
+import pytest
 from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 
@@ -26,7 +27,7 @@ from headrace.spark_jobs.write.iceberg import IcebergSink
 from headrace.spark_jobs.write.kafka import Written
 from headrace.spark_jobs.write.kept import KeptWriter
 from headrace.spark_jobs.write.parquet import ParquetSink
-from tests.spark.driver import QUICK_JAVA, kill_session
+from tests.spark.driver import QUICK_JAVA, dying_behind, kill_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -66,8 +67,10 @@ def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool =
     """The life of one driver, one task at a time, until it has read all or is struck."""
     os.environ.update({_STRIKE: strike or "", _CODE: "yes" if changed_code else ""})
     if strike == "behind the table":
-        for sink in (DeltaSink, IcebergSink, ParquetSink):
-            sink.write = _dying_behind(sink.write)  # type: ignore[method-assign]
+        strikes = pytest.MonkeyPatch()
+        strikes.setattr(ParquetSink, "write", dying_behind(ParquetSink.write))
+        for sink in (DeltaSink, IcebergSink):
+            strikes.setattr(sink, "write_noted", dying_behind(sink.write_noted))
     write_kafka.KeptWriter = _Told  # type: ignore[attr-defined]
     if strike == "between writers":
         # The driver would write for both writers at once.
@@ -89,14 +92,6 @@ def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool =
     for query in run.queries(spark, job, config, once=True, note=_tell):
         has_ended(query)
     spark.stop()
-
-
-def _dying_behind(write: Callable[..., None]) -> Callable[..., None]:
-    def struck(sink: Any, *micro_batch: Any) -> None:
-        write(sink, *micro_batch)
-        kill_session(os.getpid())
-
-    return struck
 
 
 class _Told(KeptWriter):

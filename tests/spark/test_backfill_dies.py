@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import pytest
 from pyspark import TaskContext
@@ -15,7 +15,7 @@ from headrace.spark_jobs.write.output import KafkaOutput, TableOutput
 from tests.architecture.source import ROOT
 from tests.kafka.fixtures import SharedKafka
 from tests.spark.commands import ended, run_commands
-from tests.spark.driver import KILLED, Driver, kill_session
+from tests.spark.driver import KILLED, Driver, dying_behind, kill_session
 from tests.spark.test_backfill import FROM, TO, World
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ _BACKFILL = ["spark", "backfill", "ahead.yaml", "--from", FROM, "--to", TO, "--m
 
 def run_struck(folder: Path, moment: Moment) -> None:
     """The life of one driver, which dies at a moment of its backfill."""
-    driver = os.getpid()
+    driver, strikes = os.getpid(), pytest.MonkeyPatch()
     if moment == "behind the plan":
-        Filled.begin = _dying_behind(Filled.begin)  # type: ignore[method-assign]
+        strikes.setattr(Filled, "begin", dying_behind(Filled.begin))
     elif moment == "behind the dead":
-        KafkaOutput.write = _dying_behind(KafkaOutput.write)  # type: ignore[method-assign]
+        strikes.setattr(KafkaOutput, "write", dying_behind(KafkaOutput.write))
     elif moment == "behind the rows":
-        Filled.end = lambda _: kill_session(driver)  # type: ignore[method-assign, assignment]
+        strikes.setattr(Filled, "end", lambda _: kill_session(driver))
     else:
         write = TableOutput.write_apart
 
@@ -44,19 +44,9 @@ def run_struck(folder: Path, moment: Moment) -> None:
             struck = rows.mapInArrow(_dying_in(driver, folder / "ahead"), rows.schema)
             write(output, struck, asides, batch_id)
 
-        TableOutput.write_apart = write_apart  # type: ignore[method-assign, assignment]
+        strikes.setattr(TableOutput, "write_apart", write_apart)
     # Workers run in this folder too, and find the function that kills from here.
     run_commands(folder, [_BACKFILL], {"PYTHONPATH": str(ROOT)})
-
-
-def _dying_behind(function: Callable[..., None]) -> Callable[..., None]:
-    driver = os.getpid()
-
-    def struck(*arguments: Any) -> None:
-        function(*arguments)
-        kill_session(driver)
-
-    return struck
 
 
 def _dying_in(
