@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark import SparkConf
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import IllegalArgumentException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from headrace.contracts.errors import SettingsInvalid
@@ -44,12 +45,14 @@ _JAVA = "spark.driver.defaultJavaOptions"
 _MORE_JAVA = "spark.driver.extraJavaOptions"
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
 """Where spark-submit tells Python its Java."""
-_REFUSALS = {
-    "java.lang.IllegalArgumentException",
-    "org.apache.spark.SparkException",
-    "org.apache.spark.SparkIllegalArgumentException",
-}
-"""Java's exceptions, where Spark's context finds a setting wrong."""
+_JAVA_ENDED = (
+    "Java ended before Spark began; the end of Spark's log says why. Look at the job's settings"
+    f" under `spark`, such as `spark.driver.memory` and `{_MORE_JAVA}`, and at JDK_JAVA_OPTIONS of"
+    " the environment"
+)
+_PACKAGE = re.compile(r"^(?:\w+\.)+(?=[\w$]+(?::|$))")
+"""What stands before the class of a Java exception."""
+_TIME_ZONE = "spark.sql.session.timeZone"
 _FILES = "spark.sql.streaming.checkpointFileManagerClass"
 PACKAGES = "spark.jars.packages"
 FILES, _DEPLOY_MODE = "spark.files", "spark.submit.deployMode"
@@ -70,7 +73,7 @@ _DELTA = {
 }
 SETTINGS = {
     **_DELTA,
-    "spark.sql.session.timeZone": "UTC",
+    _TIME_ZONE: "UTC",
     # A copy of a task would do all its work twice, though without harm.
     "spark.speculation": "false",
     "spark.executor.defaultJavaOptions": AVRO_LIMITS,
@@ -173,25 +176,29 @@ def open_session(
 
 
 def _begin(builder: SparkSession.Builder) -> SparkSession:
-    """Return the session; options with which Java or Spark cannot begin are a sentence."""
+    """Return the session; settings with which Java or Spark cannot begin are a sentence."""
     try:
-        return builder.getOrCreate()
+        spark = builder.getOrCreate()
+        # The session reads the settings of SQL at the first question to it.
+        spark.conf.get(_TIME_ZONE)
     except PySparkRuntimeError as failure:
         if failure.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
-        message = (
-            "Java ended before Spark began; the last line of Spark's log says why. Java's options"
-            f" are `spark.driver.memory` and `{_MORE_JAVA}` of the job, and JDK_JAVA_OPTIONS of the"
-            " environment"
-        )
-        raise SettingsInvalid(message) from failure
+        raise SettingsInvalid(_JAVA_ENDED) from failure
+    except (ConnectionError, Py4JNetworkError) as failure:
+        raise SettingsInvalid(_JAVA_ENDED) from failure
     except Py4JJavaError as failure:
-        refusal = failure.java_exception
-        if refusal.getClass().getName() not in _REFUSALS:
-            raise
-        said = " ".join(refusal.getMessage().split())
-        message = f"Spark does not begin with the settings of this job: {said}"
-        raise SettingsInvalid(message) from failure
+        raise _refused(str(failure.java_exception.toString())) from failure
+    except IllegalArgumentException as failure:
+        # Its own words may name only the class that makes the state; its causes stand behind them.
+        raise _refused(str(failure).rpartition("Caused by: ")[2].partition("\n")[0]) from failure
+    return spark
+
+
+def _refused(said: str) -> SettingsInvalid:
+    """Return a sentence with what a Java exception says."""
+    said = _PACKAGE.sub("", " ".join(said.split()))
+    return SettingsInvalid(f"Spark does not begin with the settings of this job: {said}")
 
 
 def beside(

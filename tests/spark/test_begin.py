@@ -31,17 +31,45 @@ def test_options_that_java_refuses_are_a_sentence(tmp_path: Path) -> None:
     done = begun(tmp_path, "spark: {spark.driver.extraJavaOptions: -Xmsmuch}\n")
     assert done.returncode == 2, done.stderr
     _, said = done.stderr.splitlines()
-    assert said.startswith("Java ended before Spark began; the last line of Spark's log says why.")
+    assert said.startswith("Java ended before Spark began; the end of Spark's log says why. Look")
     assert "Invalid initial heap size: -Xmsmuch" in (tmp_path / "log").read_text()
 
 
 @pytest.mark.long("spark", why="Java starts before Spark refuses")
-def test_settings_that_spark_refuses_are_a_sentence(tmp_path: Path) -> None:
-    done = begun(tmp_path, "spark: {spark.driver.memory: 300m}\n")
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("spark.driver.memory: 300m", "SparkIllegalArgumentException: [INVALID_DRIVER_MEMORY] Sys"),
+        ("spark.network.timeout: many", "NumberFormatException: Time must be specified as seconds"),
+        ("spark.serializer: no.Such", "ClassNotFoundException: no.Such"),
+        ("spark.files: /no/such", "FileNotFoundException: File file:/no/such does not exist"),
+        # Spark reads these only when the session makes its state.
+        (
+            "spark.sql.codegen.cache.maxEntries: many",
+            "IllegalArgumentException: spark.sql.codegen.cache.maxEntries should be int, but was",
+        ),
+        (
+            "spark.sql.session.timeZone: Mars",
+            "SparkIllegalArgumentException: [INVALID_CONF_VALUE.TIME_ZONE] The value 'Mars' in the",
+        ),
+    ],
+)
+def test_settings_that_spark_refuses_are_a_sentence(
+    tmp_path: Path, setting: str, said: str
+) -> None:
+    done = begun(tmp_path, f"spark: {{{setting}}}\n")
+    assert done.returncode == 2, done.stderr
+    _, sentence = done.stderr.splitlines()
+    assert sentence.startswith(f"Spark does not begin with the settings of this job: {said}")
+
+
+@pytest.mark.long("spark", why="Java starts before Spark ends it")
+def test_a_setting_with_which_spark_ends_java_is_a_sentence(tmp_path: Path) -> None:
+    done = begun(tmp_path, "spark: {spark.local.dir: /proc/none}\n")
     assert done.returncode == 2, done.stderr
     _, said = done.stderr.splitlines()
-    assert said.startswith("Spark does not begin with the settings of this job: [INVALID_DRIVER_")
-    assert '"spark.driver.memory"' in said
+    assert said.startswith("Java ended before Spark began; the end of Spark's log says why. Look")
+    assert "Failed to create any local dir" in (tmp_path / "log").read_text()
 
 
 def test_a_master_that_is_none_is_a_sentence(tmp_path: Path) -> None:
