@@ -40,6 +40,9 @@ costs more calls of the store; with larger ones a few keys cost more bytes."""
 SPLITS_MAX = 1024
 """By how many rows a table grows at most at a time: one that was large before, of an older version,
 is not read as a whole."""
+SCANNED_MIN, SCANNED_RATIO = 16, 4
+"""A scan of a task's state replaces so many calls or more, where it reads less than so many times
+the bytes. The bytes of held records are among these, as they were before compression."""
 PREFIX = "buckets:"
 _ROWS, _BYTES = ":rows", ":bytes"
 
@@ -72,7 +75,8 @@ class TableRows:
 
     def get_all(self, places: Sequence[int]) -> list[bytes | None]:
         """Return these rows, None for one that is not there."""
-        rows = self._rows.get_all([row_name(self._name, place) for place in places])
+        read = self._rows.scan if self._scans(len(places)) else self._rows.get_all
+        rows = read([row_name(self._name, place) for place in places])
         self._sizes.update(
             (place, 0 if row is None else len(row)) for place, row in zip(places, rows, strict=True)
         )
@@ -119,6 +123,14 @@ class TableRows:
         self._sizes.clear()
         for number in (rows_number(self._name), bytes_number(self._name)):
             self._numbers.pop(number, None)
+
+    def _scans(self, count: int) -> bool:
+        """Return whether reading everything takes less than reading so many rows one by one."""
+        if count < SCANNED_MIN:
+            return False
+        size = self._numbers.get(bytes_number(self._name), 0) * count // self.count
+        everything = sum(number for name, number in self._numbers.items() if name.endswith(_BYTES))
+        return everything < size * SCANNED_RATIO
 
     def _bytes(self) -> int:
         number = bytes_number(self._name)
