@@ -51,7 +51,7 @@ _JAVA_ENDED = (
     " the environment"
 )
 _PACKAGE = re.compile(r"^(?:\w+\.)+(?=[\w$]+(?::|$))")
-"""What stands before the class of a Java exception."""
+"""The package of a Java exception, before its class."""
 _TIME_ZONE = "spark.sql.session.timeZone"
 _FILES = "spark.sql.streaming.checkpointFileManagerClass"
 PACKAGES = "spark.jars.packages"
@@ -77,6 +77,9 @@ SETTINGS = {
     # A copy of a task would do all its work twice, though without harm.
     "spark.speculation": "false",
     "spark.executor.defaultJavaOptions": AVRO_LIMITS,
+    # The other type that Spark writes by default is deprecated, and has neither a zone nor bounds by
+    # which a reader skips what is too old.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Progress bars of micro-batches have no reader, and break the lines of a log.
     "spark.ui.showConsoleProgress": "false",
     # PySpark would ask Java, at every operation on a column, where in Python it stands; Java looks

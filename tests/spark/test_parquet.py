@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -21,6 +23,18 @@ def test_an_older_copy_of_a_checkpoint_is_refused(spark: SparkSession, tmp_path:
         ParquetSink("query", folder).write(batch_of(spark, [("a", 9, 9), ("a", 10, 10)]), 9)
     rows = spark.read.parquet(folder).select("cents", "batch").orderBy("batch").collect()
     assert [tuple(row) for row in rows] == [(9, 9), (10, 10)]
+
+
+def test_files_say_which_times_they_have(spark: SparkSession, tmp_path: Path) -> None:
+    ParquetSink("query", str(tmp_path)).write(batch_of(spark, [("a", 7, 1), ("b", 9, 2)]), 0)
+    bounds = []
+    for file in tmp_path.rglob("*.parquet"):
+        found = pq.ParquetFile(file)
+        place = found.schema_arrow.get_field_index("timestamp")
+        assert found.schema_arrow.field(place).type == pa.timestamp("us", tz="UTC")
+        times = found.metadata.row_group(0).column(place).statistics
+        bounds += [times.min.timestamp(), times.max.timestamp()]
+    assert (min(bounds), max(bounds)) == (7, 9)
 
 
 @pytest.mark.parametrize("name", ["rows[1]", "rows{a}", "rows{"])

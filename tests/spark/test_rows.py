@@ -117,3 +117,9 @@ def test_a_change_that_the_store_refuses_is_no_record_s_fault() -> None:
     rows.put("a/1", b"row")
     with pytest.raises(StateUnavailable, match="full"):
         rows.settle()
+
+
+def test_a_scan_that_the_store_refuses_is_no_record_s_fault() -> None:
+    rows = StoredRows(_state(End(b"", code=1)))
+    with pytest.raises(StateUnavailable, match="full"):
+        rows.scan(["a/1"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headrace.contracts.record import Headers, Record
 from headrace.spark_jobs.versioned.arrival import Arrival
 from headrace.spark_jobs.versioned.state import MemoryRows
@@ -40,6 +42,12 @@ class CountedRows(MemoryRows):
         super().__init__()
         self.was_read: set[str] = set()
         self.was_written: set[str] = set()
+        self.scans = 0
+
+    def scan(self, names: Sequence[str]) -> list[bytes | None]:
+        """The rows of these names."""
+        self.scans += 1
+        return super().scan(names)
 
     def get(self, name: str, _: object = None) -> bytes | None:  # type: ignore[override]
         """The row of that name."""
@@ -58,5 +66,6 @@ class CountedRows(MemoryRows):
 
     def forget_counts(self) -> None:
         """Count anew."""
+        self.scans = 0
         self.was_read.clear()
         self.was_written.clear()

@@ -19,6 +19,7 @@ from headrace.spark_jobs.versioned.records import objects
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
 from headrace.spark_jobs.versioned.table_rows import (
     ROW_BYTES,
+    SCANNED_MIN,
     TableRows,
     base_of,
     bytes_number,
@@ -136,6 +137,20 @@ def test_a_table_grows_by_so_many_rows_at_a_time(monkeypatch: pytest.MonkeyPatch
         _put(rows, KEYS, noise, at_once=True)
         counts.append(decode_numbers(rows[HEADER])[rows_number("table")])
     assert counts == [6, 11, 16, 21]
+
+
+def test_rows_are_scanned_where_most_of_a_state_is_read() -> None:
+    rows = CountedRows()
+    _put(rows, KEYS, noise, at_once=True)
+    scans = []
+    for count, others in ((12, 0), (SCANNED_MIN, 0), (SCANNED_MIN, 10_000_000)):
+        state = TaskState(rows)
+        state.numbers["join:held:bytes"] = others
+        rows.forget_counts()
+        found = TableRows(state, "table").get_all(range(count))
+        assert found == [rows[f"table/{place}"] for place in range(count)]
+        scans.append(rows.scans)
+    assert scans == [0, 1, 0]
 
 
 def test_a_table_that_is_removed_leaves_nothing() -> None:

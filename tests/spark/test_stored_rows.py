@@ -1,0 +1,61 @@
+"""Rows in Spark's store, read one by one and all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from headrace.spark_jobs.operators.rows import NAME_SCHEMA, ROW_SCHEMA, StoredRows
+
+ROWS = 2_500
+"""More than twice what a part of a scan has."""
+LARGE = bytes(range(256)) * 4_096
+
+
+class Reading(StatefulProcessor):
+    """Puts rows, and tells which of the two ways to read them finds what."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the rows."""
+        self.rows = StoredRows(handle.getMapState("rows", NAME_SCHEMA, ROW_SCHEMA))
+
+    def handleInputRows(  # noqa: N802 (as Spark calls it)
+        self,
+        key: Any,  # noqa: ARG002
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803, ARG002
+    ) -> Iterator[pd.DataFrame]:
+        """Put, read, change and read again."""
+        for _ in rows:
+            pass
+        names = [f"table/{number}" for number in range(ROWS)]
+        for number, name in enumerate(names):
+            self.rows.put(name, b"%d \x00\xff" % number)
+        self.rows.put("table/7", LARGE)
+        first = self.read([*names, "absent"])
+        self.rows.remove("table/8")
+        self.rows.put("table/9", b"changed")
+        second = self.read(["table/9", "table/8", "table/7"])
+        yield pd.DataFrame({"said": [first, second, self.read([])]})
+
+    def read(self, names: list[str]) -> str:
+        """Return what a scan found, if reading one by one finds the same."""
+        scanned, read = self.rows.scan(names), self.rows.get_all(names)
+        if scanned != read:
+            return "they differ"
+        return f"{len(scanned)} {[row if row is None else row[:9] for row in scanned[-3:]]}"
+
+
+def test_a_scan_finds_the_rows_that_are_read_one_by_one(spark: SparkSession) -> None:
+    given = spark.createDataFrame([(1,)], "task int").groupBy("task")
+    # One task has all rows, and each scan reads from the first of them.
+    found = given.transformWithStateInPandas(Reading(), "said string", "Append", "None")
+    assert [row.said for row in found.collect()] == [
+        f"{ROWS + 1} [b'2498 \\x00\\xff', b'2499 \\x00\\xff', None]",
+        f"3 [b'changed', None, {LARGE[:9]!r}]",
+        "0 []",
+    ]
