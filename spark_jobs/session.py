@@ -77,8 +77,8 @@ SETTINGS = {
     # A copy of a task would do all its work twice, though without harm.
     "spark.speculation": "false",
     "spark.executor.defaultJavaOptions": AVRO_LIMITS,
-    # The other type that Spark writes by default is deprecated, and has neither a zone nor bounds by
-    # which a reader skips what is too old.
+    # Spark would write INT96, which is deprecated. It has neither a zone nor bounds, by which a
+    # reader skips what is too old.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Progress bars of micro-batches have no reader, and break the lines of a log.
     "spark.ui.showConsoleProgress": "false",

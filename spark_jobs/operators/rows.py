@@ -68,22 +68,26 @@ class StoredRows:
         Spark sends many rows at once as columns. A single row it pickles, as a text with a
         character for each byte, which takes ten times as long.
         """
-        wanted, found = set(names), dict[str, bytes]()
+        wanted = set(names)
         number = next(_SCANS)
         with _asking():
             self._take_answers()
-            while True:
-                # Both go through the store in its own order, and nothing is changed between them.
-                self._send(keys=messages.Keys(iteratorId=f"names {number}"))
-                self._send(values=messages.Values(iteratorId=f"rows {number}"))
-                self._socket.flush()
-                some, rows = self._column(), self._column()
-                if some is None or rows is None:
-                    return [*map(found.get, names)]
-                some = some.to_pylist()
+            # Both scans go through the store in its order. The first ends before the second begins:
+            # they share the memory of a row, which each fills ahead of what it has sent.
+            parts = self._parts(keys=messages.Keys(iteratorId=f"names {number}"))
+            stored = [name for part in parts for name in part.to_pylist()]
+            found: dict[str, bytes] = {}
+            first = 0
+            for part in self._parts(values=messages.Values(iteratorId=f"rows {number}")):
+                some = stored[first : first + len(part)]
                 places = [place for place, name in enumerate(some) if name in wanted]
-                of_places = rows.take(pa.array(places, pa.int64())).to_pylist()
-                found.update(zip(map(some.__getitem__, places), of_places, strict=True))
+                rows = part.take(pa.array(places, pa.int64())).to_pylist()
+                found.update(zip([some[place] for place in places], rows, strict=True))
+                first += len(part)
+            if first != len(stored):
+                message = f"a scan found {len(stored)} names and {first} rows"
+                raise RuntimeError(message)
+        return [*map(found.get, names)]
 
     def put(self, name: str, row: bytes) -> None:
         """Set a row; `settle` tells whether the store took it."""
@@ -122,20 +126,21 @@ class StoredRows:
 
     def _answer(self) -> bytes:
         answer = self._response()
-        if answer.statusCode:
-            raise RuntimeError(answer.errorMessage)
+        _refuse_failed(answer)
         value: bytes = answer.value
         return value
 
-    def _column(self) -> pa.Array | None:
-        """Read the next part of a scan, None if there is no more."""
-        answer = self._response()
-        if answer.statusCode == _NO_MORE:
-            return None
-        if answer.statusCode:
-            raise RuntimeError(answer.errorMessage)
-        with pa.ipc.open_stream(self._socket) as reader:
-            return reader.read_all().column(0).combine_chunks()
+    def _parts(self, **call: Any) -> Iterator[pa.Array]:
+        """Read a column of every row, part by part."""
+        while True:
+            self._send(**call)
+            self._socket.flush()
+            answer = self._response()
+            if answer.statusCode == _NO_MORE:
+                return
+            _refuse_failed(answer)
+            with pa.ipc.open_stream(self._socket) as reader:
+                yield reader.read_all().column(0).combine_chunks()
 
     def _response(self) -> Any:
         (size,) = _SIZE.unpack(self._socket.read(_SIZE.size))
@@ -149,6 +154,11 @@ class _Reader(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         return ROW_FUNCTIONS.get(name) or super().find_class(module, name)
+
+
+def _refuse_failed(answer: Any) -> None:
+    if answer.statusCode:
+        raise RuntimeError(answer.errorMessage)
 
 
 def _packed(field: str | bytes) -> bytes:

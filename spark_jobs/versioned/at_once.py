@@ -228,7 +228,10 @@ class HistoryAtOnce:
         """Read these rows, unless they were read already."""
         unread = [place for place in places if place not in self._rows]
         rows = dict(zip(unread, self._table.get_all(unread), strict=True))
-        columns, row_keys = decode_version_rows([row for row in rows.values() if row is not None])
+        found = {place: row for place, row in rows.items() if row is not None}
+        columns, row_keys = decode_version_rows([*found.values()])
+        first_keys = columns.keys.take(pa.array(np.cumsum(row_keys) - row_keys))
+        self._table.refuse_misplaced(found, first_keys.to_pylist())
         first = len(self._stored.sizes)
         ends = iter((first + np.cumsum(row_keys)).tolist())
         for place, row in rows.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from headrace.spark_jobs.versioned.layout import decode_numbers, encode_numbers
@@ -284,4 +285,6 @@ class Buckets(Generic[Entry]):
     def _load_all(self, places: Iterable[int]) -> None:
         unread = sorted(set(places) - self._read.keys())
         for place, row in zip(unread, self._table.get_all(unread), strict=True):
-            self._read[place] = {} if row is None else self._decode(row)
+            self._read[place] = bucket = {} if row is None else self._decode(row)
+            for key in islice(bucket, 1):
+                self._table.refuse_misplaced([place], [key])

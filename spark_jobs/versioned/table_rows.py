@@ -26,6 +26,8 @@ from zlib import crc32
 
 import numpy as np
 
+from headrace.contracts.errors import StateCorrupt
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -63,6 +65,8 @@ class TableRows:
             self._numbers.setdefault(rows_number(name), self._base)
             self._numbers.setdefault(bytes_number(name), 0)
         self._set_count(self._numbers.get(rows_number(name), buckets))
+        self._count_stored = self.count
+        """How many rows the stored ones are spread over: fewer, while a table that grew is read."""
 
     def place_of(self, key: bytes) -> int:
         """Return the number of a key's row."""
@@ -71,7 +75,7 @@ class TableRows:
 
     def places_of(self, keys: Iterable[bytes], size: int) -> Integers:
         """Return the number of the row of each of so many keys."""
-        return self._places_of(np.fromiter(map(crc32, keys), np.int64, size))
+        return _places(np.fromiter(map(crc32, keys), np.int64, size), self.count, self._base)
 
     def get_all(self, places: Sequence[int]) -> list[bytes | None]:
         """Return these rows, None for one that is not there."""
@@ -82,8 +86,19 @@ class TableRows:
         )
         return [*rows]
 
+    def refuse_misplaced(self, places: Iterable[int], keys: Sequence[bytes]) -> None:
+        """Refuse the rows of these places unless each of them should have this key, its first."""
+        hashes = np.fromiter(map(crc32, keys), np.int64, len(keys))
+        if _places(hashes, self._count_stored, self._base).tolist() != [*places]:
+            message = (
+                f"a row of the table `{self._name}` is damaged: its keys belong to another row;"
+                " start the query from an older or a new checkpoint"
+            )
+            raise StateCorrupt(message)
+
     def put(self, place: int, row: bytes | None) -> None:
         """Set a row that was read, or is of a table that grew; None removes it."""
+        self._count_stored = self.count
         before = self._sizes.get(place, 0)
         if row is not None:
             self._rows.put(row_name(self._name, place), row)
@@ -106,7 +121,8 @@ class TableRows:
         after = min(size // ROW_BYTES, before + SPLITS_MAX)
         if after <= before:
             return []
-        split: list[int] = np.unique(self._places_of(np.arange(before, after))).tolist()
+        added = np.arange(before, after)
+        split: list[int] = np.unique(_places(added, before, self._base)).tolist()
         self._set_count(after)
         self._numbers[rows_number(self._name)] = after
         return split
@@ -139,15 +155,18 @@ class TableRows:
             self._numbers[number] = sum(map(len, filter(None, self.all_rows())))
         return self._numbers[number]
 
-    def _places_of(self, hashes: Integers) -> Integers:
-        places = hashes % self._modulus_next
-        found: NDArray[np.int64] = np.where(places < self.count, places, places - self._modulus)
-        return found
-
     def _set_count(self, count: int) -> None:
         self.count = count
         self._modulus = modulus_of(self._base, count)
         self._modulus_next = 2 * self._modulus
+
+
+def _places(hashes: Integers, count: int, base: int) -> Integers:
+    """Return the rows of keys with these hashes in a table of so many rows."""
+    modulus = modulus_of(base, count)
+    places = hashes % (2 * modulus)
+    found: NDArray[np.int64] = np.where(places < count, places, places - modulus)
+    return found
 
 
 def row_name(table: str, place: int) -> str:

@@ -91,6 +91,8 @@ def decode_version_rows(rows: Sequence[bytes]) -> tuple[VersionColumns, Integers
     row_versions = np.array([len(each[3]) for each in stored]) // _I64
     last = np.cumsum(row_keys)
     ends = np.concatenate([[0], np.cumsum(columns.sizes)])
+    if row_keys.min(initial=1) <= 0:
+        raise damaged(Kind.VERSIONS, "it has a key")
     if columns.keys.null_count:
         raise damaged(Kind.VERSIONS, "nothing is null")
     if columns.sizes.min(initial=1) <= 0:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.contracts.errors import StateCorrupt
 from headrace.spark_jobs.versioned import layout, row_bytes
 from headrace.spark_jobs.versioned.at_once import LookUps, NewVersions
 from headrace.spark_jobs.versioned.history import VersionedStore
@@ -137,6 +138,15 @@ def test_a_table_grows_by_so_many_rows_at_a_time(monkeypatch: pytest.MonkeyPatch
         _put(rows, KEYS, noise, at_once=True)
         counts.append(decode_numbers(rows[HEADER])[rows_number("table")])
     assert counts == [6, 11, 16, 21]
+
+
+@both_ways
+def test_a_row_in_the_place_of_another_one_is_refused(*, at_once: bool) -> None:
+    rows = MemoryRows()
+    _put(rows, KEYS, noise, at_once=True)
+    rows["table/1"], rows["table/2"] = rows["table/2"], rows["table/1"]
+    with pytest.raises(StateCorrupt, match="`table` is damaged: its keys belong to another row"):
+        _put(rows, KEYS, noise, at_once=at_once)
 
 
 def test_rows_are_scanned_where_most_of_a_state_is_read() -> None:
