@@ -46,6 +46,8 @@ MICRO_BATCHES = (
 REAL_TIME_MODE = "org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode"
 """The interface of a source that came together with a report of a source's lag that may end a query
 (SPARK-57438)."""
+SCANS_IN_COLUMNS = not hasattr(state_messages, "StateResponseWithMapKeysOrValues")
+"""Whether a scan of a map of state gets columns; Spark 4.1 pickles its rows, as it does one."""
 KAFKA_STREAM = "KafkaMicroBatchStream"
 """The class of a source that reads Kafka."""
 ROW_FUNCTIONS = {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.contracts.errors import StateUnavailable
-from headrace.spark_jobs.seams import ROW_FUNCTIONS, state_socket_of
+from headrace.spark_jobs.seams import ROW_FUNCTIONS, SCANS_IN_COLUMNS, state_socket_of
 from headrace.spark_jobs.seams import state_messages as messages
 
 if TYPE_CHECKING:
@@ -65,9 +65,11 @@ class StoredRows:
     def scan(self, names: Sequence[str]) -> list[bytes | None]:
         """Do as `get_all` by reading every row there is.
 
-        Spark sends many rows at once as columns. A single row it pickles, as a text with a
+        Spark 4.0 sends many rows at once as columns. A single row it pickles, as a text with a
         character for each byte, which takes ten times as long.
         """
+        if not SCANS_IN_COLUMNS:
+            return self.get_all(names)
         wanted = set(names)
         number = next(_SCANS)
         with _asking():

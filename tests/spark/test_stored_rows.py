@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from headrace.spark_jobs.operators.rows import NAME_SCHEMA, ROW_SCHEMA, StoredRows
+from headrace.spark_jobs.seams import begin_state_registry
 
 ROWS = 2_500
 """More than twice what a part of a scan has."""
@@ -51,6 +52,7 @@ class Reading(StatefulProcessor):
 
 
 def test_a_scan_finds_the_rows_that_are_read_one_by_one(spark: SparkSession) -> None:
+    begin_state_registry(spark)
     given = spark.createDataFrame([(1,)], "task int").groupBy("task")
     # One task has all rows, and each scan reads from the first of them.
     found = given.transformWithStateInPandas(Reading(), "said string", "Append", "None")
