@@ -87,7 +87,9 @@ def move_rows(spark: SparkSession, old: str, headers: Headers, folder: str, task
     """Write the rows of all operators of a checkpoint, as they are in other tasks, to a folder."""
     for operator, of_tasks in headers.items():
         names = {name for header in of_tasks.values() for name in decode_numbers(header)}
-        group_of = F.udf(Groups.of(of_tasks.values()).group_of, "string")
+        groups = Groups.of(of_tasks.values())
+        # Spark 4.1 would look for another kind of function in the types, and warn that it is none.
+        group_of = F.udf(groups.group_of, "string", useArrow=False)
         rows = stored_rows(spark, old, operator).where(F.col("name") != HEADER)
         others = _stored(rows.orderBy(group_of("name"), "name", "task"))
         for some in _in_pieces(moved(of_tasks, others, tasks)):

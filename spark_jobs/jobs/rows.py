@@ -49,7 +49,8 @@ def rows_with(row_of: RowOf) -> Callable[[DataFrame, Column], DataFrame]:
     def with_rows(results: DataFrame, which: Column) -> DataFrame:
         # Spark calls a function for all rows, and some have another kind of value, or none.
         value = F.when(which, F.col("value"))
-        made = F.udf(row_if_any, BinaryType())("key", value, "table_value")
+        # Spark 4.1 would look for another kind of function in the types, and warn that it is none.
+        made = F.udf(row_if_any, BinaryType(), useArrow=False)("key", value, "table_value")
         return results.withColumn("value", F.when(which, made).otherwise(F.col("value")))
 
     return with_rows

@@ -82,8 +82,9 @@ def test_a_query_that_was_started_again_runs_though_its_first_end_is_told_later(
 ) -> None:
     listener = Listener(metrics)
     first, second = UUID(int=1), UUID(int=2)
-    listener.onQueryStarted(QueryStartedEvent(QUERY, first, "priced", "now"))
-    listener.onQueryStarted(QueryStartedEvent(QUERY, second, "priced", "now"))
+    for run_id in (first, second):
+        told = {"id": str(QUERY), "runId": str(run_id), "name": "priced", "timestamp": "now"}
+        listener.onQueryStarted(QueryStartedEvent.fromJson(told))
     listener.onQueryTerminated(QueryTerminatedEvent(QUERY, first, "not started", None))
     assert 'headrace_spark_up{query="priced"} 1.0' in metrics.page()
     listener.onQueryTerminated(QueryTerminatedEvent(QUERY, second, None, None))
