@@ -231,7 +231,7 @@ class HistoryAtOnce:
         found = {place: row for place, row in rows.items() if row is not None}
         columns, row_keys = decode_version_rows([*found.values()])
         first_keys = columns.keys.take(pa.array(np.cumsum(row_keys) - row_keys))
-        self._table.refuse_misplaced(found, first_keys.to_pylist())
+        self._table.refuse_misplaced(dict(zip(found, first_keys.to_pylist(), strict=True)))
         first = len(self._stored.sizes)
         ends = iter((first + np.cumsum(row_keys)).tolist())
         for place, row in rows.items():

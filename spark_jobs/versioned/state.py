@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from headrace.spark_jobs.versioned.layout import decode_numbers, encode_numbers
@@ -285,6 +284,8 @@ class Buckets(Generic[Entry]):
     def _load_all(self, places: Iterable[int]) -> None:
         unread = sorted(set(places) - self._read.keys())
         for place, row in zip(unread, self._table.get_all(unread), strict=True):
-            self._read[place] = bucket = {} if row is None else self._decode(row)
-            for key in islice(bucket, 1):
-                self._table.refuse_misplaced([place], [key])
+            self._read[place] = {} if row is None else self._decode(row)
+        first_keys = {
+            place: next(iter(bucket)) for place in unread if (bucket := self._read[place])
+        }
+        self._table.refuse_misplaced(first_keys)

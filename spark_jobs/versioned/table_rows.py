@@ -86,10 +86,10 @@ class TableRows:
         )
         return [*rows]
 
-    def refuse_misplaced(self, places: Iterable[int], keys: Sequence[bytes]) -> None:
-        """Refuse the rows of these places unless each of them should have this key, its first."""
-        hashes = np.fromiter(map(crc32, keys), np.int64, len(keys))
-        if _places(hashes, self._count_stored, self._base).tolist() != [*places]:
+    def refuse_misplaced(self, first_keys: Mapping[int, bytes]) -> None:
+        """Refuse the rows of these places unless each should have the key that is its first."""
+        hashes = np.fromiter(map(crc32, first_keys.values()), np.int64, len(first_keys))
+        if _places(hashes, self._count_stored, self._base).tolist() != [*first_keys]:
             message = (
                 f"a row of the table `{self._name}` is damaged: its keys belong to another row;"
                 " start the query from an older or a new checkpoint"
