@@ -35,7 +35,8 @@ _VERSION = 0
 _NO_MORE = 2
 """The status of a scan that is at its end."""
 _SCANS = count()
-"""Numbers for the scans of a worker."""
+"""Numbers for the scans of a worker. None is used twice: Spark would go on with the scan that is at
+its end, and find nothing."""
 
 
 class StoredRows:

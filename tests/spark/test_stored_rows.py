@@ -25,10 +25,7 @@ class Reading(StatefulProcessor):
         self.rows = StoredRows(handle.getMapState("rows", NAME_SCHEMA, ROW_SCHEMA))
 
     def handleInputRows(  # noqa: N802 (as Spark calls it)
-        self,
-        key: Any,  # noqa: ARG002
-        rows: Iterator[pd.DataFrame],
-        timerValues: Any,  # noqa: N803, ARG002
+        self, _key: Any, rows: Iterator[pd.DataFrame], _timers: Any
     ) -> Iterator[pd.DataFrame]:
         """Put, read, change and read again."""
         for _ in rows:
