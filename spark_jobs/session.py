@@ -164,7 +164,7 @@ def open_session(
     builder = SparkSession.builder.appName(name)
     for setting, value in beside(chosen, submitted() if master is None else {}, settings).items():
         builder = builder.config(setting, value)
-    spark = _begin(builder if master is None else builder.master(master))
+    spark = _begin(builder if master is None else builder.master(master), settings or {})
     if _is_on_disk(checkpoint) and _FILES not in (settings or {}):
         # Spark's choice calls the system's `readlink` before each renaming: sixty processes a
         # micro-batch, a second of CPU time. Other file systems need its atomic renaming.
@@ -178,8 +178,11 @@ def open_session(
     return spark
 
 
-def _begin(builder: SparkSession.Builder) -> SparkSession:
-    """Return the session; settings with which Java or Spark cannot begin are a sentence."""
+def _begin(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession:
+    """Return the session; settings with which Java or Spark cannot begin are a sentence.
+
+    `settings` are the job's own.
+    """
     try:
         spark = builder.getOrCreate()
         # The session reads the settings of SQL at the first question to it.
@@ -191,17 +194,22 @@ def _begin(builder: SparkSession.Builder) -> SparkSession:
     except (ConnectionError, Py4JNetworkError) as failure:
         raise SettingsInvalid(_JAVA_ENDED) from failure
     except Py4JJavaError as failure:
-        raise _refused(str(failure.java_exception.toString())) from failure
+        raise _refused(str(failure.java_exception.toString()), settings) from failure
     except IllegalArgumentException as failure:
         # Its own words may name only the class that makes the state; its causes stand behind them.
-        raise _refused(str(failure).rpartition("Caused by: ")[2].partition("\n")[0]) from failure
+        cause = str(failure).rpartition("Caused by: ")[2].partition("\n")[0]
+        raise _refused(cause, settings) from failure
     return spark
 
 
-def _refused(said: str) -> SettingsInvalid:
-    """Return a sentence with what a Java exception says."""
+def _refused(said: str, settings: Mapping[str, str]) -> SettingsInvalid:
+    """Return a sentence with what a Java exception says, and which settings it can mean."""
     said = _PACKAGE.sub("", " ".join(said.split()))
-    return SettingsInvalid(f"Spark does not begin with the settings of this job: {said}")
+    sentence = f"Spark does not begin with the settings of this job: {said}"
+    if settings and not any(setting in said for setting in settings):
+        names = ", ".join(f"`{setting}`" for setting in settings)
+        sentence = f"{sentence.rstrip('.')}. Spark names no setting; those of the job are {names}"
+    return SettingsInvalid(sentence)
 
 
 def beside(

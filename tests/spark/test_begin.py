@@ -61,6 +61,19 @@ def test_settings_that_spark_refuses_are_a_sentence(
     assert done.returncode == 2, done.stderr
     _, sentence = done.stderr.splitlines()
     assert sentence.startswith(f"Spark does not begin with the settings of this job: {said}")
+    assert setting.partition(":")[0] in sentence
+
+
+@pytest.mark.long("spark", why="Java starts before Spark refuses")
+def test_a_refusal_that_names_no_setting_lists_those_of_the_job(tmp_path: Path) -> None:
+    settings = "spark.network.timeout: 90s, spark.sql.autoBroadcastJoinThreshold: much"
+    done = begun(tmp_path, f"spark: {{{settings}}}\n")
+    assert done.returncode == 2, done.stderr
+    _, said = done.stderr.splitlines()
+    assert said.endswith(
+        ". Spark names no setting; those of the job are `spark.network.timeout`,"
+        " `spark.sql.autoBroadcastJoinThreshold`"
+    )
 
 
 @pytest.mark.long("spark", why="Java starts before Spark ends it")
