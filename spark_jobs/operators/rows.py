@@ -2,14 +2,12 @@
 
 PySpark's map of state waits for the answer to each call, and takes longer to encode a name than the
 store to find the row: a micro-batch has two thousand calls. So this module writes the messages of
-that map itself, many behind one another, and reads the answers afterwards.
+that map itself (`row_calls`), many behind one another, and reads the answers afterwards.
 """
 
 from __future__ import annotations
 
-import pickle  # noqa: TID251 (the messages are PySpark's, and nothing of them is kept)
 from contextlib import contextmanager
-from io import BytesIO
 from itertools import count
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -17,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.contracts.errors import StateUnavailable
-from headrace.spark_jobs.seams import ROW_FUNCTIONS, SCANS_IN_COLUMNS, state_socket_of
+from headrace.spark_jobs.operators.row_calls import RowCalls, packed, unpacked
+from headrace.spark_jobs.seams import SCANS_IN_COLUMNS, state_socket_of
 from headrace.spark_jobs.seams import state_messages as messages
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ ROW_SCHEMA = "row binary"
 AT_ONCE = 64
 """How many calls wait for their answers at most: all that is on the way must fit the buffers of a
 socket, or both ends would wait to be read."""
-_HEAD, _SIZE = Struct("!ii"), Struct("!i")
-_VERSION = 0
+_SIZE = Struct("!i")
 _NO_MORE = 2
 """The status of a scan that is at its end."""
 _SCANS = count()
@@ -43,7 +41,8 @@ class StoredRows:
     """The rows of the task that Spark is processing."""
 
     def __init__(self, state: MapState) -> None:
-        self._socket, self._name = state_socket_of(state)
+        self._socket, name = state_socket_of(state)
+        self._calls = RowCalls(name)
         self._unanswered = 0
 
     def get(self, name: str) -> bytes | None:
@@ -58,9 +57,9 @@ class StoredRows:
             for start in range(0, len(names), AT_ONCE):
                 some = names[start : start + AT_ONCE]
                 for name in some:
-                    self._send(getValue=messages.GetValue(userKey=_packed(name)))
+                    self._send("getValue", userKey=packed(name))
                 self._socket.flush()
-                found += [_unpacked(self._answer()) for _ in some]
+                found += [unpacked(self._answer()) for _ in some]
         return found
 
     def scan(self, names: Sequence[str]) -> list[bytes | None]:
@@ -77,11 +76,11 @@ class StoredRows:
             self._take_answers()
             # Both scans go through the store in its order. The first ends before the second begins:
             # they share the memory of a row, which each fills ahead of what it has sent.
-            parts = self._parts(keys=messages.Keys(iteratorId=f"names {number}"))
+            parts = self._parts("keys", b"names %d" % number)
             stored = [name for part in parts for name in part.to_pylist()]
             found: dict[str, bytes] = {}
             first = 0
-            for part in self._parts(values=messages.Values(iteratorId=f"rows {number}")):
+            for part in self._parts("values", b"rows %d" % number):
                 some = stored[first : first + len(part)]
                 places = [place for place, name in enumerate(some) if name in wanted]
                 rows = part.take(pa.array(places, pa.int64())).to_pylist()
@@ -94,31 +93,26 @@ class StoredRows:
 
     def put(self, name: str, row: bytes) -> None:
         """Set a row; `settle` tells whether the store took it."""
-        update = messages.UpdateValue(userKey=_packed(name), value=_packed(row))
-        self._change(updateValue=update)
+        self._change("updateValue", userKey=packed(name), value=packed(row))
 
     def remove(self, name: str) -> None:
         """Forget a row; `settle` tells whether the store did."""
-        self._change(removeKey=messages.RemoveKey(userKey=_packed(name)))
+        self._change("removeKey", userKey=packed(name))
 
     def settle(self) -> None:
         """Wait until the store has taken all changes."""
         with _asking():
             self._take_answers()
 
-    def _change(self, **call: Any) -> None:
+    def _change(self, call: str, **fields: bytes) -> None:
         with _asking():
-            self._send(**call)
+            self._send(call, **fields)
             self._unanswered += 1
             if self._unanswered >= AT_ONCE:
                 self._take_answers()
 
-    def _send(self, **call: Any) -> None:
-        of_map = messages.MapStateCall(stateName=self._name, **call)
-        request = messages.StateVariableRequest(mapStateCall=of_map)
-        message = messages.StateRequest(stateVariableRequest=request).SerializeToString()
-        self._socket.write(_HEAD.pack(_VERSION, len(message)))
-        self._socket.write(message)
+    def _send(self, call: str, **fields: bytes) -> None:
+        self._socket.write(self._calls.request(call, **fields))
 
     def _take_answers(self) -> None:
         if self._unanswered:
@@ -133,10 +127,10 @@ class StoredRows:
         value: bytes = answer.value
         return value
 
-    def _parts(self, **call: Any) -> Iterator[pa.Array]:
+    def _parts(self, call: str, scan: bytes) -> Iterator[pa.Array]:
         """Read a column of every row, part by part."""
         while True:
-            self._send(**call)
+            self._send(call, iteratorId=scan)
             self._socket.flush()
             answer = self._response()
             if answer.statusCode == _NO_MORE:
@@ -152,28 +146,9 @@ class StoredRows:
         return answer
 
 
-class _Reader(pickle.Unpickler):
-    """Reads a row of Spark's as its fields; PySpark would parse the schema beside each row."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        return ROW_FUNCTIONS.get(name) or super().find_class(module, name)
-
-
 def _refuse_failed(answer: Any) -> None:
     if answer.statusCode:
         raise RuntimeError(answer.errorMessage)
-
-
-def _packed(field: str | bytes) -> bytes:
-    """Encode a row of one field as PySpark does."""
-    return pickle.dumps((field,), pickle.HIGHEST_PROTOCOL)
-
-
-def _unpacked(row: bytes) -> bytes | None:
-    if not row:
-        return None
-    (field,) = _Reader(BytesIO(row)).load()
-    return bytes(field)
 
 
 @contextmanager
