@@ -16,7 +16,8 @@ as they are. A small table is one row, and a batch touches a few kilobytes of a 
     buckets:NAME:rows     the count; a table without it has as many rows as `buckets` says
     buckets:NAME:bytes    the bytes of all rows
 
-A table grows when it is written: to a row for each `ROW_BYTES` that it has. It never shrinks.
+A table grows when it is written: to a row for each 8 KiB that it has, and to smaller rows when it
+is large (`rows_for`). It never shrinks.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.records import Integers
     from headrace.spark_jobs.versioned.state import TaskState
 
-ROW_BYTES = 8 << 10
-"""The bytes of a row on average, as it is stored. With smaller ones a table that is read as a whole
-costs more calls of the store; with larger ones a few keys cost more bytes."""
+ROW_BYTES, ROW_BYTES_MIN = 8 << 10, 2 << 10
+"""The bytes of a row on average, as it is stored, in a small table and in a large one. Smaller rows
+cost a table that is read as a whole more calls of the store; larger ones cost a few keys bytes."""
+SMALL_BYTES = 8 << 20
+"""From here on, each doubling of a table halves its rows."""
 SPLITS_MAX = 1024
-"""By how many rows a table grows at most at a time: one that was large before, of an older version,
-is not read as a whole."""
+"""By how many rows a table grows at most at a time while its rows are above `ROW_BYTES`: one that
+was large before, of an older version, is not read as a whole."""
 SCANNED_MIN, SCANNED_RATIO = 16, 4
 """A scan of a task's state replaces so many calls or more, where it reads less than so many times
 the bytes. The bytes of held records are among these, as they were before compression."""
@@ -111,14 +114,16 @@ class TableRows:
         """Add the rows that the table needs once these rows of it are put.
 
         Return those of which each key may be in an added row by now. The caller reads these, and
-        puts them anew beside the added ones.
+        puts them anew beside the added ones. They are no more than were written anyway, unless rows
+        are too large.
         """
         before = self.count
         size = self._bytes() + sum(
             (0 if row is None else len(row)) - self._sizes.get(place, 0)
             for place, row in written.items()
         )
-        after = min(size // ROW_BYTES, before + SPLITS_MAX)
+        urgent = min(size // ROW_BYTES, before + SPLITS_MAX)
+        after = min(rows_for(size), max(urgent, before + len(written)))
         if after <= before:
             return []
         added = np.arange(before, after)
@@ -159,6 +164,12 @@ class TableRows:
         self.count = count
         self._modulus = modulus_of(self._base, count)
         self._modulus_next = 2 * self._modulus
+
+
+def rows_for(size_bytes: int) -> int:
+    """Return how many rows a table of so many bytes should have."""
+    row_bytes = ROW_BYTES * SMALL_BYTES // max(size_bytes, SMALL_BYTES)
+    return size_bytes // max(row_bytes, ROW_BYTES_MIN)
 
 
 def _places(hashes: Integers, count: int, base: int) -> Integers:

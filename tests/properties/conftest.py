@@ -17,7 +17,8 @@ def _drop_often() -> Iterator[None]:
 
 @pytest.fixture(scope="package", autouse=True)
 def _split_often() -> Iterator[None]:
-    """Have tables get a row for every key or two."""
+    """Have tables get a row for every key or two, and be large with a few of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.spark_jobs.versioned.table_rows.ROW_BYTES", 40)
+        for name, size_bytes in (("ROW_BYTES", 40), ("ROW_BYTES_MIN", 20), ("SMALL_BYTES", 200)):
+            patch.setattr(f"headrace.spark_jobs.versioned.table_rows.{name}", size_bytes)
         yield

@@ -105,7 +105,7 @@ def check(given_batches: list[list[Turn]], options: Options) -> None:
             told.append([take(store, piece, all_of_them=options.all_of_them) for piece in pieces])
             with pytest.MonkeyPatch.context() as patch:
                 if options.of_older and number == 0:
-                    patch.setattr("headrace.spark_jobs.versioned.table_rows.SPLITS_MAX", 0)
+                    patch.setattr("headrace.spark_jobs.versioned.table_rows.rows_for", lambda _: 0)
                 state.save()
         assert told[0] == told[1]
         assert single == whole

@@ -76,7 +76,8 @@ def test_time_does_not_go_back_for_any_key() -> None:
 
 
 def test_tables_of_many_rows_are_moved_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.spark_jobs.versioned.table_rows.ROW_BYTES", 100)
+    for name in ("ROW_BYTES", "ROW_BYTES_MIN"):
+        monkeypatch.setattr(f"headrace.spark_jobs.versioned.table_rows.{name}", 100)
     keys = [b"k%d" % number for number in range(300)]
     records = [(LEFT, Record(key, b"v", 0, (), "l", 0, at)) for at, key in enumerate(keys)]
     state: Mapping[int, MemoryRows] = _looked_up(records, 3).state

@@ -20,10 +20,13 @@ from headrace.spark_jobs.versioned.records import objects
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
 from headrace.spark_jobs.versioned.table_rows import (
     ROW_BYTES,
+    ROW_BYTES_MIN,
     SCANNED_MIN,
+    SMALL_BYTES,
     TableRows,
     base_of,
     bytes_number,
+    rows_for,
     rows_number,
     tables_in,
 )
@@ -135,9 +138,42 @@ def test_a_table_grows_by_so_many_rows_at_a_time(monkeypatch: pytest.MonkeyPatch
     rows = CountedRows()
     counts = []
     for _ in range(4):
-        _put(rows, KEYS, noise, at_once=True)
+        _put(rows, KEYS if not rows else KEYS[:1], noise, at_once=True)
         counts.append(decode_numbers(rows[HEADER])[rows_number("table")])
     assert counts == [6, 11, 16, 21]
+
+
+@given(st.integers(0, 1 << 30), st.integers(0, 1 << 20))
+def test_a_larger_table_has_more_and_smaller_rows(size_bytes: int, more_bytes: int) -> None:
+    larger_bytes = size_bytes + more_bytes
+    assert rows_for(size_bytes) <= rows_for(larger_bytes)
+    for bytes_ in (size_bytes, larger_bytes):
+        assert bytes_ // ROW_BYTES <= rows_for(bytes_) <= bytes_ // ROW_BYTES_MIN
+    assert rows_for(min(size_bytes, SMALL_BYTES)) == min(size_bytes, SMALL_BYTES) // ROW_BYTES
+    assert rows_for(4 * SMALL_BYTES) == 4 * SMALL_BYTES // ROW_BYTES_MIN
+
+
+@both_ways
+def test_a_large_table_of_an_older_version_gets_smaller_rows_by_as_many_as_are_written(
+    monkeypatch: pytest.MonkeyPatch, *, at_once: bool
+) -> None:
+    rows = CountedRows()
+    _put(rows, KEYS, noise, at_once=at_once)
+    few = decode_numbers(rows[HEADER])[rows_number("table")]
+    monkeypatch.setattr("headrace.spark_jobs.versioned.table_rows.SMALL_BYTES", 4 * ROW_BYTES)
+    many = rows_for(decode_numbers(rows[HEADER])[bytes_number("table")])
+    assert few * 3 < many
+    counts = [few]
+    while counts[-1] < many:
+        rows.forget_counts()
+        _put(rows, KEYS[:3], noise, at_once=at_once)
+        counts.append(decode_numbers(rows[HEADER])[rows_number("table")])
+        assert counts[-1] <= counts[-2] + 3
+        assert len(rows.was_written) <= 1 + 3 + 2 * 3
+    _put(rows, KEYS, noise, at_once=at_once)
+    state = TaskState(rows)
+    store = VersionedStore(state, "table", 1_000)
+    assert [version and version.value for version in map(store.latest, KEYS)] == [*map(noise, KEYS)]
 
 
 @both_ways
