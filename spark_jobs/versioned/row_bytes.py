@@ -32,6 +32,7 @@ FORMAT, FORMAT_COMPRESSED, FORMAT_OF_TABLES = 1, 2, 2
 """The formats of plain rows, of compressed ones, and of numbers that note tables (`table_rows`)."""
 COMPRESSED_MIN_BYTES = 256
 _CODEC = pa.Codec("lz4_raw")
+_CUT_SHORT = "it is not cut short"
 _start = Struct("<BB")
 _u32 = Struct("<I")
 _i32 = Struct("<i")
@@ -55,37 +56,13 @@ class RowReader:
 
     def __init__(self, row: bytes, kind: Kind) -> None:
         self._kind = kind
-        self.expect(len(row) >= _start.size + _u32.size, "it is not cut short")
-        written, found = _start.unpack_from(row)
-        newest = FORMAT if kind is Kind.SLICES else FORMAT_COMPRESSED
-        if written > newest:
-            message = (
-                f"this state has format {written}, and this headrace knows {newest} at most;"
-                " upgrade headrace, or start the query from a new checkpoint"
-            )
-            raise StateLayoutNewer(message)
-        self.expect(written >= FORMAT, f"format {written} was ever written")
-        end = len(row) - _u32.size
-        self.expect(
-            crc32(memoryview(row)[:end]) == _u32.unpack_from(row, end)[0], "its checksum holds"
-        )
-        self.expect(found == kind, f"it is of kind {kind.value} and not {found}")
-        self._row, self._place, self._end = row, _start.size, end
-        if written == FORMAT_COMPRESSED and kind in _COMPRESSED:
-            (size,) = _u32.unpack(self._take(_u32.size))
-            self._row, self._place, self._end = self._plain(row[self._place : end], size), 0, size
+        self._columns = _columns_of(row, kind)
+        self._place = 0
 
     def expect(self, holds: object, what: str) -> None:
         """Refuse the row unless this holds."""
         if not holds:
             raise damaged(self._kind, what)
-
-    def _plain(self, block: bytes, size: int) -> bytes:
-        try:
-            plain: bytes = _CODEC.decompress(block, size, asbytes=True)
-        except OSError as error:
-            raise damaged(self._kind, "it is a block of LZ4") from error
-        return plain
 
     def integers(self) -> list[int]:
         """Read the next column, of integers."""
@@ -129,7 +106,7 @@ class RowReader:
 
     def finish(self) -> None:
         """Refuse bytes behind the last column."""
-        self.expect(self._place == self._end, "nothing is left over")
+        self.expect(self._place == len(self._columns), "nothing is left over")
 
     def _numbers(self, dtype: str) -> NDArray[np.signedinteger]:
         return np.frombuffer(self._stored(np.dtype(dtype).itemsize), dtype)
@@ -139,9 +116,42 @@ class RowReader:
         return self._take(count * width)
 
     def _take(self, size: int) -> bytes:
-        self.expect(size <= self._end - self._place, "it is not cut short")
-        self._place += size
-        return self._row[self._place - size : self._place]
+        start, self._place = self._place, self._place + size
+        if self._place > len(self._columns):
+            raise damaged(self._kind, _CUT_SHORT)
+        return self._columns[start : self._place]
+
+
+def _columns_of(row: bytes, kind: Kind) -> bytes:
+    """Return the columns of a row as they are before compression."""
+    end = len(row) - _u32.size
+    if end < _start.size:
+        raise damaged(kind, _CUT_SHORT)
+    written, found = _start.unpack_from(row)
+    newest = FORMAT if kind is Kind.SLICES else FORMAT_COMPRESSED
+    if written > newest:
+        message = (
+            f"this state has format {written}, and this headrace knows {newest} at most;"
+            " upgrade headrace, or start the query from a new checkpoint"
+        )
+        raise StateLayoutNewer(message)
+    if written < FORMAT:
+        raise damaged(kind, f"format {written} was ever written")
+    if crc32(memoryview(row)[:end]) != _u32.unpack_from(row, end)[0]:
+        raise damaged(kind, "its checksum holds")
+    if found != kind:
+        raise damaged(kind, f"it is of kind {kind.value} and not {found}")
+    if written != FORMAT_COMPRESSED or kind not in _COMPRESSED:
+        return row[_start.size : end]
+    block = _start.size + _u32.size
+    if end < block:
+        raise damaged(kind, _CUT_SHORT)
+    (size,) = _u32.unpack_from(row, _start.size)
+    try:
+        columns: bytes = _CODEC.decompress(row[block:end], size, asbytes=True)
+    except OSError as error:
+        raise damaged(kind, "it is a block of LZ4") from error
+    return columns
 
 
 def damaged(kind: Kind, what: str) -> StateCorrupt:
