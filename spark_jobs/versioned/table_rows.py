@@ -17,7 +17,7 @@ as they are. A small table is one row, and a batch touches a few kilobytes of a 
     buckets:NAME:bytes    the bytes of all rows
 
 A table grows when it is written: to a row for each 8 KiB that it has, and to smaller rows when it
-is large (`rows_for`). It never shrinks.
+is large (`rows_for`). It never shrinks, so its rows follow the most bytes that it had at a save.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ cost a table that is read as a whole more calls of the store; larger ones cost a
 SMALL_BYTES = 16 << 20
 """From here on, each doubling of a table halves its rows."""
 SPLITS_MAX = 1024
-"""By how many rows a table grows at most at a time while its rows are above `ROW_BYTES`: one that
-was large before, of an older version, is not read as a whole."""
+"""By how many rows a table grows at a time, unless more were written anyway: one that was large
+before, of an older version, is not read as a whole."""
 SCANNED_MIN, SCANNED_RATIO = 16, 4
 """A scan of a task's state replaces so many calls or more, where it reads less than so many times
 the bytes. The bytes of held records are among these, as they were before compression."""
@@ -114,16 +114,14 @@ class TableRows:
         """Add the rows that the table needs once these rows of it are put.
 
         Return those of which each key may be in an added row by now. The caller reads these, and
-        puts them anew beside the added ones. They are no more than were written anyway, unless rows
-        are too large.
+        puts them anew beside the added ones.
         """
         before = self.count
         size = self._bytes() + sum(
             (0 if row is None else len(row)) - self._sizes.get(place, 0)
             for place, row in written.items()
         )
-        urgent = min(size // ROW_BYTES, before + SPLITS_MAX)
-        after = min(rows_for(size), max(urgent, before + len(written)))
+        after = min(rows_for(size), before + max(SPLITS_MAX, len(written)))
         if after <= before:
             return []
         added = np.arange(before, after)

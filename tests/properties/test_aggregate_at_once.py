@@ -320,8 +320,12 @@ def test_a_function_that_fails_has_the_place_of_its_arrival(value: bytes) -> Non
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_group_that_fails_on_rows_is_as_if_each_had_come_alone(seed: int) -> None:
+def test_a_group_that_fails_on_rows_is_as_if_each_had_come_alone(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next change of a row takes out what stands of it, whatever change failed there."""
+    # A table has rows for the most bytes that it had at a save, and the saves differ here.
+    monkeypatch.setattr("headrace.spark_jobs.versioned.table_rows.rows_for", lambda _: 0)
     random = chance(seed)
     step = AggregateStep("total", Topic("own", OWN, Plain()), _group_of, LISTED)
     batch = _parts_in(random, MANY)

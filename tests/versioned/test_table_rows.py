@@ -154,29 +154,6 @@ def test_a_larger_table_has_more_and_smaller_rows(size_bytes: int, more_bytes: i
 
 
 @both_ways
-def test_a_large_table_of_an_older_version_gets_smaller_rows_by_as_many_as_are_written(
-    monkeypatch: pytest.MonkeyPatch, *, at_once: bool
-) -> None:
-    rows = CountedRows()
-    _put(rows, KEYS, noise, at_once=at_once)
-    few = decode_numbers(rows[HEADER])[rows_number("table")]
-    monkeypatch.setattr("headrace.spark_jobs.versioned.table_rows.SMALL_BYTES", 4 * ROW_BYTES)
-    many = rows_for(decode_numbers(rows[HEADER])[bytes_number("table")])
-    assert few * 3 < many
-    counts = [few]
-    while counts[-1] < many:
-        rows.forget_counts()
-        _put(rows, KEYS[:3], noise, at_once=at_once)
-        counts.append(decode_numbers(rows[HEADER])[rows_number("table")])
-        assert counts[-1] <= counts[-2] + 3
-        assert len(rows.was_written) <= 1 + 3 + 2 * 3
-    _put(rows, KEYS, noise, at_once=at_once)
-    state = TaskState(rows)
-    store = VersionedStore(state, "table", 1_000)
-    assert [version and version.value for version in map(store.latest, KEYS)] == [*map(noise, KEYS)]
-
-
-@both_ways
 def test_a_row_in_the_place_of_another_one_is_refused(*, at_once: bool) -> None:
     rows = MemoryRows()
     _put(rows, KEYS, noise, at_once=True)
