@@ -11,6 +11,8 @@ pickled by Java, as a text with a character for each byte:
 
     row         functions and schema | size of the text (u32, little-endian) | the text in UTF-8
                 | its encoding
+
+Rows of any other form are read by the machine.
 """
 
 from __future__ import annotations
@@ -28,14 +30,19 @@ _REQUEST, _TEXT_SIZE = Struct("!ii"), Struct("<I")
 _VERSION = 0
 _HAS_SIZE = 2
 _SEVEN_BITS = 0x7F
-_BEFORE_TEXT = (
+_FUNCTIONS = (
     b"\x80\x02cpyspark.sql.types\n_create_row_inbound_converter\nq\x00"
     b'cpyspark.sql.types\n_parse_datatype_json_string\nXY\x00\x00\x00{"type":"struct","fields":['
     b'{"name":"row","type":"binary","nullable":true,"metadata":{}}]}q\x01\x85Rq\x02\x85R('
-    b"c__builtin__\nbytearray\nX"
 )
-_BEHIND_TEXT = b"q\x03X\x07\x00\x00\x00latin-1q\x04\x86Rq\x05tRq\x06."
-_TEXT_START = len(_BEFORE_TEXT) + _TEXT_SIZE.size
+_TEXT = b"c__builtin__\nbytearray\nX"
+_ENCODING = b"q\x03X\x07\x00\x00\x00latin-1q\x04\x86Rq\x05"
+_AROUND = (
+    (_FUNCTIONS + _TEXT, _ENCODING + b"tRq\x06."),
+    # Spark 4.1 makes bytes of them.
+    (_FUNCTIONS + b"cbuiltins\nbytes\n" + _TEXT, _ENCODING + b"\x85Rq\x06tRq\x07."),
+)
+"""What is before the size of the text, and what is behind the text."""
 
 
 @lru_cache(4096)
@@ -99,10 +106,11 @@ def unpacked(row: bytes) -> bytes | None:
     """Return the bytes of a row that Java pickled, None for no row."""
     if not row:
         return None
-    if row.startswith(_BEFORE_TEXT) and row.endswith(_BEHIND_TEXT):
-        text = row[_TEXT_START : -len(_BEHIND_TEXT)]
-        if _TEXT_SIZE.unpack_from(row, len(_BEFORE_TEXT)) == (len(text),):
-            return text.decode().encode("latin-1")
+    for before, behind in _AROUND:
+        if row.startswith(before) and row.endswith(behind):
+            text = row[len(before) + _TEXT_SIZE.size : -len(behind)]
+            if _TEXT_SIZE.unpack_from(row, len(before)) == (len(text),):
+                return text.decode().encode("latin-1")
     (field,) = _Reader(BytesIO(row)).load()
     return bytes(field)
 
