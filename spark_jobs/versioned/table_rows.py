@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 ROW_BYTES, ROW_BYTES_MIN = 8 << 10, 2 << 10
 """The bytes of a row on average, as it is stored, in a small table and in a large one. Smaller rows
 cost a table that is read as a whole more calls of the store; larger ones cost a few keys bytes."""
-SMALL_BYTES = 16 << 20
+SMALL_BYTES = 8 << 20
 """From here on, each doubling of a table halves its rows."""
 SPLITS_MAX = 1024
 """By how many rows a table grows at a time, unless more were written anyway: one that was large
