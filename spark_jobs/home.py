@@ -47,6 +47,10 @@ times until it has loaded all classes."""
 _FIRST_HEAP = "-Xms128m"
 """Java begins with a 64th of the machine's memory, whatever the job needs, and keeps it: 384 MiB of
 24 GiB. A job with few rows needs 160 MiB, and one with many soon takes more."""
+_FREE_RATIO = "HeapFreeRatio="
+_LITTLE_FREE = (f"-XX:Min{_FREE_RATIO}20", f"-XX:Max{_FREE_RATIO}40")
+"""How many percent of its heap Java keeps free. By itself it keeps 40 to 70, which is 40 MiB more
+of a job with few rows, 80 with a million records a micro-batch, and takes no less CPU time."""
 _ARCHIVE_STAYS = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 """Java maps the archive where it was written for. By itself it moves the archive, and so writes to
 160 MiB of its pages, which the system can neither drop nor share with another job. Java still moves
@@ -125,6 +129,8 @@ def java_options(home: Path, given: str) -> str:
         # Java's own choice takes a sixth more CPU time, for short pauses that no job needs.
         small = (os.cpu_count() or 1) <= _SMALL_CORES
         options.append("-XX:+UseSerialGC" if small else "-XX:+UseParallelGC")
+        if small and _FREE_RATIO not in parts:
+            options += _LITTLE_FREE
     if _TEMPORARY_OPTION not in parts:
         options += _temporary_files(_TEMPORARY)
     return " ".join(options)

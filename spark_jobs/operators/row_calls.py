@@ -42,7 +42,7 @@ _AROUND = (
     # Spark 4.1 makes bytes of them.
     (_FUNCTIONS + b"cbuiltins\nbytes\n" + _TEXT, _ENCODING + b"\x85Rq\x06tRq\x07."),
 )
-"""What is before the size of the text, and what is behind the text."""
+"""The bytes before the size of the text, and those behind the text."""
 
 
 @lru_cache(4096)

@@ -52,7 +52,8 @@ def test_workers_with_state_and_without_are_of_one_daemon(
 
 def test_java_has_few_arenas(spark: SparkSession) -> None:
     environment = Path(f"/proc/{_java_of(spark)}/environ")
-    assert b"MALLOC_ARENA_MAX=2" in environment.read_bytes().split(b"\0")
+    variables = environment.read_bytes().split(b"\0")
+    assert {b"MALLOC_ARENA_MAX=2", b"ARROW_DEFAULT_MEMORY_POOL=system"} <= {*variables}
 
 
 def _java_of(spark: SparkSession) -> int:

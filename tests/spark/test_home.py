@@ -116,6 +116,16 @@ def test_a_collector_is_chosen_unless_somebody_did(
     assert _collectors("") == []
 
 
+@pytest.mark.parametrize(
+    ("cores", "given", "kept"), [(2, "", 2), (2, "-XX:MinHeapFreeRatio=50", 0), (16, "", 0)]
+)
+def test_a_small_machine_keeps_little_free_unless_somebody_says_how_much(
+    cores: int, given: str, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert home.java_options(home.spark_home(), given).count("HeapFreeRatio=") == kept
+
+
 def _collectors(given: str) -> list[str]:
     options = home.java_options(home.spark_home(), given).split()
     return [option for option in options if option.endswith("GC")]
