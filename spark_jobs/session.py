@@ -132,6 +132,7 @@ def open_session(
     checkpoint, as Spark requires. `settings` override ours, and add to lists. `checkpoint` is the
     folder or URL of the query's checkpoint; without it, a folder of this machine is assumed.
     """
+    own = settings or {}
     chosen = dict(SETTINGS)
     if master is not None and DELTA not in connectors:
         # Without it, Spark would look for its catalog at the first function that it lacks.
@@ -158,17 +159,17 @@ def open_session(
         # On other machines, only workers may have this code, from an archive; the daemon would not.
         chosen["spark.python.daemon.module"] = daemon.__name__
         home = os.environ.setdefault("SPARK_HOME", str(spark_home()))
-        chosen[_JAVA] = java_options(Path(home), (settings or {}).get(_MORE_JAVA, ""))
+        chosen[_JAVA] = java_options(Path(home), own.get(_MORE_JAVA, ""))
     missing = packages(connectors)
     if missing:
         chosen |= {PACKAGES: missing, **ivy_settings()}
     if shuffle_partitions is not None:
         chosen["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
     builder = SparkSession.builder.appName(name)
-    for setting, value in beside(chosen, submitted() if master is None else {}, settings).items():
+    for setting, value in beside(chosen, submitted() if master is None else {}, own).items():
         builder = builder.config(setting, value)
-    spark = _begin(builder if master is None else builder.master(master), settings or {})
-    if _is_on_disk(checkpoint) and _FILES not in (settings or {}):
+    spark = _begin(builder if master is None else builder.master(master), own)
+    if _is_on_disk(checkpoint) and _FILES not in own:
         # Spark's choice calls the system's `readlink` before each renaming: sixty processes a
         # micro-batch, a second of CPU time. Other file systems need its atomic renaming.
         spark.conf.set(_FILES, class_among(spark, FILES_ON_DISK))
@@ -216,14 +217,14 @@ def _refused(said: str, settings: Mapping[str, str]) -> SettingsInvalid:
 
 
 def beside(
-    ours: Mapping[str, str], submitted: Mapping[str, str], settings: Mapping[str, str] | None
+    ours: Mapping[str, str], submitted: Mapping[str, str], settings: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the settings of a session: a job's own override ours, and lists have both.
 
     The extensions and Spark's own catalog that spark-submit was given stay as well.
     """
     theirs = {name: submitted[name] for name in (_EXTENSIONS, _CATALOG) if name in submitted}
-    theirs |= dict(settings or {})
+    theirs |= settings
     if submitted.get(_DEPLOY_MODE) == "cluster":
         # They counted when the driver was sent here, and name files of the machine that sent it.
         theirs = {name: value for name, value in theirs.items() if not is_for_submit(name)}

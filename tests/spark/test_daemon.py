@@ -50,7 +50,7 @@ def test_workers_with_state_and_without_are_of_one_daemon(
     assert len(_daemons_below(_java_of(spark))) == 1
 
 
-def test_java_has_few_arenas(spark: SparkSession) -> None:
+def test_java_and_its_workers_are_told_to_keep_little_memory(spark: SparkSession) -> None:
     environment = Path(f"/proc/{_java_of(spark)}/environ")
     variables = environment.read_bytes().split(b"\0")
     assert {b"MALLOC_ARENA_MAX=2", b"ARROW_DEFAULT_MEMORY_POOL=system"} <= {*variables}
