@@ -6,6 +6,7 @@ orders    key order, value {"segment", "amount_cents"}, versioned: what orders-c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from pydantic import BaseModel, Field
 from pyspark.sql import DataFrame
@@ -18,8 +19,8 @@ from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import AggregateStep, Topic
 from headrace.spark_jobs.read.json_text import ALIKE, fields_of, read_json, text_of
-from headrace.spark_jobs.versioned.aggregation import Aggregation, write_long
 from headrace.spark_jobs.versioned.tables import Versioned
+from headrace.spark_jobs.versioned.totals import Aggregation, Form, in_64_bits
 
 
 class Topics(InputTopics):
@@ -56,7 +57,8 @@ VALUES: Mapping[str, type[BaseModel]] = {"orders": Order}
 def transform(inputs: Inputs, config: Config) -> DataFrame:
     """Add orders to segments, and subtract them again."""
     orders = Topic("orders", inputs.number_of("orders"), Versioned(config.retention_ms))
-    folded = AggregateStep("revenue", orders, _segment_of, Aggregation(_nothing, _add, _subtract))
+    total = Aggregation(_nothing, _add, _subtract, Form(_read, _write))
+    folded = AggregateStep("revenue", orders, _segment_of, total)
     spread = Spread(tasks=config.tasks)
     return operate_for_sinks(folded, inputs.arriving, spread, updates=config.updates)
 
@@ -73,24 +75,32 @@ def _segment_of(_order: bytes, value: bytes) -> tuple[bytes, bytes] | None:
     return segment.encode(), b"%d" % cents if type(cents) is int else value
 
 
-def _nothing() -> bytes:
-    return write_json({"orders": 0, "revenue_cents": 0})
+class _Total(NamedTuple):
+    """A segment as it stands, while orders are added and subtracted."""
+
+    orders: int
+    revenue_cents: int
 
 
-def _add(_segment: bytes, order: bytes, total: bytes) -> bytes:
-    return _changed(order, total, 1)
+def _nothing() -> _Total:
+    return _Total(0, 0)
 
 
-def _subtract(_segment: bytes, order: bytes, total: bytes) -> bytes:
-    return _changed(order, total, -1)
-
-
-def _changed(order: bytes, total: bytes, sign: int) -> bytes:
-    before = fields_of(total)
-    revenue_cents = before["revenue_cents"] + sign * _cents_of(order)
+def _add(_segment: bytes, order: bytes, total: _Total) -> _Total:
     # Readers have 64 bits for it, and would read a longer number as null.
-    write_long(revenue_cents)
-    return write_json({"orders": before["orders"] + sign, "revenue_cents": revenue_cents})
+    return _Total(total.orders + 1, in_64_bits(total.revenue_cents + _cents_of(order)))
+
+
+def _subtract(_segment: bytes, order: bytes, total: _Total) -> _Total:
+    return _Total(total.orders - 1, in_64_bits(total.revenue_cents - _cents_of(order)))
+
+
+def _read(row: bytes) -> _Total:
+    return _Total(**fields_of(row))
+
+
+def _write(total: _Total) -> bytes:
+    return write_json(total._asdict())
 
 
 def _cents_of(order: bytes) -> int:

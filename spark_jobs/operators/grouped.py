@@ -22,13 +22,12 @@ from headrace.spark_jobs.versioned.aggregation import Folding, Regrouping, Stand
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals, observe_lateness
 from headrace.spark_jobs.versioned.changes import Change, Changes, all_changes
 from headrace.spark_jobs.versioned.records import are_present, objects
-from headrace.spark_jobs.versioned.tables import Plain, Storage, Table
+from headrace.spark_jobs.versioned.tables import Plain, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.contracts.record import Record
-    from headrace.spark_jobs.versioned.aggregation import Aggregation
     from headrace.spark_jobs.versioned.state import TaskState
 
 PART_SENT = "part"
@@ -75,8 +74,7 @@ class FoldedStep(TableStep):
 
     def open(self, state: TaskState) -> Table:
         """Open the aggregates, a table like any other."""
-        storage = self.aggregate.storage or Plain()
-        return _Folded(state, self.name, self.aggregate.aggregation, storage)
+        return _Folded(state, self)
 
 
 class _Folded(Folding):
@@ -87,11 +85,11 @@ class _Folded(Folding):
     then.
     """
 
-    def __init__(
-        self, state: TaskState, name: str, aggregation: Aggregation, storage: Storage
-    ) -> None:
-        super().__init__(state, name, aggregation, storage)
-        self._standing = Standing(state, name)
+    def __init__(self, state: TaskState, step: FoldedStep) -> None:
+        aggregate, last_alone = step.aggregate, step.updates == "last"
+        storage = aggregate.storage or Plain()
+        super().__init__(state, step.name, aggregate.aggregation, storage, last_alone=last_alone)
+        self._standing = Standing(state, step.name)
         state.when_forgone(self._forgo)
 
     def take(self, cause: int, arrival: Arrival) -> Sequence[Change]:

@@ -35,9 +35,10 @@ from headrace.spark_jobs.versioned.window_join import WindowJoin
 
 if TYPE_CHECKING:
     from headrace.spark_jobs.operators.running import Running
-    from headrace.spark_jobs.versioned.aggregation import Aggregation, Regroup
+    from headrace.spark_jobs.versioned.aggregation import Regroup
     from headrace.spark_jobs.versioned.changes import Updates
     from headrace.spark_jobs.versioned.table_table import Joiner
+    from headrace.spark_jobs.versioned.totals import Aggregation
     from headrace.spark_jobs.versioned.window_fold import WindowFolds
     from headrace.spark_jobs.versioned.window_join import Joiner as WindowJoiner
 

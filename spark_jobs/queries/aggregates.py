@@ -19,14 +19,18 @@ from typing import Any, Literal, NoReturn
 
 from headrace.contracts.errors import JobInvalid
 from headrace.spark_jobs.queries.names import name_of
-from headrace.spark_jobs.versioned.aggregation import Aggregation
+from headrace.spark_jobs.versioned.totals import Aggregation, Form
 
 Kind = Literal["count", "sum", "min", "max", "avg", "collect"]
 Order = Literal["number", "double", "time", "text"]
 Path = tuple[str | int, ...]
 Texts = list[str | None]
+State = dict[str, Any]
 _KEEPS_VALUES = ("min", "max", "collect")
 """Aggregates whose state is each different value of a group, and how many rows have it."""
+_TOTALS = ("sum", "avg")
+"""Aggregates whose state is a total beside a number."""
+_ZERO = Decimal(0)
 _EXACT = Context(prec=1_000)
 """Sums are kept in as many digits as they have; a column may have fewer."""
 
@@ -171,9 +175,11 @@ def joined(left: bytes | None, right: bytes | None) -> bytes:
 
 def folding(groups: int, aggregates: Sequence[Folded]) -> Aggregation:
     """Make the aggregation of rows into groups; the first texts of a row are its group."""
+    folded = tuple(aggregates)
     # A group without rows has no aggregate, as a deleted row has no value.
-    change: Callable[..., Any] = partial(_changed, groups, tuple(aggregates))
-    return Aggregation(_nothing, partial(change, 1), partial(change, -1))
+    change: Callable[..., Any] = partial(_changed, groups, folded)
+    form = Form(partial(_read_group, folded), partial(_write_group, folded))
+    return Aggregation(partial(_nothing, folded), partial(change, 1), partial(change, -1), form)
 
 
 @dataclass(frozen=True)
@@ -187,46 +193,80 @@ class Folds:
     def add(self, total: bytes | None, rows: Sequence[bytes]) -> bytes:
         """Add rows to a total, None for the first ones."""
         texts = [json.loads(row) for row in rows]
-        kept = {"g": texts[0][: self.groups], "n": 0} if total is None else json.loads(total)
-        states = kept.get("s") or [{} for _ in self.aggregates]
-        for place, (one, state) in enumerate(zip(self.aggregates, states, strict=True)):
+        group = _nothing(self.aggregates) if total is None else _read_group(self.aggregates, total)
+        group.texts = texts[0][: self.groups]
+        group.rows += len(rows)
+        for place, (one, state) in enumerate(zip(self.aggregates, group.states, strict=True)):
             for row in texts:
                 text = row[self.groups + place]
                 if one.counts_rows or text is not None:
                     _change(one, state, text or "", 1)
             if one.kind in {"min", "max"} and state:
                 # No other value is needed again.
-                states[place] = {_text_of(one, state): 1}
-        return _write({"g": kept["g"], "n": kept["n"] + len(rows), "s": states}).encode()
+                group.states[place] = {str(_text_of(one, state)): 1}
+        kept = _states_as_texts(self.aggregates, group)
+        return _write({"g": group.texts, "n": group.rows, "s": kept}).encode()
 
     def result(self, total: bytes, start: str, end: str) -> bytes:
         """Return the texts of the group, of the window's bounds, and of the aggregates."""
-        kept = json.loads(total)
-        said = [_text_of(one, s) for one, s in zip(self.aggregates, kept["s"], strict=True)]
-        return _write({"g": [*kept["g"], start, end], "a": said}).encode()
+        group = _read_group(self.aggregates, total)
+        said = _texts_of(self.aggregates, group)
+        return _write({"g": [*group.texts, start, end], "a": said}).encode()
 
 
-def _nothing() -> bytes:
-    return b'{"n":0}'
+@dataclass(slots=True)
+class _Group:
+    """A group while rows are folded into it."""
+
+    texts: Texts
+    rows: int
+    states: list[State]
+    """What each aggregate needs to take a row out again; a total is a number here."""
+
+
+def _nothing(aggregates: Sequence[Folded]) -> _Group:
+    return _Group([], 0, [{} for _ in aggregates])
+
+
+def _read_group(aggregates: Sequence[Folded], stored: bytes) -> _Group:
+    kept = json.loads(stored)
+    for one, state in zip(aggregates, kept["s"], strict=True):
+        if one.kind in _TOTALS and "t" in state:
+            state["t"] = Decimal(state["t"])
+    return _Group(kept["g"], kept["n"], kept["s"])
+
+
+def _write_group(aggregates: Sequence[Folded], group: _Group) -> bytes:
+    said, kept = _texts_of(aggregates, group), _states_as_texts(aggregates, group)
+    return _write({"g": group.texts, "n": group.rows, "a": said, "s": kept}).encode()
+
+
+def _states_as_texts(aggregates: Sequence[Folded], group: _Group) -> list[State]:
+    return [
+        state | {"t": format(state["t"], "f")} if one.kind in _TOTALS and state else state
+        for one, state in zip(aggregates, group.states, strict=True)
+    ]
+
+
+def _texts_of(aggregates: Sequence[Folded], group: _Group) -> Texts:
+    return [_text_of(*pair) for pair in zip(aggregates, group.states, strict=True)]
 
 
 def _changed(
-    groups: int, aggregates: Sequence[Folded], sign: int, _group: bytes, row: bytes, total: bytes
-) -> bytes | None:
+    groups: int, aggregates: Sequence[Folded], sign: int, _name: bytes, row: bytes, group: _Group
+) -> _Group | None:
     texts: Texts = json.loads(row)
-    kept = json.loads(total)
-    rows = kept["n"] + sign
-    if not rows:
+    group.rows += sign
+    if not group.rows:
         return None
-    states = kept.get("s") or [{} for _ in aggregates]
-    for one, state, text in zip(aggregates, states, texts[groups:], strict=True):
+    group.texts = texts[:groups]
+    for one, state, text in zip(aggregates, group.states, texts[groups:], strict=True):
         if one.counts_rows or text is not None:
             _change(one, state, text or "", sign)
-    said = [_text_of(one, state) for one, state in zip(aggregates, states, strict=True)]
-    return _write({"g": texts[:groups], "n": rows, "a": said, "s": states}).encode()
+    return group
 
 
-def _change(one: Folded, state: dict[str, Any], text: str, sign: int) -> None:
+def _change(one: Folded, state: State, text: str, sign: int) -> None:
     if one.kind in _KEEPS_VALUES:
         state[text] = state.get(text, 0) + sign
         if not state[text]:
@@ -234,12 +274,11 @@ def _change(one: Folded, state: dict[str, Any], text: str, sign: int) -> None:
         return
     state["n"] = state.get("n", 0) + sign
     if one.kind != "count":
-        total = Decimal(state.get("t", "0"))
         added = _EXACT.multiply(Decimal(text), sign)
-        state["t"] = format(_EXACT.add(total, added), "f")
+        state["t"] = _EXACT.add(state.get("t", _ZERO), added)
 
 
-def _text_of(one: Folded, state: dict[str, Any]) -> str | None:
+def _text_of(one: Folded, state: State) -> str | None:
     """Return the text of an aggregate, for Spark: of an average its sum and its number."""
     if one.kind == "count":
         return str(state.get("n", 0))
@@ -251,7 +290,8 @@ def _text_of(one: Folded, state: dict[str, Any]) -> str | None:
         return chosen(state, key=_ORDERS[one.order]) if state else None
     if not state.get("n"):
         return None
-    return f"{state['t']}/{state['n']}" if one.kind == "avg" else str(state["t"])
+    total = format(state["t"], "f")
+    return f"{total}/{state['n']}" if one.kind == "avg" else total
 
 
 def _double(text: str) -> tuple[bool, float]:

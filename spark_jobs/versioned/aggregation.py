@@ -9,18 +9,23 @@ and `Folding` where the groups are.
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from headrace.spark_jobs.versioned.arrival import in_order
-from headrace.spark_jobs.versioned.changes import Change, Changes
-from headrace.spark_jobs.versioned.functions import as_group, as_value, of_step, of_step_for_all
+from headrace.spark_jobs.versioned.changes import Change, Changes, ends_of
+from headrace.spark_jobs.versioned.functions import (
+    as_group,
+    as_it_is,
+    as_value,
+    of_step,
+    of_step_for_all,
+)
 from headrace.spark_jobs.versioned.history import PlainStore
 from headrace.spark_jobs.versioned.layout import decode_subscriptions, encode_subscriptions
 from headrace.spark_jobs.versioned.records import are_present, objects
-from headrace.spark_jobs.versioned.state import Buckets, TaskState
+from headrace.spark_jobs.versioned.state import MERGED, Buckets, TaskState
 from headrace.spark_jobs.versioned.table_rows import TableRows
 from headrace.spark_jobs.versioned.tables import Plain, Storage, StoredTable, Table
 
@@ -30,95 +35,12 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.versioned.arrival import Arrival
     from headrace.spark_jobs.versioned.history import VersionedStore
     from headrace.spark_jobs.versioned.records import Integers, Objects
+    from headrace.spark_jobs.versioned.replacing import Latest
+    from headrace.spark_jobs.versioned.totals import Aggregation
 
     Grouped = tuple[bytes, bytes] | None
     Regroup = Callable[[bytes, bytes], tuple[bytes, bytes] | None]
     """The group of a row and its value there, None where it is in no group."""
-    Fold = Callable[[bytes, bytes, bytes], bytes]
-    """Takes group, value and aggregate so far; returns the new aggregate."""
-
-_long = Struct(">q")
-
-
-class Aggregation(NamedTuple):
-    """How values become one aggregate, and how one of them is taken out again."""
-
-    initial: Callable[[], bytes] | None
-    """The aggregate of nothing; None where the first value is the first aggregate."""
-    add: Fold
-    subtract: Fold
-
-
-def sum_of(number_of: Callable[[bytes], int]) -> Aggregation:
-    """Make the sum of a number in each value, as eight bytes, big-endian."""
-
-    def add(_: bytes, value: bytes, total: bytes) -> bytes:
-        return write_long(read_long(total) + number_of(value))
-
-    def subtract(_: bytes, value: bytes, total: bytes) -> bytes:
-        return write_long(read_long(total) - number_of(value))
-
-    return Aggregation(lambda: write_long(0), add, subtract)
-
-
-def count() -> Aggregation:
-    """Count the rows of a group, as eight bytes, big-endian."""
-    return sum_of(lambda _: 1)
-
-
-def numbers_of(number_of: Callable[[bytes], int]) -> Aggregation:
-    """Keep all numbers of a group, ascending, eight bytes each, since a minimum may be taken out.
-
-    `least` and `greatest` read it; a mapped table of one of them is the minimum or the maximum.
-    """
-
-    def add(_: bytes, value: bytes, numbers: bytes) -> bytes:
-        place, packed = _place(numbers, number_of(value))
-        return numbers[:place] + packed + numbers[place:]
-
-    def subtract(_: bytes, value: bytes, numbers: bytes) -> bytes:
-        place, packed = _place(numbers, number_of(value))
-        return numbers[:place] + numbers[place + len(packed) :]
-
-    return Aggregation(lambda: b"", add, subtract)
-
-
-def least(_: bytes, numbers: bytes) -> bytes | None:
-    """Return the least of a group's numbers, None of an empty group."""
-    return numbers[: _long.size] or None
-
-
-def greatest(_: bytes, numbers: bytes) -> bytes | None:
-    """Return the greatest of a group's numbers, None of an empty group."""
-    return numbers[-_long.size :] or None
-
-
-def _place(numbers: bytes, number: int) -> tuple[int, bytes]:
-    """Return where a number is or would be, in bytes, and the number as bytes."""
-    place = int(np.searchsorted(np.frombuffer(numbers, ">i8"), number))
-    return place * _long.size, write_long(number)
-
-
-def reduce(
-    adder: Callable[[bytes, bytes], bytes], subtractor: Callable[[bytes, bytes], bytes]
-) -> Aggregation:
-    """Combine two functions of the aggregate so far and a value; it begins as the first value."""
-    return Aggregation(
-        None,
-        lambda _, value, total: adder(total, value),
-        lambda _, value, total: subtractor(total, value),
-    )
-
-
-def write_long(number: int) -> bytes:
-    """Pack a count or a sum into its eight bytes."""
-    return _long.pack(number)
-
-
-def read_long(packed: bytes) -> int:
-    """Unpack a count or a sum."""
-    number: int = _long.unpack(packed)[0]
-    return number
 
 
 class Parts(NamedTuple):
@@ -199,13 +121,24 @@ class Folding(StoredTable):
     """At the groups: keeps their aggregates."""
 
     def __init__(
-        self, state: TaskState, name: str, aggregation: Aggregation, storage: Storage
+        self,
+        state: TaskState,
+        name: str,
+        aggregation: Aggregation,
+        storage: Storage,
+        *,
+        last_alone: bool = False,
     ) -> None:
         super().__init__(state, name, storage)
-        initial, add, subtract = aggregation
-        self._initial = None if initial is None else of_step(name, initial, as_value)
-        self._add = of_step(name, add, as_value)
-        self._subtract = of_step(name, subtract, as_value)
+        initial, add, subtract, form = aggregation
+        use = as_value if form is None else as_it_is
+        self._initial = None if initial is None else of_step(name, initial, use)
+        self._add = of_step(name, add, use)
+        self._subtract = of_step(name, subtract, use)
+        self._read = as_it_is if form is None else of_step(name, form.read, use)
+        self._write = as_it_is if form is None else of_step(name, form.write, as_value)
+        self._last_alone = last_alone
+        """Whether only the last change of each group in a batch leaves."""
 
     def fold(self, change: Change) -> Sequence[Change]:
         """Subtract the old value, then add the new one; return the change of the aggregate.
@@ -214,12 +147,12 @@ class Folding(StoredTable):
         """
         key, new, old, time_ms = change[1:5]
         before = self._readable().latest(key)
-        if before is None:
-            aggregate = self._fold(key, old, new, None)
-        else:
-            aggregate = self._fold(key, old, new, before.value)
+        aggregate = None
+        if before is not None:
+            aggregate = self._read(before.value)
             time_ms = max(time_ms, before.valid_from_ms)
-        return self._accept(change._replace(new=aggregate, timestamp_ms=time_ms))
+        after = self._written(self._fold(key, old, new, aggregate))
+        return self._accept(change._replace(new=after, timestamp_ms=time_ms))
 
     def fold_all(self, changes: Changes) -> Changes:
         """Do as `fold` for many; a plain store must not take or answer anything one by one."""
@@ -232,35 +165,58 @@ class Folding(StoredTable):
             return Changes.of([each for _, change in numbered for each in self.fold(change)])
 
     def _fold_into(self, store: PlainStore, changes: Changes) -> Changes:
-        """Read the aggregate of each group once, and put the last one."""
-        groups = [*dict.fromkeys(changes.keys.tolist())]
-        standing = store.latest_all(objects(groups))
-        values = zip(standing.values.tolist(), standing.times_ms.tolist(), strict=True)
-        latest = dict(zip(groups, values, strict=True))
-        befores: list[bytes | None] = []
+        """Read the aggregate of each group once, and put the last one.
+
+        An aggregate is written only behind a change that leaves.
+        """
+        firsts, lasts = ends_of(changes.keys)
+        groups = changes.keys[firsts]
+        standing = store.latest_all(groups)
+        latest = self._read_all(changes.causes[firsts], groups, standing)
+        is_last = np.zeros(len(changes.causes), np.bool_)
+        is_last[lasts] = True
+        leaves = is_last if self._last_alone else np.ones_like(is_last)
         afters: list[bytes | None] = []
         times_ms: list[int] = []
-        columns = (changes.keys, changes.olds, changes.news, changes.times_ms)
+        columns = (changes.keys, changes.olds, changes.news, changes.times_ms, leaves)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         with in_order(zip(changes.causes.tolist(), rows, strict=True)) as numbered:
-            for _, (group, old, new, time_ms) in numbered:
+            for _, (group, old, new, time_ms, it_leaves) in numbered:
                 before, before_ms = latest[group]
                 after = self._fold(group, old, new, before)
                 after_ms = time_ms if before is None else max(time_ms, before_ms)
                 latest[group] = after, after_ms
-                befores.append(before)
-                afters.append(after)
-                times_ms.append(after_ms)
-        last, last_ms = zip(*latest.values(), strict=True) if latest else ((), ())
-        store.put_all(objects(groups), objects(last), np.array(last_ms, np.int64))
-        olds = objects(befores) if self._sends_old else np.full(len(befores), None, object)
-        return changes._replace(
-            news=objects(afters), olds=olds, times_ms=np.array(times_ms, np.int64)
-        )
+                if it_leaves:
+                    afters.append(self._written(after))
+                    times_ms.append(after_ms)
+        self._state.count(MERGED, len(leaves) - len(afters))
+        left = changes.where(leaves)
+        left = left._replace(news=objects(afters), times_ms=np.array(times_ms, np.int64))
+        put = left.where(is_last[leaves])
+        store.put_all(put.keys, put.news, put.times_ms)
+        before_all = dict(zip(groups.tolist(), standing.values.tolist(), strict=True))
+        return left._replace(olds=self._olds_of(left, before_all))
 
-    def _fold(
-        self, group: bytes, old: bytes | None, new: bytes | None, aggregate: bytes | None
-    ) -> bytes | None:
+    def _read_all(
+        self, causes: Integers, groups: Objects, standing: Latest
+    ) -> dict[bytes, tuple[Any, int]]:
+        """Return the aggregate of each group, and its time."""
+        with in_order(zip(causes.tolist(), standing.values.tolist(), strict=True)) as numbered:
+            aggregates = [None if value is None else self._read(value) for _, value in numbered]
+        latest = zip(aggregates, standing.times_ms.tolist(), strict=True)
+        return dict(zip(groups.tolist(), latest, strict=True))
+
+    def _olds_of(self, changes: Changes, standing: dict[bytes, bytes | None]) -> Objects:
+        """Return the aggregate before each change, if old values are sent."""
+        if not self._sends_old:
+            return np.full(len(changes.causes), None, object)
+        olds: list[bytes | None] = []
+        for group, new in zip(changes.keys.tolist(), changes.news.tolist(), strict=True):
+            olds.append(standing[group])
+            standing[group] = new
+        return objects(olds)
+
+    def _fold(self, group: bytes, old: bytes | None, new: bytes | None, aggregate: Any) -> Any:
         """Return a group's aggregate after a change."""
         if old is not None and aggregate is not None:
             aggregate = self._subtract(group, old, aggregate)
@@ -268,7 +224,10 @@ class Folding(StoredTable):
             return aggregate
         if aggregate is None and self._initial is not None:
             aggregate = self._initial()
-        return new if aggregate is None else self._add(group, new, aggregate)
+        return self._read(new) if aggregate is None else self._add(group, new, aggregate)
+
+    def _written(self, aggregate: Any) -> bytes | None:
+        return None if aggregate is None else self._write(aggregate)
 
 
 class Standing:

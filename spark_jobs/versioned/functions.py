@@ -94,6 +94,11 @@ def as_value(found: Any) -> bytes | None:
     raise TypeError(message)
 
 
+def as_it_is(found: Answer) -> Answer:
+    """Return any answer; the step that asked can use whatever it is."""
+    return found
+
+
 def as_group(found: Any) -> tuple[bytes, bytes] | None:
     """Return an answer that is a group and a value, or None; raise TypeError for any other."""
     if found is None:

@@ -26,8 +26,8 @@ from headrace.spark_jobs.operators.topology import (
 )
 from headrace.spark_jobs.read.json_text import read_json
 from headrace.spark_jobs.session import open_session
-from headrace.spark_jobs.versioned.aggregation import reduce
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
+from headrace.spark_jobs.versioned.totals import reduce
 
 __all__ = [
     "AggregateStep",

@@ -12,13 +12,7 @@ from typing import Any
 
 from headrace.contracts.errors import TopologyRefused
 from headrace.contracts.record import Record
-from headrace.spark_jobs.versioned.aggregation import (
-    Aggregated,
-    Aggregation,
-    count,
-    reduce,
-    sum_of,
-)
+from headrace.spark_jobs.versioned.aggregation import Aggregated
 from headrace.spark_jobs.versioned.arrival import (
     Arrival,
     Arrivals,
@@ -43,6 +37,7 @@ from headrace.spark_jobs.versioned.tables import (
     Table,
     Versioned,
 )
+from headrace.spark_jobs.versioned.totals import Aggregation, count, reduce, sum_of
 from tests.conformance.compare import Run, compare
 from tests.conformance.suppressed import Suppressed, SuppressedState
 from tests.conformance.vectors import Vector, bytes_of, is_record, record_of

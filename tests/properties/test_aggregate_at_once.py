@@ -6,6 +6,8 @@ Results, state and failures are the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import itemgetter
 from random import Random
 from typing import Any, NamedTuple
 
@@ -20,12 +22,13 @@ from headrace.spark_jobs.operators.messages import received
 from headrace.spark_jobs.operators.pieces import in_pieces
 from headrace.spark_jobs.operators.running import OpenTask, open_topology
 from headrace.spark_jobs.operators.topology import AggregateStep, FilterStep, Step, Topic
-from headrace.spark_jobs.versioned.aggregation import Aggregation, Regrouping
+from headrace.spark_jobs.versioned.aggregation import Regrouping
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals, observe_lateness
 from headrace.spark_jobs.versioned.changes import all_changes
 from headrace.spark_jobs.versioned.functions import StepFailed
-from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
+from headrace.spark_jobs.versioned.state import MERGED, MemoryRows, TaskState
 from headrace.spark_jobs.versioned.tables import Plain, Storage, StoredTable, Versioned
+from headrace.spark_jobs.versioned.totals import Aggregation, Form
 from tests.properties.messages import sent
 from tests.properties.strategies import chance, seeds
 from tests.versioned.taken import run
@@ -75,8 +78,33 @@ def _subtract(group: bytes, value: bytes, total: bytes) -> bytes | None:
 
 
 # The order of values is seen in the aggregate, and so is a value that was never added.
-LISTED = Aggregation(_nothing, _add, _subtract)  # type: ignore[arg-type]
-JOINED = Aggregation(None, _add, _subtract)  # type: ignore[arg-type]
+LISTED = Aggregation(_nothing, _add, _subtract)
+JOINED = Aggregation(None, _add, _subtract)
+
+
+def _add_part(group: bytes, value: bytes, parts: list[bytes]) -> list[bytes]:
+    if value == b"unaddable":
+        raise ValueError(group)
+    parts.append(value)
+    return parts
+
+
+def _subtract_part(group: bytes, value: bytes, parts: list[bytes]) -> list[bytes] | None:
+    if value == b"indelible":
+        raise ValueError(group)
+    if value in parts:
+        parts.remove(value)
+        return parts or None
+    parts.append(b"!")
+    return parts
+
+
+def _read_parts(stored: bytes) -> list[bytes]:
+    return stored.split(b",")
+
+
+# Its functions change what they are given.
+KEPT_APART = Aggregation(list, _add_part, _subtract_part, Form(_read_parts, b",".join))
 
 
 def _some(_: bytes, value: bytes) -> bool:
@@ -140,7 +168,7 @@ def _parts_one_by_one(state: TaskState, step: AggregateStep, batch: Sequence[Arr
 
 
 def _folded_at_once(state: TaskState, step: AggregateStep, batch: Sequence[Arrival]) -> list[Row]:
-    table = FoldedStep(step.name, step).open(state)
+    table = FoldedStep(step.name, step, updates=step.updates).open(state)
     table.send_old(force=step.name == "old")
     # The second half of a batch finds the aggregates of the first one.
     half = len(batch) // 2
@@ -158,6 +186,24 @@ def _folded_one_by_one(
     table = FoldedStep(step.name, step).open(state)
     table.send_old(force=step.name == "old")
     return [*run(table, batch)]
+
+
+def _last_at_once(state: TaskState, step: AggregateStep, batch: Sequence[Arrival]) -> list[Row]:
+    return _folded_at_once(state, replace(step, updates="last"), batch)
+
+
+def _last_one_by_one(state: TaskState, step: AggregateStep, batch: Sequence[Arrival]) -> list[Row]:
+    rows, half = _folded_one_by_one(state, step, batch), len(batch) // 2
+    halves = [row for row in rows if row[0] < half], [row for row in rows if row[0] >= half]
+    told: list[Row] = []
+    for piece in halves:
+        by_group: dict[bytes, list[Any]] = {}
+        for row in piece:
+            by_group.setdefault(row[1], []).append(row)
+        left = [rows[-1]._replace(old=rows[0].old) for rows in by_group.values()]
+        told += sorted(left, key=itemgetter(0))
+        state.count(MERGED, len(piece) - len(left))
+    return told
 
 
 def _taken(
@@ -186,14 +232,20 @@ def _compare_parts(random: Random, drawn: _Drawn, parent: Step) -> None:
     assert _taken(_parts_at_once, step, batches) == expected
 
 
-def _compare_folded(random: Random, drawn: _Drawn, step: AggregateStep) -> None:
+def _compare_folded(
+    random: Random,
+    drawn: _Drawn,
+    step: AggregateStep,
+    *,
+    at_once: Way = _folded_at_once,
+    one_by_one: Way = _folded_one_by_one,
+) -> None:
     batches = []
     for _ in range(3):
         batch = _parts_in(random, drawn)
         forgone = random.sample(batch, k=min(len(batch), random.randrange(drawn.rows)))
         batches.append((forgone, [each for each in batch if each not in forgone]))
-    expected = _taken(_folded_one_by_one, step, batches)
-    assert _taken(_folded_at_once, step, batches) == expected
+    assert _taken(at_once, step, batches) == _taken(one_by_one, step, batches)
 
 
 @given(seed=seeds, storage=storages, filters=st.booleans())
@@ -215,7 +267,7 @@ def test_many_changes_are_regrouped_at_once_as_one_by_one(seed: int, storage: St
 @given(
     seed=seeds,
     storage=st.one_of(st.none(), storages),
-    aggregation=st.sampled_from((LISTED, JOINED)),
+    aggregation=st.sampled_from((LISTED, JOINED, KEPT_APART)),
     name=st.sampled_from(("total", "old")),
 )
 def test_parts_are_folded_at_once_as_one_by_one(
@@ -233,6 +285,18 @@ def test_many_parts_are_folded_at_once_as_one_by_one(
 ) -> None:
     step = AggregateStep(name, Topic("own", OWN, Plain()), _group_of, LISTED, storage)
     _compare_folded(chance(seed), MANY, step)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["total", "old"])
+@pytest.mark.parametrize("aggregation", [LISTED, JOINED, KEPT_APART])
+@pytest.mark.parametrize("drawn", [FEW, MANY])
+def test_the_last_change_of_a_group_is_the_one_that_leaves_one_by_one(
+    seed: int, name: str, aggregation: Aggregation, drawn: _Drawn
+) -> None:
+    step = AggregateStep(name, Topic("own", OWN, Plain()), _group_of, aggregation)
+    ways: dict[str, Way] = {"at_once": _last_at_once, "one_by_one": _last_one_by_one}
+    _compare_folded(chance(seed), drawn, step, **ways)
 
 
 def test_a_value_leaves_the_old_group_before_it_is_in_the_new_one() -> None:

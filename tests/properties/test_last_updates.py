@@ -28,9 +28,9 @@ from headrace.spark_jobs.operators.topology import (
 )
 from headrace.spark_jobs.operators.updates import with_updates
 from headrace.spark_jobs.shapes import CHANGED
-from headrace.spark_jobs.versioned.aggregation import sum_of
 from headrace.spark_jobs.versioned.state import MERGED
 from headrace.spark_jobs.versioned.tables import Plain, Storage, Versioned
+from headrace.spark_jobs.versioned.totals import sum_of
 from tests.chance import FEWER
 from tests.properties.strategies import chance, seeds
 from tests.properties.tasks import Query

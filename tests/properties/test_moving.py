@@ -25,11 +25,11 @@ from headrace.spark_jobs.operators.topology import (
     Topic,
 )
 from headrace.spark_jobs.shapes import CHANGED, CORRECTED, JOINED
-from headrace.spark_jobs.versioned.aggregation import count, read_long, sum_of
 from headrace.spark_jobs.versioned.layout import decode_numbers
 from headrace.spark_jobs.versioned.state import HEADER
 from headrace.spark_jobs.versioned.table_rows import PREFIX
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
+from headrace.spark_jobs.versioned.totals import count, read_long, sum_of
 from tests.chance import FEWER
 from tests.oracles.versioned import joined_on_time, latest_rows, met_within
 from tests.properties.tasks import Query, Rows, Told, moved_state, record_of

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.contracts.record import Record
-from headrace.spark_jobs.versioned.aggregation import Aggregated, count, read_long
+from headrace.spark_jobs.versioned.aggregation import Aggregated
 from headrace.spark_jobs.versioned.arrival import Arrival, merge
 from headrace.spark_jobs.versioned.changes import Change
 from headrace.spark_jobs.versioned.foreign_key import ForeignKeyJoin
@@ -26,6 +26,7 @@ from headrace.spark_jobs.versioned.tables import (
     Table,
     Versioned,
 )
+from headrace.spark_jobs.versioned.totals import count, read_long
 from tests.oracles.versioned import (
     Arrived,
     History,

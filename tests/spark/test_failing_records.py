@@ -37,11 +37,11 @@ from headrace.spark_jobs.operators.topology import (
     Topology,
 )
 from headrace.spark_jobs.shapes import CHANGED, CORRECTED, DEAD, JOINED
-from headrace.spark_jobs.versioned.aggregation import Aggregation, read_long, sum_of, write_long
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals
 from headrace.spark_jobs.versioned.progress import Expected
 from headrace.spark_jobs.versioned.state import MemoryRows, TaskState
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
+from headrace.spark_jobs.versioned.totals import Aggregation, read_long, sum_of, write_long
 from tests.chance import FEWER
 from tests.properties.messages import sent
 

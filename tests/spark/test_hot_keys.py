@@ -25,9 +25,9 @@ from headrace.spark_jobs.operators.topology import (
     Topic,
     Topology,
 )
-from headrace.spark_jobs.versioned.aggregation import count
 from headrace.spark_jobs.versioned.moved_numbers import tasks_before
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
+from headrace.spark_jobs.versioned.totals import count
 
 HOT = Spread(tasks=4, hot_keys=frozenset({b"p1", b"p2"}))
 PRICES = Topic("prices", 0, Versioned(60_000))

@@ -29,8 +29,8 @@ from headrace.spark_jobs.operators.topology import (
     Topic,
 )
 from headrace.spark_jobs.read.decode import JsonValue, checked, decoded
-from headrace.spark_jobs.versioned.aggregation import read_long, sum_of
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
+from headrace.spark_jobs.versioned.totals import read_long, sum_of
 from tests.spark.frames import Row, run_to_end, stream_rows, write_rows
 from tests.spark.pointing import (
     JOIN,

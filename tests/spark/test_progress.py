@@ -13,8 +13,8 @@ from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.frames import InputProgress, Spread
 from headrace.spark_jobs.operators.operate import operate
 from headrace.spark_jobs.operators.topology import AggregateStep, LookUp, Step, Topic
-from headrace.spark_jobs.versioned.aggregation import Aggregation
 from headrace.spark_jobs.versioned.tables import Versioned
+from headrace.spark_jobs.versioned.totals import Aggregation
 from tests.spark.frames import Row, collect_stream, stream_rows, write_rows
 
 PRICES, ORDERS = 0, 1

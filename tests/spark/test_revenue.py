@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 
-from headrace.spark_jobs.jobs.revenue_by_segment import _add, _nothing, _segment_of, _subtract
+from headrace.spark_jobs.jobs.revenue_by_segment import (
+    _add,
+    _nothing,
+    _read,
+    _segment_of,
+    _subtract,
+    _Total,
+    _write,
+)
 from headrace.spark_jobs.jobs.rows import write_json
 from headrace.spark_jobs.read.json_text import read_json
-from headrace.spark_jobs.versioned.aggregation import write_long
+from headrace.spark_jobs.versioned.totals import in_64_bits
 
 AMOUNTS = (
     *("0", "-0", "5", "-7", "00", "007", "1.5", "-2.9", "1e3", "1e400", "-1e400", "NaN"),
@@ -52,7 +60,7 @@ def _plain_segment_of(value: bytes) -> bytes | None:
 def _plainly_changed(value: bytes, total: bytes, sign: int) -> bytes:
     order, before = read_json(value) or {}, json.loads(total)
     cents = before["revenue_cents"] + sign * int(order.get("amount_cents") or 0)
-    write_long(cents)
+    in_64_bits(cents)
     return write_json({"orders": before["orders"] + sign, "revenue_cents": cents})
 
 
@@ -61,6 +69,10 @@ def _answer(call: Callable[..., Any], *given: Any) -> Any:
         return call(*given)
     except Exception as error:  # noqa: BLE001 - whatever it is, both raise it
         return type(error), str(error)
+
+
+def _change_of(change: Callable[..., _Total], segment: bytes, value: bytes, total: bytes) -> bytes:
+    return _write(change(segment, value, _read(total)))
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=range(len(ORDERS)))
@@ -77,16 +89,17 @@ def test_any_order_changes_a_total_as_its_json_says(order: bytes) -> None:
         for value in (grouped[1], order):
             for sign, change in ((1, _add), (-1, _subtract)):
                 expected = _answer(_plainly_changed, order, total, sign)
-                assert _answer(change, segment, value, total) == expected
+                assert _answer(_change_of, change, segment, value, total) == expected
 
 
 def test_totals_go_up_and_down_as_their_json_says() -> None:
     random = Random(5)
-    total = plain = _nothing()
-    assert total == write_json({"orders": 0, "revenue_cents": 0})
+    total, plain = _nothing(), _write(_nothing())
+    assert plain == write_json({"orders": 0, "revenue_cents": 0})
     for _ in range(2_000):
         order = b'{"segment":"s","amount_cents":%d}' % random.randrange(-9_000, 99_000)
         _, value = _segment_of(b"o", order) or (b"", b"")
         sign, change = random.choice(((1, _add), (-1, _subtract)))
         total, plain = change(b"s", value, total), _plainly_changed(order, plain, sign)
-        assert total == plain
+        assert _write(total) == plain
+        assert _read(plain) == total

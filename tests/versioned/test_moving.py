@@ -9,7 +9,6 @@ import pytest
 from headrace.contracts.errors import StateCorrupt, StateLayoutNewer, StateOfOtherOptions
 from headrace.contracts.record import Record
 from headrace.spark_jobs.operators.topology import AggregateStep, LookUp, Topic
-from headrace.spark_jobs.versioned.aggregation import count
 from headrace.spark_jobs.versioned.layout import (
     decode_numbers,
     decode_versions,
@@ -20,6 +19,7 @@ from headrace.spark_jobs.versioned.spread import TASKS_BY_KEY, task_of, xxhash64
 from headrace.spark_jobs.versioned.state import HEADER, MemoryRows, TaskState
 from headrace.spark_jobs.versioned.table_rows import TableRows, rows_number
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
+from headrace.spark_jobs.versioned.totals import count
 from tests.properties.tasks import Operator, Query, check_tables, moved_state
 
 LEFT, RIGHT = 0, 1

@@ -7,13 +7,7 @@ from typing import Literal
 import pytest
 
 from headrace.contracts.errors import TopologyRefused
-from headrace.spark_jobs.versioned.aggregation import (
-    Aggregated,
-    Aggregation,
-    read_long,
-    reduce,
-    sum_of,
-)
+from headrace.spark_jobs.versioned.aggregation import Aggregated
 from headrace.spark_jobs.versioned.answering import Answering
 from headrace.spark_jobs.versioned.arrival import (
     Arrival,
@@ -41,6 +35,7 @@ from headrace.spark_jobs.versioned.tables import (
     Table,
     Versioned,
 )
+from headrace.spark_jobs.versioned.totals import Aggregation, read_long, reduce, sum_of
 from tests.versioned.examples import FIRST, SECOND, first, record, second
 from tests.versioned.taken import run
 
