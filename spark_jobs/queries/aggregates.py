@@ -221,7 +221,7 @@ class _Group:
     texts: Texts
     rows: int
     states: list[State]
-    """What each aggregate needs to take a row out again; a total is a number here."""
+    """For each aggregate the state by which a row is taken out again; a total is a number here."""
 
 
 def _nothing(aggregates: Sequence[Folded]) -> _Group:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,125 +24,36 @@ from headrace.spark_jobs.operators.running import OpenTask, open_topology
 from headrace.spark_jobs.operators.topology import AggregateStep, FilterStep, Step, Topic
 from headrace.spark_jobs.versioned.aggregation import Regrouping
 from headrace.spark_jobs.versioned.arrival import Arrival, Arrivals, observe_lateness
-from headrace.spark_jobs.versioned.changes import all_changes
+from headrace.spark_jobs.versioned.changes import Updates, all_changes
 from headrace.spark_jobs.versioned.functions import StepFailed
 from headrace.spark_jobs.versioned.state import MERGED, MemoryRows, TaskState
 from headrace.spark_jobs.versioned.tables import Plain, Storage, StoredTable, Versioned
 from headrace.spark_jobs.versioned.totals import Aggregation, Form
+from tests.properties.folding import (
+    BUCKETS,
+    FEW,
+    JOINED,
+    KEPT_APART,
+    LISTED,
+    MANY,
+    OTHER,
+    OWN,
+    Drawn,
+    group_of,
+    parts_in,
+    rows_in,
+)
 from tests.properties.messages import sent
 from tests.properties.strategies import chance, seeds
 from tests.versioned.taken import run
 
-OWN, OTHER = 0, 1
-BUCKETS = 2
-HEADERS = ((), (("n", b"1"),))
 storages = st.sampled_from((Plain(), Versioned(5), Versioned(1_000)))
 Row = tuple[Any, ...]
 Way = Callable[[TaskState, AggregateStep, Sequence[Arrival]], list[Row]]
 
 
-class _Drawn(NamedTuple):
-    """How many different things a test draws."""
-
-    arrivals: int
-    rows: int
-    groups: int
-    times: int
-
-
-FEW, MANY = _Drawn(12, 3, 2, 30), _Drawn(600, 150, 25, 400)
-
-
-def _group_of(key: bytes, value: bytes) -> tuple[bytes, bytes] | None:
-    if value == b"poison":
-        raise ValueError(key)
-    return None if value.startswith(b"-") else (value[:2], value[2:])
-
-
-def _nothing() -> bytes:
-    return b"="
-
-
-def _add(group: bytes, value: bytes, total: bytes) -> bytes:
-    if value == b"unaddable":
-        raise ValueError(group)
-    return b"%s%s," % (total, value)
-
-
-def _subtract(group: bytes, value: bytes, total: bytes) -> bytes | None:
-    """Take the value out; a group of none is no more, even where another value comes then."""
-    if value == b"indelible":
-        raise ValueError(group)
-    head, found, tail = total.partition(value + b",")
-    return (head + tail if found else total + b"!") if total != b"=%s," % value else None
-
-
-# The order of values is seen in the aggregate, and so is a value that was never added.
-LISTED = Aggregation(_nothing, _add, _subtract)
-JOINED = Aggregation(None, _add, _subtract)
-
-
-def _add_part(group: bytes, value: bytes, parts: list[bytes]) -> list[bytes]:
-    if value == b"unaddable":
-        raise ValueError(group)
-    parts.append(value)
-    return parts
-
-
-def _subtract_part(group: bytes, value: bytes, parts: list[bytes]) -> list[bytes] | None:
-    if value == b"indelible":
-        raise ValueError(group)
-    if value in parts:
-        parts.remove(value)
-        return parts or None
-    parts.append(b"!")
-    return parts
-
-
-def _read_parts(stored: bytes) -> list[bytes]:
-    return stored.split(b",")
-
-
-# Its functions change what they are given.
-KEPT_APART = Aggregation(list, _add_part, _subtract_part, Form(_read_parts, b",".join))
-
-
 def _some(_: bytes, value: bytes) -> bool:
     return not value.endswith(b"7")
-
-
-def _value(random: Random, drawn: _Drawn) -> bytes | None:
-    if random.random() < 0.15:
-        return None
-    sign = b"-" if random.random() < 0.1 else b""
-    return b"%s%02d%d" % (sign, random.randrange(drawn.groups), random.randrange(9))
-
-
-def _record(random: Random, drawn: _Drawn, offset: int) -> Record:
-    key = None if random.random() < 0.03 else b"row%d" % random.randrange(drawn.rows)
-    time_ms = random.randrange(-3, drawn.times)
-    return Record(key, _value(random, drawn), time_ms, random.choice(HEADERS), "t", 0, offset)
-
-
-def _rows_in(random: Random, drawn: _Drawn) -> list[Arrival]:
-    return [
-        Arrival(random.choice((OWN, OWN, OWN, OTHER)), _record(random, drawn, offset))
-        for offset in range(random.randrange(drawn.arrivals // 2, drawn.arrivals + 1))
-    ]
-
-
-def _parts_in(random: Random, drawn: _Drawn) -> list[Arrival]:
-    """Parts that may say anything of what was before, as behind rows that failed."""
-    parts = []
-    for _, origin in _rows_in(random, drawn):
-        group = b"%02d" % random.randrange(drawn.groups)
-        old, new = (random.choice((None, b"%d" % random.randrange(4))) for _ in range(2))
-        if old is None and new is None:
-            new = origin.value or b""
-        message = sent(origin, old, new, b"row%d" % random.randrange(drawn.rows))
-        time_ms = random.randrange(drawn.times)
-        parts.append(origin._replace(key=group, value=message, timestamp_ms=time_ms))
-    return [Arrival(random.choice((-PART, -PART, -PART, OTHER)), part) for part in parts]
 
 
 def _parts_at_once(state: TaskState, step: AggregateStep, batch: Sequence[Arrival]) -> list[Row]:
@@ -225,16 +136,16 @@ def _taken(
     return told
 
 
-def _compare_parts(random: Random, drawn: _Drawn, parent: Step) -> None:
-    step = AggregateStep("total", parent, _group_of, LISTED)
-    batches = [((), _rows_in(random, drawn)) for _ in range(3)]
+def _compare_parts(random: Random, drawn: Drawn, parent: Step) -> None:
+    step = AggregateStep("total", parent, group_of, LISTED)
+    batches = [((), rows_in(random, drawn)) for _ in range(3)]
     expected = _taken(_parts_one_by_one, step, batches)
     assert _taken(_parts_at_once, step, batches) == expected
 
 
 def _compare_folded(
     random: Random,
-    drawn: _Drawn,
+    drawn: Drawn,
     step: AggregateStep,
     *,
     at_once: Way = _folded_at_once,
@@ -242,7 +153,7 @@ def _compare_folded(
 ) -> None:
     batches = []
     for _ in range(3):
-        batch = _parts_in(random, drawn)
+        batch = parts_in(random, drawn)
         forgone = random.sample(batch, k=min(len(batch), random.randrange(drawn.rows)))
         batches.append((forgone, [each for each in batch if each not in forgone]))
     assert _taken(at_once, step, batches) == _taken(one_by_one, step, batches)
@@ -273,7 +184,7 @@ def test_many_changes_are_regrouped_at_once_as_one_by_one(seed: int, storage: St
 def test_parts_are_folded_at_once_as_one_by_one(
     seed: int, storage: Storage | None, aggregation: Aggregation, name: str
 ) -> None:
-    step = AggregateStep(name, Topic("own", OWN, Plain()), _group_of, aggregation, storage)
+    step = AggregateStep(name, Topic("own", OWN, Plain()), group_of, aggregation, storage)
     _compare_folded(chance(seed), FEW, step)
 
 
@@ -283,7 +194,7 @@ def test_parts_are_folded_at_once_as_one_by_one(
 def test_many_parts_are_folded_at_once_as_one_by_one(
     seed: int, storage: Storage | None, name: str
 ) -> None:
-    step = AggregateStep(name, Topic("own", OWN, Plain()), _group_of, LISTED, storage)
+    step = AggregateStep(name, Topic("own", OWN, Plain()), group_of, LISTED, storage)
     _compare_folded(chance(seed), MANY, step)
 
 
@@ -292,16 +203,16 @@ def test_many_parts_are_folded_at_once_as_one_by_one(
 @pytest.mark.parametrize("aggregation", [LISTED, JOINED, KEPT_APART])
 @pytest.mark.parametrize("drawn", [FEW, MANY])
 def test_the_last_change_of_a_group_is_the_one_that_leaves_one_by_one(
-    seed: int, name: str, aggregation: Aggregation, drawn: _Drawn
+    seed: int, name: str, aggregation: Aggregation, drawn: Drawn
 ) -> None:
-    step = AggregateStep(name, Topic("own", OWN, Plain()), _group_of, aggregation)
+    step = AggregateStep(name, Topic("own", OWN, Plain()), group_of, aggregation)
     ways: dict[str, Way] = {"at_once": _last_at_once, "one_by_one": _last_one_by_one}
     _compare_folded(chance(seed), drawn, step, **ways)
 
 
 def test_a_value_leaves_the_old_group_before_it_is_in_the_new_one() -> None:
     state = TaskState(MemoryRows(), BUCKETS)
-    step = AggregateStep("total", Topic("own", OWN, Plain()), _group_of, LISTED)
+    step = AggregateStep("total", Topic("own", OWN, Plain()), group_of, LISTED)
     came = [(b"011", b"022", b"023", None), (b"-1", b"-2", b"024", b"-3")]
     batch = [
         Arrival(OWN, Record(b"row%d" % row, value, at, (), "t", 0, 0))
@@ -331,7 +242,7 @@ def test_a_value_leaves_the_old_group_before_it_is_in_the_new_one() -> None:
 def test_an_aggregate_is_read_and_written_once_for_a_batch() -> None:
     """The last change of a group stands there, at the highest time since the group was empty."""
     state = TaskState(MemoryRows(), BUCKETS)
-    step = AggregateStep("old", Topic("own", OWN, Plain()), _group_of, LISTED)
+    step = AggregateStep("old", Topic("own", OWN, Plain()), group_of, LISTED)
     batch = [
         _part(0, b"a", None, b"1", 9),
         _part(1, b"b", None, b"5", 4),
@@ -361,9 +272,36 @@ def test_an_aggregate_is_read_and_written_once_for_a_batch() -> None:
     ]
 
 
+@pytest.mark.parametrize(("updates", "written"), [("last", 2), ("each", 6)])
+def test_an_aggregate_is_written_where_it_leaves(updates: Updates, written: int) -> None:
+    """A group may keep much: all values of a minimum, or of a list."""
+    calls: list[str] = []
+
+    def read(stored: bytes) -> list[bytes]:
+        calls.append("read")
+        return stored.split(b",")
+
+    def write(parts: list[bytes]) -> bytes:
+        calls.append("write")
+        return b",".join(parts)
+
+    apart = KEPT_APART._replace(form=Form(read, write))
+    step = AggregateStep("total", Topic("own", OWN, Plain()), group_of, apart, updates=updates)
+    rows = MemoryRows()
+    for _ in range(2):
+        calls.clear()
+        state = TaskState(rows, BUCKETS)
+        table = FoldedStep(step.name, step, updates=updates).open(state)
+        batch = [_part(at, b"ab"[at % 2 :][:1], None, b"%d" % at, at) for at in range(6)]
+        changes = all_changes(table, Arrivals.of(batch))
+        state.save()
+    assert calls == ["read"] * 2 + ["write"] * written
+    assert changes.news.tolist()[-2:] == [b"0,2,4,0,2,4", b"1,3,5,1,3,5"]
+
+
 @pytest.mark.parametrize("value", [b"poison", b"01unaddable", b"01indelible"])
 def test_a_function_that_fails_has_the_place_of_its_arrival(value: bytes) -> None:
-    step = AggregateStep("total", Topic("own", OWN, Plain()), _group_of, LISTED)
+    step = AggregateStep("total", Topic("own", OWN, Plain()), group_of, LISTED)
     values = [b"013", b"014", value, b"015", value]
     batch = [
         Arrival(OWN, Record(b"row%d" % (at % 3), each, at, (), "t", 0, at))
@@ -391,8 +329,8 @@ def test_a_group_that_fails_on_rows_is_as_if_each_had_come_alone(
     # A table has rows for the most bytes that it had at a save, and the saves differ here.
     monkeypatch.setattr("headrace.spark_jobs.versioned.table_rows.rows_for", lambda _: 0)
     random = chance(seed)
-    step = AggregateStep("total", Topic("own", OWN, Plain()), _group_of, LISTED)
-    batch = _parts_in(random, MANY)
+    step = AggregateStep("total", Topic("own", OWN, Plain()), group_of, LISTED)
+    batch = parts_in(random, MANY)
     for at in random.sample(range(len(batch)), k=40):
         number, part = batch[at]
         (old, _, row), origin = received(part)
