@@ -5,7 +5,7 @@ orders    key order, value {"segment", "amount_cents"}, versioned: what orders-c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import BaseModel, Field
@@ -20,7 +20,7 @@ from headrace.spark_jobs.operators.operate import operate_for_sinks
 from headrace.spark_jobs.operators.topology import AggregateStep, Topic
 from headrace.spark_jobs.read.json_text import ALIKE, fields_of, read_json, text_of
 from headrace.spark_jobs.versioned.tables import Versioned
-from headrace.spark_jobs.versioned.totals import Aggregation, Form, in_64_bits
+from headrace.spark_jobs.versioned.totals import Aggregation, Form
 
 
 class Topics(InputTopics):
@@ -57,7 +57,7 @@ VALUES: Mapping[str, type[BaseModel]] = {"orders": Order}
 def transform(inputs: Inputs, config: Config) -> DataFrame:
     """Add orders to segments, and subtract them again."""
     orders = Topic("orders", inputs.number_of("orders"), Versioned(config.retention_ms))
-    total = Aggregation(_nothing, _add, _subtract, Form(_read, _write))
+    total = Aggregation(_nothing, _add, _subtract, Form(_read, _write), _net)
     folded = AggregateStep("revenue", orders, _segment_of, total)
     spread = Spread(tasks=config.tasks)
     return operate_for_sinks(folded, inputs.arriving, spread, updates=config.updates)
@@ -82,21 +82,34 @@ class _Total(NamedTuple):
     revenue_cents: int
 
 
+_NET = b"net "
+"""It begins the value that stands for many orders; no JSON begins so."""
+
+
 def _nothing() -> _Total:
     return _Total(0, 0)
 
 
-def _add(_segment: bytes, order: bytes, total: _Total) -> _Total:
-    # Readers have 64 bits for it, and would read a longer number as null.
-    return _Total(total.orders + 1, in_64_bits(total.revenue_cents + _cents_of(order)))
+def _add(_segment: bytes, value: bytes, total: _Total) -> _Total:
+    if value.startswith(_NET):
+        orders, cents = map(int, value.removeprefix(_NET).split(b","))
+    else:
+        orders, cents = 1, _cents_of(value)
+    return _Total(total.orders + orders, total.revenue_cents + cents)
 
 
 def _subtract(_segment: bytes, order: bytes, total: _Total) -> _Total:
-    return _Total(total.orders - 1, in_64_bits(total.revenue_cents - _cents_of(order)))
+    return _Total(total.orders - 1, total.revenue_cents - _cents_of(order))
+
+
+def _net(olds: Sequence[bytes], news: Sequence[bytes]) -> bytes:
+    """Count and sum orders that come, less those that leave."""
+    cents = sum(map(_cents_of, news)) - sum(map(_cents_of, olds))
+    return b"%s%d,%d" % (_NET, len(news) - len(olds), cents)
 
 
 def _read(row: bytes) -> _Total:
-    return _Total(**fields_of(row))
+    return _Total(**(read_json(row) or {}))
 
 
 def _write(total: _Total) -> bytes:

@@ -154,7 +154,8 @@ class _Plan:
         _refuse_confusable(cuts)
         if cuts:
             for number, cut in enumerate(cuts):
-                rows.append(self._messages(_each(of_task, partial(_cut_at, number=number)), cut))
+                of_cut = _each(of_task, partial(_cut_at, number=number))
+                rows.append(self._messages(of_cut, cut, like))
             of_task, like = _each(of_task, _received), _received(like)
         inputs = inputs_of(like)
         progress = self._progress if waits(like) else None
@@ -175,11 +176,14 @@ class _Plan:
         checks = {number: checks[number] for number in checks.keys() & inputs}
         return bundled(rows.coalesce(_readers(records.sparkSession)), waiting, self._hot, checks)
 
-    def _messages(self, of_task: OfTask, cut: AggregateStep | ForeignKeyStep) -> DataFrame:
+    def _messages(
+        self, of_task: OfTask, cut: AggregateStep | ForeignKeyStep, like: Topology
+    ) -> DataFrame:
         """Run the stages before a step; return bundles of the messages that they send to it."""
         sending = Sending(self._spread, "arrival" in self._arriving.records.columns)
         if isinstance(cut, AggregateStep):
-            return self.run(_each(of_task, _part_step), _part_step(cut), sending=sending)
+            part_step = partial(PartStep.of, is_end=cut is like)
+            return self.run(_each(of_task, part_step), part_step(cut), sending=sending)
         asks = self.run(_each(of_task, _ask_step), _ask_step(cut), sending=sending)
         return self.run(_each(of_task, _answer_step), _answer_step(cut), asks, sending)
 
@@ -231,10 +235,6 @@ def _ask_step(cut: Any) -> AskStep:
 
 def _answer_step(cut: Any) -> AnswerStep:
     return AnswerStep(cut.name, cut.right, cut.updates)
-
-
-def _part_step(cut: Any) -> PartStep:
-    return PartStep(cut.name, cut.parent, cut)
 
 
 def _each(of_task: OfTask, change: Callable[[Any], Any]) -> OfTask:

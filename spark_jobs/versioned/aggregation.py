@@ -32,6 +32,8 @@ from headrace.spark_jobs.versioned.tables import Plain, Storage, StoredTable, Ta
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from headrace.spark_jobs.versioned.arrival import Arrival
     from headrace.spark_jobs.versioned.history import VersionedStore
     from headrace.spark_jobs.versioned.records import Integers, Objects
@@ -51,6 +53,10 @@ class Parts(NamedTuple):
     groups: Objects
     olds: Objects
     news: Objects
+
+    def where(self, which: NDArray[np.bool_]) -> Parts:
+        """Return those for which a mask is true."""
+        return Parts._make(column[which] for column in self)
 
 
 class Regrouping:
@@ -130,7 +136,7 @@ class Folding(StoredTable):
         last_alone: bool = False,
     ) -> None:
         super().__init__(state, name, storage)
-        initial, add, subtract, form = aggregation
+        initial, add, subtract, form, _ = aggregation
         use = as_value if form is None else as_it_is
         self._initial = None if initial is None else of_step(name, initial, use)
         self._add = of_step(name, add, use)
@@ -260,7 +266,9 @@ class Standing:
         if not self._numbers.get(self._count):
             return sent
         asked = zip(groups.tolist(), rows, sent, strict=True)
-        return [self.pop(group, row or b"", value) for group, row, value in asked]
+        return [
+            value if row is None else self.pop(group, row, value) for group, row, value in asked
+        ]
 
     def put(self, group: bytes, row: bytes, value: bytes | None) -> None:
         """Note the value that the group has of a row, whatever the next change says."""

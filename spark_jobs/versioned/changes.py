@@ -117,11 +117,17 @@ class Changes(NamedTuple):
         return self._replace(olds=olds).where(kept)
 
 
+def numbered(keys: Objects) -> tuple[Integers, int]:
+    """Return a number for each key, by their first places, and how many keys there are."""
+    encoded = pa.array(keys, pa.large_binary()).dictionary_encode()
+    return encoded.indices.to_numpy(), len(encoded.dictionary)
+
+
 def ends_of(keys: Objects) -> tuple[Integers, Integers]:
     """Return the first and the last place of each key."""
-    encoded = pa.array(keys, pa.large_binary()).dictionary_encode()
-    numbers, places = encoded.indices.to_numpy(), np.arange(len(keys))
-    firsts, lasts = np.empty((2, len(encoded.dictionary)), np.int64)
+    numbers, count = numbered(keys)
+    places = np.arange(len(keys))
+    firsts, lasts = np.empty((2, count), np.int64)
     # Of two places that go into one slot, numpy keeps the later one.
     lasts[numbers], firsts[numbers[::-1]] = places, places[::-1]
     return firsts, lasts

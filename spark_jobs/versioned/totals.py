@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     Fold = Callable[[bytes, bytes, Any], Any]
     """Takes group, value and aggregate so far; returns the new aggregate, None for none."""
+    Net = Callable[[Sequence[bytes], Sequence[bytes]], bytes]
+    """Takes the values that leave a group and those that come; returns what `add` takes for all."""
 
 _long = Struct(">q")
 
@@ -44,6 +46,13 @@ class Aggregation(NamedTuple):
     subtract: Fold
     form: Form | None = None
     """None where the functions take the aggregate as bytes."""
+    net: Net | None = None
+    """Makes one value of many, where their order makes no difference, as in a sum.
+
+    Then a task sends one message for a group in a micro-batch, not one for each row, if only the
+    last updates leave. `net` raises if there is a value on which `add` or `subtract` would; these
+    values go one by one. `add` never fails on what it returns, and returns no None.
+    """
 
 
 def sum_of(number_of: Callable[[bytes], int]) -> Aggregation:

@@ -322,7 +322,7 @@ def stages_of(topology: Topology) -> list[tuple[Topology, list[int]]]:
     if isinstance(topology, AggregateStep):
         name = topology.name
         return [
-            (PartStep(name, topology.parent, topology), []),
+            (PartStep.of(topology, is_end=True), []),
             (FoldedStep(name, topology, updates=topology.updates), [0]),
         ]
     return [(topology, [])]

@@ -85,7 +85,7 @@ def read(texts: list[str | None]) -> list[Any]:
 @given(changes)
 def test_a_group_is_what_its_rows_are(changes: list[tuple[bytes, Row | None]]) -> None:
     regroup = Regrouped((("g",),), PATHS)
-    initial, add, subtract, form = folding(1, KINDS)
+    initial, add, subtract, form, _ = folding(1, KINDS)
     assert initial is not None
     assert form is not None
     rows: dict[bytes, Row] = {}
@@ -115,7 +115,7 @@ def test_times_have_the_order_of_their_years() -> None:
     """Spark writes years beyond four digits with a sign, which is less than any digit."""
     times = ["-0044-03-15", "0000-12-31", "0999-01-01", "2026-11-26", "9999-12-31", "+10000-01-01"]
     kinds = [Folded(kind, "time", counts_rows=False) for kind in ("min", "max", "collect")]
-    initial, add, subtract, form = folding(0, kinds)
+    initial, add, subtract, form, _ = folding(0, kinds)
     assert initial is not None
     assert form is not None
     group = initial()

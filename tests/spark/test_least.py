@@ -12,7 +12,7 @@ longs = st.integers(-(1 << 63), (1 << 63) - 1)
 
 @given(st.lists(st.tuples(longs | st.integers(0, 3), st.booleans()), max_size=30))
 def test_the_values_that_are_left_tell_least_and_greatest(steps: list[tuple[int, bool]]) -> None:
-    initial, add, subtract, form = numbers_of(read_long)
+    initial, add, subtract, form, _ = numbers_of(read_long)
     assert initial is not None
     assert form is not None
     numbers, left = initial(), list[int]()
