@@ -45,10 +45,10 @@ class Order(BaseModel):
 
 
 class Row(BaseModel):
-    """A segment as it stands."""
+    """A segment as it stands; revenue that 64 bits cannot hold is whole in JSON, elsewhere null."""
 
     orders: int
-    revenue_cents: int
+    revenue_cents: int | None
 
 
 VALUES: Mapping[str, type[BaseModel]] = {"orders": Order}

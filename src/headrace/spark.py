@@ -27,13 +27,15 @@ from headrace.spark_jobs.operators.topology import (
 from headrace.spark_jobs.read.json_text import read_json
 from headrace.spark_jobs.session import open_session
 from headrace.spark_jobs.versioned.tables import Plain, Versioned
-from headrace.spark_jobs.versioned.totals import reduce
+from headrace.spark_jobs.versioned.totals import Aggregation, Form, reduce
 
 __all__ = [
     "AggregateStep",
+    "Aggregation",
     "DurationMs",
     "FilterStep",
     "ForeignKeyStep",
+    "Form",
     "Input",
     "InputTopics",
     "Inputs",

@@ -195,7 +195,8 @@ def test_each_verdict_goes_where_it_belongs(spark: SparkSession) -> None:
 
 
 def test_rows_become_columns_and_tombstones_become_deletions(spark: SparkSession) -> None:
-    values = (b'{"orders": 2, "revenue_cents": 5}', None)
+    more = b'{"orders": 2, "revenue_cents": 9223372036854775808}'
+    values = (b'{"orders": 2, "revenue_cents": 5}', None, more)
     rows = [(b"x", 1_500, value, 3, number) for number, value in enumerate(values)]
     frame = spark.createDataFrame(
         rows, "key BINARY, timestamp_ms BIGINT, value BINARY, task INT, sequence BIGINT"
@@ -203,8 +204,9 @@ def test_rows_become_columns_and_tombstones_become_deletions(spark: SparkSession
     found = columns(frame, schema_of(find_job("revenue-by-segment").Row)).collect()
     assert [
         (row["key"], row["timestamp"].microsecond, row["deleted"], row["orders"]) for row in found
-    ] == [("x", 500_000, False, 2), ("x", 500_000, True, None)]
-    assert [(row["task"], row["sequence"]) for row in found] == [(3, 0), (3, 1)]
+    ] == [("x", 500_000, False, 2), ("x", 500_000, True, None), ("x", 500_000, False, 2)]
+    assert [row["revenue_cents"] for row in found] == [5, None, None]
+    assert [(row["task"], row["sequence"]) for row in found] == [(3, 0), (3, 1), (3, 2)]
 
 
 def test_a_table_of_alerts_has_one_key(spark: SparkSession) -> None:

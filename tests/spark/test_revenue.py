@@ -11,6 +11,7 @@ import pytest
 
 from headrace.spark_jobs.jobs.revenue_by_segment import (
     _add,
+    _net,
     _nothing,
     _read,
     _segment_of,
@@ -101,3 +102,16 @@ def test_totals_go_up_and_down_as_their_json_says() -> None:
         total, plain = change(b"s", value, total), _plainly_changed(order, plain, sign)
         assert _write(total) == plain
         assert _read(plain) == total
+
+
+def test_the_net_of_orders_is_what_they_add_up_to() -> None:
+    random = Random(6)
+    orders = [b"%d" % random.randrange(-9_000, 1 << 62) for _ in range(40)]
+    total = _nothing()
+    for order in orders[:25]:
+        total = _add(b"s", order, total)
+    for order in orders[25:]:
+        total = _subtract(b"s", order, total)
+    assert _add(b"s", _net(orders[25:], orders[:25]), _nothing()) == total
+    with pytest.raises(ValueError, match="x"):
+        _net(orders, [b'{"amount_cents": "x"}'])

@@ -128,6 +128,25 @@ def test_revenue_leaves_the_segment_that_an_order_leaves(
     }
 
 
+@pytest.mark.parametrize("updates", ["each", "last"])
+def test_revenue_beyond_64_bits_is_exact_when_it_is_less_again(
+    results_of: Callable[..., list[tuple[str, Any]]], updates: str
+) -> None:
+    most = (1 << 63) - 1
+    orders = rows_of(
+        0,
+        (b"o1", 1, {"segment": "x", "amount_cents": most}),
+        (b"o2", 2, {"segment": "x", "amount_cents": most}),
+        (b"o3", 3, {"segment": "y", "amount_cents": most}),
+        (b"o4", 4, {"segment": "y", "amount_cents": 7}),
+        (b"o3", 5, {"segment": "y", "amount_cents": 5}),
+    )
+    assert dict(results_of("revenue-by-segment", orders, updates=updates)) == {
+        "x": {"orders": 2, "revenue_cents": 2 * most},
+        "y": {"orders": 2, "revenue_cents": 12},
+    }
+
+
 @pytest.mark.parametrize(("updates", "left"), [("each", 5), ("last", 2)])
 def test_the_last_update_of_a_segment_leaves_alone_unless_each_is_wanted(
     results_of: Callable[..., list[tuple[str, Any]]], updates: str, left: int
