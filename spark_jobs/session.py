@@ -106,6 +106,8 @@ SETTINGS = {
     "spark.ui.retainedStages": "200",
     # Spark says so to some Python workers and not to others, and starts a daemon for each kind.
     "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
+    # Spark would wait for its micro-batch as long as Kafka is gone. Docker gives the job 45 s.
+    "spark.sql.streaming.stopTimeout": "20s",
     # On a busy machine Python may take longer to authenticate than Spark's fifteen seconds.
     "spark.python.authenticate.socketTimeout": "300s",
     # A column of Arrow holds two gigabytes, and Java's memory less.

@@ -143,4 +143,19 @@ def _wait(query: StreamingQuery, stops: Event, metrics: Metrics) -> None:
     while not has_ended(query, _LOOK_EVERY_S):
         metrics.say_who_is_waited_for()
         if stops.is_set():
-            query.stop()
+            _stop(query)
+            return
+
+
+def _stop(query: StreamingQuery) -> None:
+    """Stop a query; one that waits for Kafka is left where it is, as if it had been killed."""
+    try:
+        query.stop()
+    except Py4JJavaError as failure:
+        if "java.util.concurrent.TimeoutException" not in str(failure):
+            raise
+        _log.warning(
+            "%s: the micro-batch under way does not end, for something that it needs does not"
+            " answer; it is left, and the next start repeats it",
+            query.name,
+        )
