@@ -142,13 +142,12 @@ def _wait(query: StreamingQuery, stops: Event, metrics: Metrics) -> None:
     # The handler only sets a flag: it cannot interrupt the call to Spark that is under way.
     while not has_ended(query, _LOOK_EVERY_S):
         metrics.say_who_is_waited_for()
-        if stops.is_set():
-            _stop(query)
+        if stops.is_set() and not _stopped(query):
             return
 
 
-def _stop(query: StreamingQuery) -> None:
-    """Stop a query; one that waits for Kafka is left where it is, as if it had been killed."""
+def _stopped(query: StreamingQuery) -> bool:
+    """Stop a query, and return whether it ends; one that waits for Kafka is left, as by a kill."""
     try:
         query.stop()
     except Py4JJavaError as failure:
@@ -159,3 +158,5 @@ def _stop(query: StreamingQuery) -> None:
             " answer; it is left, and the next start repeats it",
             query.name,
         )
+        return False
+    return True
