@@ -57,6 +57,8 @@ def small_session(name: str) -> SparkSession:
             # Compiling an expression costs more than evaluating it over a few rows.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            # On a busy machine a micro-batch may need long to end.
+            "spark.sql.streaming.stopTimeout": "0",
         },
         connectors=(ICEBERG,),
     )

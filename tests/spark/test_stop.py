@@ -21,9 +21,10 @@ TIMEOUT = "spark.sql.streaming.stopTimeout"
 @pytest.fixture
 def hasty(spark: SparkSession) -> Iterator[SparkSession]:
     """Stop queries without patience."""
+    patience = spark.conf.get(TIMEOUT) or ""
     spark.conf.set(TIMEOUT, "1ms")
     yield spark
-    spark.conf.unset(TIMEOUT)
+    spark.conf.set(TIMEOUT, patience)
 
 
 class Batch:
@@ -65,7 +66,7 @@ def test_a_micro_batch_that_waits_for_kafka_is_left(
     query.awaitTermination()
 
 
-def test_a_query_that_fails_as_it_is_stopped_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_that_fails_says_so(spark: SparkSession, tmp_path: Path) -> None:
     batch, stops = Batch(ValueError("no")), Event()
     query = started(spark, tmp_path, batch)
     batch.may_end.set()
