@@ -48,6 +48,13 @@ class Folder:
         return bool(self._files.getScheme() == "file")
 
     @property
+    def path_on_disk(self) -> str | None:
+        """Its path on a disk of each machine, None on another file system."""
+        if not self.is_on_this_machine:
+            return None
+        return str(self._files.makeQualified(self._root).toUri().getPath())
+
+    @property
     def url(self) -> str:
         """Its URL, whether or not the path was one."""
         return str(self._files.makeQualified(self._root))

@@ -6,18 +6,17 @@ Spark would make a row of each result, keep it, and parse its JSON with a parser
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call it)
 from pyspark.sql.types import (
-    BinaryType,
     BooleanType,
     IntegerType,
     LongType,
+    StringType,
     StructField,
     StructType,
+    TimestampType,
 )
 
 from headrace.spark_jobs.read.json_text import read_json
@@ -25,17 +24,15 @@ from headrace.spark_jobs.read.parsed import ARROW_TYPES, Parsing, column_of
 from headrace.spark_jobs.shapes import CORRECTED
 from headrace.spark_jobs.write.bundled import are_rows, in_bundles
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 _OWN = {
-    "key": (BinaryType(), pa.binary()),
-    "timestamp": (LongType(), pa.int64()),
+    "key": (StringType(), pa.string()),
+    "timestamp": (TimestampType(), pa.timestamp("us", tz="UTC")),
     "deleted": (BooleanType(), pa.bool_()),
     "corrected": (BooleanType(), pa.bool_()),
     "task": (IntegerType(), pa.int32()),
     "sequence": (LongType(), pa.int64()),
 }
+_MILLISECONDS = pa.timestamp("ms", tz="UTC")
 
 
 class Tabled:
@@ -43,33 +40,19 @@ class Tabled:
 
     def __init__(self, row: StructType, *, corrects: bool) -> None:
         """Take the fields of a row; with `corrects`, a column tells which rows correct another."""
-        self._corrects = corrects
         # The key is the record's, even if a row has a field of that name.
         self._fields = [each for each in row.fields if each.name.lower() not in _OWN]
-        own = {name: kind for name, (_, kind) in _OWN.items()}
+        own = {name: kinds for name, kinds in _OWN.items() if corrects or name != "corrected"}
         fields = {each.name: ARROW_TYPES[type(each.dataType)] for each in self._fields}
-        self._made = pa.schema({**own, **fields})
+        self.arrow_schema = pa.schema({**{name: kind for name, (_, kind) in own.items()}, **fields})
+        self.schema = StructType(
+            [*(StructField(name, kind) for name, (kind, _) in own.items()), *self._fields]
+        )
 
     @staticmethod
     def is_for(row: StructType) -> bool:
         """Return whether Python reads all fields of a row as Spark does."""
         return Parsing.is_for(row)
-
-    @property
-    def schema(self) -> StructType:
-        """The columns that Python makes."""
-        own = [StructField(name, kind) for name, (kind, _) in _OWN.items()]
-        return StructType([*own, *self._fields])
-
-    def columns(self, rows: DataFrame) -> DataFrame:
-        """Return the columns of a table."""
-        corrected = ["corrected"] if self._corrects else []
-        return rows.select(
-            F.col("key").cast("string"),
-            F.timestamp_millis("timestamp").alias("timestamp"),
-            *("deleted", *corrected, "task", "sequence"),
-            *(each.name for each in self._fields),
-        )
 
     def rows_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of bundles, with a column for each field, null for a deleted key."""
@@ -83,8 +66,9 @@ class Tabled:
         values = rows["value"]
         fields = [read_json(value) or {} for value in values.to_pylist()]
         columns = {
-            "key": rows["key"],
-            "timestamp": rows["timestamp_ms"],
+            # Spark takes bytes for text as they are, too.
+            "key": rows["key"].view(pa.string()),
+            "timestamp": rows["timestamp_ms"].cast(_MILLISECONDS).cast(_OWN["timestamp"][1]),
             "deleted": pc.is_null(values),
             "corrected": pc.equal(rows["verdict"], CORRECTED),
             **{name: rows[name] for name in ("task", "sequence")},
@@ -93,4 +77,5 @@ class Tabled:
                 for each in self._fields
             },
         }
-        return pa.RecordBatch.from_pydict(columns, self._made)
+        made = [columns[name] for name in self.arrow_schema.names]
+        return pa.RecordBatch.from_arrays(made, schema=self.arrow_schema)

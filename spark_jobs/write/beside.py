@@ -32,10 +32,11 @@ class Table(Protocol):
 
     @property
     def schema(self) -> StructType:
-        """The columns that Python makes."""
+        """The columns."""
 
-    def columns(self, rows: DataFrame) -> DataFrame:
-        """Return the columns of the table."""
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns as Arrow calls them."""
 
     def rows_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of bundles in columns."""

@@ -16,7 +16,7 @@ from headrace.contracts.topics import TopicSpec
 from headrace.spark_jobs.headers import text_of_headers
 from headrace.spark_jobs.shapes import ORIGIN
 from headrace.spark_jobs.write.batch import query_id_of
-from headrace.spark_jobs.write.beside import Said, Table, beside, said_in, taken_from
+from headrace.spark_jobs.write.beside import Said, Table, Write, beside, said_in, taken_from
 from headrace.spark_jobs.write.bundled import AIMED_SCHEMA, Aim
 from headrace.spark_jobs.write.digest import Digest, digests_of, row_hash
 from headrace.spark_jobs.write.kept import KeptWriter, Part
@@ -113,11 +113,12 @@ class KafkaSink:
         batch_id: int,
         aim: Aim,
         table: Table,
-        put: Callable[[DataFrame], object],
+        put: Callable[[Write], object],
     ) -> Written:
         """Have `put` write the rows of a table, and write all other results as it reads them.
 
-        So the steps run once, and nothing is kept of what they make.
+        It gets the function that makes the rows of a partition. So the steps run once, and nothing
+        is kept of what they make.
         """
         batch, begun = self._begin(bundles, batch_id)
         if begun:
@@ -126,7 +127,7 @@ class KafkaSink:
                 written = self._write_again(
                     batch, begun, bundles.mapInArrow(aim.rows_of, AIMED_SCHEMA)
                 )
-                put(bundles.mapInArrow(table.rows_of, table.schema))
+                put(table.rows_of)
             finally:
                 bundles.unpersist()
             return written
@@ -135,7 +136,7 @@ class KafkaSink:
         said, write = self._said, writer_of(batch)
         # An attempt that failed may have left what its first tasks said.
         taken_from(said)
-        put(bundles.mapInArrow(beside(aim, table, write, said), table.schema))
+        put(beside(aim, table, write, said))
         return self._written(batch, taken_from(said))
 
     def _write_all(self, frame: DataFrame, batch_id: int, aim: Aim | None) -> Written:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from headrace.spark_jobs.write.avro import Encode
-    from headrace.spark_jobs.write.beside import Table
+    from headrace.spark_jobs.write.beside import Table, Write
     from headrace.spark_jobs.write.digest import Digest
     from headrace.spark_jobs.write.kafka import KafkaSink, Written
 
@@ -37,6 +37,14 @@ class Sink(Protocol):
 
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
         """Return whether an earlier attempt at a micro-batch left anything."""
+
+
+@runtime_checkable
+class MakingSink(Sink, Protocol):
+    """Has the rows of bundles made where it writes them."""
+
+    def write_made(self, bundles: DataFrame, batch_id: int, table: Table, rows_of: Write) -> None:
+        """Do as `write`; `rows_of` makes the rows of a partition, and reads all of it."""
 
 
 @runtime_checkable
@@ -76,7 +84,7 @@ class KafkaOutput:
         self._note(batch_id, written)
 
     def write_beside(
-        self, bundles: DataFrame, batch_id: int, table: Table, put: Callable[[DataFrame], object]
+        self, bundles: DataFrame, batch_id: int, table: Table, put: Callable[[Write], object]
     ) -> None:
         """Write all but the rows of a table, which `put` takes."""
         written = self._kafka.write_beside(bundles, batch_id, Aim(self._targets), table, put)
@@ -118,17 +126,8 @@ class TableOutput:
 
     def write(self, results: DataFrame, batch_id: int) -> None:
         """Write a micro-batch; its steps run once, whichever sink has it already."""
-        table, sink = self._table, self._sink
-        if table is not None and BUNDLE in results.columns:
-            if isinstance(sink, NotingSink):
-                self._write_kept(results, batch_id, table, sink)
-            else:
-                self._asides.write_beside(
-                    results,
-                    batch_id,
-                    table,
-                    lambda rows: sink.write(table.columns(rows), batch_id),
-                )
+        if self._table is not None and BUNDLE in results.columns:
+            self._write_bundles(results, batch_id, self._table)
             return
         results = kept_of(results, self._row_schema)
         results.persist()
@@ -136,9 +135,19 @@ class TableOutput:
             # This always reads the whole frame, which commits the state of the steps.
             self._asides.write(results.where(~F.col("verdict").isin(*ROWS)), batch_id)
             rows = columns(rows_of(results), self._row_schema, corrects=self._corrects)
-            sink.write(rows, batch_id)
+            self._sink.write(rows, batch_id)
         finally:
             results.unpersist()
+
+    def _write_bundles(self, bundles: DataFrame, batch_id: int, table: Table) -> None:
+        sink = self._sink
+        if isinstance(sink, NotingSink):
+            self._write_kept(bundles, batch_id, table, sink)
+            return
+        assert isinstance(sink, MakingSink), "only a sink that takes bundles gets any"
+        self._asides.write_beside(
+            bundles, batch_id, table, lambda rows: sink.write_made(bundles, batch_id, table, rows)
+        )
 
     def _write_kept(
         self, bundles: DataFrame, batch_id: int, table: Table, sink: NotingSink
@@ -148,7 +157,7 @@ class TableOutput:
         try:
             # This always reads the whole frame, which commits the state of the steps.
             self._asides.write(bundles, batch_id)
-            rows = table.columns(bundles.mapInArrow(table.rows_of, table.schema))
+            rows = bundles.mapInArrow(table.rows_of, table.schema)
             sink.write_noted(rows, batch_id, partial(digest_of_bundles, bundles))
         finally:
             bundles.unpersist()

@@ -1,8 +1,8 @@
 """Write rows to Parquet: a folder for each micro-batch, which a second attempt writes anew.
 
 So every reader sees the same rows, and the checkpoint and micro-batch of each in the columns
-`checkpoint` and `batch`. While a batch is being written, a reader may see a part of it; in Delta it
-may not.
+`checkpoint` and `batch`. Where tasks write the files, the folder of a micro-batch appears whole.
+Spark's own writer moves one file after the other into it, and a reader may see a part.
 
 The sink does not fence a driver that still writes: two at a time may both leave files in a folder.
 """
@@ -10,6 +10,8 @@ The sink does not fence a driver that still writes: two at a time may both leave
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +22,10 @@ from headrace.spark_jobs.write.batch import query_id_of
 from headrace.spark_jobs.write.catalogs import REFUSALS, first_line
 from headrace.spark_jobs.write.claims import refuse_older_copy
 from headrace.spark_jobs.write.column_types import refuse_untyped
+from headrace.spark_jobs.write.task_files import codec_for, write_by_tasks
+
+if TYPE_CHECKING:
+    from headrace.spark_jobs.write.beside import Table, Write
 
 _PLACES = "checkpoint STRING, batch BIGINT"
 _BATCH, _CHECKPOINT = "batch=", "checkpoint="
@@ -37,14 +43,13 @@ class ParquetSink:
         self._query = query
         self._folder = folder
         self._checked = False
+        self._path: str | None = None
+        self._codec: str | None = None
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write a micro-batch; it replaces the files of an earlier attempt."""
         query_id = query_id_of(frame)
-        if not self._checked:
-            self._refuse_others(frame.sparkSession, query_id)
-            self._refuse_later(frame.sparkSession, query_id, batch_id)
-            self._checked = True
+        self._check(frame.sparkSession, query_id, batch_id)
         refuse_untyped(frame.schema)
         try:
             frame.write.mode("overwrite").parquet(f"{self._folder}/{_place(query_id, batch_id)}")
@@ -52,9 +57,28 @@ class ParquetSink:
             message = f"{self._folder} cannot be written to: {first_line(error)}"
             raise JobInvalid(message) from error
 
+    def write_made(self, bundles: DataFrame, batch_id: int, table: Table, rows_of: Write) -> None:
+        """Write a micro-batch as `rows_of` makes its rows: by its tasks, where they can."""
+        query_id = query_id_of(bundles)
+        self._check(bundles.sparkSession, query_id, batch_id)
+        if self._path is None or self._codec is None:
+            self.write(bundles.mapInArrow(rows_of, table.schema), batch_id)
+        else:
+            place = Path(self._path, _place(query_id, batch_id))
+            write_by_tasks(bundles, table, rows_of, place, self._codec)
+
     def has_written(self, spark: SparkSession, query_id: str, batch_id: int) -> bool:
         """Return whether a micro-batch has its folder."""
         return bool(Folder(spark, self._folder).names(_place(query_id, batch_id)))
+
+    def _check(self, spark: SparkSession, query_id: str, batch_id: int) -> None:
+        """Look at the folder once, before anything is written there."""
+        if not self._checked:
+            self._refuse_others(spark, query_id)
+            self._refuse_later(spark, query_id, batch_id)
+            self._path = Folder(spark, self._folder).path_on_disk
+            self._codec = codec_for(spark)
+            self._checked = True
 
     def _refuse_others(self, spark: SparkSession, query_id: str) -> None:
         """Refuse a folder with rows of another checkpoint, since all would be there twice.

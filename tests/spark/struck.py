@@ -68,7 +68,7 @@ def run_struck(file: Path, strike: Moment | None = None, *, changed_code: bool =
     os.environ.update({_STRIKE: strike or "", _CODE: "yes" if changed_code else ""})
     if strike == "behind the table":
         strikes = pytest.MonkeyPatch()
-        strikes.setattr(ParquetSink, "write", dying_behind(ParquetSink.write))
+        strikes.setattr(ParquetSink, "write_made", dying_behind(ParquetSink.write_made))
         for sink in (DeltaSink, IcebergSink):
             strikes.setattr(sink, "write_noted", dying_behind(sink.write_noted))
     write_kafka.KeptWriter = _Told  # type: ignore[attr-defined]

@@ -15,8 +15,10 @@ from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA
 from headrace.spark_jobs.operators.tabled import Tabled
 from headrace.spark_jobs.write import kafka as write_kafka
 from headrace.spark_jobs.write.aim import Targets
+from headrace.spark_jobs.write.beside import Write
 from headrace.spark_jobs.write.bundled import COLUMNS, Aim, packed
 from headrace.spark_jobs.write.kafka import KafkaSink, Written
+from headrace.spark_jobs.write.parquet import ParquetSink
 from tests.kafka.clients import fresh_name
 from tests.kafka.fixtures import SharedKafka
 from tests.spark.frames import run_to_end
@@ -56,7 +58,7 @@ def _bundles(topic: str) -> list[tuple[int, bytes]]:
     ]
 
 
-def _none(_rows: DataFrame) -> None:
+def _none(_rows_of: Write) -> None:
     raise AssertionError
 
 
@@ -80,8 +82,8 @@ def test_late_records_beside_a_table_are_written_once(
     def attempt(sink: KafkaSink, frame: DataFrame, batch_id: int, *, dies: bool = False) -> None:
         folder = str(tmp_path / f"out-{len(written)}-{dies}")
 
-        def put(rows: DataFrame) -> None:
-            table.columns(rows).write.parquet(folder)
+        def put(rows_of: Write) -> None:
+            ParquetSink(topic, folder).write_made(frame, batch_id, table, rows_of)
             if dies:
                 raise _Died
 

@@ -123,8 +123,7 @@ def test_a_table_that_spark_does_not_write_is_a_sentence(monkeypatch: pytest.Mon
     module = "headrace.spark_jobs.write"
     monkeypatch.setattr(f"{module}.parquet.query_id_of", lambda _: "id")
     monkeypatch.setattr(f"{module}.delta_place.make_table", refuse)
-    for ours in (ParquetSink, "_refuse_others"), (ParquetSink, "_refuse_later"):
-        monkeypatch.setattr(*ours, lambda *_: None)
+    monkeypatch.setattr(ParquetSink, "_check", lambda *_: None)
     monkeypatch.setattr(f"{module}.delta_place.Folder", lambda *_: None)
     monkeypatch.setattr(f"{module}.delta_place.has_rows_of_parquet", lambda _: False)
     monkeypatch.setattr(DeltaPlace, "exists", lambda *_: False)

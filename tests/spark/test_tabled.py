@@ -79,7 +79,7 @@ def test_rows_of_bundles_are_those_of_results(spark: SparkSession, *, corrects: 
     bundles = [(0, one) for one in packed(pa.Table.from_pylist(_results(), COLUMNS))]
     table = Tabled(ROW, corrects=corrects)
     frame = spark.createDataFrame(bundles, BUNDLES_SCHEMA)
-    found = table.columns(frame.mapInArrow(table.rows_of, table.schema))
+    found = frame.mapInArrow(table.rows_of, table.schema)
     assert found.dtypes == wanted.dtypes
     by_place = [sorted(each.collect(), key=lambda row: row.sequence) for each in (found, wanted)]
     assert len(by_place[0]) == len(VALUES) * 3
