@@ -66,7 +66,10 @@ def _group_of(_: bytes, value: bytes) -> tuple[bytes, bytes] | None:
     return None if value.startswith(b"-") else (value[:1], value[1:])
 
 
-def _step(aggregation: Aggregation, storage: Storage = Plain()) -> AggregateStep:  # noqa: B008
+PLAIN = Plain()
+
+
+def _step(aggregation: Aggregation, storage: Storage = PLAIN) -> AggregateStep:
     step = AggregateStep("total", Topic("own", 0, storage), _group_of, aggregation)
     found: AggregateStep = with_updates(step, "last")
     return found
