@@ -12,11 +12,17 @@ from pyspark.daemon import manager
 from headrace.spark_jobs.worker import settle
 
 NEEDED = (
-    "pyarrow.compute",
+    "pyarrow.acero",
     "pyspark.sql.pandas.serializers",
+    "pyspark.sql.streaming.stateful_processor_api_client",
+    "headrace.spark_jobs.jobs.run",
     "headrace.spark_jobs.operators.processor",
+    "headrace.spark_jobs.operators.tabled",
+    "headrace.spark_jobs.write.task_files",
     "headrace.spark_jobs.write.transaction",
 )
+"""All that a task of a shipped job imports. Workers share it, and Spark's collector skips it, which
+runs behind every task."""
 
 if __name__ == "__main__":
     for module in NEEDED:

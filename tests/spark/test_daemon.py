@@ -31,9 +31,10 @@ _SCHEMA = "imported BOOLEAN, frozen BIGINT"
 
 def _state_of_worker(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
-        # No import of this module would bring it.
+        # No import of this module would bring these.
+        needed = ("transaction", "task_files")
         state = {
-            "imported": "headrace.spark_jobs.write.transaction" in sys.modules,
+            "imported": all(f"headrace.spark_jobs.write.{name}" in sys.modules for name in needed),
             "frozen": gc.get_freeze_count(),
         }
         yield pa.RecordBatch.from_pylist([state])
