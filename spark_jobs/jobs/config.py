@@ -227,7 +227,8 @@ class JobConfig(Policy):
     dead_partitions: Positive = 4
     """How many partitions a dead-letter topic gets if the job creates it."""
     shuffle_partitions: Positive = 4
-    """How many tasks run, and write, at a time; fixed for the life of the checkpoint."""
+    """How many tasks run, and write, at a time; fixed for the life of the checkpoint. If it is not
+    said, a checkpoint that begins on a machine with fewer cores has one for each of them."""
     tasks: Positive = Field(default_factory=lambda said: 2 * said["shuffle_partitions"])
     """Into how many tasks the keys are spread: two for each that runs at a time, or as many as the
     checkpoint has, if it is not said. `headrace spark move` moves a checkpoint's state into another

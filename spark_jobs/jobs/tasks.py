@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from headrace.spark_jobs.jobs.config import JobConfig
 
 Config = TypeVar("Config", bound="JobConfig")
-_TASKS = "tasks"
+_TASKS, _PARTITIONS = "tasks", "shuffle_partitions"
+AT_A_TIME = "spark.sql.shuffle.partitions"
 _TASKS_BEFORE = 16
 """So many tasks had a job whose file did not say it, before checkpoints noted them."""
 
@@ -41,13 +42,14 @@ class TasksNote:
         """Open the checkpoint; nothing is read yet."""
         self._spark = spark
         self._stamp = Stamp(spark, checkpoint)
+        self._at_a_time = spark.conf.get(AT_A_TIME) or ""
 
     def settled(self, config: Config) -> Config:
         """Return a job with the tasks of its checkpoint, unless its file says another number.
 
         A checkpoint without any micro-batch takes what the job says.
         """
-        wanted = Noted(config.tasks, config.shuffle_partitions)
+        wanted = self._wanted(config)
         # One without a note says that it has no salts, which is never wanted.
         if self._stamp.is_new() and self._noted() != wanted:
             self._stamp.note(_TASKS, wanted._asdict())
@@ -59,13 +61,27 @@ class TasksNote:
         """Have a query that is planned from now on find its tasks where the checkpoint has them."""
         partitions = self._noted().partitions
         if partitions is not None:
+            self._spark.conf.set(AT_A_TIME, str(partitions))
             self._spark.conf.set(SALTS, str(partitions))
             self._spark.conf.set(APART, "true")
 
     def go_on(self) -> None:
         """Have a query planned as usual."""
+        self._spark.conf.set(AT_A_TIME, self._at_a_time)
         for setting in (SALTS, APART):
             self._spark.conf.unset(setting)
+
+    def _wanted(self, config: JobConfig) -> Noted:
+        """Return what a new checkpoint is to have: no more partitions than this machine has cores.
+
+        Each takes its time in every micro-batch, whether or not it has a core. A file that says a
+        number has that one.
+        """
+        partitions, context = config.shuffle_partitions, self._spark.sparkContext
+        is_here = (context.master or "").startswith("local[")
+        if is_here and _PARTITIONS not in config.model_fields_set:
+            partitions = min(partitions, context.defaultParallelism)
+        return Noted(config.tasks, partitions)
 
     def _noted(self) -> Noted:
         noted = self._stamp.last_note(_TASKS)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 (as Spark's own pages call 
 
 from headrace.spark_jobs.jobs.orders_prices import Config
 from headrace.spark_jobs.jobs.stamp import Stamp
-from headrace.spark_jobs.jobs.tasks import TasksNote
+from headrace.spark_jobs.jobs.tasks import AT_A_TIME, TasksNote
 from headrace.spark_jobs.observe.state import stored_rows
 from headrace.spark_jobs.operators.frames import Spread
 from headrace.spark_jobs.operators.operate import operate
@@ -130,7 +130,7 @@ def test_a_job_has_two_tasks_for_each_that_runs_at_a_time(tmp_path: Path) -> Non
 def test_a_checkpoint_keeps_its_tasks_and_their_partitions(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    assert settled(spark, job(tmp_path)) == (8, "4")
+    assert settled(spark, job(tmp_path, **{"shuffle-partitions": 4})) == (8, "4")
     # No micro-batch has begun, so the job's file still says it.
     assert settled(spark, job(tmp_path, **{"shuffle-partitions": 3})) == (6, "3")
     (tmp_path / "offsets").mkdir()
@@ -138,6 +138,30 @@ def test_a_checkpoint_keeps_its_tasks_and_their_partitions(
     assert settled(spark, job(tmp_path)) == (6, "3")
     # The state says that it has another number, and the job is refused there.
     assert settled(spark, job(tmp_path, tasks=5)) == (5, "3")
+
+
+def test_a_new_checkpoint_has_no_more_partitions_than_cores(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    cores = spark.sparkContext.defaultParallelism
+    assert cores < 4, "this session has all that a job asks for"
+    assert settled(spark, job(tmp_path)) == (8, str(cores))
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").touch()
+    # A checkpoint keeps what it has.
+    assert settled(spark, job(tmp_path, **{"shuffle-partitions": 4})) == (8, str(cores))
+
+
+def test_a_query_is_planned_for_the_partitions_of_its_checkpoint(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    before = spark.conf.get(AT_A_TIME)
+    note = TasksNote(spark, str(tmp_path))
+    note.settled(job(tmp_path, **{"shuffle-partitions": 7}))
+    note.begin()
+    assert spark.conf.get(AT_A_TIME) == "7"
+    note.go_on()
+    assert spark.conf.get(AT_A_TIME) == before
 
 
 def test_a_checkpoint_of_an_earlier_version_has_no_salts(
