@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers, encode_headers
 from headrace.spark_jobs.operators.bundles import Unopened, set_apart, unbundled
-from headrace.spark_jobs.operators.results import BYTES_MAX, slices
+from headrace.spark_jobs.operators.results import slices
 from headrace.spark_jobs.shapes import BUNDLE, LOWEST
 from headrace.spark_jobs.versioned.arrival import COPIED, Arrivals
 from headrace.spark_jobs.versioned.layout import NO_OFFSET
@@ -250,17 +250,3 @@ def wrapped(columns: dict[str, pa.Array]) -> pd.DataFrame:
 def columns_of(frame: pd.DataFrame) -> pa.Table:
     """Return the arrays that a frame was wrapped around."""
     return pa.table({name: frame[name].array.__arrow_array__() for name in frame.columns})
-
-
-def gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Join tables in their order into few, which have about `BYTES_MAX` each."""
-    waiting: list[pa.Table] = []
-    size = 0
-    for table in tables:
-        waiting.append(table)
-        size += table.nbytes
-        if size >= BYTES_MAX:
-            yield pa.concat_tables(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield pa.concat_tables(waiting)

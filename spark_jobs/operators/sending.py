@@ -25,12 +25,13 @@ from headrace.spark_jobs.operators.columns import (
     RECORD,
     ROW,
     columns_of,
-    gathered,
     wrapped,
 )
 from headrace.spark_jobs.operators.grouped import PART_SENT
+from headrace.spark_jobs.operators.results import BYTES_MAX
 from headrace.spark_jobs.operators.stages import ANSWER_SENT, ASK_SENT, ROW_SENT
 from headrace.spark_jobs.shapes import CARRIED, POSITION
+from headrace.spark_jobs.write.gathered import joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,7 +62,7 @@ class Sending(NamedTuple):
 
     def bundled(self, results: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         """Bundle results by task; those of one task keep their order."""
-        for rows in gathered(self._rows_of(columns_of(frame)) for frame in results):
+        for rows in joined(map(self._rows_of, map(columns_of, results)), BYTES_MAX):
             for batch in rows.combine_chunks().to_batches():
                 for bundles in bundles_of(batch, batch.column("kind").to_numpy() == ROW):
                     yield wrapped(dict(zip(bundles.schema.names, bundles.columns, strict=True)))

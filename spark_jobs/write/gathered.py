@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _IN_MEMORY_BYTES = 64 << 20
 
@@ -63,3 +63,17 @@ class Gathered:
 def unpacked(packed: bytes) -> Iterator[pa.RecordBatch]:
     """Yield the tables that were packed, in their order."""
     yield from pa.ipc.open_stream(packed)
+
+
+def joined(tables: Iterable[pa.Table], bytes_max: int) -> Iterator[pa.Table]:
+    """Join tables in their order into few, which have about so many bytes each."""
+    waiting: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        waiting.append(table)
+        size += table.nbytes
+        if size >= bytes_max:
+            yield pa.concat_tables(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)

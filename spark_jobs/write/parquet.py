@@ -4,7 +4,8 @@ So every reader sees the same rows, and the checkpoint and micro-batch of each i
 `checkpoint` and `batch`. Where tasks write the files, the folder of a micro-batch appears whole.
 Spark's own writer moves one file after the other into it, and a reader may see a part.
 
-The sink does not fence a driver that still writes: two at a time may both leave files in a folder.
+The sink does not fence a driver that still writes: where Spark's writer writes, two at a time may
+both leave files in a folder.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from pyspark import TaskContext
 from pyspark.version import __version__ as spark_version
 
 from headrace.contracts.errors import StateUnavailable
+from headrace.spark_jobs.write.gathered import joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -106,7 +107,8 @@ class Files(NamedTuple):
             assert context is not None
             # A task that is run again has another number.
             name = f"part-{context.partitionId():05d}-{context.taskAttemptId()}.parquet"
-            groups = in_groups(rows_of(batches))
+            rows = (pa.Table.from_batches([batch]) for batch in rows_of(batches))
+            groups = joined(rows, _ROW_GROUP_BYTES)
             first = next(groups, None)
             if first is not None:
                 self.write(name, chain([first], groups))
@@ -168,20 +170,6 @@ def _file_at(path: Path) -> Iterator[BinaryIO]:
         # Its buffer may find no room either.
         with _asked(path.parent):
             file.close()
-
-
-def in_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Gather rows until they make a group of a file."""
-    gathered: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        gathered.append(batch)
-        size += batch.nbytes
-        if size >= _ROW_GROUP_BYTES:
-            yield pa.Table.from_batches(gathered)
-            gathered, size = [], 0
-    if gathered:
-        yield pa.Table.from_batches(gathered)
 
 
 @contextmanager

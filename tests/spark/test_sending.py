@@ -11,7 +11,7 @@ import pytest
 
 from headrace.contracts.record import Record
 from headrace.spark_jobs.headers import decode_headers
-from headrace.spark_jobs.operators import columns
+from headrace.spark_jobs.operators import sending
 from headrace.spark_jobs.operators.bundles import bundles_of_rows, set_apart, unbundled
 from headrace.spark_jobs.operators.columns import (
     ASK,
@@ -92,7 +92,7 @@ def _keys(count: int) -> list[bytes | None]:
 def test_each_message_goes_to_the_task_of_its_key(
     bytes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columns, "BYTES_MAX", bytes_max)
+    monkeypatch.setattr(sending, "BYTES_MAX", bytes_max)
     rows = [_record(key, place) for place, key in enumerate(_keys(MANY))]
     asks = [_record(key, place + MANY) for place, key in enumerate(reversed(_keys(MANY)))]
     frames = [_sent(ROW_SENT, rows, 0), _sent(ASK_SENT, asks, MANY)]

@@ -16,15 +16,14 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructType
 from headrace.contracts.errors import StateUnavailable
 from headrace.spark_jobs.operators.bundles import BUNDLES_SCHEMA
 from headrace.spark_jobs.operators.tabled import Tabled
-from headrace.spark_jobs.write import task_files
 from headrace.spark_jobs.write.batch import as_query
 from headrace.spark_jobs.write.beside import Write
 from headrace.spark_jobs.write.bundled import COLUMNS, packed
+from headrace.spark_jobs.write.gathered import joined
 from headrace.spark_jobs.write.parquet import ParquetSink
 from headrace.spark_jobs.write.task_files import (
     Files,
     codec_for,
-    in_groups,
     is_sparks_alone,
     write_by_tasks,
 )
@@ -159,25 +158,22 @@ def test_columns_are_there_before_rows(spark: SparkSession, tmp_path: Path) -> N
     assert read.columns[:2] == ["key", "timestamp"]
 
 
-def test_rows_are_writtenin_groups(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(task_files, "_ROW_GROUP_BYTES", 1)
+def test_rows_are_written_in_groups(spark: SparkSession, tmp_path: Path) -> None:
     files = Files(tmp_path, TABLE.arrow_schema, "zstd")
-    batches = [batch for batch in TABLE.rows_of(_arrow(_bundles(spark, 8))) for _ in range(2)]
-    files.write("rows.parquet", in_groups(batches))
+    tables = [table for table in _tables(spark, 8) for _ in range(2)]
+    files.write("rows.parquet", joined(tables, 1))
     metadata = pq.ParquetFile(tmp_path / "rows.parquet").metadata
-    assert metadata.num_row_groups == len(batches)
+    assert metadata.num_row_groups == len(tables)
     assert metadata.row_group(0).column(0).compression == "ZSTD"
 
 
-def _arrow(bundles: DataFrame) -> list[pa.RecordBatch]:
-    found: list[pa.RecordBatch] = bundles.toArrow().to_batches()
-    return found
+def _tables(spark: SparkSession, count: int) -> list[pa.Table]:
+    bundles = _bundles(spark, count).toArrow().to_batches()
+    return [pa.Table.from_batches([rows]) for rows in TABLE.rows_of(bundles)]
 
 
 def test_a_disk_without_room_is_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
-    groups = list(in_groups(TABLE.rows_of(_arrow(_bundles(spark, 40)))))
+    groups = _tables(spark, 40)
     files = Files(tmp_path, TABLE.arrow_schema, "none")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
