@@ -154,17 +154,24 @@ class HistoryAtOnce:
         rows = _rows_of(columns, places, changed)
         split = self._table.grow(rows)
         if split:
-            unchanged = [place for place in split if place not in self._changed]
-            self._read_rows(unchanged)
-            more, _ = self._remembered(*self._keys_of(unchanged), horizon_ms)
-            columns = VersionColumns.together([columns, more])
-            places = self._table.places_of(columns.keys.to_pylist(), len(columns.sizes))
-            # The keys of a row that is split ascend in each of its parts as they did in it.
-            order = np.argsort(places, kind="stable")
-            rows = _rows_of(columns.take(order), places[order], changed + unchanged)
+            changed_keys = columns.take(np.flatnonzero(np.isin(places, split)))
+            rows |= self._split(split, changed_keys, horizon_ms)
         for place, row in sorted(rows.items()):
             self._table.put(place, row)
         self._forget()
+
+    def _split(
+        self, split: list[int], changed: VersionColumns, horizon_ms: int
+    ) -> dict[int, bytes | None]:
+        """Return these rows and those that were added for their keys; some are `changed`."""
+        unchanged = [place for place in split if place not in self._changed]
+        self._read_rows(unchanged)
+        others, _ = self._remembered(*self._keys_of(unchanged), horizon_ms)
+        columns = VersionColumns.together([changed, others])
+        places = self._table.places_of(columns.keys.to_pylist(), len(columns.sizes))
+        # The keys of a row that is split ascend in each of its parts as they did in it.
+        order = np.argsort(places, kind="stable")
+        return _rows_of(columns.take(order), places[order], split)
 
     def _forget(self) -> None:
         """Forget all rows; those that are asked for next are read."""
